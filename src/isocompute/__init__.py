@@ -1,0 +1,49 @@
+"""isocompute: how to spend the rollouts of LLM reinforcement learning, and how sure to be."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isocompute.allocation import Allocation, parse_budget
+    from isocompute.errors import InputError, IsocomputeError, RefusalError, RunError
+    from isocompute.laws import fit_law
+    from isocompute.recipe import Recipe
+
+__version__ = "0.1.0"
+
+# Loaded on first use, so that `import isocompute` and `isocompute --help` stay light.
+_HOME = {
+    "Allocation": "allocation",
+    "parse_budget": "allocation",
+    "InputError": "errors",
+    "IsocomputeError": "errors",
+    "RefusalError": "errors",
+    "RunError": "errors",
+    "Recipe": "recipe",
+    "fit_law": "laws",
+}
+
+__all__ = [
+    "Allocation",
+    "InputError",
+    "IsocomputeError",
+    "Recipe",
+    "RefusalError",
+    "RunError",
+    "fit_law",
+    "parse_budget",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'isocompute' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"isocompute.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

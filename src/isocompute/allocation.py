@@ -1,0 +1,207 @@
+"""How a budget of rollouts is split: C = B_p * n * M.
+
+The only place where rollouts, tokens, GPU-hours and money are converted into each other.
+Source: arXiv 2603.12151, section 2.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from isocompute.errors import InputError
+
+
+def _require_positive_int(name: str, value: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(
+            f"`{name}` must be an integer >= 1, but got {value!r}; give a whole positive number."
+        )
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Allocation:
+    """One way to spend a budget.
+
+    Args:
+        problems_per_batch: B_p, unique problems per gradient step.
+        rollouts_per_problem: n, parallel samples per problem in one update (the group size).
+        steps: M, sequential gradient updates.
+
+    Raises:
+        InputError: if any of the three is not an integer >= 1.
+
+    >>> Allocation(problems_per_batch=32, rollouts_per_problem=256, steps=488).rollouts
+    3997696
+    """
+
+    problems_per_batch: int
+    rollouts_per_problem: int
+    steps: int
+
+    def __post_init__(self) -> None:
+        _require_positive_int("problems_per_batch", self.problems_per_batch)
+        _require_positive_int("rollouts_per_problem", self.rollouts_per_problem)
+        _require_positive_int("steps", self.steps)
+
+    @property
+    def batch_size(self) -> int:
+        """B = B_p * n, in rollouts."""
+        return self.problems_per_batch * self.rollouts_per_problem
+
+    @property
+    def rollouts(self) -> int:
+        """C = B_p * n * M."""
+        return self.batch_size * self.steps
+
+
+def floor_power_of_two(value: float) -> int:
+    """Largest power of two that is <= value (value >= 1).
+
+    Exact powers that arrive with rounding error (255.99999999999) count as the power.
+
+    Raises:
+        InputError: if value is not finite or is below 1.
+    """
+    if not math.isfinite(value) or value < 1:
+        raise InputError(
+            f"`value >= 1` must hold for a power of two below it, but got {value!r}; "
+            "raise the budget or the limit."
+        )
+    return 1 << int(math.floor(math.log2(value) + 1e-9))
+
+
+def powers_of_two(low: int, high: int) -> list[int]:
+    """Powers of two from low to high, both included when they are powers of two.
+
+    >>> powers_of_two(8, 64)
+    [8, 16, 32, 64]
+
+    Raises:
+        InputError: if `1 <= low <= high` does not hold.
+    """
+    _require_positive_int("low", low)
+    _require_positive_int("high", high)
+    if low > high:
+        raise InputError(f"`low <= high` must hold, but got low={low}, high={high}; swap them.")
+    first = 1 << (low - 1).bit_length()
+    return [first << i for i in range((high // first).bit_length())] if first <= high else []
+
+
+def allocation_grid(
+    problems_per_batch: Iterable[int],
+    rollouts_per_problem: Iterable[int],
+    *,
+    rollouts: int,
+    max_batch_size: int | None = None,
+) -> list[Allocation]:
+    """Every (B_p, n) whose batch fits, with M = floor(rollouts / (B_p * n)).
+
+    Pairs with B_p * n above `max_batch_size` or above the budget are left out.
+    """
+    rollouts_per_problem = list(rollouts_per_problem)
+    grid: list[Allocation] = []
+    for b_p in problems_per_batch:
+        for n in rollouts_per_problem:
+            batch = b_p * n
+            if (max_batch_size is not None and batch > max_batch_size) or batch > rollouts:
+                continue
+            grid.append(
+                Allocation(
+                    problems_per_batch=b_p, rollouts_per_problem=n, steps=rollouts // batch
+                )
+            )
+    return grid
+
+
+def evaluation_index(rollouts: int, *, per_octave: int, first: int) -> int:
+    """Number of points of the common evaluation grid that are <= rollouts.
+
+    The grid is `first * 2**(i / per_octave)`, i = 0, 1, ...: it depends on nothing but these
+    two numbers, so that every configuration, and a study extended later, is looked at
+    equally often (records are biased by how often one looks). A run evaluates at step 0 and
+    after each step at which this index rises.
+    """
+    if rollouts < first:
+        return 0
+    return int(math.floor(per_octave * math.log2(rollouts / first) + 1e-9)) + 1
+
+
+_UNITS = {"": "rollouts", "rollouts": "rollouts", "tok": "tokens", "tokens": "tokens",
+          "gpuh": "gpu_hours", "usd": "usd"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """An amount in one of the units people are given: rollouts, tokens, gpu_hours, usd."""
+
+    amount: float
+    unit: str
+
+
+def parse_budget(text: str) -> Budget:
+    """`2e6` (rollouts), `5e9tok`, `400gpuh`, `2000usd` -> Budget.
+
+    Raises:
+        InputError: for text in a number, an unknown unit, or an amount that is not > 0.
+    """
+    match = re.fullmatch(r"\s*([0-9.,_]+(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
+    unit = _UNITS.get(match.group(2).lower()) if match else None
+    try:
+        amount = float(match.group(1).replace(",", "").replace("_", "")) if match else math.nan
+    except ValueError:
+        amount = math.nan
+    if match is None or unit is None or not math.isfinite(amount) or amount <= 0:
+        raise InputError(
+            "a budget must be a finite amount > 0 with one of the units rollouts (or none), tok, "
+            f"gpuh, usd, but got {text!r}; write for example 2e6, 5e9tok, 400gpuh or 2000usd."
+        )
+    return Budget(amount=amount, unit=unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """What a rollout costs. A rate that is not known is None, and nothing is guessed.
+
+    Args:
+        tokens_per_rollout: generated tokens, mean.
+        rollouts_per_gpu_hour: rollouts trained on per GPU-hour, all phases included.
+        usd_per_gpu_hour: price.
+    """
+
+    tokens_per_rollout: float | None = None
+    rollouts_per_gpu_hour: float | None = None
+    usd_per_gpu_hour: float | None = None
+
+    def rollouts(self, budget: Budget) -> float:
+        """Rollouts that the budget buys.
+
+        Raises:
+            InputError: if the rate that the conversion needs is missing.
+        """
+        if budget.unit == "rollouts":
+            return budget.amount
+        if budget.unit == "tokens":
+            return budget.amount / self._need("tokens_per_rollout", budget)
+        hours = budget.amount
+        if budget.unit == "usd":
+            hours /= self._need("usd_per_gpu_hour", budget)
+        return hours * self._need("rollouts_per_gpu_hour", budget)
+
+    def cost(self, rollouts: float) -> dict[str, float | None]:
+        """{"tokens", "gpu_hours", "usd"} of a number of rollouts; None where no rate is known."""
+        tokens = None if self.tokens_per_rollout is None else rollouts * self.tokens_per_rollout
+        hours = None if self.rollouts_per_gpu_hour is None else rollouts / self.rollouts_per_gpu_hour
+        usd = None if hours is None or self.usd_per_gpu_hour is None else hours * self.usd_per_gpu_hour
+        return {"tokens": tokens, "gpu_hours": hours, "usd": usd}
+
+    def _need(self, name: str, budget: Budget) -> float:
+        value: float | None = getattr(self, name)
+        if value is None or not math.isfinite(value) or value <= 0:
+            raise InputError(
+                f"a budget in {budget.unit} needs `{name}` > 0, but got {value!r}; "
+                f"add --{name.replace('_', '-')}, or give the budget in rollouts."
+            )
+        return value

@@ -1,0 +1,39 @@
+"""Records -> learning curves, record-breaking points, monotone sigmoid fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One run's scores under one metric on one problem set.
+
+    Args:
+        problems_per_batch, rollouts_per_problem: the configuration.
+        run: name of the run (data, never a path).
+        seed: None where it is not known.
+        rollouts_K: cumulative training rollouts, ascending, >= 0.
+        score_K: finite scores.
+        metric, problem_set, split: what was measured, on what.
+        tokens_K, steps_K: None where they are not known.
+        n_missing: rows of this run left out because their score was missing.
+    """
+
+    problems_per_batch: int
+    rollouts_per_problem: int
+    run: str
+    rollouts_K: FloatArray
+    score_K: FloatArray
+    seed: int | None = None
+    metric: str = "score"
+    problem_set: str = ""
+    split: str = "validation"
+    tokens_K: FloatArray | None = None
+    steps_K: FloatArray | None = None
+    n_missing: int = 0

@@ -1,0 +1,114 @@
+"""What every engine promises, and the raw records that it hands over.
+
+Shape legend: P validation problems; Q problems of one training batch.
+
+Engines record raw outcomes only: successes out of `samples`, per problem. Scores are computed
+downstream (`metrics`), so that a change of metric never needs a rerun.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from isocompute.study import RunSpec
+
+IntArray = NDArray[np.integer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepRecord:
+    """One gradient update.
+
+    Args:
+        step: 1-based number of the update.
+        rollouts: cumulative training rollouts after it (evaluation apart).
+        tokens: cumulative generated training tokens after it.
+        problem_Q: index into the training set of each problem of the batch.
+        successes_Q: how many of `samples` rollouts succeeded, per problem.
+        samples: rollouts per problem that were rewarded.
+        health: numbers of this step under the names of `health.METRICS`; a number that the
+            engine does not measure is absent, never 0.
+        wall_s: seconds of this step, monotonic clock.
+    """
+
+    step: int
+    rollouts: int
+    tokens: int
+    problem_Q: IntArray
+    successes_Q: IntArray
+    samples: int
+    health: dict[str, float] = field(default_factory=dict)
+    wall_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationRecord:
+    """One evaluation of one validation set.
+
+    Args:
+        step, rollouts, tokens: training position (cumulative; 0 before the first update).
+        problem_set: name of the validation set.
+        samples: k samples per problem.
+        successes_P: how many of k succeeded, per problem, in the order of the set.
+        sampled_tokens: tokens that this evaluation itself drew (not in `tokens`).
+        wall_s: seconds it took.
+    """
+
+    step: int
+    rollouts: int
+    tokens: int
+    problem_set: str
+    samples: int
+    successes_P: IntArray
+    sampled_tokens: int = 0
+    wall_s: float = 0.0
+
+
+class Sink(Protocol):
+    """Where an engine's records go. Nothing is kept until a checkpoint commits it."""
+
+    def step(self, record: StepRecord) -> None:
+        """Take one update's record."""
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        """Take one evaluation's record."""
+
+    def checkpoint(self, step: int) -> AbstractContextManager[Path]:
+        """A fresh folder for the engine's own files (safetensors, JSON).
+
+        On a clean exit of the context everything since the last checkpoint is committed with
+        it in one transaction. Raises RunError if the run was lost to another runner, and
+        `StopRequested` if the runner wants to stop: both after, or instead of, the commit.
+        """
+
+
+class StopRequested(Exception):
+    """The runner asks the engine to end now; everything up to the last checkpoint is kept."""
+
+
+class Engine(Protocol):
+    """One way to train. `name` is the word in the study file."""
+
+    name: str
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse, before any compute, whatever this engine cannot do.
+
+        Raises:
+            InputError: names the knob, its value, and what the engine supports.
+        """
+
+    def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
+        """Train from the start, or from the files of the checkpoint `resume`, to `spec.steps`.
+
+        Evaluates at step 0 and whenever `evaluation_index` rises, and checkpoints after each
+        of these evaluations and at the end (and more often if it likes). Deterministic given
+        the specification: a resumed run equals the uninterrupted one.
+        """

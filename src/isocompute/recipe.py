@@ -1,0 +1,152 @@
+"""The training recipe: what must be healthy before a law can be read off the curves.
+
+Source: arXiv 2603.12151, section 2 and appendix A, for every default whose comment names it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args, get_type_hints
+
+from isocompute.errors import InputError
+
+Objective = Literal["grpo", "ppo", "cispo"]
+AdvantageStd = Literal["sample", "population", "none"]
+Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]
+KLEstimator = Literal["k1", "k3"]
+ZeroVarianceFilter = Literal["none", "loss", "regularizers"]
+LearningRateScaling = Literal["sqrt", "linear", "constant"]
+Difficulty = Literal["easy", "hard", "mixed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Everything about an update that is not the allocation.
+
+    Args:
+        objective: "grpo" (REINFORCE with group mean and std), "ppo", "cispo".
+        advantage_std: divisor of the group advantage: sample std (ddof 1), population, none.
+        aggregation: how token losses become one number, in the trainers' own words.
+        kl_coef: weight of KL to the base model; 0 turns it off.
+        kl_estimator: "k3" (low variance, verl's low_var_kl) or "k1".
+        entropy_coef: weight of the entropy bonus; needs `kl_coef > 0` unless forced.
+        allow_entropy_without_kl: the force.
+        zero_variance_filter: drop groups whose rewards agree from nothing, the whole loss, or
+            only the KL and entropy terms.
+        learning_rate: at `base_batch_size` rollouts per batch.
+        base_batch_size: B_base of the scaling rule, in rollouts.
+        learning_rate_scaling: sqrt(B / B_base), linear, or constant.
+        warmup_steps: linear warm-up, then constant; step i of the warm-up has i/warmup_steps.
+        weight_decay: AdamW's.
+        max_grad_norm: clipping of the global gradient norm.
+        clip_low, clip_high: ratio clipping of ppo and cispo (lower 1-clip_low, upper 1+clip_high).
+        temperature, top_p: of sampling, in training and in evaluation.
+        updates_per_batch: 1 is strictly on-policy.
+        baseline_rollouts: n_est, rollouts that estimate mean and std when it differs from the
+            rollouts in the gradient (n_train = rollouts_per_problem); None: the same ones.
+        importance_cap: truncation of the sampler/trainer probability ratio; None: off.
+
+    Raises:
+        InputError: on a value outside its range, or on entropy without KL.
+    """
+
+    objective: Objective = "grpo"
+    advantage_std: AdvantageStd = "sample"
+    aggregation: Aggregation = "token-mean"
+    kl_coef: float = 0.0
+    kl_estimator: KLEstimator = "k3"
+    entropy_coef: float = 0.0
+    allow_entropy_without_kl: bool = False
+    zero_variance_filter: ZeroVarianceFilter = "none"
+    learning_rate: float = 1e-6  # anchor of the paper, at B = 1024 (appendix A)
+    base_batch_size: int = 1024
+    learning_rate_scaling: LearningRateScaling = "sqrt"
+    warmup_steps: int = 10
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    temperature: float = 0.6  # the paper's, in training and evaluation
+    top_p: float = 1.0
+    updates_per_batch: int = 1
+    baseline_rollouts: int | None = None
+    importance_cap: float | None = None
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for field in fields(self):
+            allowed = get_args(hints[field.name])
+            value = getattr(self, field.name)
+            if allowed and isinstance(allowed[0], str) and value not in allowed:
+                raise InputError(
+                    f"recipe `{field.name}` must be one of {', '.join(allowed)}, but got {value!r};"
+                    " choose one of them."
+                )
+        rules = (
+            ("kl_coef", "finite and >= 0", self.kl_coef >= 0),
+            ("entropy_coef", "finite and >= 0", self.entropy_coef >= 0),
+            ("learning_rate", "finite and > 0", self.learning_rate > 0),
+            ("base_batch_size", ">= 1", self.base_batch_size >= 1),
+            ("warmup_steps", ">= 0", self.warmup_steps >= 0),
+            ("weight_decay", "finite and >= 0", self.weight_decay >= 0),
+            ("max_grad_norm", "finite and > 0", self.max_grad_norm > 0),
+            ("clip_low", "between 0 and 1", 0 <= self.clip_low <= 1),
+            ("clip_high", "finite and >= 0", self.clip_high >= 0),
+            ("temperature", "finite and > 0", self.temperature > 0),
+            ("top_p", "in (0, 1]", 0 < self.top_p <= 1),
+            ("updates_per_batch", ">= 1", self.updates_per_batch >= 1),
+            ("baseline_rollouts", ">= 2 or none", self.baseline_rollouts is None
+             or self.baseline_rollouts >= 2),
+            ("importance_cap", "> 0 or none", self.importance_cap is None
+             or self.importance_cap > 0),
+        )
+        for name, rule, holds in rules:
+            value = getattr(self, name)
+            if not holds or (isinstance(value, float) and not math.isfinite(value)):
+                raise InputError(
+                    f"recipe `{name}` must be {rule}, but got {value!r}; correct the recipe."
+                )
+        if self.entropy_coef > 0 and self.kl_coef == 0 and not self.allow_entropy_without_kl:
+            raise InputError(
+                "an entropy bonus needs the KL anchor (`kl_coef > 0`), but got entropy_coef="
+                f"{self.entropy_coef}, kl_coef=0; set kl_coef, drop the bonus, or force it with "
+                "allow_entropy_without_kl."
+            )
+
+    @classmethod
+    def for_difficulty(cls, difficulty: Difficulty, **changes: Any) -> Recipe:
+        """The healthy recipe of a problem set.
+
+        Easy: KL to the base model and an entropy bonus. Hard and mixed: neither. The paper
+        names the terms, not their weights: 0.001 is verl's default for KL, and the bonus is
+        given the same weight.
+
+        Raises:
+            InputError: for another word than easy, hard, mixed.
+        """
+        if difficulty not in get_args(Difficulty):
+            raise InputError(
+                f"difficulty must be one of easy, hard, mixed, but got {difficulty!r}; "
+                "measure it with `isocompute difficulty`."
+            )
+        regularised = {"kl_coef": 1e-3, "entropy_coef": 1e-3} if difficulty == "easy" else {}
+        return cls(**{**regularised, **changes})
+
+    def learning_rate_at(self, batch_size: int) -> float:
+        """Learning rate after warm-up for a batch of `batch_size` rollouts.
+
+        >>> round(Recipe().learning_rate_at(4096) / 1e-6, 6)
+        2.0
+        """
+        ratio = batch_size / self.base_batch_size
+        power = {"sqrt": 0.5, "linear": 1.0, "constant": 0.0}[self.learning_rate_scaling]
+        return float(self.learning_rate * ratio**power)
+
+    def replace(self, **changes: Any) -> Recipe:
+        """A copy with some fields changed; the same checks apply."""
+        return replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON values, one per field."""
+        return asdict(self)

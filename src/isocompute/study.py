@@ -1,0 +1,78 @@
+"""A study: one YAML file, validated, expanded to run specifications."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from isocompute.allocation import Allocation
+from isocompute.problems import ProblemSet
+from isocompute.recipe import Recipe
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """Everything that one training run depends on.
+
+    Args:
+        engine: name of the engine.
+        engine_options: the engine's own settings (JSON values), for example {"model": FOLDER}.
+        allocation: (B_p, n, M); M is the budget and is not part of the run's identity.
+        recipe: the training recipe.
+        train: training problems.
+        validation: validation sets by name, at least one.
+        seed: of everything random in the run.
+        evaluation_samples: k samples per validation problem.
+        evaluations_per_octave, first_evaluation: the common grid (`allocation.evaluation_index`).
+    """
+
+    engine: str
+    allocation: Allocation
+    recipe: Recipe
+    train: ProblemSet
+    validation: Mapping[str, ProblemSet]
+    seed: int
+    engine_options: Mapping[str, Any] = field(default_factory=dict)
+    evaluation_samples: int = 4
+    evaluations_per_octave: int = 3
+    first_evaluation: int = 1024
+
+    @property
+    def learning_rate(self) -> float:
+        """After warm-up, scaled to this allocation's batch size."""
+        return self.recipe.learning_rate_at(self.allocation.batch_size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values; problem sets appear as name, size and hash."""
+
+        def reference(problems: ProblemSet) -> dict[str, Any]:
+            return {"name": problems.name, "size": len(problems), "sha256": problems.sha256}
+
+        return {
+            "engine": self.engine,
+            "engine_options": dict(self.engine_options),
+            "problems_per_batch": self.allocation.problems_per_batch,
+            "rollouts_per_problem": self.allocation.rollouts_per_problem,
+            "steps": self.allocation.steps,
+            "recipe": self.recipe.to_dict(),
+            "train": reference(self.train),
+            "validation": {name: reference(s) for name, s in sorted(self.validation.items())},
+            "seed": self.seed,
+            "evaluation_samples": self.evaluation_samples,
+            "evaluations_per_octave": self.evaluations_per_octave,
+            "first_evaluation": self.first_evaluation,
+        }
+
+    @property
+    def hash(self) -> str:
+        """Identity of the run: SHA-256 (first 16 hex digits) of everything but the budget.
+
+        A study that is extended asks for more steps of the same run, which continues.
+        """
+        spec = self.to_dict()
+        del spec["steps"]
+        text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]

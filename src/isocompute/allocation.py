@@ -70,7 +70,7 @@ def floor_power_of_two(value: float) -> int:
             f"`value >= 1` must hold for a power of two below it, but got {value!r}; "
             "raise the budget or the limit."
         )
-    return 1 << int(math.floor(math.log2(value) + 1e-9))
+    return 1 << math.floor(math.log2(value) + 1e-9)
 
 
 def powers_of_two(low: int, high: int) -> list[int]:
@@ -126,7 +126,7 @@ def evaluation_index(rollouts: int, *, per_octave: int, first: int) -> int:
     """
     if rollouts < first:
         return 0
-    return int(math.floor(per_octave * math.log2(rollouts / first) + 1e-9)) + 1
+    return math.floor(per_octave * math.log2(rollouts / first) + 1e-9) + 1
 
 
 _UNITS = {"": "rollouts", "rollouts": "rollouts", "tok": "tokens", "tokens": "tokens",

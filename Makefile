@@ -1,0 +1,118 @@
+# The front door. Every target does its own set-up; `make` alone lists them.
+# Another Python: make setup PYTHON=python3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+TRAINERS_VENV ?= .venv-trainers
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+PIP_INSTALL := $(PIP) install --quiet -c constraints.txt
+DIR ?= quickstart
+
+.DEFAULT_GOAL := help
+.PHONY: help setup quickstart test test-slow test-browser test-trainers test-ray test-gpu \
+        lint coverage bench docs clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
+	  while IFS='|' read -r name what; do printf '  make %-14s %s\n' "$$name" "$$what"; done
+
+# One stamp per environment and extra: the set-up runs once, and again when a file that it
+# reads has changed.
+STAMP := $(VENV)/.isocompute-setup
+
+define CHECK_PYTHON
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "make: Python >= 3.11 is needed, but '$(PYTHON)' was not found; install it or name" \
+	       "another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "make: Python >= 3.11 is needed, but '$(PYTHON)' is $$($(PYTHON) -V 2>&1); name" \
+	       "another: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 2; }
+endef
+
+# $(1): folder of the environment
+define MAKE_VENV
+	@test -x $(1)/bin/python && $(1)/bin/python -m pip --version >/dev/null 2>&1 || \
+	  { rm -rf $(1); $(PYTHON) -m venv $(1) >/dev/null 2>&1 && \
+	    $(1)/bin/python -m pip --version >/dev/null 2>&1; } || { rm -rf $(1); \
+	  v=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  echo "make: '$(PYTHON) -m venv' must make an environment with pip, but it failed (on" \
+	       "Debian and Ubuntu ensurepip is a package of its own); install it with 'apt install" \
+	       "python$$v-venv' or name another Python: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; \
+	  exit 2; }
+endef
+
+$(STAMP): pyproject.toml constraints.txt
+	$(CHECK_PYTHON)
+	$(call MAKE_VENV,$(VENV))
+	@echo "setting up $(VENV) (once)"
+	@$(PIP_INSTALL) -e '.[local,math,dev]'
+	@touch $@
+
+setup: $(STAMP)  ## make .venv with the package, torch (CPU is enough) and the tools
+
+quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, plan, report
+	@$(VENV)/bin/isocompute quickstart $(DIR)
+
+test: $(STAMP)  ## the fast tests: base and [local]
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'not (slow or browser or trainers or ray or gpu)' $(ARGS)
+	@echo "not run here: slow (make test-slow), browser (make test-browser), trainers" \
+	  "(make test-trainers), ray (make test-ray), gpu (make test-gpu)"
+
+test-slow: $(STAMP)  ## the slow tests: base and [local]
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'slow and not (browser or trainers or ray or gpu)' $(ARGS)
+
+$(VENV)/.isocompute-browser: $(STAMP)
+	@$(PIP_INSTALL) -e '.[browser]'
+	@touch $@
+
+# The tests look for a Chromium and skip with the reason where there is none; they never
+# download one.
+test-browser: $(VENV)/.isocompute-browser  ## the report in a real browser
+	@$(PY) -m pytest -q -m browser $(ARGS)
+
+$(VENV)/.isocompute-ray: $(STAMP)
+	@$(PIP_INSTALL) -e '.[ray]'
+	@touch $@
+
+test-ray: $(VENV)/.isocompute-ray  ## studies on Ray
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m ray $(ARGS)
+
+# Trainers pin versions that conflict with each other, so they get an environment of their own.
+$(TRAINERS_VENV)/.isocompute-setup: pyproject.toml constraints.txt
+	$(CHECK_PYTHON)
+	$(call MAKE_VENV,$(TRAINERS_VENV))
+	@echo "setting up $(TRAINERS_VENV) (once)"
+	@$(TRAINERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  -c constraints.txt -e '.[local,trl,dev]'
+	@touch $@
+
+test-trainers: $(TRAINERS_VENV)/.isocompute-setup  ## engines on the real trainers (TRL, verl)
+	@OMP_NUM_THREADS=1 $(TRAINERS_VENV)/bin/python -m pytest -q -m trainers $(ARGS)
+
+test-gpu: $(STAMP)  ## the embedded engine on a CUDA device
+	@$(PY) -m pytest -q -m gpu $(ARGS)
+
+lint: $(STAMP)  ## ruff and strict mypy
+	@$(PY) -m ruff check .
+	@$(PY) -m mypy
+
+coverage: $(STAMP)  ## lines and branches that the fast tests reach
+	@OMP_NUM_THREADS=1 $(PY) -m coverage run -m pytest -q \
+	  -m 'not (slow or browser or trainers or ray or gpu)' $(ARGS)
+	@$(PY) -m coverage report --skip-covered
+
+bench: $(STAMP)  ## speed of the embedded engine: JSON and a table in docs/
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/bench_engine.py $(ARGS)
+
+$(VENV)/.isocompute-docs: $(STAMP)
+	@$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
+
+docs: $(VENV)/.isocompute-docs  ## the pages of docs/ as a site in site/
+	@$(PY) -m mkdocs build --quiet --strict
+
+clean:  ## remove environments, caches and built files (studies stay)
+	@rm -rf $(VENV) $(TRAINERS_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache \
+	  .hypothesis .coverage
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,287 @@
+"""0/1 rewards. A checker that crashes or hangs is an outcome `error`, never a reward of 0.
+
+A verifier is a callable `(response, answer) -> Outcome`. Rules in plain Python are pure functions;
+what runs foreign code (math-verify, a user's function) runs in a worker process that is killed
+when it hangs (`worker`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from isocompute.errors import InputError
+
+MATH_TIMEOUT_S = 5.0  # the limit that math-verify itself sets on one comparison
+FUNCTION_TIMEOUT_S = 10.0
+START_TIMEOUT_S = 60.0  # importing sympy on a busy machine takes tens of seconds
+
+
+class Outcome(NamedTuple):
+    """What a verifier says of one response.
+
+    Attributes:
+        reward: 0 or 1; None where the verifier itself failed.
+        error: why it failed, one line; None where it did not.
+    """
+
+    reward: int | None
+    error: str | None = None
+
+
+class Verifier(Protocol):
+    """A way to judge responses. `spec` is the text that `load_verifier` understands."""
+
+    spec: str
+
+    def __call__(self, response: str, answer: str) -> Outcome:
+        """Judge one response."""
+
+    def check_answer(self, answer: str) -> str | None:
+        """Why this answer can never be matched, or None where it can."""
+
+    def close(self) -> None:
+        """End what the verifier started. It starts again when it is called again."""
+
+
+class RuleVerifier:
+    """A verifier made of two pure functions.
+
+    Args:
+        spec: its name.
+        rule: (response, answer) -> right or not; must not raise.
+        fault: answer -> why it cannot be matched, or None.
+    """
+
+    def __init__(
+        self, spec: str, rule: Callable[[str, str], bool], fault: Callable[[str], str | None]
+    ) -> None:
+        self.spec = spec
+        self._rule = rule
+        self._fault = fault
+
+    def __call__(self, response: str, answer: str) -> Outcome:
+        """Judge one response."""
+        fault = self._fault(answer)
+        return Outcome(None, fault) if fault else Outcome(int(self._rule(response, answer)))
+
+    def check_answer(self, answer: str) -> str | None:
+        """Why this answer can never be matched, or None where it can."""
+        return self._fault(answer)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+# An integer that stands alone: no digit, letter, point with digits, or fraction bar beside it.
+_INTEGER = re.compile(r"(?<![\w.,/])[-+]?\d+(?:,\d{3})*(?![\w/]|[.,]\d)")
+
+
+def last_integer(text: str) -> int | None:
+    """The last integer in a text; thousands may have commas, decimals and fractions do not count.
+
+    >>> last_integer("12 + 30 = 42."), last_integer("about 3.5"), last_integer("-1,200")
+    (42, None, -1200)
+    """
+    found = _INTEGER.findall(text)
+    return int(found[-1].replace(",", "")) if found else None
+
+
+def agreement(response: str, answer: str) -> int:
+    """Positions at which two texts agree.
+
+    >>> agreement("1010", "1001")
+    2
+    """
+    return sum(a == b for a, b in zip(response, answer, strict=False))
+
+
+def hex_bits(text: str) -> str | None:
+    """Bits of a hexadecimal text, four per digit; None where it is not hexadecimal.
+
+    >>> hex_bits("a1")
+    '10100001'
+    """
+    if not re.fullmatch(r"[0-9a-fA-F]+", text):
+        return None
+    return "".join(f"{int(digit, 16):04b}" for digit in text)
+
+
+def _no_fault(answer: str) -> str | None:
+    return "the answer must not be empty" if not answer.strip() else None
+
+
+def _integer_fault(answer: str) -> str | None:
+    if re.fullmatch(r"\s*[-+]?\d+(?:,\d{3})*\s*", answer):
+        return None
+    return f"the answer must be an integer, but got {answer!r}"
+
+
+def _exact(_: str) -> Verifier:
+    return RuleVerifier("exact", lambda r, a: r.strip() == a.strip(), _no_fault)
+
+
+def _integer(_: str) -> Verifier:
+    return RuleVerifier("integer", lambda r, a: last_integer(r) == last_integer(a), _integer_fault)
+
+
+def _at_least(spec: str, decode: Callable[[str], str | None], what: str) -> Verifier:
+    match = re.fullmatch(r"(?:hex)?bits>=(\d{1,6})", spec)
+    least = int(match.group(1)) if match else 0
+    if least < 1:
+        raise InputError(
+            f"a verifier of agreeing bits must be written NAME>=K with K >= 1, but got {spec!r}; "
+            f"write for example {spec.partition('>=')[0]}>=21."
+        )
+
+    def rule(response: str, answer: str) -> bool:
+        given, right = decode(response.strip()), decode(answer.strip())
+        if given is None or right is None or len(given) != len(right):
+            return False
+        return agreement(given, right) >= least
+
+    def fault(answer: str) -> str | None:
+        bits = decode(answer.strip())
+        if bits is None or len(bits) < least:
+            return f"the answer must be {what} with at least {least} bits, but got {answer!r}"
+        return None
+
+    return RuleVerifier(spec, rule, fault)
+
+
+def _bits(spec: str) -> Verifier:
+    return _at_least(spec, lambda t: t if re.fullmatch("[01]+", t) else None, "a text of 0 and 1")
+
+
+def _hexbits(spec: str) -> Verifier:
+    return _at_least(spec, hex_bits, "hexadecimal")
+
+
+_FACTORIES: dict[str, Callable[[str], Verifier]] = {
+    "exact": _exact,
+    "integer": _integer,
+    "bits": _bits,
+    "hexbits": _hexbits,
+}
+
+
+def register_verifier(name: str, factory: Callable[[str], Verifier]) -> None:
+    """Add a family of verifiers.
+
+    Args:
+        name: the word that specifications start with, up to `>=` if they have a number.
+        factory: whole specification -> verifier.
+
+    Raises:
+        InputError: if the name is taken or is no plain word.
+    """
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in {*_FACTORIES, "math"}:
+        raise InputError(
+            f"a verifier's name must be a new word in lower case, but got {name!r} beside "
+            f"{', '.join(sorted(_FACTORIES))}; choose another name."
+        )
+    _FACTORIES[name] = factory
+
+
+def load_verifier(
+    spec: str, *, folder: str | Path = ".", timeout_s: float | None = None
+) -> Verifier:
+    """The verifier that a specification names.
+
+    | specification | right when |
+    |---|---|
+    | `exact` | the texts are equal, apart from white space at both ends |
+    | `integer` | the last integer of the response equals the answer |
+    | `math` | math-verify finds the two equal (extra `[math]`) |
+    | `bits>=K` | a text of 0 and 1, as long as the answer, agrees with it at K places or more |
+    | `hexbits>=K` | the same for hexadecimal texts, four bits a digit |
+    | `path/file.py:function` | `function(response, answer)` returns 1 (or True) |
+
+    Args:
+        spec: one of the table, or a family that `register_verifier` added.
+        folder: where relative paths of functions start.
+        timeout_s: seconds after which a math or user's verifier is killed; the outcome is an
+            error then. None: 5 s for math, 10 s for functions.
+
+    Raises:
+        InputError: unknown specification, missing file or function, a file that cannot be
+            imported, `math` without math-verify, or a time-out that is not > 0.
+    """
+    if timeout_s is not None and not 0 < timeout_s < float("inf"):
+        raise InputError(
+            f"`timeout_s` of a verifier must be finite and > 0, but got {timeout_s!r}; "
+            "give seconds."
+        )
+    path, colon, function = spec.rpartition(":")
+    if spec == "math":
+        return _worker(spec, "math", MATH_TIMEOUT_S if timeout_s is None else timeout_s)
+    if colon and path.endswith(".py"):
+        file = Path(folder) / path
+        if not file.is_file() or not function.isidentifier():
+            raise InputError(
+                "a verifier of your own must be written path/file.py:function with a file that "
+                f"exists, but got {spec!r}; check the path (relative paths start at {folder})."
+            )
+        target = f"{file.resolve()}:{function}"
+        return _worker(spec, target, FUNCTION_TIMEOUT_S if timeout_s is None else timeout_s)
+    name, threshold, _ = spec.partition(">=")
+    factory = _FACTORIES.get(name)
+    if factory is None or (name in ("exact", "integer") and threshold):
+        own = sorted(set(_FACTORIES) - {"exact", "integer", "bits", "hexbits"})
+        known = ["exact", "integer", "math", "bits>=K", "hexbits>=K", "path/file.py:function", *own]
+        raise InputError(
+            f"a verifier must be one of {', '.join(known)}, but got {spec!r}; choose one of them."
+        )
+    return factory(spec)
+
+
+def _worker(spec: str, target: str, timeout_s: float) -> Verifier:
+    from isocompute.verifiers.worker import WorkerVerifier
+
+    verifier = WorkerVerifier(
+        spec, target=target, timeout_s=timeout_s, start_timeout_s=START_TIMEOUT_S
+    )
+    verifier.start()
+    return verifier
+
+
+class Verdict(NamedTuple):
+    """Outcomes of many responses: what was right, what could not be judged, and why.
+
+    Attributes:
+        right: per response, 1 or 0; 0 where it could not be judged (see `failed`).
+        failed: per response, True where the verifier itself failed: leave it out of every mean.
+        errors: number of failures by message.
+    """
+
+    right: list[int]
+    failed: list[bool]
+    errors: dict[str, int]
+
+
+def judge(verifier: Verifier, responses: Sequence[str], answers: Sequence[str]) -> Verdict:
+    """Judge many responses; equal (response, answer) pairs are judged once.
+
+    Raises:
+        InputError: if there are not as many answers as responses.
+    """
+    if len(responses) != len(answers):
+        raise InputError(
+            "there must be one answer per response, but got "
+            f"{len(responses)} responses and {len(answers)} answers; repeat the answers."
+        )
+    known: dict[tuple[str, str], Outcome] = {}
+    errors: dict[str, int] = {}
+    right, failed = [], []
+    for pair in zip(responses, answers, strict=True):
+        outcome = known.get(pair)
+        if outcome is None:
+            outcome = known[pair] = verifier(*pair)
+        right.append(outcome.reward or 0)
+        failed.append(outcome.reward is None)
+        if outcome.reward is None:
+            message = outcome.error or "no reason given"
+            errors[message] = errors.get(message, 0) + 1
+    return Verdict(right, failed, errors)

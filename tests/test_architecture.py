@@ -39,7 +39,6 @@ ORDER = (
     "curves",
     "frontier",
     "laws",
-    "trainers",
     "plan",
     "compare",
     "report",

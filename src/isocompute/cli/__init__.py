@@ -1,0 +1,93 @@
+"""The command line: one command per stage, no logic.
+
+Nothing heavy is imported here: commands import what they need when they run, so that
+`isocompute --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from types import FrameType
+
+from isocompute.cli.parser import build_parser
+from isocompute.errors import IsocomputeError, RefusalError
+
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
+
+
+class _Terminated(BaseException):
+    """SIGTERM arrived."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code.
+
+    0 success, 1 a failed run, 2 bad input, 3 a refusal, 130 Ctrl-C, 143 SIGTERM. Whatever goes
+    wrong is one line on stderr.
+    """
+    previous = _on_sigterm()
+    try:
+        args = build_parser().parse_args(argv)
+        code: int = args.command(args)
+        sys.stdout.flush()
+        return code
+    except RefusalError as error:
+        steps = f" Run next: {'; '.join(error.run_next)}." if error.run_next else ""
+        return _complain(error.reason + steps, error.exit_code)
+    except IsocomputeError as error:
+        return _complain(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Python would complain once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        return _complain("stopped by Ctrl-C; what was committed is kept.", 130)
+    except _Terminated:
+        return _complain("stopped by SIGTERM; what was committed is kept.", 143)
+    except OSError as error:
+        name = "" if error.filename is None else f"{error.filename}: "
+        return _complain(
+            f"{name}{error.strerror or error}; check the path, its permissions and the disk.",
+            1 if error.errno in _DISK else 2,
+        )
+    except Exception as error:
+        # The process ends here: one line for the user, the traceback for who asks for it.
+        if os.environ.get("ISOCOMPUTE_DEBUG"):
+            raise
+        return _complain(
+            f"unexpected {type(error).__name__}: {error}; this is a fault of isocompute. "
+            "ISOCOMPUTE_DEBUG=1 shows where.",
+            1,
+        )
+    finally:
+        if previous is not None:
+            signal.signal(signal.SIGTERM, previous)
+
+
+def _on_sigterm() -> signal.Handlers | None:
+    """Turn SIGTERM into an exception, in the main thread, where nobody else handles it."""
+
+    def terminate(_number: int, _frame: FrameType | None) -> None:
+        raise _Terminated
+
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        return None
+    try:
+        signal.signal(signal.SIGTERM, terminate)
+    except ValueError:  # not the main thread
+        return None
+    return signal.SIG_DFL
+
+
+def _complain(message: str, code: int) -> int:
+    """One line on stderr, with control characters made visible."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
+    line = line.encode(errors="backslashreplace").decode()
+    with contextlib.suppress(OSError):  # nobody may listen on stderr either
+        print(f"isocompute: {line}", file=sys.stderr, flush=True)
+    return code

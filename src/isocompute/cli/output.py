@@ -1,0 +1,110 @@
+"""What commands write: strict JSON, atomically; text that suits a pipe or a terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError
+
+
+def strict_json(document: Mapping[str, Any]) -> str:
+    """JSON text; NaN and infinity become null, numpy values plain ones."""
+    return json.dumps(_plain(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    return str(value)
+
+
+def check_target(target: str | None, sources: Sequence[str] = ()) -> None:
+    """Refuse, before any work, a file that could not be written or must not be overwritten.
+
+    Raises:
+        InputError: the folder does not exist, the target is a folder, or it is one of the inputs.
+    """
+    if target is None or target == "-":
+        return
+    path = Path(target)
+    if path.is_dir() or not path.parent.is_dir():
+        raise InputError(
+            f"an output must be a file in a folder that exists, but got {target!r}; "
+            "create the folder or change the name."
+        )
+    for source in sources:
+        if Path(source).exists() and path.exists() and path.samefile(source):
+            raise InputError(
+                f"an output must not overwrite an input, but both are {target!r}; change the name."
+            )
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path = Path(path)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_json(document: Mapping[str, Any], target: str | None) -> None:
+    """To a file, to standard output ("-"), or nowhere (None)."""
+    if target == "-":
+        sys.stdout.write(strict_json(document))
+    elif target is not None:
+        write_text(target, strict_json(document))
+
+
+def show(lines: Sequence[str], *, quiet: bool = False) -> None:
+    """Print lines; on a terminal that wants colour, headings bold and warnings yellow."""
+    if quiet:
+        return
+    encoding = sys.stdout.encoding or "utf-8"
+    lines = [line.encode(encoding, errors="replace").decode(encoding) for line in lines]
+    if not (sys.stdout.isatty() and not os.environ.get("NO_COLOR")):
+        for line in lines:
+            print(_visible(line))
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False, soft_wrap=True)
+    warning = False
+    for index, line in enumerate(lines):
+        warning = line.startswith("! ") or (warning and line.startswith("  "))
+        style = "yellow" if warning else "bold" if index == 0 or line.endswith(":") else ""
+        console.print(Text(_visible(line), style=style))
+
+
+def _visible(line: str) -> str:
+    """Control characters of names never reach the terminal as such."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

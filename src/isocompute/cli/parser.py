@@ -1,0 +1,189 @@
+"""The options of every command, and nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+from typing import NoReturn
+
+from isocompute import __version__
+from isocompute.cli import commands
+from isocompute.errors import InputError
+from isocompute.trainers import TRAINERS
+
+SOURCE_HELP = (
+    "tidy curves (CSV or Parquet), a study folder, a log that `import` knows, or published:NAME"
+)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are one line, like every other."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what the command line turns into exit code 2."""
+        raise InputError(f"{message}; see `{self.prog} --help`.")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = Parser(
+        prog="isocompute",
+        description="How to spend the rollouts of LLM reinforcement learning, and how sure to be.",
+        epilog="Exit codes: 0 success, 1 a failed run, 2 bad input, 3 a refusal.",
+    )
+    parser.add_argument("--version", action="version", version=f"isocompute {__version__}")
+    stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    _add_fit(stages)
+    _add_plan(stages)
+    return parser
+
+
+def _stage(
+    stages: argparse._SubParsersAction[Parser],
+    name: str,
+    command: Callable[[argparse.Namespace], int],
+    summary: str,
+    epilog: str = "",
+) -> Parser:
+    parser = stages.add_parser(name, help=summary, description=summary, epilog=epilog)
+    parser.set_defaults(command=command)
+    return parser
+
+
+def _add_json(parser: Parser) -> None:
+    parser.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - prints them")
+
+
+def _add_scores(parser: Parser) -> None:
+    parser.add_argument("--metric", help="which score, for example avg@4, best@4, worst@4")
+    parser.add_argument(
+        "--range",
+        nargs=2,
+        type=_finite,
+        default=(0.0, 1.0),
+        metavar=("LOW", "HIGH"),
+        help="what scores of tidy files may be (default: 0 1); they are rescaled to 0..1",
+    )
+
+
+def _add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "fit",
+        commands.fit,
+        "learning curves -> frontier -> law n*(C), with intervals and a back-test",
+        "example: isocompute fit published:qwen2.5-7b-easy",
+    )
+    parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
+    setting = parser.add_mutually_exclusive_group()
+    setting.add_argument(
+        "--fix", type=_fix, metavar="NAME=VALUE", help="problems_per_batch=32 or batch_size=8192"
+    )
+    setting.add_argument("--joint", action="store_true", help="the frontier over all (B_p, n)")
+    _add_scores(parser)
+    parser.add_argument(
+        "--unit",
+        choices=("rollouts", "tokens"),
+        default="rollouts",
+        help="what compute is counted in (default: rollouts)",
+    )
+    _add_json(parser)
+
+
+def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "plan",
+        commands.plan,
+        "law + budget -> problems per batch, rollouts per problem, steps, recipe",
+        "example: isocompute plan --budget 2e6 --difficulty easy --for verl",
+    )
+    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh or 2000usd")
+    parser.add_argument(
+        "--law",
+        metavar="SOURCE",
+        help=f"{SOURCE_HELP}; default: the published law of that difficulty",
+    )
+    _add_scores(parser)
+    parser.add_argument(
+        "--difficulty",
+        choices=("easy", "hard", "mixed"),
+        help="of the problem set under the base model; chooses the recipe",
+    )
+    parser.add_argument(
+        "--max-batch",
+        type=_positive_int,
+        metavar="B",
+        help="rollouts per batch that the hardware holds",
+    )
+    parser.add_argument(
+        "--min-steps",
+        type=_positive_int,
+        metavar="M",
+        help="fewest steps worth running (default: 20)",
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=_positive_int,
+        metavar="B",
+        help="with --steps, instead of a budget: how to split a fixed batch",
+    )
+    parser.add_argument("--steps", type=_positive_int, metavar="M", help="see --batch-size")
+    parser.add_argument(
+        "--tokens-per-rollout",
+        type=_positive,
+        metavar="T",
+        help="for budgets and costs in tokens (default: as the sweep logged)",
+    )
+    parser.add_argument(
+        "--rollouts-per-gpu-hour",
+        type=_positive,
+        metavar="R",
+        help="for budgets and costs in GPU-hours and money",
+    )
+    parser.add_argument(
+        "--usd-per-gpu-hour", type=_positive, metavar="USD", help="for budgets and costs in money"
+    )
+    parser.add_argument(
+        "--for",
+        dest="trainer",
+        choices=TRAINERS,
+        metavar="TRAINER",
+        help=f"also print the keys of {', '.join(TRAINERS)}",
+    )
+    _add_json(parser)
+
+
+def _positive_int(text: str) -> int:
+    """A whole number >= 1; 4096, 1e6 and 8_192 are fine."""
+    value = _positive(text)
+    if not value.is_integer():
+        raise argparse.ArgumentTypeError(f"must be a whole number, but got {text!r}")
+    return int(value)
+
+
+def _positive(text: str) -> float:
+    value = _finite(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"must be above 0, but got {text!r}")
+    return value
+
+
+def _finite(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be a finite number, but got {text!r}")
+    return value
+
+
+def _fix(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if name not in ("problems_per_batch", "batch_size"):
+        raise argparse.ArgumentTypeError(
+            f"must be problems_per_batch=VALUE or batch_size=VALUE, but got {text!r}"
+        )
+    return name, _positive_int(value)

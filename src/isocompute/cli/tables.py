@@ -1,0 +1,205 @@
+"""A fit for people: aligned lines, plain text."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isocompute.plan.words import WIDTH, compact_number
+
+_BARS = "▁▂▃▄▅▆▇█"
+_SPARK_WIDTH = 60
+_LAW_ROWS = 7
+
+Row = Mapping[str, Any]
+
+
+def fit_lines(document: Row) -> list[str]:
+    """The `fit --json` document as lines: setting, curves, frontier, law, back-test, warnings."""
+    unit = document["unit"]
+    lines = [_setting(document), "", "Curves:"]
+    lines += _indented(_curve_table(document["curves"]))
+    lines += ["", f"Frontier, by {unit}:"]
+    lines += _indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
+    lines += ["", *_law(document)]
+    if document.get("law_problems_per_batch"):
+        lines += [
+            "",
+            *_law_table(
+                "Problems per batch at this fixed batch:",
+                document["law_problems_per_batch"]["at"],
+                unit,
+            ),
+        ]
+    lines += ["", _backtest(document["backtest"])]
+    for warning in document["warnings"]:
+        lines += textwrap.wrap(
+            f"! {warning['code']}: {warning['message']}",
+            WIDTH,
+            subsequent_indent="  ",
+            break_on_hyphens=False,
+        )
+    return lines
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
+    """Aligned columns, numbers to the right; the last `left` columns to the left."""
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    first_left = len(header) - left
+    return [
+        "  ".join(
+            cell.ljust(width) if i >= first_left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in [header, *rows]
+    ]
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Fixed digits, or "?" for what could not be estimated."""
+    return "?" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
+
+
+def span(interval: Sequence[float | None] | None, digits: int = 3) -> str:
+    """[low, high]; an end that is not bounded is "?"."""
+    return "?" if interval is None else f"[{', '.join(number(v, digits) for v in interval)}]"
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"  {line}" for line in lines]
+
+
+def _setting(document: Row) -> str:
+    setting = document["setting"]
+    kind = {
+        "fixed_problems_per_batch": "{} problems per batch",
+        "fixed_batch_size": "batch of {} rollouts",
+        "joint": "all problems per batch together",
+    }[setting["kind"]].format(setting["value"])
+    runs = sum(curve["n_runs"] for curve in document["curves"])
+    return (
+        f"{document['metric']} against {document['unit']}, {kind}: "
+        f"{len(document['curves'])} configurations, {runs} runs"
+    )
+
+
+def _curve_table(curves: Sequence[Row]) -> list[str]:
+    header = ("B_p", "n", "runs", "points", "records", "to", "ceiling", "interval", "flags")
+    rows = [
+        (
+            str(c["problems_per_batch"]),
+            str(c["rollouts_per_problem"]),
+            str(c["n_runs"]),
+            str(c["n_points"]),
+            str(c["n_records"]),
+            compact_number(c["max_rollouts"]),
+            number(c["ceiling"]),
+            span(c["ceiling_interval"]),
+            ", ".join(c["flags"]),
+        )
+        for c in curves
+    ]
+    return table(header, rows, left=1)
+
+
+def _sparkline(frontier: Sequence[Row]) -> list[str]:
+    """Height: predicted score of the frontier; below it, where each n takes over."""
+    known = [s for s in frontier if s["score_from"] is not None and s["from"] > 0]
+    if not known:
+        return []
+    start, end = math.log(known[0]["from"]), math.log(known[-1]["to"])
+    low = min(min(s["score_from"], s["score_to"]) for s in known)
+    high = max(max(s["score_from"], s["score_to"]) for s in known)
+    bars, owners = "", ""
+    last = None
+    for i in range(_SPARK_WIDTH):
+        x = math.exp(start + (end - start) * i / (_SPARK_WIDTH - 1))
+        segment = next((s for s in known if x <= s["to"] * (1 + 1e-9)), known[-1])
+        width = math.log(segment["to"] / segment["from"]) if segment["to"] > segment["from"] else 1
+        share = min(max(math.log(max(x / segment["from"], 1e-300)) / width, 0.0), 1.0)
+        score = segment["score_from"] + share * (segment["score_to"] - segment["score_from"])
+        level = 0.0 if high <= low else (score - low) / (high - low)
+        bars += _BARS[round(level * (len(_BARS) - 1))]
+        name = str(segment["rollouts_per_problem"])
+        if name != last and i >= len(owners):
+            owners, last = owners.ljust(i) + name + " ", name
+    return [
+        f"score  {bars}  {low:.3f} to {high:.3f}",
+        f"n      {owners.rstrip()}",
+        f"       {compact_number(known[0]['from'])}".ljust(_SPARK_WIDTH)
+        + compact_number(known[-1]["to"]),
+    ]
+
+
+def _frontier_table(document: Row) -> list[str]:
+    header = ("from", "to", "n", "B_p", "best with", "begins between", "")
+    begins = {
+        round(math.log10(c["at"]), 9): c["interval"] for c in document["crossovers"] if c["at"] > 0
+    }
+    rows = []
+    for s in document["frontier"]:
+        interval = begins.get(round(math.log10(s["from"]), 9)) if s["from"] > 0 else None
+        between = (
+            ""
+            if interval is None
+            else " and ".join("?" if v is None else compact_number(v) for v in interval)
+        )
+        rows.append(
+            (
+                compact_number(s["from"]),
+                compact_number(s["to"]),
+                str(s["rollouts_per_problem"]),
+                str(s["problems_per_batch"]),
+                "?" if s["probability_best"] is None else f"{s['probability_best']:.0%}",
+                between,
+                "extrapolated" if s["extrapolated"] else "",
+            )
+        )
+    return table(header, rows, left=1)
+
+
+def _law(document: Row) -> list[str]:
+    law = document["law"]
+    if law["form"] is None:
+        return ["Law: none could be identified."]
+    plateau = "no plateau identified"
+    if law["plateau"] is not None:
+        plateau = f"plateau n={law['plateau']:.0f} {span(law['plateau_interval'], 0)}"
+    rising = law["rising"]
+    rise = "a rise is not claimed"
+    if rising["claimed"]:
+        rise = f"rises by {rising['octaves']:.1f} octaves (at least {rising['lower_bound']:.1f})"
+    flags = f"; {', '.join(law['flags'])}" if law["flags"] else ""
+    title = f"Law, {law['form']} in {law['variable']}; {plateau}; {rise}{flags}:"
+    return _law_table(title, law["at"], document["unit"])
+
+
+def _law_table(title: str, at: Sequence[Row], unit: str) -> list[str]:
+    steps = max(len(at) - 1, 1)
+    picked = [at[round(i * steps / (_LAW_ROWS - 1))] for i in range(_LAW_ROWS)] if at else []
+    rows = [
+        (
+            compact_number(p["x"]),
+            number(p["rollouts_per_problem"], 0),
+            span(p["interval"], 0),
+            ", ".join(str(n) for n in p["confidence_set"] or ()),
+            number(p["expected_regret"], 4),
+        )
+        for p in picked
+    ]
+    return [
+        title,
+        *_indented(table((unit, "n*", "interval", "cannot be told apart", "regret"), rows)),
+    ]
+
+
+def _backtest(backtest: Row | None) -> str:
+    if not backtest or backtest.get("mae_law") is None:
+        return "Back-test: not possible on this sweep."
+    text = f"Back-test, score held out: error {number(backtest['mae_law'], 4)}"
+    text += f" against {number(backtest['mae_best_so_far'], 4)} for best so far"
+    if backtest.get("coverage") is not None:
+        text += f"; intervals held {backtest['coverage']:.0%}"
+    return text + "."

@@ -1,0 +1,117 @@
+"""What is asked of a plan, and whether the sweep can carry an answer.
+
+docs/plan.md argues the rules.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from isocompute.allocation import Rates
+from isocompute.errors import InputError, RefusalError
+from isocompute.plan.law import LawFit, Notice, support_of, tested
+from isocompute.plan.words import compact_number
+from isocompute.recipe import Recipe
+
+if TYPE_CHECKING:
+    from isocompute.importers.base import Curve
+
+# How far past the sweep a plan may reach: never more than a decade, and no more than twice the
+# span in which the ranking was observed (docs/plan.md).
+MAX_EXTRAPOLATION_LOG10 = 1.0
+MAX_EXTRAPOLATION_SPANS = 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One planning question with the defaults resolved."""
+
+    fit: LawFit
+    source: str
+    rollouts: float
+    recipe: Recipe
+    rates: Rates
+    max_batch_size: int | None
+    min_steps: int
+    warnings: tuple[Notice, ...] = ()
+
+
+def require_one_batch(q: Question) -> None:
+    """Raise InputError where the budget, or the largest batch, is below any batch tested."""
+    smallest = min(n * b_p for n, b_p in tested(q.fit))
+    if q.rollouts < smallest:
+        raise InputError(
+            f"a budget must buy at least one batch, but got {compact_number(q.rollouts)} "
+            f"rollouts and the smallest batch tested has {smallest}; raise the budget."
+        )
+    if q.max_batch_size is not None and q.max_batch_size < smallest:
+        raise InputError(
+            f"the largest batch must hold the smallest one tested ({smallest} rollouts), but got "
+            f"{q.max_batch_size}; raise it, or sweep smaller batches."
+        )
+
+
+def require_carried(q: Question) -> None:
+    """Refuse what the sweep says nothing about.
+
+    Raises:
+        RefusalError: no law; a budget below every observation; a budget too far from the
+            common support.
+    """
+    law = q.fit.document.get("law") or {}
+    if law.get("form") is None:
+        raise RefusalError(
+            "a plan needs a law, but none could be identified on this sweep; "
+            "add values of n, budget or seeds.",
+            ["isocompute fit shows which curves are missing or not identified"],
+        )
+    observed = min(_first_rollouts(c) for c in q.fit.curves)
+    if q.rollouts < observed:
+        raise RefusalError(
+            f"a plan needs observations at or below its budget, but the first score of the sweep "
+            f"is at {compact_number(observed)} rollouts and the budget is "
+            f"{compact_number(q.rollouts)}; evaluate earlier.",
+            [f"the same sweep with evaluations from {compact_number(q.rollouts / 2)} rollouts on"],
+        )
+    low, high = support_of(q.fit)
+    distance = extrapolation_log10(q.rollouts, (low, high))
+    limit = min(MAX_EXTRAPOLATION_LOG10, MAX_EXTRAPOLATION_SPANS * math.log10(high / low))
+    if distance > limit:
+        needed = q.rollouts / 10**limit if q.rollouts > high else q.rollouts * 10**limit
+        raise RefusalError(
+            f"a plan may lie at most {limit:.2f} decades outside the budgets compared "
+            f"({compact_number(low)} to {compact_number(high)} rollouts), but "
+            f"{compact_number(q.rollouts)} lies {distance:.2f} outside; "
+            f"extend the sweep to {compact_number(needed)} rollouts.",
+            [f"every n that is still in question, to {compact_number(needed)} rollouts or beyond"],
+        )
+
+
+def extrapolation_log10(rollouts: float, support: tuple[float, float]) -> float:
+    """Decades between a budget and the common support; 0 inside it."""
+    low, high = support
+    return max(0.0, math.log10(rollouts / high), math.log10(low / rollouts))
+
+
+def _first_rollouts(curve: Curve) -> float:
+    positive = curve.rollouts_K[curve.rollouts_K > 0]
+    return float(positive[0]) if positive.size else math.inf
+
+
+def distance_notices(q: Question) -> list[Notice]:
+    """Warning `extrapolated` for a budget outside the common support."""
+    low, high = support_of(q.fit)
+    distance = extrapolation_log10(q.rollouts, (low, high))
+    if distance <= 0:
+        return []
+    side = "above" if q.rollouts > high else "below"
+    return [
+        {
+            "code": "extrapolated",
+            "message": f"the budget lies {distance:.2f} decades {side} the budgets at which every "
+            f"n was compared ({compact_number(low)} to {compact_number(high)} rollouts); the "
+            "intervals do not cover a change of the law out there.",
+        }
+    ]

@@ -1,0 +1,135 @@
+"""A plan in words: what a colleague who knows would say, in about fifteen lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.trainers import key_lines
+
+WIDTH = 96
+
+
+def advice_lines(document: Mapping[str, Any], *, trainer: str | None = None) -> list[str]:
+    """The `plan --json` document as text lines, no colour, at most `WIDTH` wide.
+
+    Args:
+        document: of a `Plan`.
+        trainer: also print this trainer's keys.
+
+    Raises:
+        InputError: for a trainer that the document does not have.
+    """
+    refusal = document["refusal"]
+    if refusal is not None:
+        lines = _wrapped("No plan: " + refusal["reason"])
+        for step in refusal["run_next"]:
+            lines += _wrapped(f"Run next: {step}")
+        return lines + _warning_lines(document)
+    lines = [*_headline(document), "", *_why(document), *_warning_lines(document)]
+    if trainer is not None:
+        lines += ["", *_trainer_lines(document, trainer)]
+    return lines
+
+
+def _headline(d: Mapping[str, Any]) -> list[str]:
+    return [
+        f"With {compact_number(d['budget_rollouts'])} rollouts: "
+        f"{d['rollouts_per_problem']} rollouts per problem, {d['problems_per_batch']} problems "
+        f"per batch, {d['steps']:,} steps",
+        f"  batch           {d['batch_size']:,} rollouts; {d['rollouts']:,} in all",
+        f"  learning rate   {d['learning_rate']:.3g} after {d['recipe']['warmup_steps']} warm-up "
+        f"steps ({d['recipe']['learning_rate']:.3g} at B={d['recipe']['base_batch_size']}, "
+        f"{d['recipe']['learning_rate_scaling']} scaling)",
+        f"  recipe          {_recipe(d['recipe'])}",
+        f"  expected        {_expected(d)}",
+        f"  cost            {_cost(d['cost'])}",
+    ]
+
+
+def _recipe(r: Mapping[str, Any]) -> str:
+    terms = [
+        f"{name} {r[key]:g}"
+        for name, key in (("KL", "kl_coef"), ("entropy", "entropy_coef"))
+        if r[key]
+    ]
+    return f"{r['objective'].upper()}, {' + '.join(terms) if terms else 'no KL, no entropy bonus'}"
+
+
+def _expected(d: Mapping[str, Any]) -> str:
+    if d["predicted_score"] is None:
+        return "not known: this allocation was not trained in the sweep"
+    interval = d["predicted_score_interval"]
+    between = "" if interval is None else f" (between {interval[0]:.3f} and {interval[1]:.3f})"
+    return f"{d['law'].get('metric') or 'score'} {d['predicted_score']:.3f}{between}"
+
+
+def _cost(cost: Mapping[str, float | None]) -> str:
+    parts = [
+        f"{compact_number(value)} {unit}"
+        for unit, value in (
+            ("tokens", cost["tokens"]),
+            ("GPU-hours", cost["gpu_hours"]),
+            ("USD", cost["usd"]),
+        )
+        if value is not None
+    ]
+    return ", ".join(parts) or "not known; give --tokens-per-rollout or --rollouts-per-gpu-hour"
+
+
+def _why(d: Mapping[str, Any]) -> list[str]:
+    """Where n comes from and how far to trust it."""
+    law, interval = d["law"], d["rollouts_per_problem_interval"]
+    text = f"Why n={d['rollouts_per_problem']}: the law of {law.get('source') or 'the sweep'} "
+    if interval is None:
+        text += "has no interval at this budget"
+    else:
+        text += f"puts the best n between {interval[0]:.0f} and {interval[1]:.0f} here"
+    if d["confidence_set"]:
+        tested = ", ".join(str(n) for n in d["confidence_set"])
+        text += f"; of the n tested, {tested} cannot be told from the best"
+    if d["expected_regret"] is not None:
+        text += f"; a wrong choice costs about {d['expected_regret']:.3f} of score"
+    if law.get("plateau") is not None:
+        text += f". It saturates near {law['plateau']:.0f}"
+    distance = d["extrapolation_log10"]
+    where = f"{distance:.2f} decades outside" if distance else "inside"
+    return _wrapped(f"{text}. The budget lies {where} the budgets that were compared.")
+
+
+def _warning_lines(d: Mapping[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for warning in d["warnings"]:
+        lines += _wrapped(f"! {warning['code']}: {warning['message']}")
+    return lines
+
+
+def _trainer_lines(d: Mapping[str, Any], trainer: str) -> list[str]:
+    if trainer not in d["trainer"]:
+        raise InputError(
+            f"a trainer must be one of {', '.join(d['trainer'])}, but got {trainer!r}; "
+            "choose one of them."
+        )
+    return [
+        f"For {trainer}:",
+        *(f"  {line}" for line in key_lines(d["trainer"][trainer])),
+        *_wrapped("  Units: " + d["trainer_units"][trainer]),
+    ]
+
+
+def compact_number(value: float) -> str:
+    """Three digits that matter: 950, 12.3k, 4M, 1.5G.
+
+    >>> compact_number(3_997_696)
+    '4M'
+    """
+    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if value >= (size if letter == "k" else 0.9995 * size):
+            return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _wrapped(text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

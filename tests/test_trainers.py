@@ -1,0 +1,102 @@
+"""Keys of every trainer say the allocation, and reading them back gives it."""
+
+from __future__ import annotations
+
+import pytest
+
+from isocompute.allocation import Allocation
+from isocompute.errors import InputError
+from isocompute.recipe import Recipe
+from isocompute.trainers import TRAINERS, key_lines, read_allocation, trainer_settings
+
+PLAN = Allocation(problems_per_batch=32, rollouts_per_problem=256, steps=488)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+@pytest.mark.parametrize(("b_p", "n", "m"), [(32, 256, 488), (1, 2, 1), (96, 12, 1000), (7, 3, 5)])
+def test_keys_read_back_as_the_allocation(trainer: str, b_p: int, n: int, m: int) -> None:
+    allocation = Allocation(problems_per_batch=b_p, rollouts_per_problem=n, steps=m)
+    keys = trainer_settings(trainer, allocation, Recipe()).keys
+    assert read_allocation(trainer, keys) == allocation
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_every_trainer_gets_the_scaled_learning_rate(trainer: str) -> None:
+    values = trainer_settings(trainer, PLAN, Recipe()).keys.values()
+    assert Recipe().learning_rate_at(8192) in values
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_every_trainer_says_what_its_batch_counts(trainer: str) -> None:
+    units = trainer_settings(trainer, PLAN, Recipe()).units
+    assert "prompts" in units or "completions" in units
+    assert units.endswith(".")
+
+
+def test_verl_counts_prompts() -> None:
+    keys = trainer_settings("verl", PLAN, Recipe.for_difficulty("easy")).keys
+    assert keys["data.train_batch_size"] == 32
+    assert keys["actor_rollout_ref.rollout.n"] == 256
+    assert keys["trainer.total_training_steps"] == 488
+    assert keys["actor_rollout_ref.actor.ppo_mini_batch_size"] == 32
+    assert keys["actor_rollout_ref.actor.use_kl_loss"] is True
+    assert keys["actor_rollout_ref.actor.entropy_coeff"] == 1e-3
+    hard = trainer_settings("verl", PLAN, Recipe.for_difficulty("hard")).keys
+    assert hard["actor_rollout_ref.actor.use_kl_loss"] is False
+
+
+def test_trl_counts_completions() -> None:
+    keys = trainer_settings("trl", PLAN, Recipe()).keys
+    assert keys["per_device_train_batch_size"] * keys["gradient_accumulation_steps"] == 8192
+    assert keys["num_generations"] == 256
+    assert keys["max_steps"] == 488
+    four = {**keys, "gradient_accumulation_steps": keys["gradient_accumulation_steps"] // 4}
+    assert read_allocation("trl", four, processes=4) == PLAN
+
+
+def test_cispo_and_the_missing_std_are_said_where_there_is_a_word() -> None:
+    recipe = Recipe(objective="cispo", advantage_std="none")
+    assert trainer_settings("trl", PLAN, recipe).keys["loss_type"] == "cispo"
+    assert trainer_settings("trl", PLAN, recipe).keys["scale_rewards"] == "none"
+    verl = trainer_settings("verl", PLAN, recipe).keys
+    assert verl["actor_rollout_ref.actor.policy_loss.loss_mode"] == "cispo"
+    assert verl["algorithm.norm_adv_by_std_in_grpo"] is False
+    ppo = trainer_settings("verl", PLAN, Recipe(objective="ppo")).keys
+    assert ppo["algorithm.adv_estimator"] == "gae"
+
+
+def test_slime_has_no_kl_options_without_kl() -> None:
+    assert "--use-kl-loss" not in trainer_settings("slime", PLAN, Recipe()).keys
+    assert "--use-kl-loss" in trainer_settings("slime", PLAN, Recipe(kl_coef=0.1)).keys
+
+
+def test_lines_can_be_pasted() -> None:
+    assert key_lines({"a.b": True, "--lr": 2.8e-6, "--use-kl-loss": ""}) == [
+        "a.b=true",
+        "--lr 2.8e-06",
+        "--use-kl-loss",
+    ]
+
+
+def test_an_unknown_trainer_is_refused() -> None:
+    with pytest.raises(InputError, match="trainer must be one of verl, trl"):
+        trainer_settings("nobody", PLAN, Recipe())
+    with pytest.raises(InputError, match="but got 'nobody'"):
+        read_allocation("nobody", {})
+
+
+def test_a_missing_key_is_named() -> None:
+    with pytest.raises(InputError, match=r"verl needs the key `actor_rollout_ref.rollout.n`"):
+        read_allocation("verl", {"data.train_batch_size": 32})
+
+
+def test_a_fraction_is_refused() -> None:
+    keys = {**trainer_settings("verl", PLAN, Recipe()).keys, "data.train_batch_size": 32.5}
+    with pytest.raises(InputError, match=r"must be a whole number, but got 32\.5"):
+        read_allocation("verl", keys)
+
+
+def test_a_batch_of_completions_must_hold_whole_groups() -> None:
+    keys = {**trainer_settings("prime-rl", PLAN, Recipe()).keys, "orchestrator.batch_size": 100}
+    with pytest.raises(InputError, match="multiple of its group, but got 100 and 256"):
+        read_allocation("prime-rl", keys)

@@ -120,7 +120,8 @@ class WorkerVerifier:
         return str(reply["error"])
 
     def _ask(self, question: dict[str, str], timeout_s: float) -> dict[str, Any]:
-        assert self._process is not None and self._process.stdin is not None
+        assert self._process is not None
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(question) + "\n")
             self._process.stdin.flush()
@@ -220,7 +221,7 @@ def answer_question(rule: Callable[[str, str], object], line: str) -> dict[str, 
     try:
         value = rule(question["response"], question["answer"])
         if value in (0, 1):  # True, 1.0 and NumPy's scalars included
-            return {"reward": int(value)}  # type: ignore[call-overload]
+            return {"reward": int(value)}
         return {"error": f"a verifier must return 0 or 1, but returned {value!r}"[:300]}
     except BaseException as error:  # noqa: BLE001 - the checker is foreign code: all of it counts
         return {"error": f"{type(error).__name__}: {error}".replace("\n", " ")[:300]}

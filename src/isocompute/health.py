@@ -1,0 +1,400 @@
+"""Is a run healthy enough for a law to be read off it? Rules on step records, live or afterwards.
+
+`Monitor` takes one step at a time; `check_steps` is the same monitor fed with a finished run, so
+what is said live and afterwards cannot differ.
+
+Shape legend: K steps or checkpoints.
+
+Source: arXiv 2603.12151, section 3, names the failures (entropy collapse, entropy and length
+explosion, instability). It gives no thresholds: those below are argued where they stand.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isocompute.errors import InputError
+
+# Numbers of one update: name -> (unit, meaning). An engine leaves out what it does not measure.
+METRICS: dict[str, tuple[str, str]] = {
+    "reward": ("0..1", "mean reward of the batch"),
+    "entropy": ("nats/token", "entropy of the policy, mean over generated tokens"),
+    "kl": ("nats/token", "KL divergence of the policy from the base model, mean over tokens"),
+    "grad_norm": ("", "global norm of the gradient before clipping"),
+    "learning_rate": ("", "learning rate of this update"),
+    "length_tokens": ("tokens", "mean length of a response"),
+    "clipped_share": ("0..1", "share of responses cut off at the length limit"),
+    "zero_variance_share": ("0..1", "share of problems whose rewards all agree"),
+    "loss": ("", "loss that was minimised"),
+    "value_loss": ("", "loss of the value head (ppo)"),
+    "ratio_clipped_share": ("0..1", "share of tokens whose probability ratio was clipped"),
+    "importance_ratio": ("", "mean probability ratio of trainer to sampler"),
+    "verifier_error_share": ("0..1", "share of responses that the verifier failed to judge"),
+}
+
+Severity = Literal["failure", "warning"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One rule that a run broke.
+
+    Args:
+        code: name of the rule.
+        severity: "failure" marks the run as unhealthy; "warning" does not.
+        step: first step at which the rule counted as broken.
+        values: the numbers that the rule saw.
+        message: rule, values and cure in one line.
+    """
+
+    code: str
+    severity: Severity
+    step: int
+    values: Mapping[str, float]
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """Limits of the rules, each with its argument.
+
+    Args:
+        window: steps of every running mean, and steps for which a rule must hold before it is
+            reported. 10: the recipe warms up for 10 steps, so the first window, which is the
+            reference of "at the start", ends where the full learning rate begins.
+        entropy_collapse: share of the starting entropy below which a policy counts as collapsed.
+            0.1: the number of distinct typical responses is exp(entropy x length), so a tenth
+            of the entropy leaves the tenth root of the variety.
+        entropy_explosion: factor over the starting entropy. 2: the square of the variety. It
+            must also rise by `entropy_explosion_nats`, so that a policy that starts almost
+            deterministic may explore.
+        entropy_explosion_nats: 0.3 nats/token, 35% more choices at every token.
+        length_explosion: factor over the starting length. 2. Longer answers are no fault where
+            the reward has risen: the rule needs a reward that has not.
+        kl_drift: nats/token. 1: a typical token is e times likelier than under the base model;
+            the k3 estimator, whose spread grows with exp(KL), holds no policy from there.
+        clipped: share of cut-off responses. 0.1: they score 0 whatever they would have said, so
+            the reward is biased by up to this much.
+        dead_batches: share of problems without a gradient. 0.9: less than a tenth of B_p trains.
+        solved: reward from which a lack of gradient or entropy is success, not a fault. 0.9.
+        reward_collapse: share of the best window's reward below which it counts as lost. 0.5,
+            and the fall must also exceed 4 standard errors of the two window means.
+        gradient_spike: factor over the running median of the gradient norm. 10: noise of a
+            batch's mean moves it by far less; `spikes` of them in one window are reported.
+        spikes: number of spikes in one window. 3.
+        verifier_errors: share of responses that could not be judged. 0.01: they are left out of
+            the means, and if they are not a random part the bias may reach this size.
+
+    Raises:
+        InputError: if a limit is not a finite number > 0, or the window is below 2.
+    """
+
+    window: int = 10
+    entropy_collapse: float = 0.1
+    entropy_explosion: float = 2.0
+    entropy_explosion_nats: float = 0.3
+    length_explosion: float = 2.0
+    kl_drift: float = 1.0
+    clipped: float = 0.1
+    dead_batches: float = 0.9
+    solved: float = 0.9
+    reward_collapse: float = 0.5
+    gradient_spike: float = 10.0
+    spikes: int = 3
+    verifier_errors: float = 0.01
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if not (math.isfinite(value) and value > 0):
+                raise InputError(
+                    f"health threshold `{field.name}` must be finite and > 0, but got {value!r}; "
+                    "correct it."
+                )
+        if self.window < 2:
+            raise InputError(
+                f"health threshold `window` must be >= 2 steps, but got {self.window}; raise it."
+            )
+
+
+class _Broken(NamedTuple):
+    """A rule that holds no longer at one step."""
+
+    code: str
+    severity: Severity
+    values: dict[str, float]
+    text: str
+
+
+# Plain Python: ten numbers are summed faster than an array of them is made.
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _variance(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return sum((v - mean) ** 2 for v in values) / (len(values) - 1)
+
+
+class Monitor:
+    """Watches one run, step by step.
+
+    Args:
+        thresholds: limits of the rules.
+
+    >>> monitor = Monitor()
+    >>> [f.code for f in monitor.update(1, {"entropy": float("nan")})]
+    ['divergence']
+    """
+
+    def __init__(self, thresholds: Thresholds | None = None) -> None:
+        self.thresholds = thresholds or Thresholds()
+        self.findings: list[Finding] = []
+        window = self.thresholds.window
+        self._recent: dict[str, deque[float]] = {}
+        self._start: dict[str, float] = {}
+        self._best_reward = (-math.inf, 0.0)  # mean and variance of the mean, best window
+        self._spikes: deque[bool] = deque(maxlen=window)
+        self._streak: dict[str, int] = {}
+
+    @property
+    def healthy(self) -> bool:
+        """True while no rule of severity "failure" was broken."""
+        return all(finding.severity != "failure" for finding in self.findings)
+
+    def update(self, step: int, values: Mapping[str, float]) -> list[Finding]:
+        """Take one step's numbers; returns what is newly found, each rule at most once a run.
+
+        Args:
+            step: 1-based number of the update.
+            values: numbers under the names of `METRICS`; other names are ignored.
+
+        Raises:
+            InputError: if a value is not a number.
+        """
+        found: list[Finding] = []
+        finite: dict[str, float] = {}
+        for name in METRICS.keys() & values.keys():
+            try:
+                value = float(values[name])
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"health metric `{name}` must be a number, but got {values[name]!r} at step "
+                    f"{step}; leave out what is not measured."
+                ) from None
+            if math.isfinite(value):
+                finite[name] = value
+            else:
+                found += self._report(step, _Broken(
+                    "divergence", "failure", {name: value},
+                    f"`{name}` must be finite, but is {value} at step {step}; lower the learning "
+                    "rate (square-root scaling from a smaller anchor).",
+                ))
+        self._spikes.append(self._is_spike(finite))
+        self._remember(finite)
+        broken = {b.code: b for b in self._broken(step)}
+        for code in self._streak.keys() | broken.keys():
+            self._streak[code] = self._streak.get(code, 0) + 1 if code in broken else 0
+        for code, rule in broken.items():
+            # A burst of spikes is over before a window has passed.
+            if self._streak[code] >= self.thresholds.window or code == "gradient_spikes":
+                found += self._report(step, rule)
+        return found
+
+    def _report(self, step: int, rule: _Broken) -> list[Finding]:
+        if any(finding.code == rule.code for finding in self.findings):
+            return []
+        finding = Finding(
+            code=rule.code, severity=rule.severity, step=step, values=rule.values,
+            message=rule.text,
+        )
+        self.findings.append(finding)
+        return [finding]
+
+    def _is_spike(self, finite: Mapping[str, float]) -> bool:
+        past = self._recent.get("grad_norm")
+        if past is None or len(past) < self.thresholds.window or "grad_norm" not in finite:
+            return False
+        return finite["grad_norm"] > self.thresholds.gradient_spike * statistics.median(past) > 0
+
+    def _remember(self, finite: Mapping[str, float]) -> None:
+        window = self.thresholds.window
+        for name, value in finite.items():
+            recent = self._recent.setdefault(name, deque(maxlen=window))
+            recent.append(value)
+            if len(recent) == window and name not in self._start:
+                self._start[name] = _mean(recent)
+        reward = self._recent.get("reward")
+        if reward is not None and len(reward) == window:
+            mean = _mean(reward)
+            if mean > self._best_reward[0]:
+                self._best_reward = (mean, _variance(reward) / window)
+
+    def _mean(self, name: str) -> float | None:
+        """Mean over the last full window, None before there is one."""
+        recent = self._recent.get(name)
+        if recent is None or len(recent) < self.thresholds.window:
+            return None
+        return _mean(recent)
+
+    def _broken(self, step: int) -> Iterable[_Broken]:
+        yield from self._broken_entropy(step)
+        yield from self._broken_drift(step)
+        yield from self._broken_batches(step)
+        yield from self._broken_reward(step)
+
+    def _unsolved(self) -> bool:
+        reward = self._mean("reward")
+        return reward is None or reward < self.thresholds.solved
+
+    def _broken_entropy(self, step: int) -> Iterable[_Broken]:
+        limits, now, start = self.thresholds, self._mean("entropy"), self._start.get("entropy")
+        if now is None or start is None:
+            return
+        values = {"entropy": now, "entropy_start": start}
+        seen = f"but is {now:.3g} at step {step} after {start:.3g} at the start"
+        if now < limits.entropy_collapse * start and self._unsolved():
+            yield _Broken(
+                "entropy_collapse", "failure", values,
+                f"entropy must stay above {limits.entropy_collapse:g} of its start, {seen}; add "
+                "KL to the base model and an entropy bonus, or lower the learning rate.",
+            )
+        limit = max(limits.entropy_explosion * start, start + limits.entropy_explosion_nats)
+        if now > limit:
+            yield _Broken(
+                "entropy_explosion", "failure", values,
+                f"entropy must stay below {limit:.3g} nats/token, {seen}; drop the entropy bonus "
+                "or lower the learning rate.",
+            )
+
+    def _broken_drift(self, step: int) -> Iterable[_Broken]:
+        limits = self.thresholds
+        length, length_start = self._mean("length_tokens"), self._start.get("length_tokens")
+        reward, reward_start = self._mean("reward"), self._start.get("reward")
+        no_gain = reward is None or reward_start is None or reward <= reward_start
+        if length is not None and length_start is not None and no_gain:
+            factor = length / length_start if length_start > 0 else 1.0
+            if factor > limits.length_explosion:
+                yield _Broken(
+                    "length_explosion", "failure",
+                    {"length_tokens": length, "length_tokens_start": length_start},
+                    f"responses must not grow beyond {limits.length_explosion:g}x their starting "
+                    f"length without a gain in reward, but have {length:.4g} tokens at step "
+                    f"{step} after {length_start:.4g}; drop the entropy bonus or lower the "
+                    "learning rate.",
+                )
+        kl = self._mean("kl")
+        if kl is not None and kl > limits.kl_drift:
+            yield _Broken(
+                "kl_drift", "warning", {"kl": kl},
+                f"KL to the base model should stay below {limits.kl_drift:g} nats/token, but is "
+                f"{kl:.3g} at step {step}; raise kl_coef or lower the learning rate.",
+            )
+        if sum(self._spikes) >= limits.spikes:
+            yield _Broken(
+                "gradient_spikes", "warning", {"spikes": float(sum(self._spikes))},
+                f"gradient norms should stay below {limits.gradient_spike:g}x their running "
+                f"median, but {sum(self._spikes)} of {limits.window} steps up to {step} did not; "
+                "lower the learning rate or raise B_p.",
+            )
+
+    def _broken_batches(self, step: int) -> Iterable[_Broken]:
+        limits = self.thresholds
+        clipped = self._mean("clipped_share")
+        if clipped is not None and clipped > limits.clipped:
+            yield _Broken(
+                "clipped_responses", "warning", {"clipped_share": clipped},
+                f"at most {limits.clipped:g} of the responses should be cut off, but "
+                f"{clipped:.3g} are at step {step}; allow longer responses.",
+            )
+        dead = self._mean("zero_variance_share")
+        if dead is not None and dead > limits.dead_batches and self._unsolved():
+            yield _Broken(
+                "dead_batches", "failure" if dead == 1.0 else "warning",
+                {"zero_variance_share": dead},
+                f"at most {limits.dead_batches:g} of the problems should be without a gradient, "
+                f"but {dead:.3g} are at step {step}; raise n, or take problems that are neither "
+                "too hard nor too easy.",
+            )
+        errors = self._mean("verifier_error_share")
+        if errors is not None and errors > limits.verifier_errors:
+            yield _Broken(
+                "verifier_errors", "warning", {"verifier_error_share": errors},
+                f"at most {limits.verifier_errors:g} of the responses should fail to be judged, "
+                f"but {errors:.3g} do at step {step}; mend the verifier or raise its time-out.",
+            )
+
+    def _broken_reward(self, step: int) -> Iterable[_Broken]:
+        limits, recent, now = self.thresholds, self._recent.get("reward"), self._mean("reward")
+        best, best_variance = self._best_reward
+        if recent is None or now is None:
+            return
+        error = math.sqrt(best_variance + _variance(recent) / limits.window)
+        if now < limits.reward_collapse * best and best - now > 4 * error:
+            yield _Broken(
+                "reward_collapse", "failure", {"reward": now, "reward_best": best},
+                f"reward must stay above {limits.reward_collapse:g} of its best, but is "
+                f"{now:.3g} at step {step} after {best:.3g}; lower the learning rate, or change "
+                "the regularisers to the recipe of the set's difficulty.",
+            )
+
+
+def check_steps(
+    steps: Iterable[tuple[int, Mapping[str, float]]], thresholds: Thresholds | None = None
+) -> list[Finding]:
+    """Findings of a finished run: exactly what `Monitor` would have said live.
+
+    Args:
+        steps: (step, numbers of that step), in order.
+        thresholds: limits of the rules.
+    """
+    monitor = Monitor(thresholds)
+    for step, values in steps:
+        monitor.update(step, values)
+    return monitor.findings
+
+
+def smoothness(score_K: ArrayLike) -> float | None:
+    """Share of a learning curve's variance that a rise explains; 1 for a curve that never falls.
+
+    1 - SS(curve - best non-decreasing fit) / SS(curve - mean). Checkpoints must be spaced evenly
+    in log rollouts, as the common evaluation grid is: then this is smoothness in C. Noise around
+    a plateau lowers it little where the rise was large; a peak and a fall lower it much.
+
+    Args:
+        score_K: scores in the order of rollouts.
+
+    Returns:
+        None where fewer than 4 finite scores, or no variation, leave nothing to explain.
+
+    >>> smoothness([0.1, 0.2, 0.3, 0.4]), smoothness([0.4, 0.3, 0.2, 0.1])
+    (1.0, 0.0)
+    """
+    from scipy.optimize import isotonic_regression
+
+    score: NDArray[np.float64] = np.asarray(score_K, dtype=np.float64)
+    score = score[np.isfinite(score)]
+    spread = float(np.sum((score - score.mean()) ** 2)) if score.size else 0.0
+    if score.size < 4 or spread <= 1e-24 * score.size:
+        return None
+    fitted = isotonic_regression(score).x
+    return round(1.0 - float(np.sum((score - fitted) ** 2)) / spread, 12)
+
+
+def summarize_findings(findings: Sequence[Finding]) -> str:
+    """One line for a progress display or a table.
+
+    >>> summarize_findings([])
+    'healthy'
+    """
+    if not findings:
+        return "healthy"
+    return ", ".join(f"{f.code} at step {f.step}" for f in sorted(findings, key=lambda f: f.step))

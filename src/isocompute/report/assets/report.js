@@ -1,0 +1,631 @@
+"use strict";
+// The page's own script. Data come from the JSON block; every text of a user is set by
+// textContent and never given to Plotly, which reads mark-up in its texts.
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const root = document.documentElement;
+  const $ = (selector, from = document) => from.querySelector(selector);
+  const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
+  const keyOf = (bp, n) => `${bp}|${n}`;
+  const series = new Map(data.series.map((s) => [keyOf(s.bp, s.n), s]));
+  const severalB = new Set(data.series.map((s) => s.bp)).size > 1;
+  const state = { hidden: new Set(), scale: "log", theme: "light", choice: "auto", step: -1, lit: null };
+  const darkQuery = matchMedia("(prefers-color-scheme: dark)");
+  const narrow = () => innerWidth < 640;
+
+  // ---- words -------------------------------------------------------------------------------
+  function count(value) {
+    if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+    for (const [size, letter] of [[1e12, "T"], [1e9, "B"], [1e6, "M"], [1e4, "k"]]) {
+      if (Math.abs(value) >= size * 0.9995) {
+        const unit = letter === "k" ? 1e3 : size;
+        return Number((value / unit).toPrecision(3)) + letter;
+      }
+    }
+    return Math.abs(value) >= 10 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(2));
+  }
+  const score = (value) => (Number.isFinite(value) ? value.toFixed(3) : "–");
+  const percent = (p) => (p > 0.99 && p < 1 ? ">99%" : p > 0 && p < 0.01 ? "<1%" : `${Math.round(100 * p)}%`);
+  const name = (bp, n) => (severalB ? `B_p=${bp}, n=${n}` : `n=${n}`);
+
+  // ---- looks -------------------------------------------------------------------------------
+  const css = (token) => getComputedStyle(root).getPropertyValue(token).trim();
+  let look = {};
+  function readLook() {
+    look = {};
+    for (const token of ["paper", "sheet", "ink", "muted", "rule", "accent", "accent-soft", "hatch"]) {
+      look[token] = css(`--${token}`);
+    }
+  }
+  const color = (s) => s[state.theme];
+  function fade(hex, alpha) {
+    const [r, g, b] = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+    return `rgba(${r},${g},${b},${alpha})`;
+  }
+  const styleOf = (bp, n) => series.get(keyOf(bp, n));
+  const shown = (bp, n) => !state.hidden.has(keyOf(bp, n));
+
+  // ---- axes --------------------------------------------------------------------------------
+  function budgetTicks(lo, hi) {
+    const decades = Math.log10(hi / lo);
+    const room = narrow() ? 4 : 8;
+    const steps = decades * 3 <= room ? [1, 2, 5] : decades * 2 <= room ? [1, 3] : [1];
+    const ticks = [];
+    for (let e = Math.floor(Math.log10(lo)); e <= Math.ceil(Math.log10(hi)); e++) {
+      for (const m of steps) ticks.push(m * 10 ** e);
+    }
+    return ticks.filter((t) => t >= lo * 0.999 && t <= hi * 1.001);
+  }
+  function budgetAxis(lo, hi, title) {
+    const log = state.scale === "log" && lo > 0;
+    const axis = { ...base(), title: { text: title, standoff: 10 }, type: log ? "log" : "linear" };
+    if (log) {
+      const ticks = budgetTicks(lo, hi);
+      axis.range = [Math.log10(lo), Math.log10(hi)];
+      if (ticks.length > 1) Object.assign(axis, { tickvals: ticks, ticktext: ticks.map(count) });
+    } else {
+      const span = hi - (log ? lo : 0);
+      const raw = span / (narrow() ? 4 : 7);
+      const unit = 10 ** Math.floor(Math.log10(raw));
+      const step = [1, 2, 5, 10].map((m) => m * unit).find((s) => s >= raw);
+      const ticks = Array.from({ length: Math.floor(hi / step) + 1 }, (_, i) => i * step);
+      Object.assign(axis, { range: [0, hi], tickvals: ticks, ticktext: ticks.map(count) });
+    }
+    return axis;
+  }
+  function base() {
+    return {
+      gridcolor: look.rule, linecolor: look.muted, zeroline: false, color: look.muted, ticks: "",
+      tickfont: { color: look.ink, size: narrow() ? 11 : 12 }, title: { font: { color: look.muted } },
+      automargin: true, showspikes: false,
+    };
+  }
+  function octaveAxis(low, high, title) {
+    const ticks = [];
+    for (let e = Math.floor(Math.log2(low)); e <= Math.ceil(Math.log2(high)); e++) ticks.push(2 ** e);
+    return {
+      ...base(), type: "log", title: { text: title, standoff: 8 }, tickvals: ticks,
+      ticktext: ticks.map(String), range: [Math.log10(low / 1.35), Math.log10(high * 1.35)],
+    };
+  }
+  function layoutOf(x, y, more = {}) {
+    return {
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest",
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow() ? 11 : 13, color: look.ink },
+      margin: { l: narrow() ? 46 : 58, r: narrow() ? 46 : 64, t: 12, b: 46 }, xaxis: x, yaxis: y,
+      dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", hoverdistance: 30, ...more,
+    };
+  }
+  // Labels at the lines' ends, pushed apart so that none covers another.
+  function endLabels(items, lo, hi, height) {
+    const gap = ((hi - lo) * (narrow() ? 14 : 16)) / height;
+    const sorted = items.filter((i) => Number.isFinite(i.y)).sort((a, b) => a.y - b.y);
+    for (let pass = 0; pass < 60; pass++) {
+      for (let i = 1; i < sorted.length; i++) {
+        const overlap = gap - (sorted[i].y - sorted[i - 1].y);
+        if (overlap > 1e-12) { sorted[i].y += overlap / 2; sorted[i - 1].y -= overlap / 2; }
+      }
+    }
+    return sorted;
+  }
+  const labelTrace = (key, x, y, text, c) => ({
+    x: [x], y: [y], mode: "text", text: [` ${text}`], textposition: "middle right", cliponaxis: false,
+    textfont: { color: c, size: narrow() ? 11 : 12.5, weight: 600 }, hoverinfo: "skip", meta: { key },
+  });
+  function budgetLine(lo, hi) {
+    const budget = data.plan && data.plan.budget_rollouts;
+    if (!budget || budget < lo || budget > hi) return { shapes: [], annotations: [] };
+    const x = state.scale === "log" ? Math.log10(budget) : budget;
+    return {
+      shapes: [{ type: "line", x0: budget, x1: budget, yref: "paper", y0: 0, y1: 1, layer: "below",
+        line: { color: look.accent, width: 1.5, dash: "2px,3px" } }],
+      annotations: [{ x, y: 0.01, yref: "paper", yanchor: "bottom", xanchor: "right", showarrow: false,
+        text: `budget ${count(budget)} `, font: { color: look.accent, size: 12 } }],
+    };
+  }
+
+  // ---- figures: each returns { traces, layout, note } or null where there is no data ------------
+  const value = (row, x) =>
+    row.floor + (row.ceiling - row.floor) / (1 + Math.exp(-row.slope * (Math.log10(x) - row.log10_midpoint)));
+  const drawable = (row) => ["floor", "ceiling", "slope", "log10_midpoint"].every((k) => Number.isFinite(row[k]));
+  const spread = (lo, hi, k) => Array.from({ length: k }, (_, i) => lo * (hi / lo) ** (i / (k - 1)));
+  const unitOf = (doc) => ({ tokens: "generated tokens", rollouts: "training rollouts" }[doc.unit] || "budget");
+
+  function curvesFigure(fit, height) {
+    const doc = fit.document;
+    const xs = fit.runs.flatMap((r) => r.x), ys = fit.runs.flatMap((r) => r.y).filter(Number.isFinite);
+    if (!xs.length) return null;
+    const lo = Math.min(...minmax(xs)) / 1.06, hi = minmax(xs)[1] * 1.06;
+    const [yMin, yMax] = minmax(ys), pad = 0.05 * (yMax - yMin || 0.1);
+    const range = [yMin - pad, yMax + pad];
+    const total = xs.length, dots = total <= 2500;
+    const traces = [], labels = [], rows = new Map(doc.curves.map((r) => [keyOf(r.problems_per_batch, r.rollouts_per_problem), r]));
+    for (const part of doc.frontier) {
+      const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
+      const row = rows.get(keyOf(part.problems_per_batch, part.rollouts_per_problem));
+      if (!s || !row || !drawable(row) || !shown(s.bp, s.n)) continue;
+      const at = spread(Math.max(part.from, lo), Math.min(part.to, hi), 30);
+      if (!(at[0] < at[29])) continue;
+      traces.push({ x: at, y: at.map((x) => value(row, x)), mode: "lines", hoverinfo: "skip",
+        line: { color: fade(color(s), 0.26), width: narrow() ? 9 : 13 }, meta: { key: keyOf(s.bp, s.n), under: true } });
+    }
+    for (const run of fit.runs) {
+      const s = styleOf(run.bp, run.n);
+      if (!shown(run.bp, run.n)) continue;
+      traces.push({ x: run.x, y: run.y, mode: dots ? "markers" : "lines", hoverinfo: "none",
+        marker: { color: color(s), size: 3.5, opacity: 0.3 }, line: { color: fade(color(s), 0.3), width: 1 },
+        meta: { key: keyOf(run.bp, run.n), say: (i) => `${name(run.bp, run.n)} · ${run.run} · ${count(run.x[i])} ${doc.unit} · score ${score(run.y[i])}` } });
+    }
+    const seen = new Set();
+    for (const record of fit.records) {
+      const s = styleOf(record.bp, record.n), key = keyOf(record.bp, record.n);
+      if (!s || !shown(record.bp, record.n) || !record.x.length) continue;
+      const row = rows.get(key);
+      const mine = fit.runs.filter((r) => r.bp === record.bp && r.n === record.n).flatMap((r) => r.x);
+      const [first, last] = minmax(mine.length ? mine : record.x);
+      if (row && drawable(row)) {
+        const at = spread(first, last, 80);
+        traces.push({ x: at, y: at.map((x) => value(row, x)), mode: "lines", hoverinfo: "none",
+          line: { color: color(s), width: 2.2, dash: s.dash },
+          meta: { key, say: (i) => `${name(s.bp, s.n)} · fit at ${count(at[i])} ${doc.unit}: ${score(value(row, at[i]))}` } });
+        labels.push({ key, s, x: last, y: value(row, last) });
+        seen.add(key);
+      } else labels.push({ key, s, x: last, y: record.y[record.y.length - 1] });
+      traces.push({ x: record.x, y: record.y, mode: "markers", hoverinfo: "none",
+        marker: { symbol: s.symbol, size: narrow() ? 7 : 8.5, color: color(s), line: { color: look.paper, width: 1 } },
+        meta: { key, say: (i) => `${name(s.bp, s.n)} · record at ${count(record.x[i])} ${doc.unit}: ${score(record.y[i])}` } });
+    }
+    const right = hi;
+    for (const l of endLabels(labels, range[0], range[1], height - 58)) traces.push(labelTrace(l.key, right, l.y, l.s.label, color(l.s)));
+    const thin = fit.thinned;
+    return {
+      traces,
+      layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "validation score", standoff: 8 }, range }, budgetLine(lo, hi)),
+      note: thin.dropped ? `${thin.dropped.toLocaleString("en")} of ${(thin.dropped + thin.drawn).toLocaleString("en")} evaluations are not drawn: they share a column of pixels with others, and its lowest and highest stay.` : "",
+    };
+  }
+
+  function minmax(values) {
+    let lo = Infinity, hi = -Infinity;
+    for (const v of values) { if (v < lo) lo = v; if (v > hi) hi = v; }
+    return [lo, hi];
+  }
+
+  // A fixed batch has its law in update steps; the frontier then moves from rollouts to steps.
+  const perStep = (doc) => (doc.law && doc.law.variable === "steps" && doc.setting.value ? doc.setting.value : 1);
+
+  function lawFigure(fit, height, others) {
+    const doc = fit.document, law = doc.law;
+    if (!law || !law.form || !law.at || !law.at.length) return null;
+    const scale = perStep(doc), at = law.at;
+    const parts = doc.frontier.filter((p) => p.to > p.from);
+    const ns = [...doc.curves.map((r) => r.rollouts_per_problem), ...at.map((r) => r.rollouts_per_problem)].filter(Number.isFinite);
+    const [nLow, nHigh] = minmax(ns);
+    const support = fit.support ? fit.support.map((x) => x / scale) : [at[0].x, at[at.length - 1].x];
+    const ends = parts.length ? [parts[0].from / scale, parts[parts.length - 1].to / scale] : support;
+    let lo = Math.min(at[0].x, ends[0]), hi = Math.max(at[at.length - 1].x, ends[1]);
+    const budget = data.plan && law.variable === "rollouts" ? data.plan.budget_rollouts : null;
+    if (budget && budget > hi && budget < hi * 30) hi = budget;
+    lo /= 1.08; hi *= 1.08;
+    const clip = (n, edge) => Math.min(Math.max(Number.isFinite(n) ? n : edge, nLow / 1.3), nHigh * 1.3);
+    const xs = at.map((r) => r.x);
+    const traces = [{
+      x: [...xs, ...[...xs].reverse()],
+      y: [...at.map((r) => clip(r.interval && r.interval[1], nHigh * 1.3)), ...[...at].reverse().map((r) => clip(r.interval && r.interval[0], nLow / 1.3))],
+      fill: "toself", fillcolor: look["accent-soft"], mode: "lines", line: { width: 0 }, hoverinfo: "skip", meta: {},
+    }];
+    const allowed = at.flatMap((r) => (r.confidence_set || []).map((n) => [r.x, n]));
+    traces.push({ x: allowed.map((p) => p[0]), y: allowed.map((p) => p[1]), mode: "markers", hoverinfo: "skip",
+      marker: { symbol: "square", size: 4.5, color: fade(look.muted, 0.5) }, meta: {} });
+    for (const part of parts) {
+      const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
+      if (!s || !shown(s.bp, s.n)) continue;
+      const x = spread(part.from / scale, part.to / scale, 12);
+      const p = part.probability_best;
+      traces.push({ x, y: x.map(() => s.n), mode: "lines", hoverinfo: "none",
+        line: { color: fade(color(s), Number.isFinite(p) ? 0.25 + 0.75 * p : 0.8), width: narrow() ? 7 : 9 },
+        meta: { key: keyOf(s.bp, s.n), say: () => `${name(s.bp, s.n)} leads from ${count(part.from / scale)} to ${count(part.to / scale)}${Number.isFinite(p) ? `; probability ${percent(p)}` : ""}${part.extrapolated ? "; extrapolated" : ""}` } });
+    }
+    for (const c of doc.crossovers || []) {
+      if (!c.at || !c.interval) continue;
+      const y = Math.sqrt(c.from_rollouts_per_problem * c.to_rollouts_per_problem);
+      const [a, b] = c.interval.map((v, i) => (Number.isFinite(v) ? v / scale : [lo, hi][i]));
+      traces.push({ x: [a, c.at / scale, b], y: [y, y, y], mode: "lines+markers", hoverinfo: "none",
+        line: { color: look.muted, width: 1.3 }, marker: { symbol: ["line-ns", "diamond", "line-ns"], size: [9, 6, 9], color: look.muted, line: { color: look.muted, width: 1.3 } },
+        meta: { say: () => `n=${c.to_rollouts_per_problem} overtakes n=${c.from_rollouts_per_problem} at ${count(c.at / scale)} (${count(a)} to ${count(b)})` } });
+    }
+    const dashes = ["7px,4px", "2px,3px", "9px,3px,2px,3px"], sameKind = [];
+    others.forEach((other, i) => {
+      const rows = other.document.law && other.document.law.at;
+      if (!rows || !rows.length || other.document.law.variable !== law.variable) return;
+      const keep = rows.filter((r) => r.x >= lo && r.x <= hi && Number.isFinite(r.rollouts_per_problem));
+      if (!keep.length) return;
+      sameKind.push({ name: other.name, dash: dashes[i % 3] });
+      traces.push({ x: keep.map((r) => r.x), y: keep.map((r) => r.rollouts_per_problem), mode: "lines", hoverinfo: "none",
+        line: { color: look.ink, width: 1.6, dash: dashes[i % 3] },
+        meta: { say: (j) => `${other.name}: n* = ${count(keep[j].rollouts_per_problem)} at ${count(keep[j].x)}` } });
+    });
+    traces.push({ x: xs, y: at.map((r) => r.rollouts_per_problem), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 },
+      meta: { say: (i) => `n* = ${count(at[i].rollouts_per_problem)} at ${count(at[i].x)} ${law.variable}` +
+        (at[i].interval ? `; interval ${count(at[i].interval[0])} to ${count(at[i].interval[1])}` : "") +
+        (at[i].confidence_set && at[i].confidence_set.length ? `; could be best: ${at[i].confidence_set.join(", ")}` : "") +
+        (Number.isFinite(at[i].expected_regret) ? `; expected regret ${score(at[i].expected_regret)}` : "") } });
+    const extras = law.variable === "rollouts" ? budgetLine(lo, hi) : { shapes: [], annotations: [] };
+    for (const [a, b] of [[state.scale === "log" ? lo : 0, support[0]], [support[1], hi]]) {
+      if (b > a * 1.001) extras.shapes.push({ type: "rect", x0: a, x1: b, yref: "paper", y0: 0, y1: 1, fillcolor: look.hatch, line: { width: 0 }, layer: "below" });
+    }
+    if (data.plan && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi && fit === data.fits[0]) {
+      traces.push({ x: [budget], y: [data.plan.rollouts_per_problem], mode: "markers", hoverinfo: "none", cliponaxis: false,
+        marker: { symbol: "circle", size: 15, color: look.paper, line: { color: look.accent, width: 4 } },
+        meta: { say: () => `the prescription: n=${data.plan.rollouts_per_problem} for ${count(budget)} rollouts` } });
+    }
+    const unit = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps" }[law.variable] || "budget";
+    return { traces, layout: layoutOf(budgetAxis(lo, hi, unit), octaveAxis(nLow, nHigh, "rollouts per problem, n"), extras), others: sameKind };
+  }
+
+  function probabilityFigure(fit) {
+    const doc = fit.document, full = doc.probabilities, traces = [];
+    const y = { ...base(), title: { text: "probability of being best", standoff: 8 }, range: [0, 1.0], tickformat: ".0%" };
+    if (full && full.x && full.x.length > 1) {
+      const lo = full.x[0], hi = full.x[full.x.length - 1], mids = [];
+      const below = full.x.map(() => 0);
+      full.configurations.forEach(([bp, n], i) => {
+        const s = styleOf(bp, n);
+        if (!s || !shown(bp, n)) return;
+        const p = full.best[i].map((v) => v || 0);
+        if (Math.max(...p) < 0.005) return;
+        let widest = 0;
+        p.forEach((v, j) => { if (v > p[widest]) widest = j; });
+        if (p[widest] > 0.22) mids.push({ s, x: full.x[widest], y: below[widest] + p[widest] / 2, edge: widest / (p.length - 1) });
+        const top = p.map((v, j) => (below[j] += v));
+        traces.push({ x: full.x, y: p, stackgroup: "p", mode: "lines", hoverinfo: "none", hoveron: "points",
+          line: { color: look.paper, width: 1.2 }, fillcolor: color(s),
+          meta: { key: keyOf(bp, n), say: (j) => `${name(bp, n)} is best at ${count(full.x[j])} with probability ${percent(p[j])}`, top } });
+      });
+      for (const m of mids) {
+        const side = m.edge > 0.9 ? "middle left" : m.edge < 0.1 ? "middle right" : "middle center";
+        traces.push({ x: [m.x], y: [m.y], mode: "text", text: [` ${m.s.label} `], textposition: side, hoverinfo: "skip",
+          textfont: { color: look.paper, size: 12.5, weight: 600 }, meta: { key: keyOf(m.s.bp, m.s.n) } });
+      }
+      if (!traces.length) return null;
+      return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(lo, hi)) };
+    }
+    const parts = doc.frontier.filter((p) => Number.isFinite(p.probability_best) && p.to > p.from);
+    if (!parts.length) return null;
+    const lo = parts[0].from, hi = parts[parts.length - 1].to;
+    for (const part of parts) {
+      const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
+      if (!s || !shown(s.bp, s.n)) continue;
+      const key = keyOf(s.bp, s.n), p = part.probability_best;
+      const middle = state.scale === "log" ? Math.sqrt(part.from * part.to) : (part.from + part.to) / 2;
+      const say = () => `${name(s.bp, s.n)} leads from ${count(part.from)} to ${count(part.to)}; probability ${percent(p)}`;
+      traces.push({ x: [part.from, part.from, part.to, part.to], y: [0, p, p, 0], fill: "tozeroy", mode: "lines", hoverinfo: "none",
+        fillcolor: fade(color(s), 0.75), line: { color: look.paper, width: 1.5 }, meta: { key, say } });
+      traces.push({ x: [middle], y: [p], mode: "text", text: [s.label], textposition: "top center", hoverinfo: "skip", cliponaxis: false,
+        textfont: { color: color(s), size: 12, weight: 600 }, meta: { key } });
+    }
+    y.range = [0, 1.08];
+    y.tickvals = [0, 0.25, 0.5, 0.75, 1];
+    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(lo, hi)), note: "Shown for the leader of each stretch of the frontier." };
+  }
+
+  function bars(rows, title) {
+    return {
+      traces: [{ type: "bar", orientation: "h", y: rows.map((r) => r[0]), x: rows.map((r) => r[1]), hoverinfo: "none", width: 0.55,
+        marker: { color: rows.map((_, i) => (i ? look.muted : look.accent)) }, text: rows.map((r) => ` ${r[1].toFixed(4)}`), textposition: "outside",
+        cliponaxis: false, textfont: { color: look.ink }, meta: { say: (i) => `${rows[i][0]}: ${rows[i][1].toFixed(4)}` } }],
+      layout: layoutOf({ ...base(), title: { text: title, standoff: 8 }, rangemode: "tozero", nticks: 5 }, { ...base(), autorange: "reversed", showgrid: false }),
+    };
+  }
+  function backtestFigure(fit) {
+    const test = fit.document.backtest;
+    const rows = [["law", test && test.mae_law], ["best so far", test && test.mae_best_so_far]].filter((r) => Number.isFinite(r[1]));
+    return rows.length < 2 ? null : bars(rows, "mean absolute error in score");
+  }
+
+  function scoresFigure() {
+    const metrics = Object.entries(data.study.scores), traces = [], symbolsOf = new Set();
+    const ns = [...new Set(metrics.flatMap(([, rows]) => rows.map((r) => r.n)))].sort((a, b) => a - b);
+    metrics.forEach(([metric, rows], i) => {
+      for (const bp of [...new Set(rows.map((r) => r.bp))].sort((a, b) => a - b)) {
+        const mine = rows.filter((r) => r.bp === bp && shown(r.bp, r.n)).sort((a, b) => a.n - b.n);
+        if (!mine.length) continue;
+        const best = mine.reduce((a, b) => (b.value > a.value ? b : a));
+        traces.push({ type: "bar", x: mine.map((r) => (severalB ? `${r.bp} × ${r.n}` : String(r.n))), y: mine.map((r) => r.value), hoverinfo: "none",
+          xaxis: `x${i ? i + 1 : ""}`, yaxis: `y${i ? i + 1 : ""}`,
+          marker: { color: mine.map((r) => color(styleOf(r.bp, r.n))), line: { color: mine.map((r) => (r === best ? look.ink : look.paper)), width: mine.map((r) => (r === best ? 3 : 0)) } },
+          error_y: { type: "data", symmetric: false, color: look.muted, thickness: 1.3, width: 3,
+            array: mine.map((r) => (r.interval ? r.interval[1] - r.value : 0)), arrayminus: mine.map((r) => (r.interval ? r.value - r.interval[0] : 0)) },
+          meta: { say: (j) => `${metric} · ${name(mine[j].bp, mine[j].n)}: ${score(mine[j].value)}${mine[j].interval ? ` (${score(mine[j].interval[0])} to ${score(mine[j].interval[1])})` : ""}${mine[j] === best ? " · best" : ""}`, keys: mine.map((r) => keyOf(r.bp, r.n)) } });
+      }
+    });
+    if (!traces.length) return null;
+    const layout = layoutOf({}, {}, { barmode: "group", bargap: 0.25, annotations: [] });
+    const columns = narrow() ? 1 : metrics.length, rowsCount = Math.ceil(metrics.length / columns);
+    metrics.forEach(([metric], i) => {
+      const c = i % columns, r = Math.floor(i / columns), w = 1 / columns, h = 1 / rowsCount;
+      const suffix = i ? i + 1 : "";
+      const top = 1 - r * h - (rowsCount > 1 ? 0.06 : 0), domainX = [c * w + (c ? 0.05 : 0), (c + 1) * w - (c < columns - 1 ? 0.02 : 0)];
+      layout[`xaxis${suffix}`] = { ...base(), domain: domainX, type: "category", anchor: `y${suffix}`, title: { text: severalB ? "B_p × n" : "rollouts per problem, n", standoff: 6 }, showgrid: false };
+      layout[`yaxis${suffix}`] = { ...base(), domain: [1 - (r + 1) * h + (rowsCount > 1 ? 0.12 : 0), top - 0.06], anchor: `x${suffix}`, rangemode: "tozero", nticks: 5 };
+      layout.annotations.push({ x: domainX[0], y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "middle", showarrow: false, text: safe(metric), font: { size: 13, color: look.ink } });
+    });
+    layout.margin.t = 18;
+    return { traces, layout, note: "Outlined: the best of each panel. Whiskers: the interval over seeds and problems, where it is known." };
+  }
+  // The few texts that must stand inside a drawing keep only letters that mark-up cannot use.
+  const safe = (text) => String(text).replace(/[^\w@ .,:%()+=-]/g, "?").slice(0, 60);
+
+  function landscapeFigure() {
+    const all = data.study.landscapes;
+    if (!all.length) return null;
+    const step = state.step < 0 ? all.length - 1 : state.step, view = all[step], traces = [];
+    let top = 0;
+    for (const group of all.flatMap((v) => v.groups)) top = Math.max(top, ...group.counts.map((c) => c / group.problems));
+    const groups = [...view.groups].sort((a, b) => a.n - b.n || a.bp - b.bp).filter((g) => shown(g.bp, g.n) && styleOf(g.bp, g.n));
+    for (const g of groups) {
+      const s = styleOf(g.bp, g.n), share = g.counts.map((c) => c / g.problems);
+      traces.push({ type: "bar", x: share.map((_, i) => `${i}/${g.samples}`), y: share, hoverinfo: "none", marker: { color: color(s), line: { width: 0 } },
+        meta: { key: keyOf(g.bp, g.n), say: (i) => `${name(g.bp, g.n)} at ${count(view.rollouts)} rollouts: ${percent(share[i])} of problems succeed in ${i} of ${g.samples}` } });
+    }
+    return { traces, slider: { steps: all.map((v) => `${count(v.rollouts)} rollouts`), step },
+      layout: layoutOf({ ...base(), type: "category", title: { text: "share of a problem's samples that succeed", standoff: 10 }, showgrid: false },
+        { ...base(), title: { text: "share of problems", standoff: 8 }, range: [0, Math.min(1, top * 1.08)], tickformat: ".0%" }, { barmode: "group", bargap: 0.18, bargroupgap: 0.08 }) };
+  }
+
+  function lineFigure(rows, title, y, xTitle = "training rollouts") {
+    const kept = rows.filter((r) => shown(r.bp, r.n) && styleOf(r.bp, r.n) && r.x.length);
+    if (!kept.length) return null;
+    const [lo, hi] = minmax(kept.flatMap((r) => r.x).filter((x) => x > 0));
+    if (!(hi > 0)) return null;
+    const traces = kept.map((r) => {
+      const s = styleOf(r.bp, r.n);
+      return { x: r.x, y: r[y], mode: r.x.length < 25 ? "lines+markers" : "lines", hoverinfo: "none", connectgaps: false,
+        line: { color: color(s), width: 1.6, dash: s.dash }, marker: { symbol: s.symbol, size: 5, color: color(s) },
+        meta: { key: keyOf(r.bp, r.n), say: (i) => `${name(r.bp, r.n)}${r.run ? ` · ${r.run}` : ""} · ${count(r.x[i])} rollouts · ${Number.isFinite(r[y][i]) ? +r[y][i].toPrecision(4) : "–"}` } };
+    });
+    return { traces, layout: layoutOf(budgetAxis(lo / 1.03, hi * 1.03, xTitle), { ...base(), title: { text: title, standoff: 6 }, nticks: 5 }) };
+  }
+  function healthFigure(index) {
+    const built = lineFigure(Object.values(data.study.health)[index], "", "y");
+    if (built) {
+      built.layout.margin = { l: 44, r: 8, t: 6, b: 40 };
+      built.layout.xaxis.tickfont.size = 11;
+      if (built.layout.xaxis.tickvals && built.layout.xaxis.tickvals.length > 4) {
+        const every = Math.ceil(built.layout.xaxis.tickvals.length / 4);
+        for (const k of ["tickvals", "ticktext"]) built.layout.xaxis[k] = built.layout.xaxis[k].filter((_, i) => i % every === 0);
+      }
+    }
+    return built;
+  }
+  function gapFigure() {
+    const rows = data.study.train_test.map((r) => ({ ...r, gap: r.train.map((t, i) => (Number.isFinite(t) && Number.isFinite(r.validation[i]) ? t - r.validation[i] : null)) }));
+    return lineFigure(rows, "train minus validation", "gap");
+  }
+  function difficultyFigure() {
+    const d = data.study.difficulty;
+    return { traces: [{ type: "bar", x: d.counts.map((_, i) => `${i}`), y: d.counts, hoverinfo: "none", marker: { color: look.accent }, meta: { say: (i) => `${count(d.counts[i])} problems succeed in ${i} of ${d.samples}` } }],
+      layout: layoutOf({ ...base(), type: "category", title: { text: `successes of ${d.samples}`, standoff: 10 }, showgrid: false }, { ...base(), title: { text: "problems", standoff: 8 } }, { bargap: 0.12 }) };
+  }
+
+  const builders = {
+    curves: (i, h) => curvesFigure(data.fits[i], h),
+    law: (i, h) => lawFigure(data.fits[i], h, data.fits.filter((_, j) => j !== i)),
+    probability: (i) => probabilityFigure(data.fits[i]),
+    backtest: (i) => backtestFigure(data.fits[i]),
+    scores: scoresFigure, landscape: landscapeFigure, gap: gapFigure, difficulty: difficultyFigure,
+    health: (i) => healthFigure(i),
+  };
+
+  // ---- drawing -----------------------------------------------------------------------------
+  const figures = $$(".figure");
+  const waiting = new Set(figures);
+  function draw(figure) {
+    waiting.delete(figure);
+    const plot = $(".plot", figure);
+    const built = builders[figure.dataset.kind](Number(figure.dataset.index), plot.clientHeight);
+    const note = $("[data-note]", figure);
+    if (!built) {
+      figure.dataset.state = "empty";
+      note.textContent = state.hidden.size ? "Nothing of this figure is selected." : "Left out: the data do not hold what this figure needs.";
+      plot.hidden = true;
+      return mark();
+    }
+    plot.hidden = false;
+    note.textContent = built.note || "";
+    const traces = built.traces.map((t, i) => ({ ...t, uid: `t${i}`, meta: undefined }));
+    figure.meta = built.traces.map((t) => t.meta || {});
+    const config = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset", showTips: false };
+    if (built.slider) slider(figure, built.slider);
+    if (built.others) otherLaws(figure, built.others);
+    Plotly.react(plot, traces, { ...built.layout, height: undefined, autosize: true }, config);
+    if (!figure.wired) wire(figure, plot);
+    figure.dataset.state = "drawn";
+    $$("a", plot).forEach((a) => a.remove());
+    light(state.lit);
+    mark();
+  }
+  function mark() {
+    if (!waiting.size) root.dataset.drawn = "all";
+  }
+  function redraw() {
+    readLook();
+    for (const figure of figures) if (!waiting.has(figure)) draw(figure);
+  }
+  function drawRest() {
+    const next = [...waiting][0];
+    if (!next) return mark();
+    draw(next);
+    (window.requestIdleCallback || ((f) => setTimeout(f, 16)))(drawRest, { timeout: 400 });
+  }
+
+  function wire(figure, plot) {
+    figure.wired = true;
+    const readout = $(".readout", figure);
+    let at = [0, 0];
+    const tell = (curve, point) => {
+      const meta = figure.meta[curve] || {};
+      if (!meta.say) return;
+      at = [curve, point];
+      readout.textContent = meta.say(point);
+      light(meta.keys ? meta.keys[point] : meta.key || null);
+    };
+    plot.on("plotly_hover", (event) => tell(event.points[0].curveNumber, event.points[0].pointNumber));
+    plot.on("plotly_unhover", () => light(null));
+    plot.addEventListener("blur", () => light(null));
+    plot.addEventListener("keydown", (event) => {
+      const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [1, 0], ArrowDown: [-1, 0] }[event.key];
+      if (!move) return;
+      event.preventDefault();
+      const speaking = figure.meta.map((m, i) => (m.say ? i : -1)).filter((i) => i >= 0);
+      if (!speaking.length) return;
+      let [curve, point] = at;
+      if (!speaking.includes(curve)) curve = speaking[0];
+      if (move[0]) curve = speaking[(speaking.indexOf(curve) + move[0] + speaking.length) % speaking.length];
+      const size = (plot.data[curve].x || []).length;
+      point = Math.min(Math.max(point + move[1], 0), size - 1);
+      tell(curve, point);
+      pointAt(plot, curve, point);
+    });
+    $("[data-save]", figure).addEventListener("click", async () => {
+      const url = await Plotly.toImage(plot, { format: "svg", width: 900, height: 560 });
+      const link = document.createElement("a");
+      link.href = url;
+      link.download = `isocompute-${figure.dataset.kind}-${Number(figure.dataset.index) + 1}.svg`;
+      link.click();
+    });
+  }
+  function pointAt(plot, curve, point) {
+    try { Plotly.Fx.hover(plot, [{ curveNumber: curve, pointNumber: point }]); } catch { /* the readout has told it */ }
+  }
+
+  // Hovering one configuration anywhere dims the others everywhere.
+  function light(key) {
+    state.lit = key;
+    for (const chip of $$(".chip")) chip.classList.toggle("lit", chip.dataset.key === key);
+    for (const figure of figures) {
+      if (figure.dataset.state !== "drawn") continue;
+      figure.meta.forEach((meta, i) => {
+        for (const g of $$(`.tracet${i}`, figure)) g.style.opacity = key && meta.key && meta.key !== key ? 0.12 : "";
+      });
+      const barGroups = $$(".barlayer .trace", figure);
+      barGroups.forEach((g, i) => {
+        const meta = figure.meta[i] || {};
+        if (meta.keys) $$(".point", g).forEach((p, j) => { p.style.opacity = key && meta.keys[j] !== key ? 0.2 : ""; });
+        else if (meta.key) g.style.opacity = key && meta.key !== key ? 0.15 : "";
+      });
+    }
+  }
+
+  function slider(figure, options) {
+    let box = $(".slider", figure);
+    if (!box) {
+      box = document.createElement("div");
+      box.className = "slider";
+      const label = document.createElement("label"), input = document.createElement("input"), out = document.createElement("output");
+      input.type = "range"; input.min = 0; input.max = options.steps.length - 1; input.value = options.step;
+      input.id = "landscape-step"; label.htmlFor = input.id; label.textContent = "Training so far"; out.htmlFor = input.id;
+      input.addEventListener("input", () => { state.step = Number(input.value); draw(figure); });
+      box.append(label, input, out);
+      figure.insertBefore(box, $(".plot", figure));
+    }
+    $("output", box).textContent = options.steps[options.step];
+    $("input", box).setAttribute("aria-valuetext", options.steps[options.step]);
+  }
+  function otherLaws(figure, others) {
+    let list = $(".others", figure);
+    if (!others.length) { if (list) list.remove(); return; }
+    if (!list) {
+      list = document.createElement("ul");
+      list.className = "others";
+      figure.insertBefore(list, $("figcaption", figure));
+    }
+    list.replaceChildren(...others.map((other) => {
+      const item = document.createElement("li");
+      item.append(swatch(look.ink, other.dash, null), document.createTextNode(` law of ${other.name}`));
+      return item;
+    }));
+  }
+
+  // ---- controls ----------------------------------------------------------------------------
+  function swatch(stroke, dash, symbol) {
+    const NS = "http://www.w3.org/2000/svg", svg = document.createElementNS(NS, "svg");
+    svg.setAttribute("viewBox", "0 0 24 14"); svg.setAttribute("aria-hidden", "true"); svg.setAttribute("width", 26); svg.setAttribute("height", 14);
+    const line = document.createElementNS(NS, "path");
+    line.setAttribute("d", "M0 7H24"); line.setAttribute("stroke", stroke); line.setAttribute("stroke-width", 2);
+    if (dash && dash !== "solid") line.setAttribute("stroke-dasharray", dash.replaceAll("px", ""));
+    svg.append(line);
+    const shape = symbol && SHAPES[symbol];
+    if (shape) {
+      const path = document.createElementNS(NS, "path");
+      path.setAttribute("d", shape); path.setAttribute("fill", stroke); path.setAttribute("stroke", look.paper); path.setAttribute("stroke-width", 1);
+      svg.append(path);
+    }
+    return svg;
+  }
+  const polygon = (k, r, turn = 0, inner = 0) => "M" + Array.from({ length: inner ? 2 * k : k }, (_, i) => {
+    const a = turn - Math.PI / 2 + (i * Math.PI * (inner ? 1 : 2)) / k, q = inner && i % 2 ? inner : r;
+    return `${(12 + q * Math.cos(a)).toFixed(1)} ${(7 + q * Math.sin(a)).toFixed(1)}`;
+  }).join("L") + "Z";
+  const cross = "M10.3 2H13.7V5.3H17V8.7H13.7V12H10.3V8.7H7V5.3H10.3Z";
+  const SHAPES = {
+    circle: "M7.5 7a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z", square: "M8 3H16V11H8Z", diamond: polygon(4, 5.5),
+    "triangle-up": polygon(3, 5.8), "triangle-down": polygon(3, 5.8, Math.PI), cross, x: polygon(4, 6, Math.PI / 4, 2),
+    pentagon: polygon(5, 5), star: polygon(5, 6, 0, 2.5), hexagon: polygon(6, 5),
+  };
+
+  function buildChips() {
+    const box = $("#chips");
+    box.replaceChildren(...[...series.entries()].map(([key, s]) => {
+      const chip = document.createElement("button");
+      chip.type = "button"; chip.className = "chip"; chip.dataset.key = key;
+      chip.setAttribute("aria-pressed", String(!state.hidden.has(key)));
+      chip.append(swatch(color(s), s.dash, s.symbol), document.createTextNode(s.label));
+      chip.addEventListener("click", () => toggle(key, chip));
+      chip.addEventListener("dblclick", () => only(key));
+      chip.addEventListener("pointerenter", () => light(key));
+      chip.addEventListener("pointerleave", () => light(null));
+      chip.addEventListener("focus", () => light(key));
+      chip.addEventListener("blur", () => light(null));
+      return chip;
+    }));
+    $("#toolbar").hidden = series.size === 0 || figures.length === 0;
+  }
+  function pressed() {
+    for (const chip of $$(".chip")) chip.setAttribute("aria-pressed", String(!state.hidden.has(chip.dataset.key)));
+    redraw();
+  }
+  function toggle(key) {
+    if (state.hidden.has(key)) state.hidden.delete(key); else state.hidden.add(key);
+    pressed();
+  }
+  function only(key) {
+    state.hidden = new Set([...series.keys()].filter((k) => k !== key));
+    pressed();
+  }
+  const press = (buttons, test) => buttons.forEach((b) => b.setAttribute("aria-pressed", String(test(b))));
+  function theme(force) {
+    state.theme = force || (state.choice === "auto" ? (darkQuery.matches ? "dark" : "light") : state.choice);
+    root.dataset.theme = state.theme;
+    readLook();
+    buildChips();
+    redraw();
+  }
+
+  $("#show-all").addEventListener("click", () => { state.hidden.clear(); pressed(); });
+  const themes = $$("[data-theme-choice]"), scales = $$("[data-scale]");
+  themes.forEach((b) => b.addEventListener("click", () => { state.choice = b.dataset.themeChoice; press(themes, (o) => o === b); theme(); }));
+  scales.forEach((b) => b.addEventListener("click", () => { state.scale = b.dataset.scale; press(scales, (o) => o === b); redraw(); }));
+  darkQuery.addEventListener("change", () => theme());
+  addEventListener("beforeprint", () => { while (waiting.size) draw([...waiting][0]); $$("details").forEach((d) => { d.open = true; }); theme("light"); });
+  addEventListener("afterprint", () => theme());
+  let width = narrow();
+  addEventListener("resize", () => { if (narrow() !== width) { width = narrow(); redraw(); } });
+
+  theme();
+  const seen = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting && waiting.has(entry.target)) { seen.unobserve(entry.target); draw(entry.target); }
+  }, { rootMargin: "300px" });
+  figures.forEach((figure) => seen.observe(figure));
+  setTimeout(drawRest, 60);
+})();

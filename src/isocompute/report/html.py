@@ -1,0 +1,168 @@
+"""One self-contained HTML file: template, style, script, Plotly and the data, and a strict policy.
+
+What keeps the page safe, whatever the names in the data are:
+- a content security policy that lets exactly two scripts run (by their hashes), loads nothing
+  from anywhere, and has no `unsafe-eval`. Inline *styles* stay allowed, because Plotly positions
+  its drawing with them; a style cannot run code, and nothing external can be fetched by one;
+- data travel as JSON in a data block with `<`, `>`, `&` and the line separators escaped, and the
+  script sets every text by `textContent`; no text of a user reaches Plotly, which reads mark-up;
+- the template escapes everything (jinja2 autoescape).
+"""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+
+from isocompute import __version__
+from isocompute.errors import InputError
+from isocompute.report import sections, words
+from isocompute.report.payload import page_payload, plain
+from isocompute.report.study_view import StudyView, study_view
+
+if TYPE_CHECKING:
+    from isocompute.laws import Fit
+    from isocompute.store import Store
+
+
+def render_report(
+    fits: Sequence[tuple[str, Fit]],
+    plan: dict[str, Any] | None,
+    path: str | Path,
+    *,
+    study: Store | StudyView | str | Path | None = None,
+    title: str = "How to spend the rollouts",
+    now: datetime.datetime | None = None,
+) -> Path:
+    """Write the report of one or several fits.
+
+    Args:
+        fits: (name, fit); the first is the subject, the others stand beside it.
+        plan: the `plan --json` document, or None: then the first screen says what the law says.
+        path: the HTML file to write; its folder is made. Written whole or not at all.
+        study: the study behind the first fit (folder, store or view), for health, accounting,
+            landscapes and the train-test gap.
+        title: heading of the page.
+        now: date on the page; None: the present (UTC).
+
+    Returns:
+        The path written.
+
+    Raises:
+        InputError: if there is nothing to report: no fit, no plan and no study.
+    """
+    if not fits and plan is None and study is None:
+        raise InputError(
+            "a report needs at least one of fit, plan and study, but got none; "
+            "name a SOURCE, for example published:qwen2.5-7b-easy."
+        )
+    view = study_view(study) if study is not None else None
+    payload = page_payload(fits, plan, view)
+    scripts = {"plotly": plotly_script(), "page": _asset("report.js")}
+    policy = content_security_policy(scripts.values())
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("isocompute.report", "assets"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters.update(
+        count=words.count, score=words.score, interval=words.interval, percent=words.percent
+    )
+    moment = now or datetime.datetime.now(datetime.UTC)
+    html = environment.get_template("report.html.j2").render(
+        title=words.visible(title),
+        policy=policy,
+        css=_asset("report.css"),
+        scripts=scripts,
+        data=json_for_html(payload),
+        version=__version__,
+        date=moment.strftime("%Y-%m-%d %H:%M UTC"),
+        **plain_context(fits, plan, view),
+    )
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        draft.write_text(html, encoding="utf-8", newline="\n")
+        os.replace(draft, target)
+    finally:
+        draft.unlink(missing_ok=True)
+    return target
+
+
+def plain_context(
+    fits: Sequence[tuple[str, Fit]], plan: dict[str, Any] | None, view: StudyView | None
+) -> dict[str, Any]:
+    """What the template writes as words and tables, every text made visible."""
+    hidden: dict[str, Any] = words.redact(plan) if plan is not None else {}
+    context: dict[str, Any] = plain(
+        {
+            "answer": sections.answer(fits[0][1].document if fits else None, hidden or None),
+            "fits": [sections.fit_section(name, fit) for name, fit in fits],
+            "warnings": sections.warnings(fits, hidden or None, view),
+            "provenance": sections.provenance(fits, view),
+            "study": sections.study_section(view),
+        }
+    )
+    return context
+
+
+def json_for_html(value: Any) -> str:
+    """JSON that can stand inside a script element of any HTML parser.
+
+    >>> json_for_html({"a": "</script>&"})
+    '{"a":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    """
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    for char in "<>&":
+        text = text.replace(char, f"\\u{ord(char):04x}")
+    return text
+
+
+def content_security_policy(scripts: Any) -> str:
+    """A policy under which these scripts and nothing else run, and nothing is fetched."""
+    hashes = " ".join(
+        f"'sha256-{base64.b64encode(hashlib.sha256(s.encode()).digest()).decode()}'"
+        for s in scripts
+    )
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; "
+        "img-src data: blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def plotly_script() -> str:
+    """Plotly's own bundle from the installed `plotly` package, as it is.
+
+    Raises:
+        InputError: if the bundle could not stand inside a script element.
+    """
+    text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text("utf-8")
+    return _embeddable(text, "plotly.min.js")
+
+
+def _asset(name: str) -> str:
+    text = (resources.files("isocompute.report") / "assets" / name).read_text("utf-8")
+    return _embeddable(text, name)
+
+
+def _embeddable(text: str, name: str) -> str:
+    # The parser turns CR LF into LF before it hashes, and these two end or hide a script.
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "</script" in text.lower() or "<!--" in text:
+        raise InputError(
+            f"an embedded file must hold neither '</script' nor '<!--', but {name} does; "
+            "install another version of plotly."
+        )
+    return text

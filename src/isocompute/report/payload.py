@@ -1,0 +1,172 @@
+"""Fits, plan and study -> the plain data that the page draws.
+
+Everything here is JSON: numbers, and texts that the page sets as text only. Nothing that can be
+seen is dropped: values are rounded below a pixel, and a curve is thinned only where one column
+of pixels holds more than its first, lowest, highest and last point.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.report.style import SeriesStyle, series_styles
+from isocompute.report.words import Document, redact, visible
+
+if TYPE_CHECKING:
+    from isocompute.laws import Fit
+    from isocompute.report.study_view import StudyView
+
+FloatArray = NDArray[np.float64]
+
+_COLUMNS = 1500  # more columns of pixels than any figure of the page has
+
+
+def thin(x: FloatArray, y: FloatArray, columns: int = _COLUMNS) -> tuple[FloatArray, FloatArray]:
+    """Points that can be told apart when x spans `columns` pixels on a log axis.
+
+    Per column the first, lowest, highest and last point stay. Curves with no more points than
+    columns are returned unchanged.
+    """
+    if x.size <= columns:
+        return x, y
+    place = np.log10(np.maximum(x, 1.0))
+    span = float(place.max() - place.min()) or 1.0
+    column = np.minimum((place - place.min()) / span * columns, columns - 1).astype(int)
+    keep: set[int] = set()
+    edges = np.flatnonzero(np.diff(column)) + 1
+    for block in np.split(np.arange(x.size), edges):
+        keep |= {
+            int(block[0]),
+            int(block[-1]),
+            int(block[np.argmin(y[block])]),
+            int(block[np.argmax(y[block])]),
+        }
+    index = np.array(sorted(keep))
+    return x[index], y[index]
+
+
+def numbers(values: FloatArray | Sequence[float], digits: int = 5) -> list[float | int | None]:
+    """JSON numbers with `digits` significant figures; None where not finite."""
+    result: list[float | int | None] = []
+    for value in np.asarray(values, dtype=np.float64).tolist():
+        if not math.isfinite(value):
+            result.append(None)
+            continue
+        short = float(f"{value:.{digits}g}")
+        result.append(int(short) if short.is_integer() else short)
+    return result
+
+
+def plain(value: Any) -> Any:
+    """JSON value in which every text is visible text and every number finite or None."""
+    if isinstance(value, Mapping):
+        return {visible(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.generic):
+        return plain(value.item())
+    if isinstance(value, np.ndarray):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    return visible(value)
+
+
+def configurations(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> set[tuple[int, int]]:
+    """Every (B_p, n) that any part of the report draws."""
+    pairs = {
+        (int(row["problems_per_batch"]), int(row["rollouts_per_problem"]))
+        for _, fit in fits
+        for row in fit.document.get("curves", [])
+    }
+    pairs |= {
+        (c.problems_per_batch, c.rollouts_per_problem) for _, fit in fits for c in fit.curves
+    }
+    if study is not None:
+        pairs |= {(int(r["problems_per_batch"]), int(r["rollouts_per_problem"])) for r in study.runs}
+    return pairs
+
+
+def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
+    """One fit: its document, its raw curves and its record points, ready to draw."""
+    document = fit.document
+    tokens = document.get("unit") == "tokens"
+    runs, dropped, drawn = [], 0, 0
+    for curve in fit.curves:
+        x = curve.tokens_K if tokens and curve.tokens_K is not None else curve.rollouts_K
+        x, y = np.asarray(x, dtype=np.float64), np.asarray(curve.score_K, dtype=np.float64)
+        positive = x > 0  # step 0 has no place on a log axis; the page's tables keep its score
+        x_thin, y_thin = thin(x[positive], y[positive])
+        dropped += int(positive.sum() - x_thin.size)
+        drawn += int(x_thin.size)
+        runs.append(
+            {
+                "bp": curve.problems_per_batch,
+                "n": curve.rollouts_per_problem,
+                "run": visible(curve.run),
+                "seed": curve.seed,
+                "x": numbers(x_thin),
+                "y": numbers(y_thin, 4),
+                "last": numbers(y[-1:], 4)[0] if y.size else None,
+                "points": int(x.size),
+                "missing": curve.n_missing,
+            }
+        )
+    records = [
+        {"bp": bp, "n": n, "x": numbers(x), "y": numbers(y, 4)}
+        for (bp, n), (x, y) in sorted(fit.records.items())
+    ]
+    shown = {k: v for k, v in document.items() if k not in ("provenance", "warnings")}
+    return {
+        "name": visible(name),
+        "document": plain(shown),
+        "runs": runs,
+        "records": records,
+        "support": numbers(fit.support) if fit.support is not None else None,
+        "thinned": {"dropped": dropped, "drawn": drawn},
+    }
+
+
+def page_payload(
+    fits: Sequence[tuple[str, Fit]], plan: Document | None, study: StudyView | None
+) -> dict[str, Any]:
+    """All data of the page."""
+    styles = series_styles(configurations(fits, study))
+    return {
+        "series": [_series(style) for style in styles.values()],
+        "fits": [fit_payload(name, fit) for name, fit in fits],
+        "plan": None
+        if plan is None
+        else plain({k: plan.get(k) for k in _PLAN_KEYS if plan.get(k) is not None}),
+        "study": None if study is None else plain(redact(study.to_dict())),
+    }
+
+
+_PLAN_KEYS = (
+    "budget_rollouts",
+    "problems_per_batch",
+    "rollouts_per_problem",
+    "rollouts_per_problem_interval",
+    "steps",
+    "predicted_score",
+    "predicted_score_interval",
+)
+
+
+def _series(style: SeriesStyle) -> dict[str, Any]:
+    return {
+        "bp": style.problems_per_batch,
+        "n": style.rollouts_per_problem,
+        "label": style.label,
+        "light": style.light,
+        "dark": style.dark,
+        "symbol": style.symbol,
+        "dash": style.dash,
+    }

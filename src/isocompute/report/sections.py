@@ -1,0 +1,300 @@
+"""What the page says in words and tables: one plain dictionary per section."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from isocompute.report import words
+from isocompute.report.words import ADVICE, Document, count, interval, percent, score
+
+if TYPE_CHECKING:
+    from isocompute.laws import Fit
+    from isocompute.report.study_view import StudyView
+
+Section = dict[str, Any]
+
+
+def answer(fit: Document | None, plan: Document | None) -> Section | None:
+    """The first screen: the prescription, or what the law says where there is no plan."""
+    if plan is None:
+        return None if fit is None else _reading(fit)
+    refusal = plan.get("refusal")
+    if refusal:
+        return {
+            "kind": "refusal",
+            "headline": "No prescription: the data cannot carry one.",
+            "lead": str(refusal.get("reason", "")),
+            "run_next": [str(step) for step in refusal.get("run_next") or []],
+            "strip": None,
+            "facts": [],
+            "changes": [],
+            "trainers": [],
+        }
+    n, b_p, steps = (plan.get(k) for k in _THREE)
+    cost = plan.get("cost") or {}
+    facts = [
+        ("Rollouts spent", f"{count(plan.get('rollouts'))} of {count(plan.get('budget_rollouts'))}"),
+        ("Batch", f"{count(plan.get('batch_size'))} rollouts per update"),
+        ("Expected score", _expected(plan)),
+        ("Learning rate", _learning_rate(plan)),
+        ("Cost", _cost(cost)),
+        ("Extrapolation", words.extrapolation(plan.get("extrapolation_log10"))),
+    ]
+    return {
+        "kind": "plan",
+        "three": {"n": n, "b_p": b_p, "steps": steps},
+        "lead": f"For {count(plan.get('budget_rollouts'))} rollouts.",
+        "interval": interval(plan.get("rollouts_per_problem_interval")),
+        "level": percent((fit or {}).get("level") or 0.95),
+        "strip": _strip(fit, plan),
+        "facts": [fact for fact in facts if fact[1]],
+        "recipe": [(str(k), str(v)) for k, v in (plan.get("recipe") or {}).items()],
+        "changes": words.what_would_change(fit, plan),
+        "trainers": [
+            {"name": str(name), "settings": [(str(k), str(v)) for k, v in settings.items()]}
+            for name, settings in (plan.get("trainer") or {}).items()
+            if isinstance(settings, Mapping) and settings
+        ],
+    }
+
+
+_THREE = ("rollouts_per_problem", "problems_per_batch", "steps")
+
+
+def _reading(fit: Document) -> Section:
+    rows = (fit.get("law") or {}).get("at") or []
+    last = rows[-1] if rows else None
+    return {
+        "kind": "reading",
+        "headline": "What these curves say"
+        if last is None
+        else f"n* = {count(last['rollouts_per_problem'])} at {count(last['x'])} {words.unit_name(fit)}",
+        "lead": words.summary_of_law(fit),
+        "strip": None
+        if last is None
+        else _strip(
+            fit,
+            {
+                "rollouts_per_problem": last["rollouts_per_problem"],
+                "rollouts_per_problem_interval": last.get("interval"),
+                "budget_rollouts": last["x"],
+            },
+        ),
+        "facts": [],
+        "changes": [],
+        "trainers": [],
+    }
+
+
+def _expected(plan: Document) -> str:
+    value = plan.get("predicted_score")
+    if value is None:
+        return "not estimated"
+    return f"{score(value)} ({interval(plan.get('predicted_score_interval'), score)})"
+
+
+def _learning_rate(plan: Document) -> str:
+    rate = plan.get("learning_rate")
+    return "" if rate is None else f"{rate:.2e}".replace("e-0", "e-")
+
+
+def _cost(cost: Document) -> str:
+    parts = []
+    if cost.get("tokens") is not None:
+        parts.append(f"{count(cost['tokens'])} tokens")
+    if cost.get("gpu_hours") is not None:
+        parts.append(f"{count(cost['gpu_hours'])} GPU-hours")
+    if cost.get("usd") is not None:
+        parts.append(f"{count(cost['usd'])} USD")
+    return ", ".join(parts) or "rollouts only; no rates were given for tokens, hours or money"
+
+
+def _strip(fit: Document | None, plan: Document) -> Section | None:
+    """Positions in per cent, on a log2 axis of n, of the tested n, the interval and the choice."""
+    chosen = plan.get("rollouts_per_problem")
+    if not chosen:
+        return None
+    wide = plan.get("rollouts_per_problem_interval") or [None, None]
+    tested = sorted({int(row["rollouts_per_problem"]) for row in (fit or {}).get("curves", [])})
+    known = [v for v in (*tested, chosen, *wide) if v]
+    low = math.floor(math.log2(min(known)) + 1e-9)
+    high = max(math.ceil(math.log2(max(known)) - 1e-9), low + 1)
+
+    def place(value: float) -> float:
+        return round(4 + 92 * (math.log2(value) - low) / (high - low), 2)
+
+    row = words.law_at(fit, float(plan.get("budget_rollouts") or 0)) if fit else None
+    allowed = {int(m) for m in (row or {}).get("confidence_set") or []}
+    return {
+        "ticks": [
+            {"n": 2**i, "at": place(2**i), "tested": 2**i in tested, "allowed": 2**i in allowed}
+            for i in range(low, high + 1)
+        ],
+        "from": place(wide[0]) if wide[0] else 0,
+        "to": place(wide[1]) if wide[1] else 100,
+        "chosen": place(chosen),
+        "label": count(chosen),
+        "any_allowed": bool(allowed),
+    }
+
+
+def fit_section(name: str, fit: Fit) -> Section:
+    """Sentences and tables of one fit."""
+    document = fit.document
+    return {
+        "name": words.visible(name),
+        "setting": words.setting_name(document),
+        "metric": str(document.get("metric") or "score"),
+        "unit": words.unit_name(document),
+        "summary": words.summary_of_law(document),
+        "backtest": words.backtest_sentence(document),
+        "level": percent(document.get("level") or 0.95),
+        "curves": [_curve_row(row) for row in document.get("curves", [])],
+        "frontier": [_frontier_row(row) for row in document.get("frontier", [])],
+        "at": _sample((document.get("law") or {}).get("at") or [], 9),
+        "has_law": bool((document.get("law") or {}).get("form")),
+        "flags": [str(f) for f in (document.get("law") or {}).get("flags") or []],
+    }
+
+
+def _curve_row(row: Document) -> Section:
+    return {
+        "b_p": row["problems_per_batch"],
+        "n": row["rollouts_per_problem"],
+        "runs": row.get("n_runs"),
+        "points": row.get("n_points"),
+        "records": row.get("n_records"),
+        "ceiling": score(row.get("ceiling")),
+        "interval": interval(row.get("ceiling_interval"), score)
+        if row.get("ceiling_interval")
+        else "not bounded",
+        "flags": ", ".join(str(f) for f in row.get("flags") or []),
+    }
+
+
+def _frontier_row(row: Document) -> Section:
+    return {
+        "from": count(row["from"]),
+        "to": count(row["to"]),
+        "b_p": row["problems_per_batch"],
+        "n": row["rollouts_per_problem"],
+        "score": f"{score(row.get('score_from'))} to {score(row.get('score_to'))}",
+        "probability": percent(row.get("probability_best")),
+        "extrapolated": bool(row.get("extrapolated")),
+    }
+
+
+def _sample(rows: Sequence[Document], most: int) -> list[Section]:
+    if len(rows) > most:
+        step = (len(rows) - 1) / (most - 1)
+        rows = [rows[round(i * step)] for i in range(most)]
+    return [
+        {
+            "x": count(row["x"]),
+            "n": count(row.get("rollouts_per_problem")),
+            "interval": interval(row.get("interval")),
+            "set": ", ".join(str(m) for m in row.get("confidence_set") or []) or "–",
+            "regret": score(row.get("expected_regret")),
+        }
+        for row in rows
+    ]
+
+
+def warnings(
+    fits: Sequence[tuple[str, Fit]], plan: Document | None, study: StudyView | None
+) -> list[Section]:
+    """Every warning once, with where it comes from and what to do."""
+    rows: dict[tuple[str, str], Section] = {}
+    origins = [(name, fit.document.get("warnings") or []) for name, fit in fits]
+    if plan is not None:
+        origins.insert(0, ("plan", plan.get("warnings") or []))
+    if study is not None:
+        origins.append((study.name, list(study.warnings)))
+    for origin, given in origins:
+        for warning in given:
+            key = (str(warning.get("code", "")), str(warning.get("message", "")))
+            row = rows.setdefault(
+                key,
+                {"code": key[0], "message": key[1], "todo": ADVICE.get(key[0], ""), "from": []},
+            )
+            if origin not in row["from"]:
+                row["from"].append(origin)
+    return list(rows.values())
+
+
+def provenance(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> list[Section]:
+    """Versions, hashes, seeds and commands, as rows of key and value, without secrets."""
+    groups = [(name, fit.document.get("provenance") or {}) for name, fit in fits]
+    if study is not None and study.provenance:
+        groups.append((study.name, study.provenance))
+    return [
+        {"name": name, "rows": _flatten(words.redact(values))} for name, values in groups if values
+    ]
+
+
+def _flatten(value: Any, prefix: str = "") -> list[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        return [
+            row
+            for key, item in value.items()
+            for row in _flatten(item, f"{prefix}.{key}" if prefix else str(key))
+        ]
+    if isinstance(value, list | tuple):
+        return [(prefix, ", ".join(str(item) for item in value))]
+    return [(prefix, "–" if value is None else str(value))]
+
+
+def study_section(study: StudyView | None) -> Section | None:
+    """Which figures the study can feed, and its accounting."""
+    if study is None:
+        return None
+    totals = {
+        key: sum(float(run.get(key) or 0) for run in study.runs)
+        for key in ("rollouts", "evaluation_rollouts", "tokens", "wall_s", "cost_usd")
+    }
+    return {
+        "name": study.name,
+        "runs": [
+            {
+                "run": run.get("run"),
+                "b_p": run.get("problems_per_batch"),
+                "n": run.get("rollouts_per_problem"),
+                "seed": "–" if run.get("seed") is None else run.get("seed"),
+                "state": run.get("state") or "–",
+                "rollouts": count(run.get("rollouts")),
+                "evaluation": count(run.get("evaluation_rollouts")),
+                "tokens": count(run.get("tokens")),
+                "wall": _duration(run.get("wall_s")),
+            }
+            for run in study.runs
+        ],
+        "totals": {
+            "rollouts": count(totals["rollouts"]),
+            "evaluation": count(totals["evaluation_rollouts"]),
+            "tokens": count(totals["tokens"]),
+            "wall": _duration(totals["wall_s"]),
+            "usd": count(totals["cost_usd"]) if totals["cost_usd"] else None,
+        },
+        "health": list(study.health),
+        "has_landscapes": bool(study.landscapes),
+        "has_scores": bool(study.scores),
+        "scores_at": count(study.scores_at),
+        "has_train_test": bool(study.train_test),
+        "difficulty": None
+        if study.difficulty is None
+        else {
+            "name": study.difficulty.get("name"),
+            "samples": study.difficulty.get("samples"),
+            "problems": count(sum(study.difficulty.get("counts") or [])),
+        },
+    }
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "–"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

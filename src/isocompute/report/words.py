@@ -1,0 +1,246 @@
+"""Numbers and findings in words: what the first screen says, and how figures are written."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+Document = Mapping[str, Any]
+
+# What to do about a warning, by its code; a code that is not here shows its message alone.
+ADVICE: Mapping[str, str] = {
+    "bp_untested": "Sweep two or three B_p at the chosen n before you lock the batch.",
+    "bp_unstable": "Look at the health panels of that B_p; take the next larger one.",
+    "seeds_missing": "Repeat the configurations nearest the optimum with two more seeds.",
+    "seeds_few": "Repeat the configurations nearest the optimum with two more seeds.",
+    "single_seed": "Repeat the configurations nearest the optimum with two more seeds.",
+    "edge": "Add the next larger (or smaller) n: an optimum at the edge of the grid is a bound.",
+    "extrapolation": "Run one configuration at the larger budget before you rely on it.",
+    "law_of_another_model": "Measure a short sweep on your own model; the trend carries over, "
+    "the saturation does not.",
+    "reversal": "Nothing: a reversal inside a crossover's interval is noise.",
+    "max_batch": "Raise the cap if the hardware allows it, or accept the loss named here.",
+    "ceiling_unbounded": "Extend that configuration until its curve bends.",
+}
+
+_UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps"}
+_SECRET_KEY = re.compile(
+    r"(?:^|[_.-])(?:token|secret|password|passwd|credential|api_?key|access_?key|auth)"
+    r"(?:$|[_.-])",
+    re.IGNORECASE,
+)
+_SECRET_VALUE = re.compile(
+    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}"
+    r"|AKIA[0-9A-Z]{16}|xox[abp]-[A-Za-z0-9-]{10,})"
+    r"|(?<=:)[^\s:@/]+(?=@)"  # the password of scheme://user:password@host
+    r"|(?i:(?<=api-key )|(?<=api_key=)|(?<=password=)|(?<=token=)|(?<=secret=))\S+"
+)
+
+
+def visible(value: object, limit: int = 400) -> str:
+    """Text in which nothing acts: control and direction characters are written out.
+
+    Line breaks and tabs become spaces; longer texts end in an ellipsis after `limit` characters.
+
+    >>> visible("a\\x1b[31m")
+    'a\\\\u001b[31m'
+    """
+    text = "".join(
+        " "
+        if char in "\n\r\t\u2028\u2029"
+        else f"\\u{ord(char):04x}"
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co")
+        else char
+        for char in str(value)
+    )
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def redact(value: Any, key: str = "") -> Any:
+    """The same JSON value with everything that looks like a secret replaced by "(hidden)"."""
+    if _SECRET_KEY.search(key):
+        return "(hidden)"
+    if isinstance(value, Mapping):
+        return {visible(k): redact(v, str(k)) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [redact(v, key) for v in value]
+    if isinstance(value, str):
+        return _SECRET_VALUE.sub("(hidden)", value)
+    return value
+
+
+def count(value: float | None) -> str:
+    """A count in at most three figures: 488, 8,192, 250k, 4.00M, 1.2B; a dash for None.
+
+    >>> [count(x) for x in (488, 8192, 250000, 3997696, 6.4e9)]
+    ['488', '8,192', '250k', '4.00M', '6.40B']
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e5, None)):
+        if abs(value) >= size:
+            if letter is None:
+                return f"{value / 1e3:.0f}k" if abs(value) < 999_500 else "1.00M"
+            scaled = value / size
+            return f"{scaled:.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 10 or value == round(value) else f"{value:.2g}"
+
+
+def score(value: float | None) -> str:
+    """A score in 0..1 with three decimals; a dash for None."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
+def interval(pair: Sequence[float | None] | None, form: Any = count) -> str:
+    """ "lo to hi", "at least lo", "at most hi" or "not bounded"; equal ends are one value."""
+    lo, hi = pair if pair is not None and len(pair) == 2 else (None, None)
+    if lo is None and hi is None:
+        return "not bounded"
+    if hi is None:
+        return f"at least {form(lo)}"
+    if lo is None:
+        return f"at most {form(hi)}"
+    return form(lo) if form(lo) == form(hi) else f"{form(lo)} to {form(hi)}"
+
+
+def percent(share: float | None) -> str:
+    """A share as whole per cent, never rounded to certainty: 0.999 is ">99%"."""
+    if share is None or not math.isfinite(share):
+        return "–"
+    if 0.99 < share < 1:
+        return ">99%"
+    return "<1%" if 0 < share < 0.01 else f"{100 * share:.0f}%"
+
+
+def unit_name(fit: Document) -> str:
+    """Unit of the budget axis in words."""
+    variable = (fit.get("law") or {}).get("variable") or fit.get("unit") or "rollouts"
+    return _UNIT_NAMES.get(str(variable), visible(variable))
+
+
+def setting_name(fit: Document) -> str:
+    """What was held fixed, in words."""
+    setting = fit.get("setting") or {}
+    value = setting.get("value")
+    return {
+        "fixed_problems_per_batch": f"B_p = {value} held fixed",
+        "fixed_batch_size": f"batch of {count(value)} rollouts held fixed",
+        "joint": "B_p and n swept together",
+    }.get(str(setting.get("kind")), "")
+
+
+def extrapolation(decades: float | None) -> str:
+    """How far a budget lies past the data.
+
+    >>> extrapolation(0.3)
+    '2.0 times past the measured budgets (0.30 decades)'
+    """
+    if decades is None or not math.isfinite(decades):
+        return "distance from the measured budgets is not known"
+    if abs(decades) < 5e-3:
+        return "inside the measured budgets"
+    side = "past" if decades > 0 else "below"
+    ratio = 10 ** abs(decades)
+    times = f"{ratio:.1f}" if ratio < 10 else count(ratio)
+    return f"{times} times {side} the measured budgets ({abs(decades):.2f} decades)"
+
+
+def law_at(fit: Document, x: float) -> dict[str, Any] | None:
+    """The row of `law.at` nearest to x in log; None outside the table by more than 2 per cent."""
+    rows = ((fit.get("law") or {}).get("at")) or []
+    if not rows or x <= 0:
+        return None
+    xs = [row["x"] for row in rows]
+    if not min(xs) * 0.98 <= x <= max(xs) * 1.02:
+        return None
+    return dict(min(rows, key=lambda row: abs(math.log(row["x"] / x))))
+
+
+def what_would_change(fit: Document | None, plan: Document) -> list[str]:
+    """Sentences that name what would move the prescription, nearest first."""
+    said: list[str] = []
+    n = plan.get("rollouts_per_problem")
+    budget = plan.get("budget_rollouts") or plan.get("rollouts")
+    if fit is not None and budget and str(fit.get("unit")) == "rollouts":
+        said += _crossover_sentences(fit, float(budget))
+        for factor, words in ((0.5, "Half the budget"), (2.0, "Twice the budget")):
+            row = law_at(fit, factor * float(budget))
+            if row is not None and row.get("rollouts_per_problem"):
+                said.append(
+                    f"{words}: n* = {count(row['rollouts_per_problem'])} "
+                    f"({interval(row.get('interval'))})."
+                )
+    wide = plan.get("rollouts_per_problem_interval")
+    if wide and None not in wide and n and wide[0] != wide[1]:
+        said.append(
+            f"More seeds: the data allow any n from {count(wide[0])} to {count(wide[1])}; "
+            "repeats near the optimum narrow that."
+        )
+    flags = {str(w.get("code")) for w in plan.get("warnings") or []}
+    if "bp_untested" in flags:
+        said.append(f"Another B_p: only B_p = {plan.get('problems_per_batch')} was tested.")
+    return said
+
+
+def _crossover_sentences(fit: Document, budget: float) -> list[str]:
+    crossovers: Iterable[Document] = fit.get("crossovers") or []
+    said = []
+    usable = [c for c in crossovers if c.get("at")]
+    below = max((c for c in usable if c["at"] <= budget), key=lambda c: c["at"], default=None)
+    above = min((c for c in usable if c["at"] > budget), key=lambda c: c["at"], default=None)
+    for side, crossover, which in (
+        ("Below", below, "from_rollouts_per_problem"),
+        ("Above", above, "to_rollouts_per_problem"),
+    ):
+        if crossover is not None:
+            said.append(
+                f"{side} {count(crossover['at'])} {unit_name(fit)} "
+                f"({interval(crossover.get('interval'))}): n = {crossover[which]} leads "
+                "in the measured curves."
+            )
+    return said
+
+
+def summary_of_law(fit: Document) -> str:
+    """One or two sentences that say what a fit found."""
+    law = fit.get("law") or {}
+    rows = law.get("at") or []
+    if not law.get("form") or not rows:
+        return "No law could be fitted to these curves; the warnings say why."
+    first, last = rows[0], rows[-1]
+    unit = unit_name(fit)
+    text = (
+        f"n* goes from {count(first['rollouts_per_problem'])} at {count(first['x'])} {unit} "
+        f"to {count(last['rollouts_per_problem'])} ({interval(last.get('interval'))}) "
+        f"at {count(last['x'])}."
+    )
+    rising = law.get("rising") or {}
+    level = 0.95
+    if rising.get("claimed"):
+        text += (
+            f" The rise is real at the {level:.0%} level: {rising['octaves']:.1f} octaves, "
+            f"at least {rising['lower_bound']:.1f}."
+        )
+    elif rising:
+        text += " These data do not establish that n* rises with the budget."
+    if law.get("plateau") is not None:
+        text += f" Plateau: n = {count(law['plateau'])} ({interval(law.get('plateau_interval'))})."
+    return text
+
+
+def backtest_sentence(fit: Document) -> str | None:
+    """What the back-test found, beside the no-fit baseline; None where there is none."""
+    test = fit.get("backtest") or {}
+    law_error, baseline = test.get("mae_law"), test.get("mae_best_so_far")
+    if law_error is None:
+        return None
+    text = f"Fitted on smaller budgets and asked about larger ones, the law misses by {law_error:.4f}"
+    if baseline is not None:
+        verdict = "better than" if law_error < baseline else "no better than"
+        text += f" in score, {verdict} taking the best so far ({baseline:.4f})"
+    if test.get("coverage") is not None:
+        text += f"; its intervals held {percent(test['coverage'])} of the held-out values"
+    return text + "."

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from isocompute.errors import InputError
 
@@ -65,7 +66,7 @@ class ProblemSet:
     def __len__(self) -> int:
         return len(self.problems)
 
-    @property
+    @cached_property
     def sha256(self) -> str:
         """Hash of what training sees: ids, prompts, answers, verifier (not name or pass rate)."""
         rows = [[p.id, p.prompt, p.answer] for p in self.problems]

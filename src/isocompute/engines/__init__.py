@@ -1,0 +1,76 @@
+"""Engines train; each is found by the word that a study file names it by.
+
+Nothing is imported until an engine is asked for, so that `import isocompute` stays free of
+torch. Other packages add engines through the entry point group `isocompute.engines`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.metadata
+from typing import cast
+
+from isocompute.engines.base import Engine
+from isocompute.errors import InputError
+
+_GROUP = "isocompute.engines"
+_ENGINES = {
+    "local": "isocompute.engines.local:LocalEngine",
+    "simulator": "isocompute.engines.simulator:SimulatorEngine",
+    "trl": "isocompute.engines.trl:TrlEngine",
+    "verl": "isocompute.engines.verl:VerlEngine",
+}
+
+
+def register_engine(name: str, target: str) -> None:
+    """Make an engine known in this process and in the workers that it starts.
+
+    Args:
+        name: the word in the study file.
+        target: "package.module:Class", importable in a worker process too.
+
+    Raises:
+        InputError: if the target is not of that form.
+    """
+    module, _, attribute = target.partition(":")
+    if not module or not attribute:
+        raise InputError(
+            f'an engine\'s target must read "package.module:Class", but got {target!r}; '
+            "correct the registration."
+        )
+    _ENGINES[name] = target
+
+
+def engine_target(name: str) -> str:
+    """Where the engine of that name lives, as "package.module:Class".
+
+    Raises:
+        InputError: if no engine has that name.
+    """
+    if name in _ENGINES:
+        return _ENGINES[name]
+    installed = {e.name: e.value for e in importlib.metadata.entry_points(group=_GROUP)}
+    if name in installed:
+        return installed[name]
+    known = sorted({*_ENGINES, *installed})
+    close = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "choose one of them."
+    raise InputError(f"`engine` must be one of {', '.join(known)}, but got {name!r}; {hint}")
+
+
+def load_engine(target: str) -> Engine:
+    """The engine at "package.module:Class", constructed.
+
+    Raises:
+        InputError: if what it needs is not installed.
+    """
+    module, _, attribute = target.partition(":")
+    try:
+        return cast(Engine, getattr(importlib.import_module(module), attribute)())
+    except ModuleNotFoundError as error:
+        extra = module.rsplit(".", 1)[-1]
+        raise InputError(
+            f"engine {target!r} needs the package {error.name!r}, which is not installed; "
+            f"install it, for this project's own engines with the extra [{extra}]."
+        ) from error

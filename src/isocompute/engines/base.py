@@ -74,6 +74,14 @@ class EvaluationRecord:
 class Sink(Protocol):
     """Where an engine's records go. Nothing is kept until a checkpoint commits it."""
 
+    @property
+    def wants_checkpoint(self) -> bool:
+        """True when the runner wants to stop, or when much work is uncommitted.
+
+        An engine that looks after each update and makes a checkpoint when it is true loses
+        little to a stop or a crash; one that never looks is stopped at its next checkpoint.
+        """
+
     def step(self, record: StepRecord) -> None:
         """Take one update's record."""
 

@@ -1,14 +1,16 @@
-"""A study: one YAML file, validated, expanded to run specifications."""
+"""One training run: everything that it depends on, and the hash that is its identity."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from isocompute.allocation import Allocation
+from isocompute.allocation import Allocation, evaluation_index
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
 
@@ -67,6 +69,29 @@ class RunSpec:
         }
 
     @property
+    def evaluations(self) -> int:
+        """How often a validation set is evaluated over the whole budget, step 0 included."""
+        allocation, grid = self.allocation, self._grid
+        batch = allocation.batch_size
+        last = evaluation_index(allocation.rollouts, **grid)
+        seen = 0
+        for index in range(1, last + 1):
+            point = self.first_evaluation * 2 ** ((index - 1) / self.evaluations_per_octave)
+            # A step may jump over several points of the grid: it is one evaluation.
+            step = max(1, math.ceil(point / batch - 1e-9))
+            seen += evaluation_index(batch * step, **grid) == index
+        return 1 + seen
+
+    @property
+    def evaluation_rollouts(self) -> int:
+        """Rollouts that one evaluation of all validation sets draws."""
+        return self.evaluation_samples * sum(len(s) for s in self.validation.values())
+
+    @property
+    def _grid(self) -> dict[str, int]:
+        return {"per_octave": self.evaluations_per_octave, "first": self.first_evaluation}
+
+    @cached_property
     def hash(self) -> str:
         """Identity of the run: SHA-256 (first 16 hex digits) of everything but the budget.
 

@@ -1,0 +1,6 @@
+"""Specifications + engine -> store: worker processes, leases, retries, resume, progress."""
+
+from isocompute.runner.progress import Progress, Summary
+from isocompute.runner.run import Settings, run_study
+
+__all__ = ["Progress", "Settings", "Summary", "run_study"]

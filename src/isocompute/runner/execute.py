@@ -1,0 +1,106 @@
+"""One attempt at one slice of one run: engine and sink together, every ending named."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from isocompute.engines import load_engine
+from isocompute.engines.base import StopRequested
+from isocompute.errors import InputError
+from isocompute.store.database import Database, FencedError, StorageError
+from isocompute.store.leases import Claim, Spent
+from isocompute.store.writer import RunWriter
+from isocompute.study.spec import RunSpec
+
+Ending = Literal["done", "stopped", "crashed", "failed", "fenced", "storage"]
+
+_ROOM = 1 << 20  # bytes; a file system with less than this is full for every purpose
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a worker is asked to do: `spec` already ends at the claim's slice."""
+
+    engine: str
+    spec: RunSpec
+    claim: Claim
+    folder: Path
+    checkpoint_every_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How an attempt ended, in one line, and what it drew."""
+
+    ending: Ending
+    detail: str
+    spent: Spent
+
+
+def slice_of(spec: RunSpec, steps: int) -> RunSpec:
+    """The same run with the budget of one slice."""
+    return replace(spec, allocation=replace(spec.allocation, steps=steps))
+
+
+def execute(
+    task: Task,
+    database: Database,
+    *,
+    stop: Callable[[], bool],
+    on_step: Callable[[int, int], None],
+) -> Outcome:
+    """Train one slice. Never raises for anything that the engine does."""
+    spent = Spent()
+    try:
+        writer = RunWriter(
+            database, task.claim,
+            {name: len(problems) for name, problems in task.spec.validation.items()},
+            stop=stop, on_step=on_step, checkpoint_every_s=task.checkpoint_every_s,
+        )  # fmt: skip
+    except StorageError as error:
+        return Outcome(ending="storage", detail=str(error), spent=spent)
+    try:
+        engine = load_engine(task.engine)
+        engine.check(task.spec)
+        if task.claim.from_step < task.claim.target_steps or task.claim.resume is None:
+            engine.run(task.spec, task.claim.resume, writer)
+        ending: Ending = "done"
+        detail = ""
+    except StopRequested:
+        ending, detail = "stopped", "asked to stop"
+    except FencedError as error:
+        ending, detail = "fenced", str(error)
+    except StorageError as error:
+        ending, detail = "storage", str(error)
+    except InputError as error:
+        ending, detail = "failed", str(error)
+    except Exception as error:  # a run's process ends here, whatever the engine raised
+        ending, detail = _crash(error, task.folder)
+    spent = writer.spent
+    writer.close()
+    return Outcome(ending=ending, detail=detail, spent=spent)
+
+
+def _crash(error: Exception, folder: Path) -> tuple[Ending, str]:
+    """A crash, unless the disk is full: libraries wrap that error in their own types."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    line = " ".join(str(error).split())[:500]
+    detail = f"{type(error).__name__}: {line} ({Path(where.filename).name}:{where.lineno})"
+    number = error.errno if isinstance(error, OSError) else None
+    full = number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EFBIG)
+    try:
+        full = full or shutil.disk_usage(folder).free < _ROOM
+    except OSError:
+        full = True
+    if full:
+        return "storage", (
+            f"the study folder must be writable and have room, but a write failed with {detail}; "
+            "make room, then run the same command again: nothing committed is lost."
+        )
+    return "crashed", detail

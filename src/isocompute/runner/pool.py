@@ -1,0 +1,236 @@
+"""Where tasks are carried out: worker processes on this machine, or this process itself.
+
+A pool takes a `Task` per free place and hands back events; it knows nothing about studies.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.connection
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Protocol
+
+from isocompute.runner.execute import Outcome, Task, execute
+from isocompute.store.database import Database
+from isocompute.store.leases import Spent, progress_file
+
+# One thread per worker: two processes with two threads each on two cores were measured at a
+# thirtieth of the speed (spinning threads); passive waiting is the second line of defence.
+_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
+                                   "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Event:
+    """Something that a task reports: progress (`outcome` None), or its end."""
+
+    task: Task
+    step: int = 0
+    outcome: Outcome | None = None
+
+
+class Pool(Protocol):
+    """Places for tasks."""
+
+    @property
+    def free(self) -> int:
+        """How many tasks could be started now."""
+
+    def start(self, task: Task) -> None:
+        """Start a task in a free place."""
+
+    def events(self, timeout_s: float) -> list[Event]:
+        """What has happened, waiting at most so long for something to happen."""
+
+    def kill(self, task: Task, reason: str, *, limit: bool) -> None:
+        """End a task at once; its event follows, "failed" if it passed a limit."""
+
+    def memory_bytes(self, task: Task) -> int | None:
+        """Resident memory of the task's process, where it can be known."""
+
+    def stop(self) -> None:
+        """Ask every task to end at its next checkpoint."""
+
+    def close(self) -> None:
+        """End everything that still runs, at once."""
+
+
+@dataclass
+class _Worker:
+    process: subprocess.Popen[bytes]
+    connection: Connection
+    task: Task | None = None
+    killed: tuple[str, bool] | None = None
+
+
+class ProcessPool:
+    """Worker processes with one thread each.
+
+    Args:
+        size: how many.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._workers = [self._spawn() for _ in range(size)]
+
+    @property
+    def free(self) -> int:
+        """How many tasks could be started now."""
+        return sum(worker.task is None for worker in self._workers)
+
+    def start(self, task: Task) -> None:
+        """Start a task in a free worker, a new one where the old one has died."""
+        worker = next(w for w in self._workers if w.task is None)
+        worker.task = task
+        try:
+            worker.connection.send(task)
+        except OSError:
+            self._replace(worker)
+            worker.connection.send(task)
+
+    def events(self, timeout_s: float) -> list[Event]:
+        """Reports and ends of tasks; a worker that died is replaced."""
+        by_connection = {w.connection: w for w in self._workers if w.task is not None}
+        if not by_connection:
+            time.sleep(timeout_s)
+            return []
+        found = []
+        for ready in multiprocessing.connection.wait(list(by_connection), timeout_s):
+            worker = by_connection[ready]  # type: ignore[index]  # wait returns what it was given
+            found.append(self._read(worker))
+        return found
+
+    def kill(self, task: Task, reason: str, *, limit: bool) -> None:
+        """SIGKILL the task's worker."""
+        for worker in self._workers:
+            if worker.task is task:
+                worker.killed = (reason, limit)
+                worker.process.kill()
+
+    def memory_bytes(self, task: Task) -> int | None:
+        """Resident set of the task's worker, from /proc; None elsewhere."""
+        for worker in self._workers:
+            if worker.task is task:
+                try:
+                    pages = Path(f"/proc/{worker.process.pid}/statm").read_text().split()[1]
+                except OSError:
+                    return None
+                return int(pages) * os.sysconf("SC_PAGE_SIZE")
+        return None
+
+    def stop(self) -> None:
+        """Ask every worker to end its task at the next checkpoint."""
+        for worker in self._workers:
+            if worker.task is not None:
+                try:
+                    worker.connection.send("stop")
+                except OSError:
+                    continue  # it has died; its event says so
+
+    def close(self) -> None:
+        """Kill what still runs and wait for it."""
+        for worker in self._workers:
+            worker.process.kill()
+            worker.connection.close()
+        for worker in self._workers:
+            worker.process.wait()
+
+    def _read(self, worker: _Worker) -> Event:
+        task = worker.task
+        assert task is not None
+        try:
+            message = worker.connection.recv()
+        except (EOFError, OSError):
+            return self._died(worker, task)
+        if isinstance(message, Outcome):
+            worker.task = None
+            return Event(task=task, outcome=message)
+        return Event(task=task, step=message[0])
+
+    def _died(self, worker: _Worker, task: Task) -> Event:
+        code = worker.process.wait()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        reason, limit = worker.killed or (f"its process died with {how}", False)
+        spent = Spent.load(progress_file(task.folder, task.claim.attempt))
+        self._replace(worker)
+        worker.task = None
+        ending = "failed" if limit else "crashed"
+        return Event(task=task, outcome=Outcome(ending=ending, detail=reason, spent=spent))
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.connection.close()
+        worker.process.kill()
+        worker.process.wait()
+        fresh = self._spawn()
+        worker.process, worker.connection, worker.killed = fresh.process, fresh.connection, None
+
+    @staticmethod
+    def _spawn() -> _Worker:
+        # Not multiprocessing: it would import the caller's main script in every worker.
+        ours, theirs = socket.socketpair()
+        environment = {**os.environ, **_THREADS, "OMP_WAIT_POLICY": "PASSIVE"}
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "isocompute.runner.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment,
+            )  # fmt: skip
+        return _Worker(process=process, connection=Connection(ours.detach()))
+
+
+class InlinePool:
+    """One place, in this process: for debugging and for tests that count system calls.
+
+    Args:
+        database: of the study.
+        tick: called after each update, so that heartbeats and progress go on.
+    """
+
+    def __init__(self, database: Database, tick: Callable[[Task, int], None]) -> None:
+        self._database, self._tick = database, tick
+        self._task: Task | None = None
+        self._stop = False
+
+    @property
+    def free(self) -> int:
+        """1 or 0."""
+        return int(self._task is None)
+
+    def start(self, task: Task) -> None:
+        """Keep the task for the next call of `events`."""
+        self._task = task
+
+    def events(self, timeout_s: float) -> list[Event]:
+        """Carry the task out."""
+        task = self._task
+        if task is None:
+            time.sleep(timeout_s)
+            return []
+        outcome = execute(
+            task, self._database, stop=lambda: self._stop,
+            on_step=lambda step, rollouts: self._tick(task, step),
+        )  # fmt: skip
+        self._task = None
+        return [Event(task=task, outcome=outcome)]
+
+    def kill(self, task: Task, reason: str, *, limit: bool) -> None:
+        """This process does not kill itself: the task ends at its next checkpoint."""
+        self._stop = True
+
+    def memory_bytes(self, task: Task) -> int | None:
+        """Not limited here."""
+        return None
+
+    def stop(self) -> None:
+        """End at the next checkpoint."""
+        self._stop = True
+
+    def close(self) -> None:
+        """Nothing is left to end."""

@@ -1,0 +1,68 @@
+"""Checks before any compute is spent: the folder, its file system, its room."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from isocompute.store.database import StorageError, storage_error
+
+_NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "9p",
+            "glusterfs", "afs", "fuse.sshfs", "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs",
+            "virtiofs"}  # fmt: skip
+_ROOM = 16 << 20  # bytes: below this no study can start
+
+
+def check_folder(folder: Path) -> list[str]:
+    """Try to write, look for room, and warn of a network file system.
+
+    Returns:
+        Warnings, one line each.
+
+    Raises:
+        StorageError: if the folder cannot be written or has no room.
+    """
+    probe = folder / f".probe-{os.getpid()}"
+    try:
+        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, b"\0" * 4096)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+            probe.unlink(missing_ok=True)
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise storage_error(error) from error
+    if free < _ROOM:
+        raise StorageError(
+            f"the study folder must have at least {_ROOM >> 20} MiB of room, but it has "
+            f"{free >> 20} MiB; free space or choose another folder (-o)."
+        )
+    kind = file_system(folder)
+    if kind in _NETWORK:
+        return [
+            f"{folder} is on a network file system ({kind}), where SQLite's locks may not hold; "
+            "run one runner at a time, or put the study on a local disk."
+        ]
+    return []
+
+
+def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str:
+    """Type of the file system that holds the folder, or "" where it cannot be known."""
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    path = os.path.realpath(folder)
+    best, kind = "", ""
+    for line in lines:
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        if inside and len(point) >= len(best):
+            best, kind = point, fields[2]
+    return kind

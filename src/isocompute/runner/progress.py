@@ -1,0 +1,176 @@
+"""What a runner says while it works and when it ends, and how long it still needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from isocompute.store.store import Accounting
+from isocompute.study.spec import RunSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """State of a study at one moment.
+
+    Args:
+        runs_done, runs_total: runs that reached their budget.
+        runs_failed: failed or invalid.
+        running: runs in progress here, as (problems_per_batch, rollouts_per_problem, seed,
+            step, last step of the slice).
+        rollouts_done, rollouts_total: training rollouts.
+        slice: smallest fraction of the budget that some run has not reached yet.
+        elapsed_s: since this runner started, monotonic.
+        left_s: estimated seconds to the end; None until updates have been timed.
+        note: something that happened (a retry, an unusable checkpoint), or "".
+    """
+
+    runs_done: int
+    runs_total: int
+    runs_failed: int
+    running: Sequence[tuple[int, int, int, int, int]]
+    rollouts_done: int
+    rollouts_total: int
+    slice: float
+    elapsed_s: float
+    left_s: float | None
+    note: str = ""
+
+    def line(self) -> str:
+        """One line for a log: `runs 3/27, 12% of rollouts, 1.2 min, 3.4 min left`."""
+        share = self.rollouts_done / max(self.rollouts_total, 1)
+        left = "time left unknown" if self.left_s is None else f"{_duration(self.left_s)} left"
+        failed = f", {self.runs_failed} failed" if self.runs_failed else ""
+        text = (
+            f"runs {self.runs_done}/{self.runs_total}{failed}, {share:.0%} of "
+            f"{self.rollouts_total:,} rollouts, {_duration(self.elapsed_s)}, {left}"
+        )
+        return f"{text}; {self.note}" if self.note else text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """How a call of `run_study` ended.
+
+    Args:
+        done, failed, invalid, pending: number of the study's runs in each state.
+        problems: (run hash, reason) of every failed or invalid run.
+        accounting: of the whole store.
+        elapsed_s: of this call.
+        stopped_by: number of the signal that ended it, or None.
+        warnings: one line each.
+    """
+
+    done: int
+    failed: int
+    invalid: int
+    pending: int
+    problems: Sequence[tuple[str, str]]
+    accounting: Accounting
+    elapsed_s: float
+    stopped_by: int | None = None
+    warnings: Sequence[str] = field(default=())
+
+    @property
+    def exit_code(self) -> int:
+        """0 all done; 1 a run failed; 130 after Ctrl-C, 143 after SIGTERM (resumable)."""
+        if self.stopped_by is not None:
+            return 128 + self.stopped_by
+        return 0 if self.failed == self.invalid == self.pending == 0 else 1
+
+
+@dataclass
+class Pace:
+    """Seconds per update of each batch size, measured, and what that says about the rest."""
+
+    steps: dict[int, float] = field(default_factory=dict)
+    seconds: dict[int, float] = field(default_factory=dict)
+
+    def add(self, batch_size: int, steps: int, seconds: float) -> None:
+        """Updates of one batch size and the time that they took, evaluations included."""
+        if steps > 0 and seconds > 0:
+            self.steps[batch_size] = self.steps.get(batch_size, 0.0) + steps
+            self.seconds[batch_size] = self.seconds.get(batch_size, 0.0) + seconds
+
+    def step_s(self, batch_size: int) -> float | None:
+        """Seconds per update: measured, or on the line a + b * batch_size through the rest."""
+        if batch_size in self.steps:
+            return self.seconds[batch_size] / self.steps[batch_size]
+        if not self.steps:
+            return None
+        sizes = np.array(sorted(self.steps), dtype=np.float64)
+        each = np.array([self.seconds[int(b)] / self.steps[int(b)] for b in sizes])
+        if len(sizes) == 1:
+            return float(each[0] * max(batch_size / sizes[0], 1.0))
+        design = np.stack([np.ones_like(sizes), sizes], axis=1) / each[:, None]
+        fixed, slope = np.linalg.lstsq(design, np.ones_like(each), rcond=None)[0]
+        return float(np.maximum(fixed + slope * batch_size, each.min() * 0.1))
+
+    def left_s(self, remaining: Iterable[tuple[int, int]], workers: int) -> float | None:
+        """Seconds until all of (batch_size, updates) are done by so many workers."""
+        total = longest = 0.0
+        for batch_size, steps in remaining:
+            each = self.step_s(batch_size)
+            if each is None:
+                return None
+            total += each * steps
+            longest = max(longest, each * steps)
+        return max(total / max(workers, 1), longest)
+
+
+def progress_of(
+    specs: Mapping[str, RunSpec],
+    states: Mapping[str, tuple[str, int]],
+    live: Mapping[str, tuple[int, int]],
+    pace: Pace,
+    *,
+    workers: int,
+    elapsed_s: float,
+    note: str = "",
+) -> Progress:
+    """Put together what is known.
+
+    Args:
+        specs: the study's runs by hash.
+        states: (state, committed steps) by hash.
+        live: (step, last step of the slice) of what runs here, by hash.
+        pace: measured seconds per update.
+        workers: places.
+        elapsed_s: since the start.
+        note: what happened, if anything.
+    """
+    done = {h: max(states[h][1], live.get(h, (0, 0))[0]) for h in specs}
+    open_runs = [h for h in specs if states[h][0] == "pending"]
+    remaining = [
+        (specs[h].allocation.batch_size, max(specs[h].allocation.steps - done[h], 0))
+        for h in open_runs
+    ]
+    shares = [done[h] / specs[h].allocation.steps for h in open_runs]
+    return Progress(
+        runs_done=sum(s[0] == "done" for s in states.values()),
+        runs_total=len(specs),
+        runs_failed=sum(s[0] in ("failed", "invalid") for s in states.values()),
+        running=[
+            (specs[h].allocation.problems_per_batch, specs[h].allocation.rollouts_per_problem,
+             specs[h].seed, *live[h]) for h in live
+        ],
+        rollouts_done=sum(
+            min(done[h], specs[h].allocation.steps) * specs[h].allocation.batch_size for h in specs
+        ),
+        rollouts_total=sum(spec.allocation.rollouts for spec in specs.values()),
+        slice=min(shares, default=1.0),
+        elapsed_s=elapsed_s,
+        left_s=pace.left_s(remaining, workers),
+        note=note,
+    )  # fmt: skip
+
+
+def _duration(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return "unknown"
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

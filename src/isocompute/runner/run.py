@@ -1,0 +1,384 @@
+"""Run a study to its end, or resume it; safe to start any number of times at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from isocompute.engines import engine_target, load_engine
+from isocompute.errors import InputError
+from isocompute.runner.execute import Outcome, Task, slice_of
+from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
+from isocompute.runner.preflight import check_folder
+from isocompute.runner.progress import Pace, Progress, Summary, progress_of
+from isocompute.runner.verdict import verdict
+from isocompute.store import leases
+from isocompute.store.database import BusyError, Database, StorageError
+from isocompute.store.register import register
+from isocompute.store.store import Store
+from isocompute.study.sweep import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Timing of a runner; the defaults suit real studies.
+
+    Args:
+        beat_s: seconds between heartbeats.
+        lease_beats: another runner is given up when its counter stands still during so many
+            successful heartbeats of this one.
+        checkpoint_every_s: engines are asked for a checkpoint after that much uncommitted work.
+        stop_grace_s: how long a stop waits for checkpoints before workers are killed.
+        report_s: seconds between calls of `progress`.
+
+    Raises:
+        InputError: if a time is not > 0 or `lease_beats` is below 2.
+    """
+
+    beat_s: float = 2.0
+    lease_beats: int = 15
+    checkpoint_every_s: float = 30.0
+    stop_grace_s: float = 60.0
+    report_s: float = 1.0
+
+    def __post_init__(self) -> None:
+        times = (self.beat_s, self.checkpoint_every_s, self.stop_grace_s, self.report_s)
+        if min(times) <= 0 or self.lease_beats < 2:
+            raise InputError(
+                "a runner's times must be > 0 and `lease_beats` >= 2, but got "
+                f"{self}; correct the settings."
+            )
+
+
+class _StopNow(BaseException):
+    """A second signal: end at once."""
+
+
+def run_study(
+    study: Study,
+    folder: str | Path,
+    *,
+    workers: int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    settings: Settings | None = None,
+    retry_failed: bool = False,
+) -> Summary:
+    """Train every run of a study that is not done yet.
+
+    Everything is validated before the first rollout. SIGTERM and Ctrl-C commit and return (a
+    second one returns at once); calling again continues. Several calls on one folder, in any
+    processes of any machines that share it, divide the runs among them.
+
+    Args:
+        study: what to run.
+        folder: where study.db and the checkpoints live; made if missing.
+        workers: worker processes of one thread each; None: one per core; 0: in this process.
+        progress: called about once a second, and when something happens.
+        settings: timing.
+        retry_failed: try failed and invalid runs again.
+
+    Raises:
+        InputError: if the study, an engine or the folder's content does not fit.
+        StorageError: if the disk is full or cannot be written; nothing committed is lost.
+    """
+    return _Runner(study, Path(folder), workers, progress, settings or Settings()).run(retry_failed)
+
+
+class _Runner:
+    def __init__(
+        self,
+        study: Study,
+        folder: Path,
+        workers: int | None,
+        progress: Callable[[Progress], None] | None,
+        settings: Settings,
+    ) -> None:
+        if workers is not None and workers < 0:
+            raise InputError(
+                f"`workers >= 0` must hold, but got workers={workers}; give the number of "
+                "processes, or 0 to train in this one."
+            )
+        self.study, self.folder, self.settings = study, folder, settings
+        self.progress = progress or (lambda _: None)
+        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        self.specs = {spec.hash: spec for spec in study.runs}
+        self.engines = {e: engine_target(e) for e in sorted({s.engine for s in study.runs})}
+        for name, target in self.engines.items():
+            engine = load_engine(target)
+            for spec in study.runs:
+                if spec.engine == name:
+                    engine.check(spec)
+        self.id = secrets.token_hex(8)
+        self.process = leases.this_process()
+        self.started = time.monotonic()
+        self.stopped_by: int | None = None
+        self.storage_fault = ""
+        self.warnings: list[str] = []
+        self.pace = Pace()
+        self.live: dict[str, tuple[int, int]] = {}
+        self.tasks: dict[int, tuple[Task, float]] = {}  # attempt -> (task, start)
+        self.beats_made = 0
+        self.last_beat = self.last_report = -1e9
+        self.others: dict[str, tuple[int, int]] = {}  # runner -> (beat, my beats when it moved)
+        self.stopping_since: float | None = None
+
+    def run(self, retry_failed: bool) -> Summary:
+        database = Database(self.folder, create=True)
+        try:
+            self.database = database
+            self.warnings += check_folder(self.folder)
+            register(database, self.study, retry_failed=retry_failed)
+            self.pool: Pool = (
+                ProcessPool(self._places()) if self.workers else InlinePool(database, self._tick)
+            )
+            with self._signals():
+                try:
+                    self._loop()
+                except _StopNow:
+                    pass
+                finally:
+                    self._end()
+            if self.storage_fault:
+                raise StorageError(self.storage_fault)
+            return self._summary()
+        finally:
+            database.close()
+
+    def _places(self) -> int:
+        """Workers that can be busy at once: never more than runs."""
+        return max(1, min(self.workers, len(self.specs)))
+
+    def _loop(self) -> None:
+        while True:
+            self._beat()
+            self._start_tasks()
+            if not self.tasks and (self._stopping or not self._pending()):
+                return
+            for event in self.pool.events(min(self.settings.beat_s, 0.25)):
+                self._take(event)
+            self._enforce_limits()
+            self._report()
+
+    # -- claims ------------------------------------------------------------------------------
+
+    def _start_tasks(self) -> None:
+        while self.pool.free and not self._stopping and self._pending(free_only=True):
+            claim = leases.claim(self.database, self.id, self._choose, dead=self._dead())
+            if claim is None:
+                return
+            for note in claim.notes:
+                self._say(f"{note}; the one before it is used")
+            spec = self.specs[claim.hash]
+            task = Task(
+                engine=self.engines[spec.engine], spec=slice_of(spec, claim.target_steps),
+                claim=claim, folder=self.folder.absolute(),
+                checkpoint_every_s=self.settings.checkpoint_every_s,
+            )  # fmt: skip
+            self.tasks[claim.attempt] = (task, time.monotonic())
+            self.live[claim.hash] = (claim.from_step, claim.target_steps)
+            self.pool.start(task)
+
+    def _choose(
+        self, free: Sequence[leases.PendingRun]
+    ) -> tuple[leases.PendingRun, int] | None:
+        """The run that is furthest behind in slices; among those the one with most updates."""
+        best: tuple[tuple[int, int, int], leases.PendingRun, int] | None = None
+        for pending in free:
+            spec = self.specs.get(pending.hash)
+            if spec is None:
+                continue
+            ends = self.study.slice_steps(pending.target_steps)
+            index = next((i for i, e in enumerate(ends) if e > pending.steps_done), len(ends) - 1)
+            key = (index, -(ends[index] - pending.steps_done), pending.run)
+            if best is None or key < best[0]:
+                best = key, pending, ends[index]
+        return None if best is None else best[1:]
+
+    def _pending(self, *, free_only: bool = False) -> bool:
+        rows = self.database.read("SELECT hash, lease_runner FROM runs WHERE state = 'pending'")
+        dead = self._dead() if free_only else set()
+        return any(
+            row[0] in self.specs and (not free_only or row[1] is None or row[1] in dead)
+            for row in rows
+        )
+
+    # -- heartbeats --------------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        now = time.monotonic()
+        if now - self.last_beat < self.settings.beat_s:
+            return
+        self.last_beat = now
+        # A file that nobody can write expires nobody: only successful beats are counted.
+        with contextlib.suppress(BusyError):
+            leases.beat(self.database, self.id, self.process)
+            self.beats_made += 1
+
+    def _dead(self) -> set[str]:
+        dead = set()
+        known = leases.beats(self.database)
+        for runner, (process, count) in known.items():
+            if runner == self.id:
+                continue
+            seen, since = self.others.get(runner, (-1, 0))
+            if count != seen:
+                self.others[runner] = (count, self.beats_made)
+                since = self.beats_made
+            if self.beats_made - since >= self.settings.lease_beats or leases.has_died(process):
+                dead.add(runner)
+        return dead | self._unknown(known)
+
+    def _unknown(self, known: dict[str, tuple[str, int]]) -> set[str]:
+        """Lease holders that have left without freeing their runs."""
+        rows = self.database.read("SELECT DISTINCT lease_runner FROM runs")
+        return {row[0] for row in rows if row[0] is not None and row[0] not in known} - {self.id}
+
+    # -- what tasks report -------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        claim = event.task.claim
+        if event.outcome is None:
+            self.live[claim.hash] = (event.step, claim.target_steps)
+            return
+        _, started = self.tasks.pop(claim.attempt)
+        step, _ = self.live.pop(claim.hash)
+        self._settle(event.task, event.outcome)
+        steps = self.database.read("SELECT steps_done FROM runs WHERE run = ?", (claim.run,))[0][0]
+        self.pace.add(event.task.spec.allocation.batch_size, max(steps, step) - claim.from_step,
+                      time.monotonic() - started)  # fmt: skip
+        self._report(force=True)
+
+    def _settle(self, task: Task, outcome: Outcome) -> None:
+        claim, ending, detail = task.claim, outcome.ending, outcome.detail
+        state, reason = "pending", ""
+        if ending == "done":
+            state, reason = verdict(self.database, claim)
+        elif ending == "failed":
+            state, reason = "failed", detail
+        elif ending == "crashed":
+            failures = self.database.read(
+                "SELECT failures FROM runs WHERE run = ?", (claim.run,)
+            )[0][0]
+            retries = self.study.limits.retries
+            if failures >= retries:
+                state, reason = "failed", f"{detail}; it was retried {failures} times"
+            self._say(f"run {claim.hash} crashed ({detail}), attempt {claim.attempt}")
+        elif ending == "storage":
+            self.storage_fault = detail
+        elif ending == "fenced":
+            self._say(f"run {claim.hash} was taken over by another runner")
+        if self.storage_fault:
+            # The disk may not even take this; then the attempt is booked by the next runner.
+            with contextlib.suppress(StorageError, BusyError):
+                leases.settle(self.database, claim, ending, outcome.spent, detail=detail,
+                              state=state, reason=reason)  # fmt: skip
+            return
+        leases.settle(self.database, claim, ending, outcome.spent, detail=detail, state=state,
+                      reason=reason)  # fmt: skip
+
+    def _enforce_limits(self) -> None:
+        limits, now = self.study.limits, time.monotonic()
+        for task, started in list(self.tasks.values()):
+            if limits.wall_s is not None:
+                before = self.database.read(
+                    "SELECT coalesce(sum(wall_s), 0) FROM attempts WHERE run = ? AND attempt < ?",
+                    (task.claim.run, task.claim.attempt),
+                )[0][0]
+                if before + now - started > limits.wall_s:
+                    self.pool.kill(task, f"it passed its limit wall_s={limits.wall_s:g}", limit=True)
+            memory = None if limits.memory_gb is None else self.pool.memory_bytes(task)
+            if memory is not None and memory > (limits.memory_gb or 0) * 1e9:
+                self.pool.kill(
+                    task, f"it passed its limit memory_gb={limits.memory_gb:g} with "
+                    f"{memory / 1e9:.2f}", limit=True)  # fmt: skip
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    @property
+    def _stopping(self) -> bool:
+        if self.stopped_by is None and not self.storage_fault:
+            return False
+        now = time.monotonic()
+        if self.stopping_since is None:
+            self.stopping_since = now
+            self.pool.stop()
+        elif now - self.stopping_since > self.settings.stop_grace_s:
+            for task, _ in self.tasks.values():
+                self.pool.kill(task, "it made no checkpoint in time to stop", limit=False)
+        return True
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        """SIGTERM and Ctrl-C ask to stop; the second one stops at once."""
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.stopped_by is not None:
+                raise _StopNow
+            self.stopped_by = number
+            if isinstance(self.pool, InlinePool):
+                self.pool.stop()
+
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        old = {n: signal.signal(n, handle) for n in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in old.items():
+                signal.signal(number, handler)
+
+    def _end(self) -> None:
+        """Close the pool, book what was cut off, give the leases back."""
+        self.pool.close()
+        with contextlib.suppress(StorageError, BusyError):
+            for task, _ in list(self.tasks.values()):
+                spent = leases.Spent.load(leases.progress_file(self.folder, task.claim.attempt))
+                leases.settle(self.database, task.claim, "stopped", spent, detail="cut off")
+            self.tasks.clear()
+            leases.leave(self.database, self.id)
+
+    # -- reports -----------------------------------------------------------------------------
+
+    def _tick(self, task: Task, step: int) -> None:
+        self.live[task.claim.hash] = (step, task.claim.target_steps)
+        self._beat()
+        self._report()
+
+    def _say(self, note: str) -> None:
+        self.warnings.append(note)
+        self._report(force=True, note=note)
+
+    def _states(self) -> dict[str, tuple[str, int]]:
+        rows = self.database.read("SELECT hash, state, steps_done FROM runs")
+        return {row[0]: (row[1], row[2]) for row in rows if row[0] in self.specs}
+
+    def _report(self, *, force: bool = False, note: str = "") -> None:
+        now = time.monotonic()
+        if not force and now - self.last_report < self.settings.report_s:
+            return
+        self.last_report = now
+        self.progress(progress_of(
+            self.specs, self._states(), self.live, self.pace, workers=max(self.workers, 1),
+            elapsed_s=now - self.started, note=note,
+        ))  # fmt: skip
+
+    def _summary(self) -> Summary:
+        store = Store(self.folder)
+        with store:
+            states = self._states()
+            bad = [(r.hash, r.reason) for r in store.runs()
+                   if r.hash in self.specs and r.state in ("failed", "invalid")]  # fmt: skip
+            count = {s: sum(v[0] == s for v in states.values())
+                     for s in ("done", "failed", "invalid", "pending")}  # fmt: skip
+            return Summary(**count, problems=bad, accounting=store.accounting(),
+                           elapsed_s=time.monotonic() - self.started,
+                           stopped_by=self.stopped_by, warnings=tuple(self.warnings))  # fmt: skip

@@ -1,0 +1,59 @@
+"""Whether a run that ended without an error has really trained."""
+
+from __future__ import annotations
+
+from isocompute.store.database import Database
+from isocompute.store.leases import Claim
+from isocompute.store.pack import unpack
+
+
+def verdict(database: Database, claim: Claim) -> tuple[str, str]:
+    """(state, reason) of a run whose engine returned from a slice.
+
+    "invalid", not "done", where fewer steps were trained than asked, where every group of the
+    whole run had zero variance (no gradient ever flowed), or where the weights are those of
+    step 0.
+    """
+    steps_done, target, first = database.read(
+        "SELECT steps_done, target_steps, first_weights FROM runs WHERE run = ?", (claim.run,)
+    )[0]
+    if steps_done < claim.target_steps:
+        return "invalid", (
+            f"the engine must train {claim.target_steps} steps, but it returned after "
+            f"{steps_done} without an error; look at its log."
+        )
+    if steps_done < target:
+        return "pending", ""
+    if not _any_variance(database, claim.run):
+        return "invalid", (
+            "at least one group of rollouts must hold successes and failures, but all "
+            f"{steps_done} steps had zero variance; choose easier problems or a larger group."
+        )
+    last = database.read(
+        "SELECT weights_sha256 FROM checkpoints WHERE run = ? "
+        "ORDER BY token DESC, serial DESC LIMIT 1",
+        (claim.run,),
+    )[0][0]
+    if first and first == last:
+        return "invalid", (
+            f"training must change the weights, but after {steps_done} steps they are those of "
+            "step 0; look at the learning rate and the engine's log."
+        )
+    return "done", ""
+
+
+def _any_variance(database: Database, run: int) -> bool:
+    after = -1
+    while True:
+        rows = database.read(
+            "SELECT step, samples, size, successes FROM steps WHERE run = ? AND step > ? "
+            "ORDER BY step LIMIT 200",
+            (run, after),
+        )
+        if not rows:
+            return False
+        for step, samples, size, data in rows:
+            successes_Q = unpack(data, size)
+            if ((successes_Q > 0) & (successes_Q < samples)).any():
+                return True
+            after = step

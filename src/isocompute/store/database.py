@@ -1,0 +1,175 @@
+"""One connection to study.db: how it is opened, and what a transaction means.
+
+`journal_mode=DELETE` and `synchronous=FULL`: a commit that returned survives a power cut.
+(WAL in library versions before 3.51.3 can corrupt a database with several connections.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError, RunError
+from isocompute.store import schema
+
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_STORAGE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
+            sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}  # fmt: skip
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+
+
+class BusyError(RunError):
+    """Another program held study.db locked for longer than this writer waits."""
+
+
+class StorageError(RunError):
+    """The folder cannot be written: full, read-only, quota, failing disk."""
+
+
+class FencedError(RunError):
+    """This run was given to another runner; late rows of this one are refused."""
+
+
+def storage_error(error: OSError) -> StorageError:
+    """One line about a file operation that failed, for whoever has to make room."""
+    reason = error.strerror or str(error)
+    where = f" at {error.filename}" if error.filename else ""
+    return StorageError(
+        f"the study folder must be writable and have room, but the system says {reason!r}{where}; "
+        "make room or set its permissions, then run the same command again: nothing committed "
+        "is lost."
+    )
+
+
+class Database:
+    """study.db of a study folder.
+
+    Args:
+        folder: the study folder.
+        create: make the folder and the tables where they are missing.
+
+    Raises:
+        InputError: if there is no study, or it is from a newer isocompute, or damaged.
+        StorageError: if the folder cannot be written although `create` asks for it.
+    """
+
+    def __init__(self, folder: str | Path, *, create: bool = False) -> None:
+        self.folder = Path(folder)
+        self.path = self.folder / "study.db"
+        if create:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                if not os.access(self.folder, os.W_OK):
+                    raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(self.folder))
+            except OSError as error:
+                raise storage_error(error) from error
+        elif not self.path.is_file():
+            raise InputError(
+                f"a study folder must hold study.db, but {str(self.folder)!r} does not; "
+                "give the folder that `isocompute run` wrote."
+            )
+        with self._translated():
+            self.connection = self._open(create)
+
+    def _open(self, create: bool) -> sqlite3.Connection:
+        # A reader of a folder that it may not write still reads.
+        writable = create or (
+            os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        )
+        mode = "rwc" if create else ("rw" if writable else "ro")
+        uri = self.path.absolute().as_uri() + f"?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30.0)
+        try:
+            version = schema.check(connection)
+            if version == 0 and not create:
+                raise InputError(
+                    f"study.db must hold a study, but {str(self.path)!r} is empty; run the study "
+                    "file again, which starts it anew."
+                )
+            if writable:
+                connection.execute("PRAGMA journal_mode = DELETE")
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA foreign_keys = ON")
+            if create or (writable and version < schema.SCHEMA_VERSION):
+                schema.create(connection)
+            elif version < schema.SCHEMA_VERSION:
+                raise InputError(
+                    f"a study of schema {version} must be brought to {schema.SCHEMA_VERSION} "
+                    "before it is read, but its folder is read-only; copy it to a writable one."
+                )
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.connection.close()
+
+    @contextlib.contextmanager
+    def write(self, *, patience_s: float = 60.0) -> Iterator[sqlite3.Connection]:
+        """One transaction: all of it, or nothing.
+
+        Args:
+            patience_s: how long to wait for other programs' locks.
+
+        Raises:
+            BusyError: if the lock was not free in time; nothing was written.
+            StorageError: if the disk refuses; nothing was written.
+        """
+        connection = self.connection
+        with self._translated():
+            connection.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                # SQLite has already rolled back by itself after some errors.
+                if connection.in_transaction:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                raise
+
+    def read(self, sql: str, parameters: tuple[Any, ...] = ()) -> list[Any]:
+        """All rows of one query; the lock is held only while they are fetched."""
+        deadline = time.monotonic() + 60.0
+        while True:
+            try:
+                with self._translated():
+                    return self.connection.execute(sql, parameters).fetchall()
+            except BusyError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    @contextlib.contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            code = getattr(error, "sqlite_errorcode", None)
+            primary = None if code is None else code & 0xFF
+            if primary in _BUSY:
+                raise BusyError(
+                    "study.db must be free within the waiting time, but another program holds "
+                    "it locked; close that program's query and try again."
+                ) from error
+            if primary in _STORAGE:
+                raise StorageError(
+                    f"the study folder must be writable and have room, but SQLite says {error}; "
+                    "make room or set its permissions, then run the same command again: nothing "
+                    "committed is lost."
+                ) from error
+            if primary in _DAMAGED:
+                raise InputError(
+                    f"study.db must be an intact SQLite file, but SQLite says {error}; run "
+                    "`isocompute doctor` on its folder, or restore it from a copy."
+                ) from error
+            raise

@@ -1,0 +1,358 @@
+"""Who works on which run: claims, heartbeats, fencing tokens, and the end of attempts.
+
+No clock is compared with another one. A runner's heartbeat is a counter; whoever watches it
+counts its own successful heartbeats meanwhile, so a database that nobody can write expires
+nobody. A runner on the same machine whose process has gone is known dead at once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import platform
+import socket
+import sqlite3
+import struct
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from isocompute.store.database import Database, FencedError
+from isocompute.store.files import checkpoint_folder, fault, remove, run_folder
+
+PROGRESS = struct.Struct("<5q")  # rollouts, tokens, the same for evaluation, wall time in ns
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingRun:
+    """A run that nobody holds: what a scheduler chooses from."""
+
+    run: int
+    hash: str
+    steps_done: int
+    target_steps: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """The right to write one run, until someone else claims it.
+
+    Args:
+        run, hash: which run.
+        token: fencing token; every commit checks that it is still the run's newest.
+        attempt: number of this attempt.
+        from_step: step of the checkpoint that it resumes from; 0 at the start.
+        target_steps: where this slice ends.
+        resume: folder of that checkpoint, or None at the start.
+        notes: what had to be repaired (checkpoints that could not be used).
+    """
+
+    run: int
+    hash: str
+    token: int
+    attempt: int
+    from_step: int
+    target_steps: int
+    resume: Path | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """What an attempt drew, kept or not: rollouts and tokens of training and of evaluation."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    evaluation_rollouts: int = 0
+    evaluation_tokens: int = 0
+    wall_s: float = 0.0
+
+    def pack(self) -> bytes:
+        """40 bytes for the attempt's progress file."""
+        return PROGRESS.pack(self.rollouts, self.tokens, self.evaluation_rollouts,
+                             self.evaluation_tokens, int(self.wall_s * 1e9))  # fmt: skip
+
+    @classmethod
+    def load(cls, path: Path) -> Spent:
+        """From a progress file; nothing where there is none."""
+        try:
+            values = PROGRESS.unpack(path.read_bytes()[: PROGRESS.size])
+        except (OSError, struct.error):
+            return cls()
+        return cls(rollouts=values[0], tokens=values[1], evaluation_rollouts=values[2],
+                   evaluation_tokens=values[3], wall_s=values[4] / 1e9)  # fmt: skip
+
+
+def progress_file(folder: Path, attempt: int) -> Path:
+    """Where an attempt writes what it has drawn, so that a SIGKILL does not hide its cost."""
+    return folder / "progress" / str(int(attempt))
+
+
+def this_process() -> str:
+    """Identity of this process on this machine: JSON [host, boot, pid namespace, pid, start]."""
+    pid = os.getpid()
+    return json.dumps([socket.gethostname(), *_machine(), pid, _start_of(pid)])
+
+
+def has_died(process: str) -> bool:
+    """True if that process is known to be gone; False also where that cannot be known."""
+    try:
+        _, boot, namespace, pid, start = json.loads(process)
+    except ValueError:
+        return False
+    if not boot or [boot, namespace] != _machine():
+        return False
+    return _start_of(int(pid)) != start
+
+
+def _machine() -> list[str]:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return [boot, os.readlink("/proc/self/ns/pid")]
+    except OSError:
+        return ["", ""]
+
+
+def _start_of(pid: int) -> str:
+    """Start of a process in ticks since boot ("" if it is gone or a zombie)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def beat(database: Database, runner: str, process: str, *, patience_s: float = 5.0) -> None:
+    """Raise this runner's heartbeat counter (its first beat makes it known)."""
+    with database.write(patience_s=patience_s) as connection:
+        connection.execute(
+            "INSERT INTO runners (runner, process, beat) VALUES (?, ?, 1) "
+            "ON CONFLICT (runner) DO UPDATE SET beat = beat + 1",
+            (runner, process),
+        )
+
+
+def leave(database: Database, runner: str) -> None:
+    """Forget this runner and free what it holds."""
+    with database.write() as connection:
+        connection.execute("UPDATE runs SET lease_runner = NULL WHERE lease_runner = ?", (runner,))
+        connection.execute("DELETE FROM runners WHERE runner = ?", (runner,))
+
+
+def beats(database: Database) -> dict[str, tuple[str, int]]:
+    """Every runner that has not left: {runner: (process, beat)}."""
+    return {row[0]: (row[1], row[2]) for row in
+            database.read("SELECT runner, process, beat FROM runners")}  # fmt: skip
+
+
+def claim(
+    database: Database,
+    runner: str,
+    choose: Callable[[Sequence[PendingRun]], tuple[PendingRun, int] | None],
+    *,
+    dead: Collection[str] = (),
+) -> Claim | None:
+    """Take one run.
+
+    Args:
+        database: of the study.
+        runner: who takes it.
+        choose: picks one of the free runs and the step at which this slice of it ends, or None.
+        dead: runners whose runs count as free.
+
+    Returns:
+        The claim, resumed from the newest checkpoint that is complete, or None.
+    """
+    with database.write() as connection:
+        held_by_dead = ",".join("?" * len(dead))
+        rows = connection.execute(
+            "SELECT run, hash, steps_done, target_steps FROM runs WHERE state = 'pending' AND "
+            f"(lease_runner IS NULL OR lease_runner IN ({held_by_dead})) ORDER BY run",
+            tuple(dead),
+        ).fetchall()
+        free = [PendingRun(run=r[0], hash=r[1], steps_done=r[2], target_steps=r[3]) for r in rows]
+        chosen = choose(free)
+        if chosen is None:
+            return None
+        pending, target = chosen
+        lost = _close_lost(connection, database.folder, pending.run)
+        connection.execute(
+            "UPDATE runs SET lease_runner = ?, lease_token = lease_token + 1 WHERE run = ?",
+            (runner, pending.run),
+        )
+        token = connection.execute(
+            "SELECT lease_token FROM runs WHERE run = ?", (pending.run,)
+        ).fetchone()[0]
+        cursor = connection.execute(
+            "INSERT INTO attempts (run, token, runner, from_step, target_steps, outcome, "
+            "started_utc, host, versions) VALUES (?, ?, ?, ?, ?, 'running', ?, ?, ?)",
+            (pending.run, token, runner, pending.steps_done, target, _now(),
+             socket.gethostname(), json.dumps(_versions())),
+        )  # fmt: skip
+        attempt = int(cursor.lastrowid or 0)
+    for file in lost:
+        file.unlink(missing_ok=True)
+    taken = Claim(run=pending.run, hash=pending.hash, token=token, attempt=attempt,
+                  from_step=pending.steps_done, target_steps=target)  # fmt: skip
+    return _resume(database, taken)
+
+
+def check_token(connection: sqlite3.Connection, claimed: Claim) -> None:
+    """Inside a transaction: refuse to write for a run that someone else has claimed.
+
+    Raises:
+        FencedError: if the run's token is newer.
+    """
+    newest = connection.execute(
+        "SELECT lease_token FROM runs WHERE run = ?", (claimed.run,)
+    ).fetchone()[0]
+    if newest != claimed.token:
+        raise FencedError(
+            f"only the newest claim may write run {claimed.hash}, but it has token {newest} and "
+            f"this one {claimed.token}; another runner took it over and continues it."
+        )
+
+
+def settle(
+    database: Database,
+    claimed: Claim,
+    outcome: str,
+    spent: Spent,
+    *,
+    detail: str = "",
+    state: str = "pending",
+    reason: str = "",
+) -> bool:
+    """End an attempt: its outcome and cost, and what becomes of the run.
+
+    Args:
+        database: of the study.
+        claimed: the attempt.
+        outcome: "done" (its slice), "stopped", "crashed", "failed", "fenced".
+        spent: everything that it drew.
+        detail: one line about the outcome.
+        state, reason: the run's state from now on.
+
+    Returns:
+        False if the run had been claimed by someone else: then only the cost is added.
+    """
+    with database.write() as connection:
+        connection.execute(
+            "UPDATE attempts SET outcome = ?, detail = ?, rollouts = ?, tokens = ?, "
+            "evaluation_rollouts = ?, evaluation_tokens = ?, wall_s = ? WHERE attempt = ?",
+            (outcome, detail, spent.rollouts, spent.tokens, spent.evaluation_rollouts,
+             spent.evaluation_tokens, spent.wall_s, claimed.attempt),
+        )  # fmt: skip
+        try:
+            check_token(connection, claimed)
+            owner = True
+        except FencedError:
+            owner = False
+        if owner:
+            connection.execute(
+                "UPDATE runs SET lease_runner = NULL, state = ?, reason = ?, "
+                "failures = failures + ? WHERE run = ?",
+                (state, reason, int(outcome == "crashed"), claimed.run),
+            )
+    progress_file(database.folder, claimed.attempt).unlink(missing_ok=True)
+    return owner
+
+
+def _close_lost(connection: sqlite3.Connection, folder: Path, run: int) -> list[Path]:
+    """Book what attempts drew whose runner never came back to say so."""
+    lost = connection.execute(
+        "SELECT attempt FROM attempts WHERE run = ? AND outcome = 'running'", (run,)
+    ).fetchall()
+    files = [progress_file(folder, attempt) for (attempt,) in lost]
+    for (attempt,), file in zip(lost, files, strict=True):
+        spent = Spent.load(file)
+        connection.execute(
+            "UPDATE attempts SET outcome = 'lost', detail = 'its runner died', rollouts = ?, "
+            "tokens = ?, evaluation_rollouts = ?, evaluation_tokens = ?, wall_s = ? "
+            "WHERE attempt = ?",
+            (spent.rollouts, spent.tokens, spent.evaluation_rollouts, spent.evaluation_tokens,
+             spent.wall_s, attempt),
+        )  # fmt: skip
+    return files
+
+
+def _resume(database: Database, taken: Claim) -> Claim:
+    """Find the newest complete checkpoint; drop what is newer; remove orphans."""
+    rows = database.read(
+        "SELECT step, token, serial, sha256 FROM checkpoints WHERE run = ? "
+        "ORDER BY token DESC, serial DESC",
+        (taken.run,),
+    )
+    notes: list[str] = []
+    kept: list[Path] = []
+    step = 0
+    for at, token, serial, sha256 in rows:
+        folder = checkpoint_folder(database.folder, taken.hash, token, serial)
+        problem = "" if kept else fault(folder, sha256)
+        if problem:
+            notes.append(f"checkpoint of step {at} of run {taken.hash} is not used: {problem}")
+            continue
+        step = step if kept else at
+        kept.append(folder)
+    if notes:
+        _rewind(database, taken, step if kept else -1, len(notes))
+    try:
+        found = list(run_folder(database.folder, taken.hash).iterdir())
+    except OSError:
+        found = []
+    for folder in found:
+        if folder not in kept:
+            remove(folder)
+    return Claim(run=taken.run, hash=taken.hash, token=taken.token, attempt=taken.attempt,
+                 from_step=step, target_steps=taken.target_steps,
+                 resume=kept[0] if kept else None, notes=tuple(notes))  # fmt: skip
+
+
+def _rewind(database: Database, taken: Claim, step: int, dropped: int) -> None:
+    """Take the run back to `step` (-1: to nothing); what is dropped counts as wasted."""
+    with database.write() as connection:
+        check_token(connection, taken)
+        for table in ("steps", "evaluations"):
+            connection.execute(
+                f"DELETE FROM {table} WHERE run = ? AND step > ?", (taken.run, step)
+            )
+        connection.execute(
+            "DELETE FROM checkpoints WHERE rowid IN (SELECT rowid FROM checkpoints WHERE run = ? "
+            "ORDER BY token DESC, serial DESC LIMIT ?)",
+            (taken.run, dropped),
+        )
+        training = connection.execute(
+            "SELECT rollouts, tokens FROM steps WHERE run = ? ORDER BY step DESC LIMIT 1",
+            (taken.run,),
+        ).fetchone()
+        evaluation = connection.execute(
+            "SELECT coalesce(sum(sampled_rollouts), 0), coalesce(sum(sampled_tokens), 0) "
+            "FROM evaluations WHERE run = ?",
+            (taken.run,),
+        ).fetchone()
+        connection.execute(
+            "UPDATE runs SET steps_done = ?, rollouts = ?, tokens = ?, evaluation_rollouts = ?, "
+            "evaluation_tokens = ? WHERE run = ?",
+            (max(step, 0), *(training or (0, 0)), *evaluation, taken.run),
+        )
+        connection.execute(
+            "UPDATE attempts SET from_step = ? WHERE attempt = ?", (max(step, 0), taken.attempt)
+        )
+
+
+def _now() -> str:
+    # For people only; nothing is ordered or measured by it.
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def _versions() -> dict[str, str]:
+    import importlib.metadata
+
+    found = {"python": platform.python_version()}
+    for package in ("isocompute", "numpy", "torch"):
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

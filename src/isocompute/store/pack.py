@@ -1,0 +1,72 @@
+"""Integer arrays as bytes: little-endian, unsigned, of the smallest width that holds them.
+
+Shape legend: P problems; K + 1 possible numbers of successes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+
+IntArray = NDArray[np.int64]
+
+
+def pack(values: NDArray[np.integer[Any]]) -> bytes:
+    """Bytes of a 1-D array of integers >= 0.
+
+    >>> pack(np.array([1, 2, 300])).hex()
+    '010002002c01'
+
+    Raises:
+        InputError: if a value is negative, or the array is not 1-D.
+    """
+    array = np.asarray(values)
+    if array.ndim != 1 or (array.size and int(array.min()) < 0):
+        raise InputError(
+            "an array of counts must be 1-D with values >= 0, but got shape "
+            f"{array.shape}, smallest {array.min() if array.size else None}; correct the engine."
+        )
+    top = int(array.max()) if array.size else 0
+    width = next(w for w in (1, 2, 4, 8) if top < 1 << (8 * w))
+    return array.astype(f"<u{width}").tobytes()
+
+
+def unpack(data: bytes, size: int) -> IntArray:
+    """The array of `size` integers that `pack` made into bytes.
+
+    Raises:
+        InputError: if the number of bytes does not fit.
+    """
+    if size == 0 and not data:
+        return np.zeros(0, dtype=np.int64)
+    width = len(data) // size if size else 0
+    if width not in (1, 2, 4, 8) or width * size != len(data):
+        raise InputError(
+            f"a packed array of {size} integers must take 1, 2, 4 or 8 bytes each, but got "
+            f"{len(data)} bytes; study.db is damaged, run `isocompute doctor`."
+        )
+    return np.frombuffer(data, dtype=f"<u{width}").astype(np.int64)
+
+
+def count_text(successes_P: NDArray[np.integer[Any]], samples: int) -> str:
+    """Number of problems with 0, 1, ..., `samples` successes, as JSON text.
+
+    >>> count_text(np.array([0, 0, 2, 1]), 2)
+    '[2,1,1]'
+
+    Raises:
+        InputError: if a count of successes lies outside 0..samples.
+    """
+    array = np.asarray(successes_P)
+    low, high = (int(array.min()), int(array.max())) if array.size else (0, 0)
+    if samples < 1 or low < 0 or high > samples:
+        raise InputError(
+            f"successes must lie in 0..samples, but got {low}..{high} with samples={samples}; "
+            "correct the engine."
+        )
+    return json.dumps(np.bincount(array, minlength=samples + 1).tolist(), separators=(",", ":"))

@@ -1,0 +1,132 @@
+"""What a study file asks for, entered into the store: new, extended, or refused."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Mapping
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.problems import ProblemSet
+from isocompute.store.database import Database
+from isocompute.study.spec import RunSpec
+from isocompute.study.sweep import Study
+
+
+def register(database: Database, study: Study, *, retry_failed: bool = False) -> None:
+    """Enter a study's runs: new ones are added, a larger budget continues the old ones.
+
+    Runs in the store that the study no longer asks for stay as they are.
+
+    Args:
+        database: of the study.
+        study: validated.
+        retry_failed: make failed and invalid runs pending again.
+
+    Raises:
+        InputError: if the study was edited in a way that would change runs that have results;
+            the difference is shown, and nothing is written.
+    """
+    with database.write() as connection:
+        stored = {
+            row[0]: (json.loads(row[1]), row[2])
+            for row in connection.execute("SELECT hash, spec, steps_done FROM runs")
+        }
+        _refuse_edits(stored, study)
+        for spec in study.runs:
+            _add_run(connection, spec)
+        if retry_failed:
+            connection.execute(
+                "UPDATE runs SET state = 'pending', reason = '', failures = 0 "
+                "WHERE state IN ('failed', 'invalid')"
+            )
+        for key, value in (("name", study.name), ("source", dict(study.source)),
+                           ("slices", list(study.slices))):  # fmt: skip
+            connection.execute(
+                "INSERT OR REPLACE INTO study (key, value) VALUES (?, ?)",
+                (key, json.dumps(value, sort_keys=True)),
+            )
+
+
+def _add_run(connection: sqlite3.Connection, spec: RunSpec) -> None:
+    for problems in (spec.train, *spec.validation.values()):
+        _add_problems(connection, problems)
+    content = spec.to_dict()
+    steps = content.pop("steps")
+    connection.execute(
+        "INSERT INTO runs (hash, spec, target_steps, state) VALUES (?, ?, ?, 'pending') "
+        "ON CONFLICT (hash) DO UPDATE SET target_steps = excluded.target_steps",
+        (spec.hash, json.dumps(content, sort_keys=True), steps),
+    )
+    # A larger budget wakes a finished run up; a smaller one leaves it finished.
+    connection.execute(
+        "UPDATE runs SET state = CASE WHEN steps_done >= target_steps THEN 'done' "
+        "ELSE 'pending' END WHERE hash = ? AND state = 'done'",
+        (spec.hash,),
+    )
+
+
+def _add_problems(connection: sqlite3.Connection, problems: ProblemSet) -> None:
+    known = connection.execute(
+        "SELECT 1 FROM problem_sets WHERE sha256 = ?", (problems.sha256,)
+    ).fetchone()
+    if known:
+        return
+    connection.execute(
+        "INSERT INTO problem_sets (sha256, verifier, size) VALUES (?, ?, ?)",
+        (problems.sha256, problems.verifier, len(problems)),
+    )
+    connection.executemany(
+        "INSERT INTO problems (set_sha256, position, id, prompt, answer, source, pass_rate) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(problems.sha256, i, _text(p.id), _text(p.prompt), _text(p.answer), _text(p.source),
+          p.pass_rate) for i, p in enumerate(problems.problems)],
+    )  # fmt: skip
+
+
+def _text(value: str) -> str:
+    # SQLite takes no lone surrogates; they are kept readable rather than lost.
+    return value.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study) -> None:
+    asked = {spec.hash for spec in study.runs}
+    orphaned = {
+        _coordinates(spec): spec
+        for run_hash, (spec, steps_done) in stored.items()
+        if run_hash not in asked and steps_done > 0
+    }
+    for spec in study.runs:
+        if spec.hash in stored:
+            continue
+        new = spec.to_dict()
+        old = orphaned.get(_coordinates(new))
+        if old is None:
+            continue
+        del new["steps"]
+        changed = "; ".join(differences(old, new))
+        raise InputError(
+            "an edit must not change runs that have results, but for problems_per_batch="
+            f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "
+            f"seed={new['seed']} it changes {changed}; undo it, list both variants, or use "
+            "another folder (-o)."
+        )
+
+
+def _coordinates(spec: Mapping[str, Any]) -> tuple[Any, ...]:
+    return spec["problems_per_batch"], spec["rollouts_per_problem"], spec["seed"]
+
+
+def differences(old: Any, new: Any, name: str = "") -> list[str]:
+    """Readable differences between two JSON values.
+
+    >>> differences({"recipe": {"kl_coef": 0.0}}, {"recipe": {"kl_coef": 0.1}})
+    ['recipe.kl_coef: 0.0 -> 0.1']
+    """
+    if isinstance(old, dict) and isinstance(new, dict):
+        found = []
+        for key in sorted({*old, *new}):
+            found += differences(old.get(key), new.get(key), f"{name}.{key}" if name else key)
+        return found
+    return [] if old == new else [f"{name}: {json.dumps(old)} -> {json.dumps(new)}"]

@@ -1,0 +1,122 @@
+"""The tables of study.db, their version, and how older files are brought up to date.
+
+Everything is plain SQL types, so that any SQLite reader can open the file:
+counts of problems by number of successes are JSON text ("[12,3,0,1,284]": 12 problems with 0
+successes, 284 with all 4), and per-problem arrays are little-endian unsigned integers of
+equal width (bytes / problems = width).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from isocompute.errors import InputError
+
+APPLICATION_ID = 0x69736F63  # "isoc", so that another program's database is told apart
+SCHEMA_VERSION = 1
+
+_TABLES = """
+CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE problem_sets (
+    sha256 TEXT PRIMARY KEY, verifier TEXT NOT NULL, size INTEGER NOT NULL);
+CREATE TABLE problems (
+    set_sha256 TEXT NOT NULL REFERENCES problem_sets (sha256), position INTEGER NOT NULL,
+    id TEXT NOT NULL, prompt TEXT NOT NULL, answer TEXT NOT NULL, source TEXT NOT NULL,
+    pass_rate REAL, PRIMARY KEY (set_sha256, position));
+CREATE TABLE runs (
+    run INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, spec TEXT NOT NULL,
+    target_steps INTEGER NOT NULL,
+    state TEXT NOT NULL CHECK (state IN ('pending', 'done', 'failed', 'invalid')),
+    reason TEXT NOT NULL DEFAULT '',
+    steps_done INTEGER NOT NULL DEFAULT 0,
+    rollouts INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,
+    evaluation_rollouts INTEGER NOT NULL DEFAULT 0,
+    evaluation_tokens INTEGER NOT NULL DEFAULT 0,
+    failures INTEGER NOT NULL DEFAULT 0,
+    first_weights TEXT NOT NULL DEFAULT '',
+    lease_runner TEXT, lease_token INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE runners (
+    runner TEXT PRIMARY KEY, process TEXT NOT NULL, beat INTEGER NOT NULL DEFAULT 0);
+CREATE TABLE attempts (
+    attempt INTEGER PRIMARY KEY AUTOINCREMENT, run INTEGER NOT NULL REFERENCES runs (run),
+    token INTEGER NOT NULL, runner TEXT NOT NULL,
+    from_step INTEGER NOT NULL, target_steps INTEGER NOT NULL,
+    outcome TEXT NOT NULL, detail TEXT NOT NULL DEFAULT '',
+    rollouts INTEGER NOT NULL DEFAULT 0, tokens INTEGER NOT NULL DEFAULT 0,
+    evaluation_rollouts INTEGER NOT NULL DEFAULT 0,
+    evaluation_tokens INTEGER NOT NULL DEFAULT 0,
+    wall_s REAL NOT NULL DEFAULT 0, started_utc TEXT NOT NULL,
+    host TEXT NOT NULL, versions TEXT NOT NULL);
+CREATE TABLE steps (
+    run INTEGER NOT NULL REFERENCES runs (run), step INTEGER NOT NULL, attempt INTEGER NOT NULL,
+    rollouts INTEGER NOT NULL, tokens INTEGER NOT NULL, samples INTEGER NOT NULL,
+    wall_s REAL NOT NULL, health TEXT NOT NULL,
+    size INTEGER NOT NULL, problems BLOB NOT NULL, successes BLOB NOT NULL,
+    UNIQUE (run, step));
+CREATE TABLE evaluations (
+    run INTEGER NOT NULL REFERENCES runs (run), step INTEGER NOT NULL,
+    problem_set TEXT NOT NULL, attempt INTEGER NOT NULL,
+    rollouts INTEGER NOT NULL, tokens INTEGER NOT NULL, samples INTEGER NOT NULL,
+    sampled_rollouts INTEGER NOT NULL, sampled_tokens INTEGER NOT NULL, wall_s REAL NOT NULL,
+    counts TEXT NOT NULL, successes BLOB NOT NULL,
+    UNIQUE (run, step, problem_set));
+CREATE TABLE checkpoints (
+    run INTEGER NOT NULL REFERENCES runs (run), step INTEGER NOT NULL, token INTEGER NOT NULL,
+    serial INTEGER NOT NULL, sha256 TEXT NOT NULL, weights_sha256 TEXT NOT NULL,
+    bytes INTEGER NOT NULL, UNIQUE (run, token, serial));
+CREATE TABLE ledger (
+    entry INTEGER PRIMARY KEY AUTOINCREMENT, purpose TEXT NOT NULL,
+    rollouts INTEGER NOT NULL, tokens INTEGER NOT NULL, wall_s REAL NOT NULL,
+    detail TEXT NOT NULL);
+"""
+
+# From version k to k + 1, for k = 1, 2, ...; each entry runs in one transaction.
+_MIGRATIONS: dict[int, str] = {}
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables in an empty database, in one transaction; a no-op on a current one.
+
+    Raises:
+        InputError: if the file is another program's, or from a newer isocompute.
+    """
+    if check(connection) == SCHEMA_VERSION:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    version = check(connection)  # another runner may have come first
+    if version == 0:
+        _statements(connection, _TABLES)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    for older in range(max(version, 1), SCHEMA_VERSION):
+        _statements(connection, _MIGRATIONS[older])
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    connection.execute("COMMIT")
+
+
+def check(connection: sqlite3.Connection) -> int:
+    """Schema version of the file; 0 for an empty one.
+
+    Raises:
+        InputError: if the file is another program's, or from a newer isocompute.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+    if application != APPLICATION_ID and (tables or application or version):
+        raise InputError(
+            "study.db must be a study of isocompute (application_id "
+            f"{APPLICATION_ID}), but got {application}; choose another folder."
+        )
+    if version > SCHEMA_VERSION:
+        raise InputError(
+            f"this isocompute reads studies up to schema {SCHEMA_VERSION}, but study.db has "
+            f"schema {version}; upgrade isocompute. The file was left as it is."
+        )
+    return version
+
+
+def _statements(connection: sqlite3.Connection, script: str) -> None:
+    # executescript would commit first; these must all be in the transaction that is open.
+    for statement in script.split(";"):
+        if statement.strip():
+            connection.execute(statement)

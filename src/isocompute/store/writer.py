@@ -1,0 +1,304 @@
+"""The sink that an engine writes to: rows wait in memory until a checkpoint commits them.
+
+Shape legend: P problems of a validation set; Q problems of one training batch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
+from isocompute.errors import InputError
+from isocompute.store.database import BusyError, Database, FencedError, storage_error
+from isocompute.store.files import checkpoint_folder, make_folder, remove, seal
+from isocompute.store.leases import Claim, Spent, check_token, progress_file
+from isocompute.store.pack import count_text, pack
+
+_PATIENCE_S = 2.0  # a commit that a slow reader blocks is put off: the engine goes on
+_LAST_PATIENCE_S = 600.0  # the last one has to wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Position:
+    """Cumulative totals of the run up to some row."""
+
+    step: int = 0
+    rollouts: int = 0
+    tokens: int = 0
+    evaluation_rollouts: int = 0
+    evaluation_tokens: int = 0
+
+
+class RunWriter:
+    """Implements `engines.base.Sink` for one claim.
+
+    Args:
+        database: of the study, opened in this process.
+        claim: what may be written.
+        validation: number of problems of each validation set, by name.
+        stop: asked after each record; True ends the run at its next checkpoint.
+        on_step: called with (step, rollouts) after each update, for progress.
+        checkpoint_every_s: `wants_checkpoint` turns true after that much uncommitted work.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        claim: Claim,
+        validation: Mapping[str, int],
+        *,
+        stop: Callable[[], bool] = lambda: False,
+        on_step: Callable[[int, int], None] = lambda step, rollouts: None,
+        checkpoint_every_s: float = 30.0,
+    ) -> None:
+        self._database, self._claim, self._validation = database, claim, dict(validation)
+        self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
+        row = database.read(
+            "SELECT steps_done, rollouts, tokens, evaluation_rollouts, evaluation_tokens "
+            "FROM runs WHERE run = ?",
+            (claim.run,),
+        )[0]
+        self._start = self._position = _Position(
+            step=row[0], rollouts=row[1], tokens=row[2], evaluation_rollouts=row[3],
+            evaluation_tokens=row[4])  # fmt: skip
+        self._has_checkpoint = claim.resume is not None
+        self._steps: list[tuple[Any, ...]] = []
+        self._evaluations: list[tuple[Any, ...]] = []
+        self._serial = 0
+        self._seen = {
+            (claim.from_step, str(row[0]))
+            for row in database.read(
+                "SELECT problem_set FROM evaluations WHERE run = ? AND step = ?",
+                (claim.run, claim.from_step),
+            )
+        }
+        self._began = self._committed_at = time.monotonic()
+        self._repeated = Spent()
+        self._put_off: list[Path] = []
+        try:
+            path = progress_file(database.folder, claim.attempt)
+            make_folder(path.parent)
+            self._progress = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+        except OSError as error:
+            raise storage_error(error) from error
+
+    @property
+    def spent(self) -> Spent:
+        """What this attempt has drawn so far, committed or not."""
+        start, now = self._start, self._position
+        return Spent(
+            rollouts=now.rollouts - start.rollouts,
+            tokens=now.tokens - start.tokens,
+            evaluation_rollouts=now.evaluation_rollouts - start.evaluation_rollouts
+            + self._repeated.evaluation_rollouts,
+            evaluation_tokens=now.evaluation_tokens - start.evaluation_tokens
+            + self._repeated.evaluation_tokens,
+            wall_s=time.monotonic() - self._began,
+        )
+
+    @property
+    def position(self) -> int:
+        """Last step that was recorded, committed or not."""
+        return self._position.step
+
+    @property
+    def wants_checkpoint(self) -> bool:
+        """True when the runner wants to stop, or when much work is uncommitted."""
+        return self._stop() or time.monotonic() - self._committed_at > self._every_s
+
+    def step(self, record: StepRecord) -> None:
+        """Take one update's record.
+
+        Raises:
+            InputError: if steps do not follow each other, cumulative numbers fall, or counts
+                do not fit: the engine is wrong, and its run fails.
+        """
+        here = self._position
+        if record.step != here.step + 1 or record.rollouts < here.rollouts or (
+            record.tokens < here.tokens
+        ):
+            raise InputError(
+                "each update must be one step after the last with cumulative rollouts and tokens "
+                f"that do not fall, but step {record.step} ({record.rollouts} rollouts, "
+                f"{record.tokens} tokens) follows step {here.step} ({here.rollouts}, "
+                f"{here.tokens}); correct the engine."
+            )
+        if len(record.problem_Q) != len(record.successes_Q):
+            raise InputError(
+                "a batch must hold one count of successes per problem, but got "
+                f"{len(record.successes_Q)} counts for {len(record.problem_Q)} problems; "
+                "correct the engine."
+            )
+        count_text(record.successes_Q, record.samples)  # counts within 0..samples
+        health = {k: float(v) if math.isfinite(v) else None for k, v in record.health.items()}
+        self._steps.append((
+            record.step, record.rollouts, record.tokens, record.samples, record.wall_s,
+            json.dumps(health, sort_keys=True), len(record.problem_Q), pack(record.problem_Q), pack(record.successes_Q),
+        ))  # fmt: skip
+        self._position = replace(here, step=record.step, rollouts=record.rollouts,
+                                 tokens=record.tokens)  # fmt: skip
+        self._note()
+        self._on_step(record.step, record.rollouts)
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        """Take one evaluation's record; one that was committed before is kept as it was.
+
+        Raises:
+            InputError: if the set is unknown, its size differs, or it is not of this step.
+        """
+        size = self._validation.get(record.problem_set)
+        if size != len(record.successes_P) or record.step != self._position.step:
+            raise InputError(
+                "an evaluation must be of a validation set of the run, with one count per "
+                f"problem, at the current step {self._position.step}, but got "
+                f"{record.problem_set!r} ({len(record.successes_P)} counts, the set has {size}) "
+                f"at step {record.step}; correct the engine."
+            )
+        drawn = record.samples * len(record.successes_P)
+        key = (record.step, record.problem_set)
+        if key in self._seen:
+            again = self._repeated
+            self._repeated = replace(
+                again, evaluation_rollouts=again.evaluation_rollouts + drawn,
+                evaluation_tokens=again.evaluation_tokens + record.sampled_tokens)  # fmt: skip
+            self._note()
+            return
+        self._seen.add(key)
+        self._evaluations.append((
+            record.step, record.problem_set, record.rollouts, record.tokens, record.samples,
+            drawn, record.sampled_tokens, record.wall_s, count_text(record.successes_P, record.samples),
+            pack(record.successes_P),
+        ))  # fmt: skip
+        here = self._position
+        self._position = replace(
+            here, evaluation_rollouts=here.evaluation_rollouts + drawn,
+            evaluation_tokens=here.evaluation_tokens + record.sampled_tokens)  # fmt: skip
+        self._note()
+
+    @contextlib.contextmanager
+    def checkpoint(self, step: int) -> Iterator[Path]:
+        """A fresh folder; on a clean exit it is committed with every row since the last one.
+
+        Raises:
+            FencedError: if the run was given to another runner; nothing of this one is kept.
+            StopRequested: after the commit, if the runner wants to stop.
+            StorageError: if the disk refuses; nothing was committed.
+            InputError: if `step` is not the last step recorded.
+        """
+        if step != self._position.step:
+            raise InputError(
+                f"a checkpoint must be of the last step recorded, {self._position.step}, but got "
+                f"step {step}; correct the engine."
+            )
+        self._serial += 1
+        folder = checkpoint_folder(
+            self._database.folder, self._claim.hash, self._claim.token, self._serial
+        )
+        try:
+            make_folder(folder)
+            yield folder
+            nothing_new = self._has_checkpoint and not self._steps and not self._evaluations
+            if nothing_new:
+                remove(folder)
+            else:
+                self._commit(step, folder)
+        except OSError as error:
+            remove(folder)
+            raise storage_error(error) from error
+        if self._stop():
+            raise StopRequested
+
+    def close(self) -> None:
+        """Close the progress file (its content stays until the attempt is settled)."""
+        os.close(self._progress)
+
+    def _note(self) -> None:
+        # One pwrite, not synced: it survives the death of the process, and costs microseconds.
+        try:
+            os.pwrite(self._progress, self.spent.pack(), 0)
+        except OSError as error:
+            raise storage_error(error) from error
+
+    def _commit(self, step: int, folder: Path) -> None:
+        sha256, weights, size = seal(folder)
+        final = step >= self._claim.target_steps or self._stop()
+        try:
+            dropped = self._transact(
+                step, sha256, weights, size, _LAST_PATIENCE_S if final else _PATIENCE_S
+            )
+        except BusyError:
+            if final:
+                raise
+            # A reader holds the file open. Keep training; the next checkpoint commits all.
+            self._put_off.append(folder)
+            self._committed_at = time.monotonic()
+            return
+        except FencedError:
+            remove(folder)
+            raise
+        self._steps, self._evaluations = [], []
+        self._has_checkpoint = True
+        self._committed_at = time.monotonic()
+        for old in [*dropped, *self._put_off]:
+            remove(old)
+        self._put_off = []
+
+    def _transact(
+        self, step: int, sha256: str, weights: str, size: int, patience_s: float
+    ) -> list[Path]:
+        run, attempt, here = self._claim.run, self._claim.attempt, self._position
+        with self._database.write(patience_s=patience_s) as connection:
+            check_token(connection, self._claim)
+            connection.executemany(
+                "INSERT INTO steps (run, attempt, step, rollouts, tokens, samples, wall_s, health, "
+                "size, problems, successes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(run, attempt, *row) for row in self._steps],
+            )
+            connection.executemany(
+                "INSERT INTO evaluations (run, attempt, step, problem_set, rollouts, tokens, "
+                "samples, sampled_rollouts, sampled_tokens, wall_s, counts, successes) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                [(run, attempt, *row) for row in self._evaluations],
+            )
+            totals = (here.rollouts, here.tokens, here.evaluation_rollouts, here.evaluation_tokens)
+            # The previous complete checkpoint stays, in case this one turns out to be torn.
+            drop = connection.execute(
+                "SELECT token, serial FROM checkpoints WHERE run = ? "
+                "ORDER BY token DESC, serial DESC LIMIT -1 OFFSET 1",
+                (run,),
+            ).fetchall()
+            connection.executemany(
+                "DELETE FROM checkpoints WHERE run = ? AND token = ? AND serial = ?",
+                [(run, *row) for row in drop],
+            )
+            connection.execute(
+                "INSERT INTO checkpoints (run, step, token, serial, sha256, weights_sha256, bytes) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (run, step, self._claim.token, self._serial, sha256, weights, size),
+            )
+            connection.execute(
+                "UPDATE runs SET steps_done = ?, rollouts = ?, tokens = ?, "
+                "evaluation_rollouts = ?, evaluation_tokens = ?, failures = 0, "
+                "first_weights = CASE WHEN first_weights = '' AND ? = 0 THEN ? "
+                "ELSE first_weights END WHERE run = ?",
+                (step, *totals, step, weights, run),
+            )
+            spent = self.spent
+            connection.execute(
+                "UPDATE attempts SET rollouts = ?, tokens = ?, evaluation_rollouts = ?, "
+                "evaluation_tokens = ?, wall_s = ? WHERE attempt = ?",
+                (spent.rollouts, spent.tokens, spent.evaluation_rollouts, spent.evaluation_tokens,
+                 spent.wall_s, attempt),
+            )  # fmt: skip
+        return [
+            checkpoint_folder(self._database.folder, self._claim.hash, token, serial)
+            for token, serial in drop
+        ]

@@ -36,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code: int = args.command(args)
         sys.stdout.flush()
         return code
+    except SystemExit as asked:  # --help and --version
+        return int(asked.code or 0)
     except RefusalError as error:
         steps = f" Run next: {'; '.join(error.run_next)}." if error.run_next else ""
         return _complain(error.reason + steps, error.exit_code)

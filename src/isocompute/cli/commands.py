@@ -52,3 +52,21 @@ def plan(options: Options) -> int:
         raise answer.refusal
     show(advice_lines(answer.document, trainer=options.trainer), quiet=options.json == "-")
     return 0
+
+
+def compare(options: Options) -> int:
+    """Two sweeps at equal compute."""
+    sources = [options.a, options.b]
+    check_target(options.json, sources)
+    from isocompute.cli.tables import compare_lines
+    from isocompute.compare import compare_curves
+    from isocompute.curves import load_curves
+
+    a, b = (
+        load_curves([source], metric=options.metric, score_range=tuple(options.range))
+        for source in sources
+    )
+    comparison = compare_curves(a, b, names=(options.a, options.b))
+    write_json(comparison.document, options.json)
+    show(compare_lines(comparison.document), quiet=options.json == "-")
+    return 0

@@ -36,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     _add_fit(stages)
     _add_plan(stages)
+    _add_compare(stages)
     return parser
 
 
@@ -152,6 +153,20 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         metavar="TRAINER",
         help=f"also print the keys of {', '.join(TRAINERS)}",
     )
+    _add_json(parser)
+
+
+def _add_compare(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "compare",
+        commands.compare,
+        "two studies, recipes, models or data sets at equal compute, paired, with intervals",
+        "example: isocompute compare with-kl.csv without-kl.csv",
+    )
+    parser.add_argument("a", metavar="A", help=SOURCE_HELP)
+    parser.add_argument("b", metavar="B", help="likewise; differences are B - A")
+    _add_scores(parser)
     _add_json(parser)
 
 

@@ -34,7 +34,50 @@ def fit_lines(document: Row) -> list[str]:
             ),
         ]
     lines += ["", _backtest(document["backtest"])]
-    for warning in document["warnings"]:
+    return lines + warning_lines(document["warnings"])
+
+
+def compare_lines(document: Row) -> list[str]:
+    """The `compare --json` document as lines: verdict, differences by budget, warnings."""
+    a, b = document["a"], document["b"]
+    verdict = {
+        "a": f"{a} is better",
+        "b": f"{b} is better",
+        "tie": f"a tie (surely within {document['tie']:.2f})",
+        "undecided": "undecided",
+    }
+    lines = [
+        f"B - A of {document['metric'] or 'score'} at equal rollouts; A is {a}, B is {b}",
+        f"At the largest budget both cover: {verdict[document['verdict']]}.",
+        "",
+    ]
+    rows = [
+        (
+            compact_number(row["rollouts"]),
+            f"{row['difference']:+.3f}",
+            span(row["interval"]),
+            row["verdict"],
+            _best(row["best_a"]),
+            _best(row["best_b"]),
+        )
+        for row in document["at"]
+    ]
+    lines += _indented(
+        table(("rollouts", "B - A", "interval", "better", "best of A", "best of B"), rows)
+    )
+    return lines + warning_lines(document["warnings"])
+
+
+def _best(best: Row) -> str:
+    return (
+        f"{best['score']:.3f} (B_p={best['problems_per_batch']}, n={best['rollouts_per_problem']})"
+    )
+
+
+def warning_lines(warnings: Sequence[Mapping[str, str]]) -> list[str]:
+    """One wrapped paragraph per warning."""
+    lines: list[str] = []
+    for warning in warnings:
         lines += textwrap.wrap(
             f"! {warning['code']}: {warning['message']}",
             WIDTH,

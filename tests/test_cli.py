@@ -1,0 +1,498 @@
+"""The command line: contracts, bad input in one line, nothing written where nothing should be."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocompute import __version__
+from isocompute.cli import main
+from isocompute.cli import output as cli_output
+from isocompute.cli.output import check_target, strict_json, write_text
+from isocompute.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score", "seed", "metric")
+Rows = list[list[Any]]
+
+
+def sweep(n_values: Sequence[int] = (8, 32, 128), seeds: Sequence[int] = (0, 1, 2)) -> Rows:
+    """Larger n starts later and ends higher: ceilings 0.5, 0.6, 0.7 with crossings between."""
+    rng = np.random.default_rng(5)
+    rows: Rows = []
+    for i, n in enumerate(n_values):
+        for seed in seeds:
+            for x in np.geomspace(2e3, 2e6, 25):
+                level = 1 / (1 + math.exp(-4 * (math.log10(x) - 4.0 - 0.45 * i)))
+                score = 0.1 + (0.4 + 0.1 * i) * level + rng.normal(0, 0.004)
+                rows.append([32, n, int(x), round(score, 4), seed, "avg@4"])
+    return rows
+
+
+def write_csv(path: Path, rows: Rows, columns: Sequence[str] = COLUMNS) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(rows)
+    return path
+
+
+@pytest.fixture(scope="module")
+def sweep_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_csv(tmp_path_factory.mktemp("sweep") / "sweep.csv", sweep())
+
+
+def run_process(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    environment["PYTHONPATH"] = str(ROOT / "src")
+    return subprocess.run(
+        [sys.executable, "-m", "isocompute", *args],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+
+
+def complaint(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr; nothing on stdout."""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("isocompute: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+# The parser
+
+
+def test_help_names_every_command_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for command in ("fit", "plan", "compare"):
+        assert f"\n    {command} " in out
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"isocompute {__version__}\n"
+
+
+def test_help_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from isocompute.cli import main; main(['plan', '--help']);"
+        "heavy = {'torch', 'scipy', 'numpy', 'pyarrow', 'plotly', 'matplotlib', 'rich', 'pydantic'};"
+        "sys.exit(','.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        ([], "the following arguments are required: COMMAND; see `isocompute --help`"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+        (["fit"], "the following arguments are required: SOURCE; see `isocompute fit --help`"),
+        (["fit", "x.csv", "--fix", "n=8"], "must be problems_per_batch=VALUE"),
+        (["fit", "x.csv", "--fix", "batch_size=1.5"], "must be a whole number, but got '1.5'"),
+        (["fit", "x.csv", "--fix", "batch_size=8", "--joint"], "not allowed with"),
+        (["fit", "x.csv", "--unit", "steps"], "invalid choice: 'steps'"),
+        (["fit", "x.csv", "--range", "0", "nan"], "must be a finite number, but got 'nan'"),
+        (["plan"], "either a budget or a batch size with steps, but got neither"),
+        (["plan", "--budget", "1e6", "--steps", "5"], "but got both"),
+        (["plan", "--max-batch", "0"], "must be above 0, but got '0'"),
+        (["plan", "--budget", "1e6", "--for", "nobody"], "invalid choice: 'nobody'"),
+        (["plan", "--budget", "1e6", "--difficulty", "odd"], "invalid choice: 'odd'"),
+        (["plan", "--budget", "0"], "a budget must be a finite amount > 0"),
+        (["plan", "--budget", "-5"], "a budget must be a finite amount > 0"),
+        (["plan", "--budget", "many"], "a budget must be a finite amount > 0"),
+        (["plan", "--budget", "1e999"], "a budget must be a finite amount > 0"),
+        (["plan", "--budget", "5 parsecs"], "one of the units"),
+    ],
+)
+def test_bad_options_are_one_line(
+    argv: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert words in complaint(capsys)
+
+
+# Bad input
+
+
+def changed(column: str, value: Any) -> Rows:
+    rows = sweep()
+    rows[7][COLUMNS.index(column)] = value
+    return rows
+
+
+BAD_FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "missing column": (
+        lambda p: write_csv(p, [r[:3] for r in sweep()], COLUMNS[:3]),
+        "score is missing",
+    ),
+    "infinite rollouts": (lambda p: write_csv(p, changed("rollouts", "inf")), "finite and >= 0"),
+    "negative rollouts": (lambda p: write_csv(p, changed("rollouts", -1)), "finite and >= 0"),
+    "score above the range": (lambda p: write_csv(p, changed("score", 1.5)), "in 0..1"),
+    "score below the range": (lambda p: write_csv(p, changed("score", -0.5)), "in 0..1"),
+    "text in a number": (lambda p: write_csv(p, changed("score", "good")), "must hold numbers"),
+    "no score in a configuration": (
+        lambda p: write_csv(p, [r if r[1] != 32 else [*r[:3], "", *r[4:]] for r in sweep()]),
+        "score",
+    ),
+    "empty file": (lambda p: p.write_bytes(b""), "must not be empty"),
+    "header only": (lambda p: write_csv(p, []), "at least 1 row"),
+    "binary file": (lambda p: p.write_bytes(bytes(range(256)) * 40), "x.csv"),
+    "no file": (lambda p: None, "x.csv"),
+    "a folder that is no study": (lambda p: p.mkdir(), "x.csv"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+@pytest.mark.parametrize("command", ["fit", "plan", "compare"])
+def test_bad_files_are_one_line_and_write_nothing(
+    case: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make, words = BAD_FILES[case]
+    source = tmp_path / "x.csv"
+    make(source)
+    out = tmp_path / "out.json"
+    argv = {
+        "fit": ["fit", str(source)],
+        "plan": ["plan", "--budget", "1e6", "--law", str(source)],
+        "compare": ["compare", str(source), str(source)],
+    }[command]
+    assert main([*argv, "--json", str(out)]) == 2
+    assert words in complaint(capsys)
+    assert sorted(p.name for p in tmp_path.iterdir()) == (["x.csv"] if source.exists() else [])
+
+
+def test_scores_on_another_scale_are_read_with_range(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    percent = [[*r[:3], r[3] * 100, *r[4:]] for r in sweep()]
+    source = write_csv(tmp_path / "percent.csv", percent)
+    assert main(["fit", str(source)]) == 2
+    assert "--range" in complaint(capsys)
+    assert main(["fit", str(source), "--range", "0", "100", "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert max(c["ceiling"] for c in document["curves"]) < 1.0
+
+
+@pytest.mark.parametrize(
+    "argv", [["fit", "published:nobody"], ["plan", "--budget", "1e6", "--law", "published:nobody"]]
+)
+def test_an_unknown_law_lists_the_known(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == 2
+    assert "published:qwen2.5-7b-easy" in complaint(capsys)
+
+
+def test_a_budget_below_one_batch_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    assert main(["plan", "--budget", "100", "--json", str(out)]) == 2
+    assert "at least one batch" in complaint(capsys)
+    assert not out.exists()
+
+
+def test_an_unknown_metric_is_bad_input(
+    sweep_csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", str(sweep_csv), "--metric", "best@7"]) == 2
+    assert "best@7" in complaint(capsys)
+
+
+def test_one_configuration_is_refused_with_exit_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_csv(tmp_path / "one.csv", sweep(n_values=(8,)))
+    assert main(["fit", str(source)]) == 3
+    complaint(capsys)
+    out = tmp_path / "plan.json"
+    assert main(["plan", "--budget", "1e6", "--law", str(source), "--json", str(out)]) == 3
+    complaint(capsys)
+    document = json.loads(out.read_text())
+    assert document["refusal"]["reason"]
+    assert document["rollouts_per_problem"] is None
+
+
+def test_a_budget_far_outside_the_sweep_is_refused_with_what_to_run_next(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--budget", "1e12"]) == 3
+    line = complaint(capsys)
+    assert "decades outside the budgets compared" in line
+    assert "Run next: " in line
+
+
+# What good input gives
+
+
+def test_fit_writes_the_contract(sweep_csv: Path, tmp_path: Path) -> None:
+    out = tmp_path / "fit.json"
+    assert main(["fit", str(sweep_csv), "--json", str(out)]) == 0
+    document = json.loads(out.read_text(), parse_constant=lambda name: pytest.fail(name))
+    for key in ("version", "setting", "metric", "unit", "level", "provenance", "curves",
+                "frontier", "crossovers", "law", "backtest", "warnings"):  # fmt: skip
+        assert key in document
+    assert document["setting"] == {"kind": "fixed_problems_per_batch", "value": 32}
+    assert len(document["law"]["at"]) >= 20
+
+
+def test_fit_reads_for_people(sweep_csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(sweep_csv)]) == 0
+    out, _ = capsys.readouterr()
+    first = out.splitlines()[0]
+    assert first == "avg@4 against rollouts, 32 problems per batch: 3 configurations, 9 runs"
+    for words in ("Curves:", "Frontier, by rollouts:", "Law, ", "Back-test", "█"):
+        assert words in out
+    assert "\x1b[" not in out
+
+
+def test_json_on_standard_output_is_alone_there(
+    sweep_csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--budget", "1e6", "--law", str(sweep_csv), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == 1
+
+
+@pytest.fixture(scope="module")
+def published_plan(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("plan") / "plan.json"
+    argv = ["plan", "--budget", "4e6", "--law", "published:qwen2.5-7b-easy", "--json", str(out)]
+    assert main(argv) == 0
+    document: dict[str, Any] = json.loads(out.read_text())
+    return document
+
+
+def test_plan_on_the_published_easy_law(published_plan: dict[str, Any]) -> None:
+    d = published_plan
+    assert 256 <= d["rollouts_per_problem"] <= 512
+    assert d["problems_per_batch"] == 32
+    batch = d["problems_per_batch"] * d["rollouts_per_problem"]
+    assert batch * d["steps"] == d["rollouts"] <= 4e6
+    assert d["batch_size"] == batch
+    assert d["learning_rate"] == pytest.approx(1e-6 * math.sqrt(batch / 1024))
+    assert d["recipe"]["kl_coef"] > 0  # the easy recipe
+    assert d["refusal"] is None
+    assert d["trainer"]["verl"]["data.train_batch_size"] == 32
+    assert d["trainer"]["trl"]["max_steps"] == d["steps"]
+    assert 0.6 < d["predicted_score"] < 0.75
+    codes = [w["code"] for w in d["warnings"]]
+    assert "law_of_another_model" in codes
+    assert "bp_untested" in codes
+
+
+def test_the_default_law_is_the_published_one_of_the_difficulty(
+    published_plan: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--budget", "4e6", "--difficulty", "easy", "--json", "-"]) == 0
+    easy = json.loads(capsys.readouterr().out)
+    assert easy["rollouts_per_problem"] == published_plan["rollouts_per_problem"]
+    assert main(["plan", "--budget", "2e6", "--difficulty", "hard", "--json", "-"]) == 0
+    hard = json.loads(capsys.readouterr().out)
+    assert hard["law"]["source"] == "published:qwen2.5-7b-hard"
+    assert hard["recipe"]["kl_coef"] == 0
+    assert hard["rollouts_per_problem"] < easy["rollouts_per_problem"]
+
+
+def test_without_a_difficulty_easy_is_assumed_and_said(
+    sweep_csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plan", "--budget", "1e6", "--law", str(sweep_csv), "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "difficulty_assumed" in [w["code"] for w in document["warnings"]]
+
+
+def test_a_batch_cap_names_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", "--budget", "4e6", "--law", "published:qwen2.5-7b-easy"]
+    assert main([*argv, "--max-batch", "4096", "--json", "-"]) == 0
+    d = json.loads(capsys.readouterr().out)
+    assert d["batch_size"] <= 4096
+    text = next(w["message"] for w in d["warnings"] if w["code"] == "capped_by_max_batch")
+    assert "a cost of 0.0" in text
+    assert main([*argv, "--min-steps", "2000", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] >= 2000
+
+
+def test_a_fixed_batch_is_split(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--batch-size", "8192", "--steps", "300", "--json", "-"]) == 0
+    d = json.loads(capsys.readouterr().out)
+    assert d["problems_per_batch"] * d["rollouts_per_problem"] == 8192
+    assert d["steps"] == 300
+
+
+def test_costs_follow_the_rates(capsys: pytest.CaptureFixture[str]) -> None:
+    rates = ["--rollouts-per-gpu-hour", "5000", "--usd-per-gpu-hour", "2",
+             "--tokens-per-rollout", "1000"]  # fmt: skip
+    assert main(["plan", "--budget", "1600usd", *rates, "--json", "-"]) == 0
+    d = json.loads(capsys.readouterr().out)
+    assert d["budget_rollouts"] == pytest.approx(4e6)
+    assert d["cost"]["usd"] == pytest.approx(d["rollouts"] / 5000 * 2)
+    assert d["cost"]["tokens"] == pytest.approx(d["rollouts"] * 1000)
+    assert main(["plan", "--budget", "4e9tok", *rates, "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["budget_rollouts"] == pytest.approx(4e6)
+
+
+def test_plan_reads_like_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "--budget", "4e6", "--difficulty", "easy", "--for", "verl"]) == 0
+    out, _ = capsys.readouterr()
+    assert out.startswith("With 4M rollouts: ")
+    assert "learning rate" in out
+    assert "For verl:" in out
+    assert "data.train_batch_size=32" in out
+
+
+def test_compare_prints_and_writes(
+    sweep_csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    better = [[*r[:3], r[3] + 0.1, *r[4:]] for r in sweep()]
+    b = write_csv(tmp_path / "b.csv", better)
+    assert main(["compare", str(sweep_csv), str(b), "--json", str(tmp_path / "c.json")]) == 0
+    assert f"{b} is better" in capsys.readouterr().out
+    document = json.loads((tmp_path / "c.json").read_text())
+    assert document["at"][0]["difference"] == pytest.approx(0.1)
+
+
+# Output
+
+
+def test_strict_json_has_null_for_what_is_not_a_number() -> None:
+    text = strict_json(
+        {"a": math.nan, "b": [math.inf, np.float64(0.5)], "c": np.arange(2), "d": (True, None)}
+    )
+    assert json.loads(text) == {"a": None, "b": [None, 0.5], "c": [0, 1], "d": [True, None]}
+
+
+def test_files_appear_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "x.json"
+    write_text(target, "old")
+
+    def fail(number: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cli_output.os, "fsync", fail)
+    with pytest.raises(OSError, match="No space"):
+        write_text(target, "new")
+    assert target.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
+
+
+def test_an_output_must_be_a_file_and_not_an_input(tmp_path: Path) -> None:
+    source = tmp_path / "a.csv"
+    source.write_text("x")
+    check_target("-")
+    check_target(None)
+    check_target(str(tmp_path / "new.json"), [str(source)])
+    with pytest.raises(InputError, match="must not overwrite an input"):
+        check_target(str(source), [str(source)])
+    with pytest.raises(InputError, match="a file in a folder that exists"):
+        check_target(str(tmp_path / "no" / "x.json"))
+    with pytest.raises(InputError, match="a file in a folder that exists"):
+        check_target(str(tmp_path))
+
+
+def test_names_with_control_characters_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "bad\x1b[31m\nname.csv"]) == 2
+    assert "\x1b" not in complaint(capsys)
+
+
+def test_an_unexpected_failure_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("of ours")
+
+    monkeypatch.setattr("isocompute.curves.load_curves", fail)
+    assert main(["fit", "x.csv"]) == 1
+    assert "unexpected ZeroDivisionError: of ours" in complaint(capsys)
+    monkeypatch.setenv("ISOCOMPUTE_DEBUG", "1")
+    with pytest.raises(ZeroDivisionError):
+        main(["fit", "x.csv"])
+
+
+@pytest.mark.parametrize(("error", "code"), [(PermissionError(13, "Denied", "f"), 2),
+                                             (OSError(28, "No space left", "f"), 1)])  # fmt: skip
+def test_errors_of_the_disk_are_one_line(
+    error: OSError, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("isocompute.curves.load_curves", fail)
+    assert main(["fit", "x.csv"]) == code
+    assert "f: " in complaint(capsys)
+
+
+def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("isocompute.curves.load_curves", stop)
+    assert main(["fit", "x.csv"]) == 130
+    assert "stopped by Ctrl-C" in complaint(capsys)
+
+
+def test_sigterm_is_143(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def terminate(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+
+    monkeypatch.setattr("isocompute.curves.load_curves", terminate)
+    assert main(["fit", "x.csv"]) == 143
+    assert "stopped by SIGTERM" in complaint(capsys)
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "isocompute", "plan", "--budget", "4e6", "--for", "verl"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=120) == 0
+
+
+def test_text_survives_a_terminal_without_unicode() -> None:
+    done = run_process("plan", "--budget", "4e6", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("With 4M rollouts")
+
+
+def test_the_page_of_the_command_line_is_current() -> None:
+    spec = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "make_cli_docs.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    assert page == module.cli_page(), "run: python scripts/make_cli_docs.py"

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
+from isocompute.cli.output import visible
 from isocompute.cli.parser import build_parser
 from isocompute.errors import IsocomputeError, RefusalError
 
@@ -88,8 +89,7 @@ def _on_sigterm() -> signal.Handlers | None:
 
 def _complain(message: str, code: int) -> int:
     """One line on stderr, with control characters made visible."""
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in message)
-    line = line.encode(errors="backslashreplace").decode()
+    line = visible(message)
     with contextlib.suppress(OSError):  # nobody may listen on stderr either
         print(f"isocompute: {line}", file=sys.stderr, flush=True)
     return code

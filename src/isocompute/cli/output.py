@@ -92,7 +92,7 @@ def show(lines: Sequence[str], *, quiet: bool = False) -> None:
     lines = [line.encode(encoding, errors="replace").decode(encoding) for line in lines]
     if not (sys.stdout.isatty() and not os.environ.get("NO_COLOR")):
         for line in lines:
-            print(_visible(line))
+            print(visible(line))
         return
     from rich.console import Console
     from rich.text import Text
@@ -102,9 +102,9 @@ def show(lines: Sequence[str], *, quiet: bool = False) -> None:
     for index, line in enumerate(lines):
         warning = line.startswith("! ") or (warning and line.startswith("  "))
         style = "yellow" if warning else "bold" if index == 0 or line.endswith(":") else ""
-        console.print(Text(_visible(line), style=style))
+        console.print(Text(visible(line), style=style))
 
 
-def _visible(line: str) -> str:
+def visible(line: str) -> str:
     """Control characters of names never reach the terminal as such."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

@@ -23,6 +23,16 @@ ADVICE: Mapping[str, str] = {
     "the saturation does not.",
     "reversal": "Nothing: a reversal inside a crossover's interval is noise.",
     "max_batch": "Raise the cap if the hardware allows it, or accept the loss named here.",
+    "capped_by_max_batch": "Raise the cap if the hardware allows it, or accept the cost named here.",
+    "capped_by_min_steps": "Raise the budget, lower the floor of steps, or accept the cost named here.",
+    "capped_by_plateau": "Nothing: the law says that larger n no longer pays.",
+    "capped_by_tested_n": "Sweep larger n: the law was still rising at the largest one tested.",
+    "n_at_smallest_tested": "Sweep smaller n: an optimum at the edge of the grid is a bound.",
+    "extrapolated": "Run one configuration at the larger budget before you rely on it.",
+    "score_unknown": "Train the chosen (B_p, n) once in the sweep to know what to expect.",
+    "difficulty_assumed": "Measure pass rates of the base model with `isocompute difficulty`.",
+    "tokens_measured": "Give --tokens-per-rollout if your answers are longer or shorter.",
+    "fixed_batch_law_missing": "Sweep n at this batch size to know the split.",
     "ceiling_unbounded": "Extend that configuration until its curve bends.",
 }
 
@@ -237,7 +247,9 @@ def backtest_sentence(fit: Document) -> str | None:
     law_error, baseline = test.get("mae_law"), test.get("mae_best_so_far")
     if law_error is None:
         return None
-    text = f"Fitted on smaller budgets and asked about larger ones, the law misses by {law_error:.4f}"
+    text = (
+        f"Fitted on smaller budgets and asked about larger ones, the law misses by {law_error:.4f}"
+    )
     if baseline is not None:
         verdict = "better than" if law_error < baseline else "no better than"
         text += f" in score, {verdict} taking the best so far ({baseline:.4f})"

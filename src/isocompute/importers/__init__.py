@@ -1,0 +1,52 @@
+"""Runs that others trained: logs of trainers and trackers -> the records of a study.
+
+`read_log` reads a file or a folder, `to_curves` makes learning curves of what it found.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from isocompute.importers.base import Curve
+    from isocompute.importers.convert import convert_runs, to_curves
+    from isocompute.importers.read import read_log
+    from isocompute.importers.runs import ImportedRun
+    from isocompute.importers.settings import Settings, parse_settings, settings_from
+    from isocompute.importers.tidy import load_published, load_tidy
+
+# Loaded on first use: a tidy file needs no log reader, and no log reader needs pyarrow.
+_HOME = {
+    "Curve": "base",
+    "ImportedRun": "runs",
+    "Settings": "settings",
+    "convert_runs": "convert",
+    "load_published": "tidy",
+    "load_tidy": "tidy",
+    "parse_settings": "settings",
+    "read_log": "read",
+    "settings_from": "settings",
+    "to_curves": "convert",
+}
+
+__all__ = [
+    "Curve",
+    "ImportedRun",
+    "Settings",
+    "convert_runs",
+    "load_published",
+    "load_tidy",
+    "parse_settings",
+    "read_log",
+    "settings_from",
+    "to_curves",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'isocompute.importers' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"isocompute.importers.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,317 @@
+"""Rows of any log -> an ImportedRun: the rules that hold for every source are here once.
+
+Rules: a step is a whole number >= 0; of two scores of one metric at one step the first counts
+(a trainer that resumes evaluates again); rows may come in any order; NaN, infinite, null and
+"NaN" are missing, counted, never 0; unknown keys are left alone.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from isocompute import __version__
+from isocompute.importers.reading import (
+    clean_text,
+    flatten,
+    is_missing_word,
+    number,
+    sha256_of,
+    whole,
+)
+from isocompute.importers.runs import (
+    FloatArray,
+    ImportedRun,
+    IntArray,
+    Metric,
+    Outcomes,
+    Provenance,
+    RowError,
+    Series,
+)
+from isocompute.importers.settings import Column, Settings
+from isocompute.importers.vocabulary import (
+    EVICTED_KEY,
+    LENGTH_KEYS,
+    ROLLOUTS_KEY,
+    TOKENS_KEY,
+    Found,
+    column_of,
+    configuration,
+)
+
+MAX_ERRORS_KEPT = 1_000
+MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
+MAX_KEYS = 50_000
+MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
+_NOTES = 50
+
+_LENGTH, _TOKENS, _ROLLOUTS = "length", "tokens", "rollouts"
+
+
+class Errors:
+    """Rows that were not used: the first ones kept, all of them counted."""
+
+    def __init__(self, file: str) -> None:
+        self.file = clean_text(file)
+        self.kept: list[RowError] = []
+        self.count = 0
+
+    def add(self, line: int, reason: str) -> None:
+        """Take one row that was not used."""
+        self.count += 1
+        if len(self.kept) < MAX_ERRORS_KEPT:
+            self.kept.append(RowError(self.file, line, clean_text(reason)))
+
+
+@dataclass(slots=True)
+class _Points:
+    column: Column
+    step: array[int] = field(default_factory=lambda: array("q"))
+    value: array[float] = field(default_factory=lambda: array("d"))
+    n_missing: int = 0
+
+
+class Collector:
+    """Gathers the rows of one run.
+
+    Args:
+        name: the log's name of the run.
+        errors: where bad rows go (shared by the runs of one file).
+        settings: what the user added.
+    """
+
+    def __init__(self, name: str, errors: Errors, settings: Settings) -> None:
+        self.name = name
+        self.errors = errors
+        self.settings = settings
+        self.notes: list[str] = []
+        self.outcomes: list[Outcomes] = []
+        self.n_rows = 0
+        self._config: dict[str, object] = {}
+        self._found: Found | None = None
+        self._kinds: dict[str, _Points | str | None] = {}
+        self._points: dict[Column, _Points] = {}
+        self._side: dict[str, dict[int, float]] = {_LENGTH: {}, _TOKENS: {}, _ROLLOUTS: {}}
+        self._n_points = 0
+        self._evicted = False
+
+    def note(self, text: str) -> None:
+        """Take one line that a reader of the result should know."""
+        text = clean_text(text)
+        if text not in self.notes and len(self.notes) < _NOTES:
+            self.notes.append(text)
+
+    def rename(self, name: str) -> None:
+        """Take the name that the log gives the run; a pattern may find its configuration there."""
+        self.name = name
+        self.settings = self.settings.for_file(name)
+
+    def configure(self, config: object, line: int = 0) -> None:
+        """Take a configuration, nested or flat; a later one may add keys, not change B_p, n."""
+        flat = flatten(config)
+        before = configuration(self._config)
+        self._config.update(flat)
+        after = configuration(self._config)
+        for name in ("problems_per_batch", "rollouts_per_problem"):
+            old, new = getattr(before, name), getattr(after, name)
+            if old is not None and new != old:
+                self.errors.add(line, f"the configuration changes {name} from {old} to {new}")
+                self.note(f"the log changes {name} from {old} to {new} within one run")
+                self._found = Found()  # neither value holds for the whole run
+
+    def row(self, step: object, values: Mapping[str, object], line: int) -> None:
+        """Take one logged row: a step and its numbers."""
+        self.n_rows += 1
+        at = whole(step)
+        if at is None:
+            self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
+            return
+        for key, value in values.items():
+            kind = self._kinds.get(key, ...)
+            if kind is ...:
+                kind = self._learn(key)
+            if kind is None:
+                continue
+            if isinstance(kind, str):
+                self._take_side(kind, at, value)
+            else:
+                self._take(kind, at, value, line, key)
+
+    def score(self, column: Column, step: int, value: float, line: int) -> None:
+        """Take one score whose meaning is known already."""
+        self._take(self._series(column), step, value, line, column.metric.label)
+
+    def _learn(self, key: object) -> _Points | str | None:
+        if not isinstance(key, str):
+            return None
+        kind: _Points | str | None = None
+        if key in self.settings.columns:
+            kind = self._series(self.settings.columns[key])
+        elif key in LENGTH_KEYS:
+            kind = _LENGTH
+        elif key == TOKENS_KEY:
+            kind = _TOKENS
+        elif key == ROLLOUTS_KEY:
+            kind = _ROLLOUTS
+        elif key == EVICTED_KEY:
+            kind = "evicted"
+        elif (column := column_of(key)) is not None:
+            kind = self._series(column)
+        if len(self._kinds) < MAX_KEYS:
+            self._kinds[key] = kind
+        return kind
+
+    def _series(self, column: Column) -> _Points | None:
+        split = self.settings.split or column.split
+        problem_set = clean_text(column.problem_set or self.settings.problem_set or "")
+        column = Column(metric=column.metric, problem_set=problem_set, split=split)
+        points = self._points.get(column)
+        if points is None:
+            if len(self._points) >= MAX_SERIES:
+                self.note(f"more than {MAX_SERIES} metrics: the further ones were not read")
+                return None
+            points = self._points[column] = _Points(column)
+        return points
+
+    def _take(
+        self, points: _Points | None, step: int, value: object, line: int, key: str
+    ) -> None:
+        if points is None:
+            return
+        score = number(value)
+        if score is None:
+            if is_missing_word(value) or isinstance(value, (int, float)):
+                points.n_missing += 1
+            else:
+                self.errors.add(line, f"{key} must be a number, but got {value!r:.60}")
+            return
+        if self._n_points >= MAX_POINTS:
+            self.note(f"more than {MAX_POINTS} scores in one run: the further ones were not read")
+            return
+        self._n_points += 1
+        points.step.append(step)
+        points.value.append(score)
+
+    def _take_side(self, kind: str, step: int, value: object) -> None:
+        result = number(value)
+        if result is None or result < 0:
+            return
+        if kind == "evicted":
+            if result > 0 and not self._evicted:
+                self._evicted = True
+                self.note("batches were refilled after filtering: more rollouts were drawn than "
+                          "B_p * n * step counts")
+            return
+        side = self._side[kind]
+        if len(side) < MAX_POINTS // 8:
+            side.setdefault(step, result)
+
+    def finish(self, path: Path, source: str, provenance: Provenance | None = None) -> ImportedRun:
+        """The run, with cumulative rollouts and tokens at every point.
+
+        Raises:
+            InputError: never for what the log holds; settings were checked before.
+        """
+        found = self._found or configuration(self._config)
+        for text in found.notes:
+            self.note(text)
+        values = {
+            name: self._merge(name, getattr(found, name))
+            for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
+                         "evaluation_samples")
+        }
+        b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+        batch = None if b_p is None or n is None else b_p * n
+        token_step, token_total = self._tokens(batch, found.window)
+        series = tuple(
+            made for points in self._points.values()
+            if (made := self._finish_series(points, batch, token_step, token_total,
+                                            values["evaluation_samples"])) is not None
+        )
+        return ImportedRun(
+            name=clean_text(self.settings.run or self.name),
+            problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
+            seed=values["seed"], series=series, outcomes=tuple(self.outcomes),
+            errors=tuple(self.errors.kept), n_errors=self.errors.count, n_rows=self.n_rows,
+            notes=tuple(self.notes), provenance=provenance or provenance_of(path, source),
+        )
+
+    def _merge(self, name: str, found: int | None) -> int | None:
+        given: int | None = getattr(self.settings, name)
+        if found is not None and given is not None and found != given:
+            self.note(f"the log says {name}={found}, the setting {given}: the log's is used")
+        return given if found is None else found
+
+    def _tokens(self, batch: int | None, window: int) -> tuple[IntArray, FloatArray]:
+        """Cumulative generated tokens at steps, as far as rows follow each other without a gap."""
+        per_step = self._side[_TOKENS]
+        lengths = self._side[_LENGTH]
+        if per_step:
+            source, scale, width = per_step, 1.0, 1
+        elif lengths and batch is not None:
+            source, scale, width = lengths, float(batch), window
+        else:
+            return np.zeros(0, np.int64), np.zeros(0)
+        step = np.array(sorted(source), np.int64)
+        value = np.array([source[int(s)] for s in step])
+        if step[0] == 0:  # prime-rl counts its steps from 0; a length at step 0 trains nothing
+            step, value = step[1:], value[1:]
+        span = np.diff(step, prepend=0)
+        gap = np.flatnonzero((span > width) if width > 1 else (span != 1))
+        stop = int(gap[0]) if gap.size else len(step)
+        total = np.cumsum(value[:stop] * span[:stop] * scale)
+        return np.concatenate(([0], step[:stop])).astype(np.int64), np.concatenate(([0.0], total))
+
+    def _finish_series(
+        self, points: _Points, batch: int | None, token_step: IntArray, token_total: FloatArray,
+        samples: int | None,
+    ) -> Series | None:
+        step = np.frombuffer(points.step, np.int64) if points.step else np.zeros(0, np.int64)
+        score = np.frombuffer(points.value) if points.value else np.zeros(0)
+        if step.size == 0 and points.n_missing == 0:
+            return None
+        unique, first = np.unique(step, return_index=True)
+        if unique.size < step.size:
+            repeats = step.size - unique.size
+            changed = int(np.sum(score != score[first][np.searchsorted(unique, step)]))
+            self.note(
+                f"{points.column.metric.label}: {repeats} further rows of a step that was there "
+                f"already were left out ({changed} with another score); the first counts"
+            )
+        elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
+            self.note(f"{points.column.metric.label}: rows out of order were sorted by step")
+        rollouts = unique.astype(np.float64) * (np.nan if batch is None else float(batch))
+        if self._side[_ROLLOUTS]:
+            logged = self._side[_ROLLOUTS]
+            rollouts = np.array([
+                logged.get(int(s), 0.0 if s == 0 else float(r))
+                for s, r in zip(unique, rollouts, strict=True)
+            ], np.float64)
+        tokens = np.full(unique.size, np.nan)
+        if token_step.size:
+            place = np.minimum(np.searchsorted(token_step, unique), token_step.size - 1)
+            known = token_step[place] == unique
+            tokens[known] = token_total[place][known]
+        metric = points.column.metric
+        if metric.kind == "avg" and metric.samples is None and samples is not None:
+            k = samples if points.column.split == "validation" else None
+            metric = Metric(kind="avg", samples=k, estimator=metric.estimator,
+                            variable=metric.variable, core=metric.core)
+        return Series(
+            metric=metric, problem_set=points.column.problem_set, split=points.column.split,
+            step_K=unique, rollouts_K=rollouts, tokens_K=tokens, score_K=score[first],
+            n_missing=points.n_missing,
+        )
+
+
+def provenance_of(path: Path, source: str, sha256: str | None = None) -> Provenance:
+    """Where a run came from."""
+    return Provenance(
+        path=clean_text(path), sha256=sha256_of(path) if sha256 is None else sha256,
+        size_bytes=path.stat().st_size, format=source, version=__version__,
+    )

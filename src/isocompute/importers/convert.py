@@ -1,0 +1,173 @@
+"""Imported runs -> learning curves, with the questions that must be answered before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+from isocompute.importers.base import Curve
+from isocompute.importers.runs import ImportedRun, Series
+
+
+class Conversion(NamedTuple):
+    """Curves, and the runs without one: (name, why)."""
+
+    curves: list[Curve]
+    excluded: list[tuple[str, str]]
+
+
+def to_curves(
+    runs: Sequence[ImportedRun], metric: str | None = None, *, problem_set: str | None = None,
+    split: str | None = "validation",
+) -> list[Curve]:
+    """Learning curves of imported runs under one metric; `convert_runs` also says what is left out.
+
+    Raises:
+        InputError: see `convert_runs`; also if every run is left out.
+    """
+    conversion = convert_runs(runs, metric, problem_set=problem_set, split=split)
+    if not conversion.curves:
+        name, reason = conversion.excluded[0]
+        raise InputError(
+            f"at least 1 run must have scores, but all {len(conversion.excluded)} were left out "
+            f"(the first, {name!r}: {reason}); check the logs."
+        )
+    return conversion.curves
+
+
+def convert_runs(
+    runs: Sequence[ImportedRun], metric: str | None = None, *, problem_set: str | None = None,
+    split: str | None = "validation",
+) -> Conversion:
+    """Learning curves of imported runs.
+
+    Args:
+        runs: what `read_log` gave, from any number of logs.
+        metric: a label such as "avg@4" or "best@4:bootstrap"; None: the only one there is, or
+            the only avg@k among several.
+        problem_set: None: every one, a curve each.
+        split: "validation", "train", or None for both.
+
+    Raises:
+        InputError: where B_p or n is not known, where the metric is not there or not the only
+            one, and where one label would mix different estimators or averaged variables.
+    """
+    if not runs:
+        raise InputError("at least 1 imported run must be given, but got 0; read a log first.")
+    chosen = [
+        (run, s) for run in runs for s in run.series
+        if split in (None, s.split) and problem_set in (None, s.problem_set)
+    ]
+    label = _label(runs, chosen, metric, problem_set, split)
+    chosen = [(run, s) for run, s in chosen if s.metric.label == label]
+    _refuse_mixtures(chosen, label)
+    require_configuration([run for run, _ in chosen])
+    curves: list[Curve] = []
+    excluded: list[tuple[str, str]] = []
+    with_metric = {id(run) for run, _ in chosen}
+    for run in runs:
+        if id(run) not in with_metric:
+            excluded.append((run.name, f"it has no {label}"))
+    for run, s in chosen:
+        keep = np.isfinite(s.rollouts_K)
+        if not keep.any():
+            excluded.append((
+                run.name,
+                f"all {s.n_missing} of its scores are missing" if s.score_K.size == 0
+                else "its cumulative rollouts are not known",
+            ))
+            continue
+        curves.append(_curve(run, s, keep))
+    return Conversion(curves, excluded)
+
+
+def require_configuration(runs: Sequence[ImportedRun]) -> None:
+    """Ask in one line for the B_p and n that logs do not hold.
+
+    Raises:
+        InputError: names the first run, how many there are, and the settings to add.
+    """
+    names = ("problems_per_batch", "rollouts_per_problem")
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in names)]
+    if not lacking:
+        return
+    missing = [n for n in names if any(getattr(run, n) is None for run in lacking)]
+    others = len({id(r) for r in lacking}) - 1
+    example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
+    sets = " ".join(f"--set {n}={example[n]}" for n in missing)
+    pattern = "_".join(f"{n[0]}{{{n}}}" for n in missing)
+    raise InputError(
+        f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
+        f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
+        f"{'them' if len(missing) > 1 else 'it'}; add {sets}, or --set pattern='{pattern}' if "
+        "the names of files or runs say it."
+    )
+
+
+def _label(
+    runs: Sequence[ImportedRun], chosen: Sequence[tuple[ImportedRun, Series]], metric: str | None,
+    problem_set: str | None, split: str | None,
+) -> str:
+    labels = sorted({s.metric.label for _, s in chosen})
+    where = "" if problem_set is None else f" on {problem_set!r}"
+    if not labels:
+        there = sorted({
+            f"{s.metric.label} ({s.split}{', ' if s.problem_set else ''}{s.problem_set})"
+            for run in runs for s in run.series
+        })
+        raise InputError(
+            f"a log must hold {split or 'scored'} metrics{where} that are known, but "
+            f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}; choose another "
+            "split or problem set, or name the keys in a column map (columns: {KEY: avg@4})."
+        )
+    if metric is not None:
+        if metric not in labels:
+            hint = ("; the log does not say k: add --set evaluation_samples=K, or"
+                    if "@" in metric and metric.split("@")[0] in labels else ";")
+            raise InputError(
+                f"metric {metric!r} must be in the log{where}, but it holds {', '.join(labels)}"
+                f"{hint} choose one of them."
+            )
+        return metric
+    if len(labels) == 1:
+        return labels[0]
+    means = [name for name in labels if re.fullmatch(r"avg(@[0-9]+)?", name)]
+    if len(means) == 1:
+        return means[0]
+    raise InputError(
+        f"one metric must be chosen, but the log holds {', '.join(labels)}; "
+        f"add --metric {(means or labels)[0]}."
+    )
+
+
+def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
+    kinds: dict[tuple[str, str], str] = {}
+    for run, s in chosen:
+        kinds.setdefault((s.metric.estimator, s.metric.variable), run.name)
+    if len(kinds) > 1:
+        seen = "; ".join(
+            f"{estimator} of {variable or '?'} (run {name!r})"
+            for (estimator, variable), name in sorted(kinds.items())
+        )
+        raise InputError(
+            f"one fit must use one estimator of one variable, but {label} is: {seen}; import the "
+            "runs apart, or the per-sample dumps of all of them."
+        )
+
+
+def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_]) -> Curve:
+    tokens = s.tokens_K[keep]
+    assert run.problems_per_batch is not None  # asked for above
+    assert run.rollouts_per_problem is not None
+    return Curve(
+        problems_per_batch=run.problems_per_batch, rollouts_per_problem=run.rollouts_per_problem,
+        run=run.name, seed=run.seed, rollouts_K=s.rollouts_K[keep], score_K=s.score_K[keep],
+        metric=s.metric.label, problem_set=s.problem_set, split=s.split,
+        tokens_K=tokens if np.isfinite(tokens).all() else None,
+        steps_K=s.step_K[keep].astype(np.float64), n_missing=s.n_missing + int((~keep).sum()),
+    )

@@ -1,0 +1,176 @@
+"""Which importer reads which file: by its content, and by its name where that is not enough."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.importers.console import read_console
+from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
+from isocompute.importers.reading import open_log
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.settings import Settings, settings_from
+from isocompute.importers.sqlite import read_sqlite
+from isocompute.importers.tensorboard import is_event_file, read_tensorboard
+from isocompute.importers.trainer_state import read_trainer_state
+from isocompute.importers.wandb import (
+    is_wandb_csv,
+    is_wandb_file,
+    read_wandb,
+    read_wandb_csv,
+)
+
+MAX_FILES = 100_000
+# Files that a folder of runs holds besides logs; large or not ours, never opened there.
+_SKIPPED_ENDINGS = (
+    ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
+    ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
+    ".db-journal", ".db-wal", ".db-shm", ".model",
+)
+_LOG_ENDINGS = (
+    ".jsonl", ".json", ".wandb", ".csv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
+)
+
+
+def read_log(
+    path: str | Path, *, settings: Settings | Mapping[str, Any] | None = None
+) -> list[ImportedRun]:
+    """Read the runs of a log, or of every log in a folder.
+
+    Args:
+        path: a file of verl (file logger, console, validation dump), TRL (trainer_state.json),
+            W&B (offline run, chart export), TensorBoard, MLflow, trackio, prime-rl or SkyRL, or
+            a folder: checkpoints of one trainer give their latest history, dumps of one folder
+            are one run.
+        settings: what the log does not say (see `Settings`).
+
+    Returns:
+        Runs in the order of their names in the folder; configuration that neither the log nor
+        the settings hold is None.
+
+    Raises:
+        InputError: if nothing there is a log that is known, or the file would run code.
+    """
+    path = Path(path)
+    if not isinstance(settings, Settings):
+        settings = settings_from(settings or {})
+    if path.is_dir():
+        return _read_folder(path, settings)
+    if not path.is_file():
+        raise InputError(
+            f"a log must be a file or a folder, but {str(path)!r} is neither; check the path."
+        )
+    return _read_file(path, settings.for_file(path.name))
+
+
+def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
+    with open_log(path) as handle:
+        try:
+            head = handle.read(4096)
+        except (OSError, EOFError) as error:
+            raise InputError(
+                f"a log must be readable, but {str(path)!r} gives {error}; copy it again."
+            ) from error
+    if is_wandb_file(head):
+        return read_wandb(path, settings)
+    if head.startswith(b"SQLite format 3\0"):
+        return read_sqlite(path, settings)
+    if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth", ".bin"):
+        raise InputError(
+            f"a log must not be able to run code, but {str(path)!r} is a pickle; import the "
+            "trainer's text log or its tracker's file instead."
+        )
+    if head.startswith((b"PAR1", b"\x93NUMPY")):
+        raise InputError(
+            f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
+            "tidy curves (see the columns in the documentation)."
+        )
+    if is_event_file(head) or "tfevents" in path.name:
+        return read_tensorboard(path, settings)
+    if path.name == "trainer_state.json" or b'"log_history"' in head:
+        return read_trainer_state(path, settings)
+    if looks_like_jsonl(path):
+        return read_jsonl([path], settings)
+    first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
+    if is_wandb_csv(first) and (path.suffix == ".csv" or first.startswith('"')):
+        return read_wandb_csv(path, settings)
+    if b"{" in head and path.suffix == ".json":
+        return read_trainer_state(path, settings)
+    runs = read_console(path, settings)
+    if not any(run.n_rows for run in runs):
+        raise InputError(
+            f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
+            f"or tidy curves, but {str(path)!r} holds nothing of them; check the file."
+        )
+    return runs
+
+
+def _is_candidate(path: Path) -> bool:
+    name = path.name.lower()
+    if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS):
+        return False
+    return name.endswith(_LOG_ENDINGS) or "tfevents" in name
+
+
+def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if not f.startswith("."))
+        files.extend(p for n in sorted(names) if _is_candidate(p := Path(parent, n)))
+        if len(files) > MAX_FILES:
+            raise InputError(
+                f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "
+                "give its subfolders one by one."
+            )
+    states: dict[Path, list[Path]] = defaultdict(list)
+    dumps: dict[Path, list[Path]] = defaultdict(list)
+    single: list[Path] = []
+    for path in files:
+        if path.name == "trainer_state.json":
+            home = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
+            states[home].append(path)
+        elif path.suffix == ".jsonl" and path.stem.isdecimal():
+            dumps[path.parent].append(path)
+        elif path.suffix == ".jsonl" and path.parent.name.startswith("global_step_"):
+            if path.stem != "aggregated_results":  # computed from the samples beside it
+                dumps[path.parent.parent].append(path)
+        else:
+            single.append(path)
+    runs: list[ImportedRun] = []
+    reasons: list[str] = []
+
+    def attempt(read: Any, *arguments: Any) -> None:
+        try:
+            runs.extend(read(*arguments))
+        except InputError as error:
+            reasons.append(str(error))
+
+    for home, paths in states.items():
+        latest = max(paths, key=_checkpoint_number)
+        attempt(read_trainer_state, latest, settings.for_file(home.name))
+    for home, paths in dumps.items():
+        paths.sort(key=lambda p: (len(p.stem), p.stem))
+        attempt(read_jsonl, paths, settings.for_file(home.name), home.name)
+    for path in single:
+        named = settings.for_file(path.name)
+        attempt(_read_file, path, named if named is not settings else
+                settings.for_file(path.parent.name))
+    if not runs:
+        hint = f" (the first of {len(reasons)}: {reasons[0]})" if reasons else ""
+        raise InputError(
+            f"a folder must hold at least one log that is known, but {str(folder)!r} holds none"
+            f"{hint}; check the path."
+        )
+    return runs
+
+
+def _checkpoint_number(path: Path) -> int:
+    name = path.parent.name.removeprefix("checkpoint-")
+    # the state beside the checkpoints is written last, at the end of training
+    return int(name) if name.isdecimal() else 1 << 62
+
+

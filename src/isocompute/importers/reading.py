@@ -1,0 +1,192 @@
+"""Bytes of other people's files -> lines, JSON values, numbers, in bounded memory.
+
+Nothing here raises on strange content: a bad line is a reason, never an exception, so that
+one row never costs the rest of the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import math
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from isocompute.errors import InputError
+
+MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
+MAX_DECOMPRESSED_BYTES = 8 << 30  # gzip expands up to 1000 times
+_CHUNK = 1 << 20
+
+_NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
+                "-infinity", "none", "null", ""}
+_NUMPY_REPR = re.compile(r"np\.[a-z_]+[0-9]*\((.*)\)")
+
+
+class Line(NamedTuple):
+    """One line: its number from 1, its bytes without the end, or None if it was over the cap."""
+
+    number: int
+    data: bytes | None
+
+
+def open_log(path: Path) -> IO[bytes]:
+    """Open a file, unpacking gzip on the fly.
+
+    Raises:
+        InputError: if it cannot be read, or is a zip archive.
+    """
+    try:
+        handle = path.open("rb")
+        magic = handle.read(4)
+        handle.seek(0)
+    except OSError as error:
+        raise InputError(
+            f"a log must be readable, but {str(path)!r} gives {error.strerror}; check the path."
+        ) from error
+    if magic[:2] == b"\x1f\x8b":
+        return cast(IO[bytes], gzip.GzipFile(fileobj=handle, mode="rb"))
+    if magic == b"PK\x03\x04":
+        handle.close()
+        raise InputError(
+            f"a log must be a plain or gzip file, but {str(path)!r} is a zip archive (or a .pt "
+            "file); unpack it first."
+        )
+    return handle
+
+
+def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
+    """Lines of a file, holding at most one capped line in memory.
+
+    Raises:
+        InputError: if a compressed file unpacks to more than the cap.
+    """
+    packed = isinstance(handle, gzip.GzipFile)
+    total = 0
+    number = 0
+    while True:
+        try:
+            data = handle.readline(MAX_LINE_BYTES + 1)
+        except (OSError, EOFError, zlib.error):
+            yield Line(number + 1, None)  # torn or corrupt packing: the rest cannot be read
+            return
+        if not data:
+            return
+        number += 1
+        if packed:
+            total = _count(total, data, name)
+        if len(data) > MAX_LINE_BYTES and not data.endswith(b"\n"):
+            while data and not data.endswith(b"\n"):
+                try:
+                    data = handle.readline(_CHUNK)
+                except (OSError, EOFError, zlib.error):
+                    data = b""
+                if packed:
+                    total = _count(total, data, name)
+            yield Line(number, None)
+            continue
+        if number == 1 and data.startswith(b"\xef\xbb\xbf"):
+            data = data[3:]
+        yield Line(number, data.rstrip(b"\r\n"))
+
+
+def _count(total: int, data: bytes, name: str) -> int:
+    total += len(data)
+    if total > MAX_DECOMPRESSED_BYTES:
+        raise InputError(
+            f"a compressed log must unpack to at most {MAX_DECOMPRESSED_BYTES} bytes, but "
+            f"{name!r} holds more; unpack it yourself if you trust it."
+        )
+    return total
+
+
+def parse_json(data: bytes | str) -> tuple[Any, str | None]:
+    """(value, None), or (None, why not). NaN and Infinity are read as floats."""
+    try:
+        text = data if isinstance(data, str) else data.decode("utf-8")
+        return json.loads(text), None
+    except UnicodeDecodeError:
+        return None, "not UTF-8"
+    except RecursionError:
+        return None, "JSON nested too deep"
+    except ValueError as error:  # JSONDecodeError; also an integer of more than 4300 digits
+        return None, f"not JSON ({str(error)[:60]})"
+
+
+def number(value: object) -> float | None:
+    """A finite number, or None where it is missing: NaN, infinite, null, "NaN", text, bool.
+
+    >>> number("NaN"), number(0), number("np.float64(0.5)")
+    (None, 0.0, 0.5)
+    """
+    if value is None or isinstance(value, bool):
+        return None
+    if isinstance(value, (int, float)):
+        try:
+            result = float(value)
+        except OverflowError:
+            return None
+        return result if math.isfinite(result) else None
+    if isinstance(value, str) and len(value) <= 64:
+        text = value.strip()
+        match = _NUMPY_REPR.fullmatch(text)
+        text = match.group(1) if match else text
+        if text.lower() in _NOT_NUMBERS or "_" in text:
+            return None
+        try:
+            result = float(text)
+        except ValueError:
+            return None
+        return result if math.isfinite(result) else None
+    return None
+
+
+def is_missing_word(value: object) -> bool:
+    """True for what trackers write in place of a number that was NaN, infinite or null."""
+    if value is None:
+        return True
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    return isinstance(value, str) and value.strip().lower() in _NOT_NUMBERS
+
+
+def whole(value: object) -> int | None:
+    """A whole number >= 0 that a float carries exactly, or None."""
+    result = number(value)
+    if result is None or result < 0 or result != int(result) or result > 2**53:
+        return None
+    return int(result)
+
+
+def clean_text(value: object, limit: int = 300) -> str:
+    """A name as data: valid UTF-8, without control characters, at most `limit` characters."""
+    text = str(value).encode("utf-8", "backslashreplace").decode("utf-8")
+    text = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict[str, object]:
+    """Nested mappings -> one level of dotted keys; the first `limit` leaves."""
+    flat: dict[str, object] = {}
+    stack: list[tuple[str, object]] = [("", value)]
+    while stack and len(flat) < limit:
+        prefix, item = stack.pop()
+        if isinstance(item, dict):
+            for key, inner in item.items():
+                stack.append((f"{prefix}{separator}{key}" if prefix else str(key), inner))
+        elif prefix:
+            flat[prefix] = item
+    return flat
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file's bytes, in chunks."""
+    digest = hashlib.sha256()
+    with path.open("rb") as handle:
+        while chunk := handle.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,188 @@
+"""What an importer hands over: runs that others trained, with everything that is known of them.
+
+Shape legend: K points of one series; P validation problems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+Estimator = Literal["mean", "unbiased", "bootstrap", "unknown"]
+
+# The estimator that needs no word after the metric's name: avg@k is a mean whatever k is,
+# best@k and worst@k are the unbiased ones that `metrics.score_from_counts` computes.
+_PLAIN: dict[str, Estimator] = {"avg": "mean", "best": "unbiased", "worst": "unbiased"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What a logged number estimates.
+
+    Args:
+        kind: "avg", "best", "worst", or another word of the log ("maj").
+        samples: the k of avg@k; None where the log does not say.
+        estimator: "mean" of the samples; "unbiased" (best@k, worst@k from at least k samples
+            without replacement); "bootstrap" (verl's best@N and worst@N: with replacement, so
+            1 success of 4 reads best@4 = 0.684); "unknown".
+        variable: what is averaged, in the log's word: "acc", "reward", "score".
+        core: the log presents it as its main number; others carry the variable in their label.
+
+    Raises:
+        InputError: on an estimator that is none of the four.
+    """
+
+    kind: str
+    samples: int | None = None
+    estimator: Estimator = "mean"
+    variable: str = ""
+    core: bool = True
+
+    def __post_init__(self) -> None:
+        if self.estimator not in get_args(Estimator):
+            raise InputError(
+                f"an estimator must be one of {', '.join(get_args(Estimator))}, but got "
+                f"{self.estimator!r}; choose one of them."
+            )
+
+    @property
+    def label(self) -> str:
+        """Name under which curves carry it: different estimators never share a label.
+
+        >>> Metric(kind="best", samples=4, estimator="bootstrap").label
+        'best@4:bootstrap'
+        """
+        name = self.kind if self.samples is None else f"{self.kind}@{self.samples}"
+        if not self.core and self.variable:
+            name = f"{name}:{self.variable}"
+        plain = _PLAIN.get(self.kind, "unknown")
+        return name if self.estimator == plain else f"{name}:{self.estimator}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """One metric of one run on one problem set.
+
+    Args:
+        metric: what is estimated, and how.
+        problem_set: the log's name of it, "" where there is none.
+        split: "validation" or "train". A training score belongs to the rollouts drawn for
+            that update, so to the policy before it.
+        step_K: updates, ascending, unique.
+        rollouts_K: cumulative training rollouts; NaN where the configuration is not known.
+        tokens_K: cumulative generated training tokens; NaN where the log does not say.
+        score_K: finite.
+        n_missing: points left out because their score was NaN, infinite or null.
+    """
+
+    metric: Metric
+    problem_set: str
+    split: str
+    step_K: IntArray = field(repr=False)
+    rollouts_K: FloatArray = field(repr=False)
+    tokens_K: FloatArray = field(repr=False)
+    score_K: FloatArray = field(repr=False)
+    n_missing: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcomes:
+    """Per-problem outcomes of one evaluation: successes out of the samples drawn.
+
+    Args:
+        step: updates before it.
+        problem_set, split: what was evaluated.
+        samples: k, the same for every problem.
+        problem_P: an id per problem, a hash of its prompt and answer.
+        successes_P: how many of k succeeded.
+    """
+
+    step: int
+    problem_set: str
+    split: str
+    samples: int
+    problem_P: tuple[str, ...] = field(repr=False)
+    successes_P: IntArray = field(repr=False)
+
+
+class RowError(NamedTuple):
+    """A row that was not used: file, line (or record) number from 1, and why."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class Row(NamedTuple):
+    """One score of one run, flat, as `ImportedRun.rows` yields it."""
+
+    step: int
+    rollouts: float
+    tokens: float
+    metric: str
+    estimator: str
+    problem_set: str
+    split: str
+    score: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where a run came from: path as given, SHA-256 of the file, size, format, tool version."""
+
+    path: str
+    sha256: str
+    size_bytes: int
+    format: str
+    version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportedRun:
+    """A run that others trained.
+
+    Args:
+        name: the log's name of it: data, never a path.
+        problems_per_batch, rollouts_per_problem, steps: found configuration (steps as planned);
+            None where the log does not say and no setting filled it.
+        seed: None where it is not known.
+        series: every metric that was understood.
+        outcomes: per-problem outcomes, where the log has them.
+        errors: the first rows that were not used; `n_errors` counts all of them.
+        n_rows: rows read.
+        notes: what a reader of the result should know, one line each.
+        provenance: file, hash, version.
+    """
+
+    name: str
+    problems_per_batch: int | None
+    rollouts_per_problem: int | None
+    steps: int | None
+    seed: int | None
+    series: tuple[Series, ...]
+    outcomes: tuple[Outcomes, ...] = ()
+    errors: tuple[RowError, ...] = ()
+    n_errors: int = 0
+    n_rows: int = 0
+    notes: tuple[str, ...] = ()
+    provenance: Provenance
+
+    def rows(self) -> Iterator[Row]:
+        """Every score, one by one."""
+        for s in self.series:
+            for step, rollouts, tokens, score in zip(
+                s.step_K, s.rollouts_K, s.tokens_K, s.score_K, strict=True
+            ):
+                yield Row(
+                    int(step), float(rollouts), float(tokens), s.metric.label,
+                    s.metric.estimator, s.problem_set, s.split, float(score),
+                )

@@ -1,0 +1,202 @@
+"""What the user adds to a log: the configuration that it does not hold, and the names it uses."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.importers.reading import whole
+from isocompute.importers.runs import Metric
+
+_WHOLE = ("problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples")
+_PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
+_METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """What one key of the log means: a metric, and the problem set and split it belongs to."""
+
+    metric: Metric
+    problem_set: str = ""
+    split: str = "validation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Fills what a log does not say. It never overrides what the log says.
+
+    Args:
+        problems_per_batch, rollouts_per_problem, steps, seed: the run's configuration.
+        evaluation_samples: k of the log's avg@k where its key does not hold it.
+        pattern: the file's name (without folder) with placeholders for the five above, for
+            example "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in it.
+        run: name of the run.
+        problem_set, split: of metrics whose key holds none.
+        step: key that holds the step, in tables where it is not obvious.
+        columns: key of the log -> what it means; replaces the built-in reading of that key.
+
+    Raises:
+        InputError: on a number that is not whole, or a placeholder that is not known.
+    """
+
+    problems_per_batch: int | None = None
+    rollouts_per_problem: int | None = None
+    steps: int | None = None
+    seed: int | None = None
+    evaluation_samples: int | None = None
+    pattern: str | None = None
+    run: str | None = None
+    problem_set: str | None = None
+    split: str | None = None
+    step: str | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in _WHOLE:
+            value = getattr(self, name)
+            least = 0 if name == "seed" else 1
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)
+                                      or value < least):
+                raise InputError(
+                    f"setting `{name}` must be an integer >= {least}, but got {value!r}; "
+                    f"write --set {name}=16."
+                )
+        if self.split not in (None, "train", "validation"):
+            raise InputError(
+                f"setting `split` must be train or validation, but got {self.split!r}; "
+                "write --set split=validation."
+            )
+        for name in _PLACEHOLDER.findall(self.pattern or ""):
+            if name not in _WHOLE:
+                raise InputError(
+                    f"a placeholder of `pattern` must be one of {', '.join(_WHOLE)}, but got "
+                    f"{{{name}}} in {self.pattern!r}; write "
+                    "--set pattern='bp{problems_per_batch}_n{rollouts_per_problem}'."
+                )
+
+    def for_file(self, name: str) -> Settings:
+        """With what `pattern` finds in the file's name; unchanged where it does not match."""
+        if self.pattern is None:
+            return self
+        parts = _PLACEHOLDER.split(self.pattern)
+        names = parts[1::2]
+        if len(set(names)) != len(names):
+            raise InputError(
+                f"a placeholder may stand once in `pattern`, but got {self.pattern!r}; "
+                "drop the repeat."
+            )
+        regex = "".join(
+            f"(?P<{part}>[0-9]{{1,12}})" if i % 2 else re.escape(part)
+            for i, part in enumerate(parts)
+        )
+        match = re.search(regex, name)
+        if match is None:
+            return self
+        found = {key: int(text) for key, text in match.groupdict().items()
+                 if getattr(self, key) is None}
+        return replace(self, **found)  # type: ignore[arg-type]
+
+
+def parse_metric(text: str, *, key: str = "") -> Metric:
+    """`avg@4`, `best@4`, `best@4:bootstrap`, `avg` -> Metric.
+
+    Raises:
+        InputError: for text of another form.
+    """
+    match = _METRIC.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f"a metric must look like avg@4, best@4 or best@4:bootstrap, but got {text!r}; "
+            "correct the column map."
+        )
+    kind = match.group("kind")
+    default = {"avg": "mean", "best": "unbiased", "worst": "unbiased"}.get(kind, "unknown")
+    return Metric(
+        kind=kind,
+        samples=int(match.group("k")) if match.group("k") else None,
+        estimator=match.group("est") or default,  # type: ignore[arg-type]  # checked in Metric
+        variable=key,
+    )
+
+
+def settings_from(values: Mapping[str, Any]) -> Settings:
+    """A mapping (from `--set` or a YAML file) -> Settings.
+
+    `columns` maps a key of the log to a metric's name, or to
+    {metric, problem_set, split}.
+
+    Raises:
+        InputError: on a name that is not known, with the nearest one that is.
+    """
+    known = [f.name for f in fields(Settings)]
+    result: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else "; use one of them."
+            raise InputError(
+                f"a setting must be one of {', '.join(known)}, but got {name!r}{hint}"
+            )
+        if name == "columns":
+            result[name] = _columns(value)
+        elif name in _WHOLE:
+            count = whole(value)
+            result[name] = value if count is None else count
+        else:
+            result[name] = str(value)
+    return Settings(**result)
+
+
+def parse_settings(pairs: Sequence[str]) -> Settings:
+    """`["rollouts_per_problem=16", ...]`, as `--set` gives them.
+
+    Raises:
+        InputError: where a pair has no `=`, or its name is not known.
+    """
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not value:
+            raise InputError(
+                f"a setting must look like NAME=VALUE, but got {pair!r}; "
+                "write --set rollouts_per_problem=16."
+            )
+        values[name.strip()] = value.strip()
+    return settings_from(values)
+
+
+def _columns(value: object) -> dict[str, Column]:
+    if not isinstance(value, Mapping):
+        raise InputError(
+            f"`columns` must map keys of the log to metrics, but got {value!r}; write for "
+            "example columns: {val/accuracy: avg@4}."
+        )
+    columns: dict[str, Column] = {}
+    for key, meaning in value.items():
+        if isinstance(meaning, str):
+            columns[str(key)] = Column(metric=parse_metric(meaning, key=str(key)))
+            continue
+        if not isinstance(meaning, Mapping) or "metric" not in meaning or (
+            set(meaning) - {"metric", "problem_set", "split"}
+        ):
+            raise InputError(
+                f"a column must be a metric or have the keys metric, problem_set, split, but "
+                f"{key!r} has {meaning!r}; write for example {{metric: avg@4, split: validation}}."
+            )
+        split = str(meaning.get("split", "validation"))
+        if split not in ("train", "validation"):
+            raise InputError(
+                f"the split of a column must be train or validation, but {key!r} has {split!r}; "
+                "correct the column map."
+            )
+        columns[str(key)] = Column(
+            metric=parse_metric(str(meaning["metric"]), key=str(key)),
+            problem_set=str(meaning.get("problem_set", "")),
+            split=split,
+        )
+    return columns

@@ -1,0 +1,162 @@
+"""MLflow and trackio databases -> rows. Opened for reading only, with limits on every query."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from isocompute.errors import InputError
+from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.reading import MAX_LINE_BYTES, parse_json
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.settings import Settings
+
+MAX_RUNS = 10_000
+_STEPS_PER_CALLBACK = 1_000_000
+MAX_CALLBACKS = 200_000  # virtual machine steps / 1e6: hours, but a planted view ends
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[sqlite3.Connection]:
+    uri = f"{path.resolve().as_uri()}?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, timeout=10)
+    calls = 0
+
+    def stop() -> int:
+        nonlocal calls
+        calls += 1
+        return int(calls > MAX_CALLBACKS)
+
+    try:
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_LINE_BYTES)
+        connection.execute("PRAGMA query_only=ON")
+        connection.execute("PRAGMA trusted_schema=OFF")  # no functions from a planted schema
+        connection.text_factory = lambda data: data.decode("utf-8", "replace")
+        connection.set_progress_handler(stop, _STEPS_PER_CALLBACK)
+        yield connection
+    finally:
+        connection.close()
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> set[str]:
+    """Columns of a real table; empty for a view, which may be planted to never end."""
+    kind = connection.execute(
+        "SELECT type FROM sqlite_master WHERE name = ?", (table,)
+    ).fetchone()
+    if kind is None or kind[0] != "table":
+        return set()
+    return {str(row[1]) for row in connection.execute(f'PRAGMA table_info("{table}")')}
+
+
+def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
+    """Every run of an MLflow (`mlflow.db`) or trackio (`PROJECT.db`) database.
+
+    Raises:
+        InputError: if the file is no whole SQLite database, or holds tables of neither.
+    """
+    errors = Errors(str(path))
+    collectors: dict[str, Collector] = {}
+    source = ""
+    try:
+        with _open(path) as connection:
+            metrics = _columns(connection, "metrics")
+            if {"key", "value", "run_uuid", "step"} <= metrics:
+                source = "mlflow"
+                _mlflow(connection, metrics, collectors, errors, settings)
+            elif {"run_name", "step", "metrics"} <= metrics:
+                source = "trackio"
+                _trackio(connection, metrics, collectors, errors, settings)
+    except sqlite3.Error as error:
+        if not collectors:
+            raise InputError(
+                f"a tracker's database must be readable SQLite, but {str(path)!r} gives: "
+                f"{str(error)[:80]}; copy it again (with its -wal file, or after the run)."
+            ) from error
+        errors.add(0, f"the database ends early: {str(error)[:80]}")
+        for collector in collectors.values():
+            collector.note("the database is damaged: what follows the damage was not read")
+    if not source:
+        raise InputError(
+            f"a database must be one of MLflow (metrics, params, runs) or trackio (metrics, "
+            f"configs), but {str(path)!r} has other tables; give the tracker's own file."
+        )
+    provenance = provenance_of(path, source)
+    return [c.finish(path, source, provenance) for c in collectors.values()]
+
+
+def _collector(
+    key: str, name: str, collectors: dict[str, Collector], errors: Errors, settings: Settings
+) -> Collector | None:
+    if key not in collectors:
+        if len(collectors) >= MAX_RUNS:
+            return None
+        collectors[key] = Collector(name, errors, settings.for_file(name))
+    return collectors[key]
+
+
+def _mlflow(
+    connection: sqlite3.Connection, metrics: set[str], collectors: dict[str, Collector],
+    errors: Errors, settings: Settings,
+) -> None:
+    names: dict[str, str] = {}
+    runs = _columns(connection, "runs")
+    if {"run_uuid", "name"} <= runs:
+        for uuid, name in connection.execute("SELECT run_uuid, name FROM runs LIMIT 100000"):
+            names[str(uuid)] = str(name or uuid)
+    # is_nan: MLflow stores NaN as the value 0 with this flag
+    flag = "is_nan" if "is_nan" in metrics else "0"
+    rows = connection.execute(
+        f"SELECT rowid, run_uuid, step, key, value, {flag} FROM metrics ORDER BY rowid"
+        if "timestamp" not in metrics else
+        f"SELECT rowid, run_uuid, step, key, value, {flag} FROM metrics ORDER BY timestamp, rowid"
+    )
+    for rowid, uuid, step, key, value, is_nan in rows:
+        uuid = str(uuid)
+        collector = _collector(uuid, names.get(uuid, uuid), collectors, errors, settings)
+        if collector is not None:
+            missing = is_nan not in (0, None, False)
+            # an infinite value is stored as the largest double
+            missing = missing or (isinstance(value, float) and abs(value) > 1e300)
+            collector.row(step, {str(key): None if missing else value}, int(rowid))
+    if {"run_uuid", "key", "value"} <= _columns(connection, "params"):
+        for rowid, uuid, key, value in connection.execute(
+            "SELECT rowid, run_uuid, key, value FROM params"
+        ):
+            collector = collectors.get(str(uuid))
+            if collector is not None:
+                # verl joins nested keys with "/", transformers does not nest
+                collector.configure({str(key).replace("/", "."): value}, int(rowid))
+
+
+def _trackio(
+    connection: sqlite3.Connection, metrics: set[str], collectors: dict[str, Collector],
+    errors: Errors, settings: Settings,
+) -> None:
+    identity = "run_id" if "run_id" in metrics else "run_name"
+    for rowid, key, name, step, text in connection.execute(
+        f"SELECT rowid, {identity}, run_name, step, metrics FROM metrics ORDER BY rowid"
+    ):
+        collector = _collector(str(key), str(name), collectors, errors, settings)
+        if collector is None:
+            continue
+        values, reason = parse_json(text if isinstance(text, (str, bytes)) else str(text))
+        if not isinstance(values, dict):
+            errors.add(int(rowid), reason or "metrics must be a JSON object")
+            continue
+        for wanted in (settings.step, "train/global_step"):
+            if wanted is not None and wanted in values:
+                step = values[wanted]
+                break
+        collector.row(step, values, int(rowid))
+    columns = _columns(connection, "configs")
+    if {"run_name", "config"} <= columns:
+        identity = "run_id" if "run_id" in columns else "run_name"
+        for rowid, key, text in connection.execute(
+            f"SELECT rowid, {identity}, config FROM configs"
+        ):
+            collector = collectors.get(str(key))
+            config, _ = parse_json(text if isinstance(text, (str, bytes)) else str(text))
+            if collector is not None and isinstance(config, dict):
+                collector.configure(config, int(rowid))

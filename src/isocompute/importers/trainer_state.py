@@ -1,0 +1,80 @@
+"""`trainer_state.json` of TRL (any transformers trainer): its `log_history`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.importers.collect import Collector, Errors
+from isocompute.importers.reading import parse_json
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.settings import Settings
+
+MAX_BYTES = 256 << 20  # 1e5 logged steps have some 100 MB
+
+
+def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The run whose history the file holds; a torn file gives the rows before the tear.
+
+    Raises:
+        InputError: if the file is over 256 MiB, or holds no history.
+    """
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise InputError(
+            f"a trainer_state.json must have at most {MAX_BYTES} bytes, but {str(path)!r} has "
+            f"{size}; log less often, or import the tracker's file."
+        )
+    errors = Errors(str(path))
+    folder = path.parent
+    name = folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
+    collector = Collector(name or path.stem, errors, settings.for_file(name))
+    data = path.read_bytes()
+    state, reason = parse_json(data)
+    if isinstance(state, dict) and isinstance(state.get("log_history"), list):
+        history = state["log_history"]
+    else:
+        history = _recover(data.decode("utf-8", "replace"))
+        if not history:
+            raise InputError(
+                f"a trainer_state.json must hold a list `log_history`, but {str(path)!r} does not"
+                f"{f' ({reason})' if reason else ''}; use the one of another checkpoint."
+            )
+        errors.add(len(history) + 1, reason or "log_history is not a list")
+        collector.note("the file is torn: the history up to the tear was read")
+        state = {}
+    collector.configure({
+        key: state[key] for key in ("logging_steps", "max_steps") if key in state
+    })
+    window = state.get("logging_steps")
+    if isinstance(window, int) and window > 1:
+        collector.note(f"training rows are means over {window} steps")
+    for number, row in enumerate(history, start=1):
+        if isinstance(row, dict):
+            collector.row(row.get("step"), row, number)
+        else:
+            errors.add(number, "an entry of log_history must be an object")
+    return [collector.finish(path, "trainer-state")]
+
+
+def _recover(text: str) -> list[Any]:
+    """The whole entries of `log_history` before the place where the file breaks off."""
+    at = text.find('"log_history"')
+    at = text.find("[", at) if at >= 0 else -1
+    decoder = json.JSONDecoder()
+    rows: list[Any] = []
+    while at >= 0:
+        at += 1
+        while at < len(text) and text[at] in " \t\r\n,":
+            at += 1
+        if at >= len(text) or text[at] != "{":
+            break
+        try:
+            row, at = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            break
+        rows.append(row)
+        at -= 1
+    return rows

@@ -1,0 +1,212 @@
+"""W&B offline runs (`run-ID.wandb`) and the CSV files that its pages export.
+
+The package ships no reader any more, and `wandb sync` needs its server; the file is a LevelDB
+log of protobuf records.
+Source: wandb 0.31 (core transaction log): 7-byte header ":W&B" + magic + version; blocks of
+32 KiB; each chunk CRC-32 (zlib) of type and data, length (uint16), type FULL, FIRST, MIDDLE,
+LAST; wandb/proto/wandb_internal.proto for the field numbers.
+"""
+
+from __future__ import annotations
+
+import csv
+import struct
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from isocompute.errors import InputError
+from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.reading import flatten, iter_lines, open_log, parse_json
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.settings import Settings
+from isocompute.importers.wire import WireError, iter_fields, signed, text
+
+_BLOCK = 32 * 1024
+_HEADER = 7
+MAX_RECORD_BYTES = 16 << 20
+MAX_CSV_COLUMNS = 10_000
+
+# Numbers of the fields in wandb_internal.proto.
+_HISTORY, _CONFIG, _RUN = 2, 5, 17
+# Steps that the trainers log themselves are better than the count of log calls.
+_STEP_KEYS = ("train/global_step", "trainer/global_step", "global_step", "training/global_step")
+
+
+def is_wandb_file(head: bytes) -> bool:
+    """True for a `run-ID.wandb` file."""
+    return head.startswith(b":W&B")
+
+
+def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes]]:
+    """(number, data) of every whole record whose checksums hold."""
+    handle.seek(_HEADER)
+    record = 0
+    parts: list[bytes] = []
+    size = 0
+    room = _BLOCK - _HEADER  # of the first block, after the file's header
+    while block := handle.read(room):
+        room = _BLOCK
+        at = 0
+        while len(block) - at >= _HEADER:
+            stored, length, kind = struct.unpack_from("<IHB", block, at)
+            if stored == 0 and length == 0 and kind == 0:
+                break  # padding to the end of the block
+            data = block[at + _HEADER : at + _HEADER + length]
+            if len(data) < length:
+                record += 1
+                errors.add(record, "the last record is cut short")
+                parts, size = [], 0
+                break
+            if kind not in (1, 2, 3, 4) or zlib.crc32(data, zlib.crc32(bytes([kind]))) != stored:
+                record += 1
+                errors.add(record, "the checksum of a record does not hold; read on at the next "
+                                   "block")
+                parts, size = [], 0
+                break
+            at += _HEADER + length
+            if kind in (1, 2):
+                parts, size = [], 0
+            elif not parts:
+                continue  # the beginning was lost and is reported already
+            size += length
+            if size <= MAX_RECORD_BYTES:
+                parts.append(data)
+            if kind in (1, 4):
+                record += 1
+                if size > MAX_RECORD_BYTES:
+                    errors.add(record, "a record is larger than 16 MiB")
+                else:
+                    yield record, b"".join(parts)
+                parts, size = [], 0
+    if parts:
+        errors.add(record + 1, "the last record is cut short")
+
+
+def read_wandb(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The one run of an offline file."""
+    errors = Errors(str(path))
+    collector = Collector(path.stem.removeprefix("run-"), errors, settings)
+    with path.open("rb") as handle:
+        for record, data in iter_records(handle, errors):
+            try:
+                for number, value in iter_fields(data):
+                    if not isinstance(value, bytes):
+                        continue
+                    if number == _HISTORY:
+                        _history(value, record, collector)
+                    elif number == _RUN:
+                        _run(value, record, collector)
+                    elif number == _CONFIG:
+                        collector.configure(dict(_items(value)), record)
+            except WireError as error:
+                errors.add(record, str(error))
+    if errors.count:
+        collector.note(f"{errors.count} records or rows were damaged and were not read")
+    return [collector.finish(path, "wandb")]
+
+
+def _items(data: bytes) -> Iterator[tuple[str, object]]:
+    """(key, value) of the `update` or `item` fields of a ConfigRecord or HistoryRecord."""
+    for number, value in iter_fields(data):
+        if number != 1 or not isinstance(value, bytes):
+            continue
+        keys: list[str] = []
+        key = ""
+        raw: str | None = None
+        for inner, item in iter_fields(value):
+            if inner == 1:
+                key = text(item)
+            elif inner == 2:
+                keys.append(text(item))
+            elif inner == 16:
+                raw = text(item)
+        if raw is not None:
+            parsed, _ = parse_json(raw)
+            yield ".".join(keys) or key, parsed
+
+
+def _run(data: bytes, record: int, collector: Collector) -> None:
+    for number, value in iter_fields(data):
+        if number == 8 and text(value):
+            collector.rename(text(value))
+        elif number == 4 and isinstance(value, bytes):
+            config = dict(_items(value))
+            config.pop("_wandb", None)  # the package's own telemetry
+            collector.configure(config, record)
+
+
+def _history(data: bytes, record: int, collector: Collector) -> None:
+    values: dict[str, object] = {}
+    for key, value in _items(data):
+        if isinstance(value, dict):
+            values.update(flatten({key: value}, separator="/"))
+        else:
+            values[key] = value
+    step: object = values.get("_step")
+    for number, field in iter_fields(data):
+        if number == 2 and isinstance(field, bytes) and step is None:
+            step = next((signed(v) for f, v in iter_fields(field)
+                         if f == 1 and isinstance(v, int)), 0)
+    wanted = collector.settings.step
+    for key in ((wanted,) if wanted else _STEP_KEYS):
+        if key in values:
+            step = values[key]
+            break
+    if step is not None:
+        collector.row(step, values, record)
+
+
+def is_wandb_csv(header: str) -> bool:
+    """True for the header of a chart's export: a step, then `RUN - METRIC` columns."""
+    cells = _cells(header)
+    return len(cells) > 1 and sum(" - " in cell for cell in cells[1:]) > 0
+
+
+def read_wandb_csv(path: Path, settings: Settings) -> list[ImportedRun]:
+    """One run per `RUN - METRIC` name before the last dash; __MIN and __MAX are left out.
+
+    Raises:
+        InputError: if the first column is a time, or no column is a metric that is known.
+    """
+    errors = Errors(str(path))
+    with open_log(path) as handle:
+        lines = iter_lines(handle, str(path))
+        first = next(lines)
+        header = _cells((first.data or b"").decode("utf-8", "replace"))[:MAX_CSV_COLUMNS]
+        axis = settings.step or header[0]
+        if axis not in header or "time" in axis.lower() or "epoch" in axis.lower():
+            raise InputError(
+                f"a W&B export must have the step on its x axis, but {str(path)!r} has {axis!r}; "
+                "choose a step axis in the chart before exporting, or name the column with "
+                "--set step=COLUMN."
+            )
+        at = header.index(axis)
+        collectors: dict[str, Collector] = {}
+        columns: list[tuple[int, Collector, str]] = []
+        for i, cell in enumerate(header):
+            run, dash, key = cell.rpartition(" - ")
+            if i == at or not dash or key.endswith(("__MIN", "__MAX")):
+                continue
+            if run not in collectors:
+                collectors[run] = Collector(run, errors, settings.for_file(run))
+            columns.append((i, collectors[run], key))
+        for number, data in lines:
+            cells = _cells(data.decode("utf-8", "replace")) if data is not None else []
+            if len(cells) != len(header):
+                if data is None or data.strip():
+                    errors.add(number, f"a row must have {len(header)} cells, but got {len(cells)}")
+                continue
+            for i, collector, key in columns:
+                if cells[i].strip():  # an empty cell is a step that this run did not log
+                    collector.row(cells[at], {key: cells[i]}, number)
+    provenance = provenance_of(path, "wandb-csv")
+    return [c.finish(path, "wandb-csv", provenance) for c in collectors.values()]
+
+
+def _cells(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line.replace("\0", "")], strict=True), [])
+    except csv.Error:
+        return []

@@ -247,6 +247,18 @@ def _worker(spec: str, target: str, timeout_s: float) -> Verifier:
     return verifier
 
 
+def answer_fault(spec: str, answer: str) -> str | None:
+    """Why an answer can never be matched under a verifier, or None; starts no process.
+
+    Raises:
+        InputError: unknown specification.
+    """
+    path, colon, _ = spec.rpartition(":")
+    if spec == "math" or (colon and path.endswith(".py")):
+        return _no_fault(answer)
+    return load_verifier(spec).check_answer(answer)
+
+
 class Verdict(NamedTuple):
     """Outcomes of many responses: what was right, what could not be judged, and why.
 

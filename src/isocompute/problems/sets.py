@@ -1,11 +1,12 @@
-"""Problem sets: what a model is asked, what counts as right, how hard it is."""
+"""A problem, and an ordered set of them with the verifier that judges them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from isocompute.errors import InputError
@@ -21,6 +22,10 @@ class Problem:
         answer: what the verifier compares with (text; the verifier decides its meaning).
         source: where it comes from.
         pass_rate: mean success of the base model, 0..1; None where it was not measured.
+        pass_rate_samples: samples behind the pass rate; None where that is not known.
+
+    Raises:
+        InputError: if the pass rate lies outside 0..1 or its samples below 1.
     """
 
     id: str
@@ -28,6 +33,20 @@ class Problem:
     answer: str
     source: str = ""
     pass_rate: float | None = None
+    pass_rate_samples: int | None = None
+
+    def __post_init__(self) -> None:
+        rate = self.pass_rate
+        if rate is not None and not (math.isfinite(rate) and 0 <= rate <= 1):
+            raise InputError(
+                f"`pass_rate` must lie in 0..1, but got {rate!r} for problem {self.id!r}; "
+                "give successes divided by samples, or leave it out."
+            )
+        if self.pass_rate_samples is not None and self.pass_rate_samples < 1:
+            raise InputError(
+                f"`pass_rate_samples` must be >= 1, but got {self.pass_rate_samples!r} for problem "
+                f"{self.id!r}; leave it out where it is not known."
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,3 +91,7 @@ class ProblemSet:
         rows = [[p.id, p.prompt, p.answer] for p in self.problems]
         text = json.dumps([self.verifier, rows], ensure_ascii=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def replace(self, *, name: str | None = None, problems: Sequence[Problem]) -> ProblemSet:
+        """The same verifier over other problems, under a new name if one is given."""
+        return replace(self, name=self.name if name is None else name, problems=problems)

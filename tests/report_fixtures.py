@@ -47,7 +47,12 @@ def score(n: int, x: FloatArray) -> FloatArray:
 
 
 def make_fit(
-    *, seeds: int = 2, points: int = 60, name: str = "run", metric: str = "avg@4", shift: float = 0.0
+    *,
+    seeds: int = 2,
+    points: int = 60,
+    name: str = "run",
+    metric: str = "avg@4",
+    shift: float = 0.0,
 ) -> FixtureFit:
     """A fit over n = 8..512 at B_p = 32 with `seeds` runs per n and `points` evaluations each."""
     rng = np.random.default_rng(7)

@@ -119,10 +119,10 @@ def plain_context(
 
 
 def json_for_html(value: Any) -> str:
-    """JSON that can stand inside a script element of any HTML parser.
+    r"""JSON that can stand inside a script element of any HTML parser.
 
     >>> json_for_html({"a": "</script>&"})
-    '{"a":"\\\\u003c/script\\\\u003e\\\\u0026"}'
+    '{"a":"\\u003c/script\\u003e\\u0026"}'
     """
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     for char in "<>&":

@@ -79,18 +79,20 @@ def plain(value: Any) -> Any:
     return visible(value)
 
 
-def configurations(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> set[tuple[int, int]]:
+def configurations(
+    fits: Sequence[tuple[str, Fit]], study: StudyView | None
+) -> set[tuple[int, int]]:
     """Every (B_p, n) that any part of the report draws."""
     pairs = {
         (int(row["problems_per_batch"]), int(row["rollouts_per_problem"]))
         for _, fit in fits
         for row in fit.document.get("curves", [])
     }
-    pairs |= {
-        (c.problems_per_batch, c.rollouts_per_problem) for _, fit in fits for c in fit.curves
-    }
+    pairs |= {(c.problems_per_batch, c.rollouts_per_problem) for _, fit in fits for c in fit.curves}
     if study is not None:
-        pairs |= {(int(r["problems_per_batch"]), int(r["rollouts_per_problem"])) for r in study.runs}
+        pairs |= {
+            (int(r["problems_per_batch"]), int(r["rollouts_per_problem"])) for r in study.runs
+        }
     return pairs
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.report import words
 from isocompute.report.words import ADVICE, Document, count, interval, percent, score
 
@@ -35,7 +36,10 @@ def answer(fit: Document | None, plan: Document | None) -> Section | None:
     n, b_p, steps = (plan.get(k) for k in _THREE)
     cost = plan.get("cost") or {}
     facts = [
-        ("Rollouts spent", f"{count(plan.get('rollouts'))} of {count(plan.get('budget_rollouts'))}"),
+        (
+            "Rollouts spent",
+            f"{count(plan.get('rollouts'))} of {count(plan.get('budget_rollouts'))}",
+        ),
         ("Batch", f"{count(plan.get('batch_size'))} rollouts per update"),
         ("Expected score", _expected(plan)),
         ("Learning rate", _learning_rate(plan)),
@@ -66,11 +70,13 @@ _THREE = ("rollouts_per_problem", "problems_per_batch", "steps")
 def _reading(fit: Document) -> Section:
     rows = (fit.get("law") or {}).get("at") or []
     last = rows[-1] if rows else None
+    headline = "What these curves say"
+    if last is not None:
+        n, x = count(last["rollouts_per_problem"]), count(last["x"])
+        headline = f"n* = {n} at {x} {words.unit_name(fit)}"
     return {
         "kind": "reading",
-        "headline": "What these curves say"
-        if last is None
-        else f"n* = {count(last['rollouts_per_problem'])} at {count(last['x'])} {words.unit_name(fit)}",
+        "headline": headline,
         "lead": words.summary_of_law(fit),
         "strip": None
         if last is None
@@ -205,23 +211,29 @@ def _sample(rows: Sequence[Document], most: int) -> list[Section]:
 def warnings(
     fits: Sequence[tuple[str, Fit]], plan: Document | None, study: StudyView | None
 ) -> list[Section]:
-    """Every warning once, with where it comes from and what to do."""
-    rows: dict[tuple[str, str], Section] = {}
+    """Warnings by code: what to do, and every message once with where it comes from."""
     origins = [(name, fit.document.get("warnings") or []) for name, fit in fits]
     if plan is not None:
         origins.insert(0, ("plan", plan.get("warnings") or []))
     if study is not None:
         origins.append((study.name, list(study.warnings)))
+    codes: dict[str, dict[str, list[str]]] = {}
     for origin, given in origins:
         for warning in given:
-            key = (str(warning.get("code", "")), str(warning.get("message", "")))
-            row = rows.setdefault(
-                key,
-                {"code": key[0], "message": key[1], "todo": ADVICE.get(key[0], ""), "from": []},
-            )
-            if origin not in row["from"]:
-                row["from"].append(origin)
-    return list(rows.values())
+            messages = codes.setdefault(str(warning.get("code", "")), {})
+            found = messages.setdefault(str(warning.get("message", "")), [])
+            if origin not in found:
+                found.append(origin)
+    return [
+        {
+            "code": code,
+            "todo": ADVICE.get(code, ""),
+            "messages": [
+                {"text": text, "from": ", ".join(found)} for text, found in messages.items()
+            ],
+        }
+        for code, messages in codes.items()
+    ]
 
 
 def provenance(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> list[Section]:
@@ -250,12 +262,9 @@ def study_section(study: StudyView | None) -> Section | None:
     """Which figures the study can feed, and its accounting."""
     if study is None:
         return None
-    totals = {
-        key: sum(float(run.get(key) or 0) for run in study.runs)
-        for key in ("rollouts", "evaluation_rollouts", "tokens", "wall_s", "cost_usd")
-    }
     return {
         "name": study.name,
+        "problem_set": study.problem_set,
         "runs": [
             {
                 "run": run.get("run"),
@@ -265,19 +274,14 @@ def study_section(study: StudyView | None) -> Section | None:
                 "state": run.get("state") or "–",
                 "rollouts": count(run.get("rollouts")),
                 "evaluation": count(run.get("evaluation_rollouts")),
+                "wasted": count(run.get("wasted_rollouts")),
                 "tokens": count(run.get("tokens")),
                 "wall": _duration(run.get("wall_s")),
             }
             for run in study.runs
         ],
-        "totals": {
-            "rollouts": count(totals["rollouts"]),
-            "evaluation": count(totals["evaluation_rollouts"]),
-            "tokens": count(totals["tokens"]),
-            "wall": _duration(totals["wall_s"]),
-            "usd": count(totals["cost_usd"]) if totals["cost_usd"] else None,
-        },
-        "health": list(study.health),
+        "spent": _spent(study),
+        "health": [{"name": name, "meaning": _meaning(name)} for name in study.health],
         "has_landscapes": bool(study.landscapes),
         "has_scores": bool(study.scores),
         "scores_at": count(study.scores_at),
@@ -290,6 +294,32 @@ def study_section(study: StudyView | None) -> Section | None:
             "problems": count(sum(study.difficulty.get("counts") or [])),
         },
     }
+
+
+def _meaning(name: str) -> str:
+    unit, meaning = HEALTH_METRICS.get(name, ("", ""))
+    return f"{meaning}{f' ({unit})' if unit else ''}".capitalize()
+
+
+def _spent(study: StudyView) -> list[tuple[str, str, str]]:
+    """Rows of (what for, rollouts, tokens); training is what C counts, the rest stands apart."""
+    account = study.accounting
+    if not account:
+        account = {
+            key: sum(float(run.get(key) or 0) for run in study.runs)
+            for key in ("rollouts", "tokens", "evaluation_rollouts", "wasted_rollouts", "wall_s")
+        }
+    rows = [("Training (C)", account.get("rollouts"), account.get("tokens"))]
+    for what, prefix in (
+        ("Evaluation", "evaluation"),
+        ("Training, lost to crashes", "wasted"),
+        ("Evaluation, lost to crashes", "wasted_evaluation"),
+    ):
+        rows.append((what, account.get(f"{prefix}_rollouts"), account.get(f"{prefix}_tokens")))
+    for purpose, amounts in (account.get("other") or {}).items():
+        rows.append((str(purpose).capitalize(), amounts.get("rollouts"), amounts.get("tokens")))
+    shown = [(what, count(rollouts), count(tokens)) for what, rollouts, tokens in rows if rollouts]
+    return [*shown, ("Run time of all workers", _duration(account.get("wall_s")), "")]
 
 
 def _duration(seconds: float | None) -> str:

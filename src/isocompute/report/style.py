@@ -129,7 +129,8 @@ def series_styles(
 
 INK, MUTED, RULE, BAND = "#1b1b2b", "#6b7080", "#d9dbe3", "#dfe3f2"
 
-MATPLOTLIB: Mapping[str, Any] = {
+# Any keys: matplotlib names its settings in a literal type that a plain dict does not meet.
+MATPLOTLIB: dict[Any, Any] = {
     "figure.figsize": (6.2, 4.0),
     "figure.dpi": 150,
     "savefig.dpi": 220,

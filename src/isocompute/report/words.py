@@ -12,28 +12,23 @@ Document = Mapping[str, Any]
 
 # What to do about a warning, by its code; a code that is not here shows its message alone.
 ADVICE: Mapping[str, str] = {
-    "bp_untested": "Sweep two or three B_p at the chosen n before you lock the batch.",
-    "bp_unstable": "Look at the health panels of that B_p; take the next larger one.",
+    "bp_untested": "Sweep two or three Bₚ at the chosen n before you lock the batch.",
+    "capped_by_max_batch": "Raise the cap if the hardware allows it, or accept the loss named.",
+    "capped_by_min_steps": "Raise the budget, or allow fewer steps.",
+    "capped_by_tested_n": "Sweep larger n: no plateau is known yet.",
+    "difficulty_assumed": "Measure the difficulty of your problems; the recipe depends on it.",
+    "extrapolated": "Extend the sweep, or check one run at the larger budget first.",
+    "fixed_batch_law_missing": "Sweep n at that batch size.",
+    "law_of_another_model": "Sweep your own model: the trend carries over, the saturation "
+    "does not.",
+    "n_at_smallest_tested": "Sweep smaller n.",
+    "no_interval": "Run at least three seeds.",
+    "run_failed": "Start the study again with failed runs retried, or leave the run out.",
+    "run_invalid": "Look at the run's log: a run that did not train is not evidence.",
+    "score_unknown": "Train the chosen configuration once near this budget.",
     "seeds_missing": "Repeat the configurations nearest the optimum with two more seeds.",
-    "seeds_few": "Repeat the configurations nearest the optimum with two more seeds.",
-    "single_seed": "Repeat the configurations nearest the optimum with two more seeds.",
-    "edge": "Add the next larger (or smaller) n: an optimum at the edge of the grid is a bound.",
-    "extrapolation": "Run one configuration at the larger budget before you rely on it.",
-    "law_of_another_model": "Measure a short sweep on your own model; the trend carries over, "
-    "the saturation does not.",
-    "reversal": "Nothing: a reversal inside a crossover's interval is noise.",
-    "max_batch": "Raise the cap if the hardware allows it, or accept the loss named here.",
-    "capped_by_max_batch": "Raise the cap if the hardware allows it, or accept the cost.",
-    "capped_by_min_steps": "Raise the budget or lower the floor of steps, or accept it.",
-    "capped_by_plateau": "Nothing: the law says that larger n no longer pays.",
-    "capped_by_tested_n": "Sweep larger n: the law was still rising at the largest one tested.",
-    "n_at_smallest_tested": "Sweep smaller n: an optimum at the edge of the grid is a bound.",
-    "extrapolated": "Run one configuration at the larger budget before you rely on it.",
-    "score_unknown": "Train the chosen (B_p, n) once in the sweep to know what to expect.",
-    "difficulty_assumed": "Measure pass rates of the base model with `isocompute difficulty`.",
-    "tokens_measured": "Give --tokens-per-rollout if your answers are longer or shorter.",
-    "fixed_batch_law_missing": "Sweep n at this batch size to know the split.",
-    "ceiling_unbounded": "Extend that configuration until its curve bends.",
+    "seeds_unpaired": "Use the same seeds on both sides.",
+    "tokens_measured": "Name your own tokens per rollout if they differ.",
 }
 
 _UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps"}
@@ -51,12 +46,12 @@ _SECRET_VALUE = re.compile(
 
 
 def visible(value: object, limit: int = 400) -> str:
-    """Text in which nothing acts: control and direction characters are written out.
+    r"""Text in which nothing acts: control and direction characters are written out.
 
     Line breaks and tabs become spaces; longer texts end in an ellipsis after `limit` characters.
 
-    >>> visible("a\\x1b[31m")
-    'a\\\\u001b[31m'
+    >>> visible("a\x1b[31m")
+    'a\\u001b[31m'
     """
     text = "".join(
         " "
@@ -95,7 +90,8 @@ def count(value: float | None) -> str:
             if letter is None:
                 return f"{value / 1e3:.0f}k" if abs(value) < 999_500 else "1.00M"
             scaled = value / size
-            return f"{scaled:.{2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0}f}{letter}"
+            digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
+            return f"{scaled:.{digits}f}{letter}"
     return f"{value:,.0f}" if abs(value) >= 10 or value == round(value) else f"{value:.2g}"
 
 
@@ -105,7 +101,7 @@ def score(value: float | None) -> str:
 
 
 def interval(pair: Sequence[float | None] | None, form: Any = count) -> str:
-    """ "lo to hi", "at least lo", "at most hi" or "not bounded"; equal ends are one value."""
+    """In words: lo to hi, at least lo, at most hi, not bounded; equal ends are one value."""
     lo, hi = pair if pair is not None and len(pair) == 2 else (None, None)
     if lo is None and hi is None:
         return "not bounded"
@@ -136,9 +132,9 @@ def setting_name(fit: Document) -> str:
     setting = fit.get("setting") or {}
     value = setting.get("value")
     return {
-        "fixed_problems_per_batch": f"B_p = {value} held fixed",
+        "fixed_problems_per_batch": f"Bₚ = {value} held fixed",
         "fixed_batch_size": f"batch of {count(value)} rollouts held fixed",
-        "joint": "B_p and n swept together",
+        "joint": "Bₚ and n swept together",
     }.get(str(setting.get("kind")), "")
 
 
@@ -191,7 +187,7 @@ def what_would_change(fit: Document | None, plan: Document) -> list[str]:
         )
     flags = {str(w.get("code")) for w in plan.get("warnings") or []}
     if "bp_untested" in flags:
-        said.append(f"Another B_p: only B_p = {plan.get('problems_per_batch')} was tested.")
+        said.append(f"Another Bₚ: only Bₚ = {plan.get('problems_per_batch')} was tested.")
     return said
 
 

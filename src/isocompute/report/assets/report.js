@@ -26,7 +26,7 @@
   }
   const score = (value) => (Number.isFinite(value) ? value.toFixed(3) : "–");
   const percent = (p) => (p > 0.99 && p < 1 ? ">99%" : p > 0 && p < 0.01 ? "<1%" : `${Math.round(100 * p)}%`);
-  const name = (bp, n) => (severalB ? `B_p=${bp}, n=${n}` : `n=${n}`);
+  const name = (bp, n) => (severalB ? `B\u209A=${bp}, n=${n}` : `n=${n}`);
 
   // ---- looks -------------------------------------------------------------------------------
   const css = (token) => getComputedStyle(root).getPropertyValue(token).trim();
@@ -324,14 +324,14 @@
   }
 
   function scoresFigure() {
-    const metrics = Object.entries(data.study.scores), traces = [], symbolsOf = new Set();
-    const ns = [...new Set(metrics.flatMap(([, rows]) => rows.map((r) => r.n)))].sort((a, b) => a - b);
+    const metrics = Object.entries(data.study.scores), traces = [];
+    const pairs = new Set(metrics.flatMap(([, rows]) => rows.map((r) => r.bp))).size > 1;
     metrics.forEach(([metric, rows], i) => {
       for (const bp of [...new Set(rows.map((r) => r.bp))].sort((a, b) => a - b)) {
         const mine = rows.filter((r) => r.bp === bp && shown(r.bp, r.n)).sort((a, b) => a.n - b.n);
         if (!mine.length) continue;
         const best = mine.reduce((a, b) => (b.value > a.value ? b : a));
-        traces.push({ type: "bar", x: mine.map((r) => (severalB ? `${r.bp} × ${r.n}` : String(r.n))), y: mine.map((r) => r.value), hoverinfo: "none",
+        traces.push({ type: "bar", x: mine.map((r) => (pairs ? `${r.bp} × ${r.n}` : String(r.n))), y: mine.map((r) => r.value), hoverinfo: "none",
           xaxis: `x${i ? i + 1 : ""}`, yaxis: `y${i ? i + 1 : ""}`,
           marker: { color: mine.map((r) => color(styleOf(r.bp, r.n))), line: { color: mine.map((r) => (r === best ? look.ink : look.paper)), width: mine.map((r) => (r === best ? 3 : 0)) } },
           error_y: { type: "data", symmetric: false, color: look.muted, thickness: 1.3, width: 3,
@@ -346,12 +346,12 @@
       const c = i % columns, r = Math.floor(i / columns), w = 1 / columns, h = 1 / rowsCount;
       const suffix = i ? i + 1 : "";
       const top = 1 - r * h - (rowsCount > 1 ? 0.06 : 0), domainX = [c * w + (c ? 0.05 : 0), (c + 1) * w - (c < columns - 1 ? 0.02 : 0)];
-      layout[`xaxis${suffix}`] = { ...base(), domain: domainX, type: "category", anchor: `y${suffix}`, title: { text: severalB ? "B_p × n" : "rollouts per problem, n", standoff: 6 }, showgrid: false };
+      layout[`xaxis${suffix}`] = { ...base(), domain: domainX, type: "category", anchor: `y${suffix}`, title: { text: pairs ? "B\u209A × n" : "rollouts per problem, n", standoff: 6 }, showgrid: false };
       layout[`yaxis${suffix}`] = { ...base(), domain: [1 - (r + 1) * h + (rowsCount > 1 ? 0.12 : 0), top - 0.06], anchor: `x${suffix}`, rangemode: "tozero", nticks: 5 };
       layout.annotations.push({ x: domainX[0], y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "middle", showarrow: false, text: safe(metric), font: { size: 13, color: look.ink } });
     });
     layout.margin.t = 18;
-    return { traces, layout, note: "Outlined: the best of each panel. Whiskers: the interval over seeds and problems, where it is known." };
+    return { traces, layout, note: "Outlined: the best of each panel. Whiskers: 95% interval over seeds, where there are three or more." };
   }
   // The few texts that must stand inside a drawing keep only letters that mark-up cannot use.
   const safe = (text) => String(text).replace(/[^\w@ .,:%()+=-]/g, "?").slice(0, 60);
@@ -368,7 +368,7 @@
       traces.push({ type: "bar", x: share.map((_, i) => `${i}/${g.samples}`), y: share, hoverinfo: "none", marker: { color: color(s), line: { width: 0 } },
         meta: { key: keyOf(g.bp, g.n), say: (i) => `${name(g.bp, g.n)} at ${count(view.rollouts)} rollouts: ${percent(share[i])} of problems succeed in ${i} of ${g.samples}` } });
     }
-    return { traces, slider: { steps: all.map((v) => `${count(v.rollouts)} rollouts`), step },
+    return { traces, slider: { steps: all.map((v) => (v.rollouts ? `${count(v.rollouts)} rollouts` : "before training")), step },
       layout: layoutOf({ ...base(), type: "category", title: { text: "share of a problem's samples that succeed", standoff: 10 }, showgrid: false },
         { ...base(), title: { text: "share of problems", standoff: 8 }, range: [0, Math.min(1, top * 1.08)], tickformat: ".0%" }, { barmode: "group", bargap: 0.18, bargroupgap: 0.08 }) };
   }
@@ -381,7 +381,7 @@
     const traces = kept.map((r) => {
       const s = styleOf(r.bp, r.n);
       return { x: r.x, y: r[y], mode: r.x.length < 25 ? "lines+markers" : "lines", hoverinfo: "none", connectgaps: false,
-        line: { color: color(s), width: 1.6, dash: s.dash }, marker: { symbol: s.symbol, size: 5, color: color(s) },
+        line: { color: color(s), width: kept.length > 12 ? 1.1 : 1.7, dash: kept.length > 12 ? "solid" : s.dash }, marker: { symbol: s.symbol, size: kept.length > 12 ? 4 : 6, color: color(s) },
         meta: { key: keyOf(r.bp, r.n), say: (i) => `${name(r.bp, r.n)}${r.run ? ` · ${r.run}` : ""} · ${count(r.x[i])} rollouts · ${Number.isFinite(r[y][i]) ? +r[y][i].toPrecision(4) : "–"}` } };
     });
     return { traces, layout: layoutOf(budgetAxis(lo / 1.03, hi * 1.03, xTitle), { ...base(), title: { text: title, standoff: 6 }, nticks: 5 }) };
@@ -456,7 +456,7 @@
     const next = [...waiting][0];
     if (!next) return mark();
     draw(next);
-    (window.requestIdleCallback || ((f) => setTimeout(f, 16)))(drawRest, { timeout: 400 });
+    setTimeout(drawRest, 0); // lets the page answer between two figures
   }
 
   function wire(figure, plot) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from isocompute.cli.output import check_target, show, write_json
 
@@ -70,3 +71,61 @@ def compare(options: Options) -> int:
     write_json(comparison.document, options.json)
     show(compare_lines(comparison.document), quiet=options.json == "-")
     return 0
+
+
+def report(options: Options) -> int:
+    """One self-contained HTML file, and figures for papers."""
+    check_target(options.output, options.source)
+    from isocompute.allocation import parse_budget
+    from isocompute.curves import load_curves
+    from isocompute.laws import fit_sweep
+    from isocompute.plan import plan_from_source
+    from isocompute.report import render_report, study_view
+    from isocompute.report.figures import save_figures
+
+    fits = [
+        (
+            source,
+            fit_sweep(
+                load_curves([source], metric=options.metric, score_range=tuple(options.range)),
+                metric=options.metric,
+            ),
+        )
+        for source in options.source
+    ]
+    first, law = fits[0]
+    answer = None
+    if options.budget is not None:
+        answer = plan_from_source(
+            first, budget=parse_budget(options.budget), difficulty=options.difficulty, fit=law
+        ).document
+    study = study_view(first) if (Path(first) / "study.db").is_file() else None
+    path = render_report(fits, answer, options.output, study=study)
+    show([f"report: {path}"])
+    if options.figures is not None:
+        files = save_figures(fits, options.figures, plan=answer, study=study)
+        show([f"figures: {len(files)} files in {options.figures}"])
+    return 0
+
+
+def run(options: Options) -> int:
+    """Run or resume a study."""
+    from isocompute.cli.live import LiveLine
+    from isocompute.cli.tables import summary_lines
+    from isocompute.engines import problem_generators
+    from isocompute.runner import run_study
+    from isocompute.study import load_study
+
+    study = load_study(options.study, overrides=options.overrides, generators=problem_generators())
+    folder = options.output or Path(options.study).with_suffix("")
+    with LiveLine() as progress:
+        summary = run_study(
+            study,
+            folder,
+            workers=options.workers,
+            progress=progress,
+            retry_failed=options.retry_failed,
+        )
+    write_json(summary.accounting.to_dict(), options.json)
+    show(summary_lines(summary, str(folder)), quiet=options.json == "-")
+    return summary.exit_code

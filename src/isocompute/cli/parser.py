@@ -37,6 +37,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_fit(stages)
     _add_plan(stages)
     _add_compare(stages)
+    _add_report(stages)
     return parser
 
 
@@ -107,11 +108,7 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         help=f"{SOURCE_HELP}; default: the published law of that difficulty",
     )
     _add_scores(parser)
-    parser.add_argument(
-        "--difficulty",
-        choices=("easy", "hard", "mixed"),
-        help="of the problem set under the base model; chooses the recipe",
-    )
+    _add_difficulty(parser)
     parser.add_argument(
         "--max-batch",
         type=_positive_int,
@@ -156,6 +153,65 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
     _add_json(parser)
 
 
+def _add_run(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "run",
+        commands.run,
+        "run or resume a study; safe to start twice",
+        "example: isocompute run sweep.yaml budget=4e5 grid.seeds=[0,1,2]",
+    )
+    parser.add_argument("study", metavar="STUDY.yaml", help="the study file")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="changes to the file, dotted keys"
+    )
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", help="default: the file's name without its ending"
+    )
+    parser.add_argument(
+        "--workers",
+        type=_count,
+        metavar="N",
+        help="processes of one thread each (default: one per core; 0: in this process)",
+    )
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="try failed and invalid runs again"
+    )
+    _add_json(parser)
+
+
+def _add_report(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "report",
+        commands.report,
+        "one self-contained HTML file; the first SOURCE is the subject, the others stand beside it",
+        "example: isocompute report published:qwen2.5-7b-easy -o report.html",
+    )
+    parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="report.html",
+        help="the HTML file (default: report.html)",
+    )
+    parser.add_argument(
+        "--figures", metavar="DIR", help="also write the figures as PDF, SVG and PNG"
+    )
+    parser.add_argument("--budget", help="plan with the law of the first SOURCE for this budget")
+    _add_difficulty(parser)
+    _add_scores(parser)
+
+
+def _add_difficulty(parser: Parser) -> None:
+    parser.add_argument(
+        "--difficulty",
+        choices=("easy", "hard", "mixed"),
+        help="of the problem set under the base model; chooses the recipe",
+    )
+
+
 def _add_compare(stages: argparse._SubParsersAction[Parser]) -> None:
     parser = _stage(
         stages,
@@ -175,6 +231,14 @@ def _positive_int(text: str) -> int:
     value = _positive(text)
     if not value.is_integer():
         raise argparse.ArgumentTypeError(f"must be a whole number, but got {text!r}")
+    return int(value)
+
+
+def _count(text: str) -> int:
+    """A whole number >= 0."""
+    value = _finite(text)
+    if value < 0 or not value.is_integer():
+        raise argparse.ArgumentTypeError(f"must be a whole number >= 0, but got {text!r}")
     return int(value)
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from isocompute.plan.words import WIDTH, compact_number
+
+if TYPE_CHECKING:
+    from isocompute.runner import Summary
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 60
@@ -84,6 +87,27 @@ def warning_lines(warnings: Sequence[Mapping[str, str]]) -> list[str]:
             subsequent_indent="  ",
             break_on_hyphens=False,
         )
+    return lines
+
+
+def summary_lines(summary: Summary, folder: str) -> list[str]:
+    """How a call of `run` ended, what it cost, and what to do next."""
+    spent = summary.accounting
+    total = summary.done + summary.failed + summary.invalid + summary.pending
+    lines = [
+        f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
+        f"{summary.invalid} invalid, {summary.pending} to go",
+        f"  training {compact_number(spent.rollouts)} rollouts, evaluation "
+        f"{compact_number(spent.evaluation_rollouts)}, lost to crashes "
+        f"{compact_number(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
+        f"  {spent.wall_s / 60:.1f} worker minutes, {summary.elapsed_s / 60:.1f} minutes this time",
+    ]
+    lines += [f"  run {name}: {reason}" for name, reason in summary.problems]
+    lines += [f"! {warning}" for warning in summary.warnings]
+    if summary.pending:
+        lines.append("Run the same command again to continue.")
+    elif summary.done:
+        lines.append(f"Next: isocompute fit {folder}")
     return lines
 
 

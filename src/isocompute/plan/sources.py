@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
 from isocompute.allocation import Budget, Rates
@@ -38,12 +39,15 @@ class PlanningLaw:
         fit: the fit.
         source: what it was fitted on.
         difficulty: given, or taken from the source's name, or assumed easy (with a warning).
+        recipe: that the source's study trained with, unless a difficulty asks for another; None:
+            that of the difficulty.
         warnings: about the choice of the law.
     """
 
     fit: LawFit
     source: str
     difficulty: Difficulty
+    recipe: Recipe | None
     warnings: tuple[Notice, ...]
 
 
@@ -59,6 +63,7 @@ def plan_from_source(
     rates: Rates | None = None,
     max_batch_size: int | None = None,
     min_steps: int | None = None,
+    fit: LawFit | None = None,
 ) -> Plan:
     """Fit the law of a source and plan with it.
 
@@ -71,6 +76,7 @@ def plan_from_source(
         score_range: of the scores in a tidy file.
         rates: what a rollout costs.
         max_batch_size, min_steps: limits, see `plan_budget`.
+        fit: of the source, where it is at hand already.
 
     Raises:
         InputError: not exactly one of budget and fixed batch; an unknown difficulty or source.
@@ -93,6 +99,7 @@ def plan_from_source(
             metric=metric,
             batch_size=batch_size,
             score_range=score_range,
+            fit=fit,
         )
     except RefusalError as refusal:
         return refused_plan(
@@ -113,6 +120,7 @@ def plan_from_source(
             steps,
             difficulty=law.difficulty,
             source=law.source,
+            recipe=law.recipe,
             rates=rates,
             warnings=law.warnings,
         )
@@ -121,6 +129,7 @@ def plan_from_source(
         budget,
         difficulty=law.difficulty,
         source=law.source,
+        recipe=law.recipe,
         rates=rates,
         max_batch_size=max_batch_size,
         min_steps=MIN_STEPS if min_steps is None else min_steps,
@@ -135,6 +144,7 @@ def planning_law(
     metric: str | None = None,
     batch_size: int | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
+    fit: LawFit | None = None,
 ) -> PlanningLaw:
     """Load the curves of `source` and fit the law that a plan needs.
 
@@ -144,6 +154,7 @@ def planning_law(
         metric: which score; None: the only one there is.
         batch_size: for a fixed batch, whose own law is used where the sweep has one.
         score_range: of the scores in a tidy file.
+        fit: of the source, where it is at hand already.
 
     Raises:
         InputError: an unknown difficulty or source.
@@ -156,9 +167,13 @@ def planning_law(
         )
     warnings: list[Notice] = []
     named = _difficulty_in_name(source)
-    resolved = difficulty or named
-    if resolved is None:
-        resolved = "easy"
+    recipe = None if source is None else _study_recipe(source, warnings)
+    resolved = difficulty or named or "easy"
+    if recipe is not None and difficulty is not None:
+        # The regularisers follow the difficulty asked for; the learning rate follows the model.
+        regularised = Recipe.for_difficulty(difficulty)
+        recipe = recipe.replace(kl_coef=regularised.kl_coef, entropy_coef=regularised.entropy_coef)
+    if recipe is None and difficulty is None and named is None:
         warnings.append(
             {
                 "code": "difficulty_assumed",
@@ -171,9 +186,10 @@ def planning_law(
     if chosen.startswith("published:"):
         warnings.append(_another_models(chosen, resolved))
     return PlanningLaw(
-        fit=_fit(chosen, metric, batch_size, score_range),
+        fit=fit or _fit(chosen, metric, batch_size, score_range),
         source=chosen,
         difficulty=resolved,
+        recipe=recipe,
         warnings=tuple(warnings),
     )
 
@@ -185,6 +201,28 @@ def _difficulty_in_name(source: str | None) -> Difficulty | None:
     if "easy" in source:
         return "easy"
     return "hard" if "hard" in source else None
+
+
+def _study_recipe(source: str, warnings: list[Notice]) -> Recipe | None:
+    """The one recipe of a study folder's runs; None elsewhere."""
+    if not (Path(source) / "study.db").is_file():
+        return None
+    from isocompute.store import Store
+
+    with Store(source) as store:
+        recipes = [run.spec["recipe"] for run in store.runs()]
+    if not recipes:
+        return None
+    if any(recipe != recipes[0] for recipe in recipes):
+        warnings.append(
+            {
+                "code": "recipes_mixed",
+                "message": "the runs of this study differ in their recipes; the plan takes that "
+                "of the difficulty. Choose the learning-rate anchor yourself.",
+            }
+        )
+        return None
+    return Recipe(**recipes[0])
 
 
 def _another_models(source: str, difficulty: Difficulty) -> Notice:

@@ -1,0 +1,64 @@
+"""Progress on stderr: one line that renews itself on a terminal, a line now and then in a log."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from typing import Protocol
+
+from isocompute.cli.output import visible
+
+_LOG_EVERY_S = 15.0
+_BAR = 24
+
+
+class Reportable(Protocol):
+    """What `runner.Progress` offers to a display."""
+
+    @property
+    def rollouts_done(self) -> int:
+        """Training rollouts so far."""
+
+    @property
+    def rollouts_total(self) -> int:
+        """Training rollouts of the whole study."""
+
+    @property
+    def note(self) -> str:
+        """Something that happened, or ""."""
+
+    def line(self) -> str:
+        """The state in one line."""
+
+
+class LiveLine:
+    """Shows each progress report; use as a context so that the line ends cleanly."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stderr.isatty()
+        self._last_s = -_LOG_EVERY_S
+        self._shown = False
+
+    def __enter__(self) -> LiveLine:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._shown:
+            print(file=sys.stderr)
+
+    def __call__(self, report: Reportable) -> None:
+        """Show one report."""
+        line = visible(report.line())
+        if self._terminal:
+            share = min(report.rollouts_done / max(report.rollouts_total, 1), 1.0)
+            bar = "#" * round(share * _BAR)
+            width = shutil.get_terminal_size().columns - 1
+            text = f"[{bar.ljust(_BAR, '.')}] {line}"[:width]
+            print(f"\r{text.ljust(width)}", end="", file=sys.stderr, flush=True)
+            self._shown = True
+            return
+        now = time.monotonic()
+        if report.note or now - self._last_s >= _LOG_EVERY_S:
+            self._last_s = now
+            print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,147 @@
+"""What `fit` prints, from a document with every kind of gap in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from isocompute.cli.live import LiveLine
+from isocompute.cli.tables import fit_lines, number, span, table
+
+
+def document() -> dict[str, Any]:
+    def curve(n: int, ceiling: float | None, flags: list[str]) -> dict[str, Any]:
+        return {
+            "problems_per_batch": 32, "rollouts_per_problem": n, "n_runs": 3, "n_points": 75,
+            "n_records": 12, "max_rollouts": 1.5e6, "ceiling": ceiling,
+            "ceiling_interval": None if ceiling is None else [ceiling - 0.01, None],
+            "identified": ceiling is not None, "flags": flags,
+        }  # fmt: skip
+
+    def segment(start: float, end: float, n: int, low: float, high: float) -> dict[str, Any]:
+        return {
+            "from": start, "to": end, "problems_per_batch": 32, "rollouts_per_problem": n,
+            "score_from": low, "score_to": high, "probability_best": 0.9,
+            "extrapolated": n == 128,
+        }  # fmt: skip
+
+    at = [
+        {
+            "x": 1e5 * 10 ** (i / 10), "rollouts_per_problem": 8.0 + i, "interval": [8.0, None],
+            "confidence_set": [8, 32], "expected_regret": None, "problems_per_batch": 32,
+        }
+        for i in range(21)
+    ]  # fmt: skip
+    return {
+        "setting": {"kind": "fixed_problems_per_batch", "value": 32},
+        "metric": "avg@4",
+        "unit": "rollouts",
+        "curves": [curve(8, 0.6, []), curve(128, None, ["ceiling_unbounded"])],
+        "frontier": [segment(1e5, 1e6, 8, 0.2, 0.5), segment(1e6, 1e7, 128, 0.5, 0.7)],
+        "crossovers": [
+            {"at": 1e6, "interval": [9e5, None], "from_rollouts_per_problem": 8,
+             "to_rollouts_per_problem": 128},
+        ],
+        "law": {
+            "form": "sigmoid_log10", "variable": "rollouts", "plateau": 130.0,
+            "plateau_interval": [100.0, None], "flags": ["slope_at_bound"],
+            "rising": {"octaves": 4.0, "lower_bound": 3.2, "claimed": True}, "at": at,
+        },
+        "backtest": {"cuts": [5e5], "mae_law": 0.012, "mae_best_so_far": 0.03, "skill": 0.6,
+                     "coverage": 0.9},
+        "warnings": [{"code": "seeds_few", "message": "two seeds"}],
+    }  # fmt: skip
+
+
+def test_every_part_is_there_and_fits_the_width() -> None:
+    lines = fit_lines(document())
+    text = "\n".join(lines)
+    assert lines[0] == "avg@4 against rollouts, 32 problems per batch: 2 configurations, 6 runs"
+    assert "0.600  [0.590, ?]" in text
+    assert "ceiling_unbounded" in text
+    assert "900k and ?" in text
+    assert "extrapolated" in text
+    assert "plateau n=130 [100, ?]; rises by 4.0 octaves (at least 3.2); slope_at_bound" in text
+    assert "error 0.0120 against 0.0300 for best so far; intervals held 90%" in text
+    assert "! seeds_few: two seeds" in text
+    assert max(map(len, lines)) <= 120
+
+
+def test_the_sparkline_rises_and_names_n_where_it_takes_over() -> None:
+    lines = fit_lines(document())
+    bars = next(line for line in lines if "▁" in line)
+    owners = lines[lines.index(bars) + 1]
+    assert bars.index("▁") < bars.index("█")
+    assert bars.endswith("0.200 to 0.700")
+    # The second half of the decades belongs to n=128.
+    start = bars.index("▁")
+    assert owners.index("128") == pytest.approx(start + 30, abs=1)
+
+
+def test_a_law_that_was_not_identified_is_said() -> None:
+    d = document()
+    d["law"] = {**d["law"], "form": None}
+    d["backtest"] = {"cuts": [], "mae_law": None}
+    text = "\n".join(fit_lines(d))
+    assert "Law: none could be identified." in text
+    assert "Back-test: not possible on this sweep." in text
+
+
+def test_a_frontier_without_scores_prints_no_sparkline() -> None:
+    d = document()
+    for segment in d["frontier"]:
+        segment["score_from"] = segment["score_to"] = None
+    assert "▁" not in "\n".join(fit_lines(d))
+
+
+def test_a_law_that_does_not_rise_is_said() -> None:
+    d = document()
+    d["law"]["rising"] = {"octaves": 1.0, "lower_bound": None, "claimed": False}
+    d["law"]["plateau"] = None
+    assert "no plateau identified; a rise is not claimed" in "\n".join(fit_lines(d))
+
+
+def test_columns_line_up() -> None:
+    assert table(("a", "bb"), [("10", "x")]) == [" a  bb", "10   x"]
+    assert table(("a", "bb"), [("10", "x")], left=1) == [" a  bb", "10  x"]
+
+
+def test_what_is_not_known_is_a_question_mark() -> None:
+    assert number(None) == number(float("nan")) == span(None) == "?"
+    assert number(0.12345) == "0.123"
+    assert span([0.1, None], 1) == "[0.1, ?]"
+
+
+class Report:
+    rollouts_done = 1
+    rollouts_total = 4
+    note = ""
+
+    def line(self) -> str:
+        return "a quarter\x1b[2J"
+
+
+def test_progress_in_a_log_comes_now_and_then_and_on_events(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = Report()
+    with LiveLine() as live:
+        live(report)
+        live(report)
+        report.note = "a retry"
+        live(report)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err == "a quarter\\x1b[2J\n" * 2
+
+
+def test_progress_on_a_terminal_renews_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with LiveLine() as live:
+        live(Report())
+    err = capsys.readouterr().err
+    assert err.startswith("\r[######..................] a quarter")
+    assert err.endswith("\n")

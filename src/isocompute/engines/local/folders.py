@@ -1,0 +1,181 @@
+"""Models as Hugging Face folders: config.json and safetensors, in both directions."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from isocompute.engines.local.model import ModelConfig, Transformer
+from isocompute.errors import InputError
+
+
+def _to_hugging_face(model: Transformer) -> dict[str, Tensor]:
+    c = model.config
+    out: dict[str, Tensor] = {
+        "model.embed_tokens.weight": model.embed,
+        "model.norm.weight": model.norm,
+    }
+    if not c.tie_word_embeddings:
+        out["lm_head.weight"] = model.head
+    sizes = [c.num_attention_heads * c.head_dim] + [c.num_key_value_heads * c.head_dim] * 2
+    for i, layer in enumerate(model.blocks()):
+        base = f"model.layers.{i}."
+        q, k, v = torch.split(layer.qkv.data, sizes)
+        gate, up = layer.gate_up.data.chunk(2)
+        out |= {
+            base + "input_layernorm.weight": layer.input_norm,
+            base + "self_attn.q_proj.weight": q,
+            base + "self_attn.k_proj.weight": k,
+            base + "self_attn.v_proj.weight": v,
+            base + "self_attn.o_proj.weight": layer.out,
+            base + "post_attention_layernorm.weight": layer.post_norm,
+            base + "mlp.gate_proj.weight": gate,
+            base + "mlp.up_proj.weight": up,
+            base + "mlp.down_proj.weight": layer.down,
+        }
+    return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in out.items()}
+
+
+def _from_hugging_face(model: Transformer, state: dict[str, Tensor]) -> None:
+    def put(target: Tensor, *names: str) -> None:
+        missing = [n for n in names if n not in state]
+        if missing:
+            raise InputError(
+                f"model.safetensors must hold every weight of its config.json, but {missing[0]!r} "
+                "is missing; save the model again with its configuration."
+            )
+        value = torch.cat([state.pop(n) for n in names])
+        if value.shape != target.shape:
+            raise InputError(
+                f"weight {names[0]!r} must have the shape that config.json gives, "
+                f"{tuple(target.shape)}, but got {tuple(value.shape)}; save the model again."
+            )
+        target.copy_(value)
+
+    with torch.no_grad():
+        put(model.embed, "model.embed_tokens.weight")
+        put(model.norm, "model.norm.weight")
+        if not model.config.tie_word_embeddings:
+            put(model.head, "lm_head.weight")
+        for i, layer in enumerate(model.blocks()):
+            base = f"model.layers.{i}."
+            put(layer.input_norm, base + "input_layernorm.weight")
+            put(layer.qkv, *(base + f"self_attn.{x}_proj.weight" for x in "qkv"))
+            put(layer.out, base + "self_attn.o_proj.weight")
+            put(layer.post_norm, base + "post_attention_layernorm.weight")
+            put(layer.gate_up, base + "mlp.gate_proj.weight", base + "mlp.up_proj.weight")
+            put(layer.down, base + "mlp.down_proj.weight")
+    state.pop("lm_head.weight", None)
+    if state:
+        raise InputError(
+            f"model.safetensors must hold only the weights of a Llama model without biases, but "
+            f"got {sorted(state)[0]!r} too; convert the model first."
+        )
+
+
+def config_to_json(config: ModelConfig) -> dict[str, Any]:
+    """The contents of `config.json`, readable by transformers 4 and 5."""
+    rope = {"rope_theta": config.rope_theta, "rope_type": "default"}
+    fields = {name: getattr(config, name) for name in config.__dataclass_fields__}
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        **fields,
+        "rope_parameters": rope,
+        "hidden_act": "silu",
+        "attention_bias": False,
+        "mlp_bias": False,
+        "attention_dropout": 0.0,
+        "use_cache": True,
+        "torch_dtype": "float32",
+    }
+
+
+def config_from_json(data: dict[str, Any]) -> ModelConfig:
+    """`config.json` of a Llama model -> `ModelConfig`.
+
+    Raises:
+        InputError: for another architecture, biases, scaled rotary positions or a missing size.
+    """
+    rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    rules = (
+        ("model_type", data.get("model_type"), "llama"),
+        ("hidden_act", data.get("hidden_act", "silu"), "silu"),
+        ("attention_bias", data.get("attention_bias", False), False),
+        ("mlp_bias", data.get("mlp_bias", False), False),
+        ("rope_type", kind, "default"),
+    )
+    for name, got, want in rules:
+        if got != want:
+            raise InputError(
+                f"config.json must have {name}={want!r} for the embedded engine, but got {got!r}; "
+                "use a plain Llama model."
+            )
+    try:
+        heads = data["num_attention_heads"]
+        known = {
+            "vocab_size": data["vocab_size"],
+            "hidden_size": data["hidden_size"],
+            "intermediate_size": data["intermediate_size"],
+            "num_hidden_layers": data["num_hidden_layers"],
+            "num_attention_heads": heads,
+        }
+    except KeyError as error:
+        raise InputError(
+            f"config.json must give {error.args[0]}, but it is missing; save the model again."
+        ) from None
+    eos = data.get("eos_token_id")
+    return ModelConfig(
+        **known,
+        num_key_value_heads=data.get("num_key_value_heads") or heads,
+        head_dim=data.get("head_dim") or data["hidden_size"] // heads,
+        max_position_embeddings=data.get("max_position_embeddings", 2048),
+        rms_norm_eps=data.get("rms_norm_eps", 1e-6),
+        rope_theta=rope.get("rope_theta", data.get("rope_theta", 10000.0)),
+        initializer_range=data.get("initializer_range", 0.02),
+        tie_word_embeddings=data.get("tie_word_embeddings", False),
+        pad_token_id=data.get("pad_token_id") or 0,
+        bos_token_id=data.get("bos_token_id"),
+        eos_token_id=eos[0] if isinstance(eos, list) else eos,
+    )
+
+
+def save_model(model: Transformer, folder: Path, tokenizer_from: Path | None = None) -> None:
+    """Write `config.json` and `model.safetensors`, and copy the tokenizer's files."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(config_to_json(model.config), indent=2)
+    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    save_file(_to_hugging_face(model), folder / "model.safetensors", metadata={"format": "pt"})
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        if tokenizer_from is not None and (tokenizer_from / name).exists():
+            shutil.copyfile(tokenizer_from / name, folder / name)
+
+
+def load_model(folder: Path) -> Transformer:
+    """Read a Hugging Face folder of a Llama model (safetensors only), in float32.
+
+    Raises:
+        InputError: if files are missing or the model is not of this architecture.
+    """
+    from safetensors.torch import load_file
+
+    files: Sequence[Path] = sorted(folder.glob("model*.safetensors"))
+    if not (folder / "config.json").is_file() or not files:
+        raise InputError(
+            "a model folder must hold config.json and model.safetensors, but got "
+            f"{folder}; give a Hugging Face folder saved with safetensors."
+        )
+    config = config_from_json(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    state = {k: v.float() for file in files for k, v in load_file(file).items()}
+    model = Transformer(config)
+    _from_hugging_face(model, state)
+    return model

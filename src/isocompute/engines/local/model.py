@@ -1,0 +1,343 @@
+"""A small decoder-only transformer whose weights load in Hugging Face `LlamaForCausalLM`.
+
+Shape legend: P prompts, N responses (rows), T new tokens per row, L cached response tokens,
+S prompt tokens (padded to the longest), H hidden size, A query heads, K key/value heads,
+E head size, I feed-forward size, V vocabulary, G slots per prompt.
+
+What it does that a general implementation does not: a prompt is computed once however many
+responses it has, and the responses of one prompt read its keys and values in place
+(`Grouping`), in sampling and in training alike.
+
+Architecture (RMSNorm, rotary positions in the half-split layout, SwiGLU, grouped keys and
+values): arXiv 2302.13971, 1910.07467, 2104.09864, 2002.05202, 2305.13245.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from isocompute.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """Sizes of a Llama-type model, under the names of its `config.json`."""
+
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    max_position_embeddings: int = 256
+    rms_norm_eps: float = 1e-6
+    rope_theta: float = 10000.0
+    initializer_range: float = 0.02
+    tie_word_embeddings: bool = False
+    pad_token_id: int = 0
+    bos_token_id: int | None = None
+    eos_token_id: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise InputError(
+                "`num_attention_heads` must be a multiple of `num_key_value_heads`, but got "
+                f"{self.num_attention_heads} and {self.num_key_value_heads}; change one of them."
+            )
+        if self.head_dim % 2:
+            raise InputError(
+                f"`head_dim` must be even for rotary positions, but got {self.head_dim}; "
+                "choose an even number."
+            )
+
+
+class Grouping:
+    """Which prompt each response row belongs to; rows of one prompt stand together.
+
+    With the same number of rows for every prompt, grouping is a view; otherwise rows are
+    spread over `G = max count` slots per prompt and gathered back.
+    """
+
+    def __init__(self, counts_P: Tensor) -> None:
+        self.counts_P = counts_P
+        self.prompts = int(counts_P.numel())
+        self.rows = int(counts_P.sum())
+        self.slots = int(counts_P.max()) if self.prompts else 0
+        self.regular = self.rows == self.slots * self.prompts
+        self.prompt_N = torch.repeat_interleave(
+            torch.arange(self.prompts, device=counts_P.device), counts_P, output_size=self.rows
+        )
+        if not self.regular:
+            first_P = torch.cumsum(counts_P, 0) - counts_P
+            rank_N = torch.arange(self.rows, device=counts_P.device) - first_P[self.prompt_N]
+            self.slot_N = self.prompt_N * self.slots + rank_N
+
+    def spread(self, value_NX: Tensor) -> Tensor:
+        """(N, ...) -> (P, G, ...), zero in empty slots."""
+        shape = (self.prompts, self.slots, *value_NX.shape[1:])
+        if self.regular:
+            return value_NX.view(shape)
+        flat = value_NX.new_zeros((self.prompts * self.slots, *value_NX.shape[1:]))
+        return flat.index_copy(0, self.slot_N, value_NX).view(shape)
+
+    def gather(self, value_PGX: Tensor) -> Tensor:
+        """(P, G, ...) -> (N, ...)."""
+        flat = value_PGX.reshape(-1, *value_PGX.shape[2:])
+        return flat if self.regular else flat.index_select(0, self.slot_N)
+
+
+class PromptCache(NamedTuple):
+    """Keys and values of prompts, per layer, and what is needed to continue them.
+
+    `mask_PS` is None where all prompts have the same length; otherwise 0 for prompt tokens and
+    -inf for padding.
+    """
+
+    key_LPKES: list[Tensor]
+    value_LPKSE: list[Tensor]
+    length_P: Tensor
+    mask_PS: Tensor | None
+
+    def select(self, prompt_P: Tensor) -> PromptCache:
+        """The cache of some of the prompts."""
+        mask = None if self.mask_PS is None else self.mask_PS[prompt_P]
+        return PromptCache(
+            [k[prompt_P] for k in self.key_LPKES],
+            [v[prompt_P] for v in self.value_LPKSE],
+            self.length_P[prompt_P],
+            mask,
+        )
+
+    def slice(self, start: int, stop: int) -> PromptCache:
+        """The cache of prompts start..stop, as views."""
+        mask = None if self.mask_PS is None else self.mask_PS[start:stop]
+        return PromptCache(
+            [k[start:stop] for k in self.key_LPKES],
+            [v[start:stop] for v in self.value_LPKSE],
+            self.length_P[start:stop],
+            mask,
+        )
+
+
+class ResponseCache:
+    """Keys and values of sampled tokens, in tensors of fixed size that are written in place."""
+
+    def __init__(self, config: ModelConfig, rows: int, tokens: int, like: Tensor) -> None:
+        layers, heads, size = (
+            config.num_hidden_layers, config.num_key_value_heads, config.head_dim
+        )
+        self.key = [like.new_empty(rows, heads, size, tokens) for _ in range(layers)]
+        self.value = [like.new_empty(rows, heads, tokens, size) for _ in range(layers)]
+        self.rows = rows
+        self.length = 0
+
+    def append(self, layer: int, key_NKE1: Tensor, value_NK1E: Tensor) -> tuple[Tensor, Tensor]:
+        """Write one token's keys and values; returns those of all tokens so far."""
+        n, t = self.rows, self.length
+        self.key[layer][:n, :, :, t : t + 1] = key_NKE1
+        self.value[layer][:n, :, t : t + 1] = value_NK1E
+        return self.key[layer][:n, :, :, : t + 1], self.value[layer][:n, :, : t + 1]
+
+    def branch(self, parent_N: Tensor) -> None:
+        """Row i becomes a copy of row `parent_N[i]`; the number of rows may grow or shrink."""
+        t = self.length
+        for store in (self.key, self.value):
+            for i, old in enumerate(store):
+                if parent_N.numel() > old.shape[0]:
+                    new = old.new_empty(parent_N.numel(), *old.shape[1:])
+                    new[..., :] = 0
+                    store[i] = new
+                along = old[:, :, :, :t] if store is self.key else old[:, :, :t]
+                picked = along.index_select(0, parent_N)
+                target = store[i][: parent_N.numel()]
+                (target[:, :, :, :t] if store is self.key else target[:, :, :t]).copy_(picked)
+        self.rows = int(parent_N.numel())
+
+
+class Layer(nn.Module):
+    """Weights of one block; query, key and value, and gate and up, are fused."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        heads = config.num_attention_heads + 2 * config.num_key_value_heads
+        size, hidden, wide = config.head_dim, config.hidden_size, config.intermediate_size
+        self.input_norm = nn.Parameter(torch.ones(hidden))
+        self.qkv = nn.Parameter(torch.empty(heads * size, hidden))
+        self.out = nn.Parameter(torch.empty(hidden, config.num_attention_heads * size))
+        self.post_norm = nn.Parameter(torch.ones(hidden))
+        self.gate_up = nn.Parameter(torch.empty(2 * wide, hidden))
+        self.down = nn.Parameter(torch.empty(hidden, wide))
+
+
+class Transformer(nn.Module):
+    """Decoder-only transformer; see the module's docstring."""
+
+    def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
+        super().__init__()
+        self.config = config
+        self.embed = nn.Parameter(torch.empty(config.vocab_size, config.hidden_size))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
+        self.norm = nn.Parameter(torch.ones(config.hidden_size))
+        self.head = (
+            self.embed
+            if config.tie_word_embeddings
+            else nn.Parameter(torch.empty(config.vocab_size, config.hidden_size))
+        )
+        with torch.no_grad():
+            for parameter in self.parameters():
+                if parameter.dim() > 1:
+                    parameter.normal_(0.0, config.initializer_range, generator=generator)
+        size = config.head_dim
+        frequency = config.rope_theta ** (-torch.arange(0, size, 2, dtype=torch.float32) / size)
+        angle = torch.arange(config.max_position_embeddings, dtype=torch.float32)[:, None]
+        angle = torch.cat([angle * frequency] * 2, dim=-1)
+        sign = torch.cat([-torch.ones(size // 2), torch.ones(size // 2)])
+        self.cos: Tensor
+        self.sin: Tensor
+        self.register_buffer("cos", angle.cos(), persistent=False)
+        self.register_buffer("sin", angle.sin() * sign, persistent=False)
+
+    def blocks(self) -> Iterator[Layer]:
+        """The layers, in order."""
+        for layer in self.layers:
+            assert isinstance(layer, Layer)
+            yield layer
+
+    # Blocks -----------------------------------------------------------------------------
+
+    def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        half = self.config.head_dim // 2
+        return x * cos + torch.cat([x[..., half:], x[..., :half]], dim=-1) * sin
+
+    def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, (self.config.hidden_size,), weight, self.config.rms_norm_eps)
+
+    def _qkv(
+        self, layer: Layer, x_NTH: Tensor, cos: Tensor, sin: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Rotated queries (N, A, T, E) and keys (N, K, T, E), and values (N, K, T, E)."""
+        c = self.config
+        rows, new = x_NTH.shape[:2]
+        a, k = c.num_attention_heads, c.num_key_value_heads
+        fused = F.linear(self._normed(x_NTH, layer.input_norm), layer.qkv)
+        heads = fused.view(rows, new, a + 2 * k, c.head_dim).transpose(1, 2)
+        rotated = self._rotate(heads[:, : a + k], cos, sin)
+        return rotated[:, :a], rotated[:, a:], heads[:, a + k :]
+
+    def _finish(self, layer: Layer, x_NTH: Tensor, mixed_NTH: Tensor) -> Tensor:
+        x = x_NTH + F.linear(mixed_NTH, layer.out)
+        gate, up = F.linear(self._normed(x, layer.post_norm), layer.gate_up).chunk(2, dim=-1)
+        return x + F.linear(F.silu(gate) * up, layer.down)
+
+    def logits(self, hidden_NTH: Tensor) -> Tensor:
+        """Final norm and head: (..., H) -> (..., V)."""
+        return F.linear(self._normed(hidden_NTH, self.norm), self.head)
+
+    # Passes -----------------------------------------------------------------------------
+
+    def prompt(
+        self, token_PS: Tensor, length_P: Tensor | None = None
+    ) -> tuple[Tensor, PromptCache]:
+        """Hidden states (P, S, H) of prompts padded on the right, and their cache."""
+        c = self.config
+        p, s = token_PS.shape
+        if length_P is None:
+            length_P = torch.full((p,), s, device=token_PS.device)
+        same = bool((length_P == s).all())
+        slot_S = torch.arange(s, device=token_PS.device)
+        mask = None
+        if not same:
+            mask = torch.zeros(p, s, device=token_PS.device)
+            mask = mask.masked_fill(slot_S >= length_P[:, None], -math.inf)
+        repeat = c.num_attention_heads // c.num_key_value_heads
+        x = F.embedding(token_PS, self.embed)
+        keys, values = [], []
+        cos, sin = self.cos[:s], self.sin[:s]
+        for layer in self.blocks():
+            q, k, v = self._qkv(layer, x, cos, sin)
+            # Padding stands to the right, so that causality alone hides it from the prompt.
+            mixed = F.scaled_dot_product_attention(
+                q, k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1), is_causal=True
+            )
+            x = self._finish(layer, x, mixed.transpose(1, 2).reshape(p, s, -1))
+            keys.append(k.transpose(2, 3).contiguous())
+            values.append(v.contiguous())
+        return x, PromptCache(keys, values, length_P, mask)
+
+    def respond(
+        self,
+        token_NT: Tensor,
+        prompts: PromptCache,
+        groups: Grouping,
+        cache: ResponseCache | None = None,
+    ) -> Tensor:
+        """Hidden states (N, T, H) of response tokens that follow the prompts.
+
+        With a cache, T must be 1: the token is appended to it. Without one, the T tokens are
+        whole responses and attend causally to each other.
+        """
+        c = self.config
+        rows, new = token_NT.shape
+        start = 0 if cache is None else cache.length
+        k_heads, repeat, size = (
+            c.num_key_value_heads, c.num_attention_heads // c.num_key_value_heads, c.head_dim
+        )
+        scale = size**-0.5
+        causal = None
+        if cache is None and new > 1:
+            causal = torch.full((new, new), -math.inf, device=token_NT.device).triu(1)
+        offset_T = torch.arange(start, start + new, device=token_NT.device)
+        if prompts.mask_PS is None:
+            position = offset_T + int(prompts.length_P[0])
+            cos, sin = self.cos[position], self.sin[position]
+        else:
+            position = prompts.length_P[groups.prompt_N, None] + offset_T
+            cos, sin = self.cos[position][:, None], self.sin[position][:, None]
+        p, g = groups.prompts, groups.slots
+        x = F.embedding(token_NT, self.embed)
+        for i, layer in enumerate(self.blocks()):
+            q, k, v = self._qkv(layer, x, cos, sin)
+            k = k.transpose(2, 3)
+            if cache is not None:
+                k, v = cache.append(i, k, v)
+            # (N, K, R, T, E): R queries share a key/value head.
+            q = (q * scale).reshape(rows, k_heads, repeat * new, size)
+            spread = groups.spread(q).transpose(1, 2).reshape(p, k_heads, -1, size)
+            to_prompt = torch.matmul(spread, prompts.key_LPKES[i])
+            if prompts.mask_PS is not None:
+                to_prompt = to_prompt + prompts.mask_PS[:, None, None]
+            s = to_prompt.shape[-1]
+            to_prompt = groups.gather(
+                to_prompt.view(p, k_heads, g, repeat * new, s).transpose(1, 2)
+            )
+            to_self = torch.matmul(q, k)
+            if causal is not None:
+                to_self = (to_self.view(rows, k_heads, repeat, new, -1) + causal).flatten(2, 3)
+            weight = torch.softmax(torch.cat([to_prompt, to_self], dim=-1), dim=-1)
+            on_prompt, on_self = weight[..., :s], weight[..., s:]
+            from_prompt = torch.matmul(
+                groups.spread(on_prompt.contiguous()).transpose(1, 2).reshape(p, k_heads, -1, s),
+                prompts.value_LPKSE[i],
+            )
+            from_prompt = groups.gather(
+                from_prompt.view(p, k_heads, g, repeat * new, size).transpose(1, 2)
+            )
+            mixed = from_prompt + torch.matmul(on_self, v)
+            mixed = mixed.reshape(rows, k_heads * repeat, new, size).transpose(1, 2)
+            x = self._finish(layer, x, mixed.reshape(rows, new, -1))
+        if cache is not None:
+            cache.length += 1
+        return x
+
+    def forward(self, token_PS: Tensor) -> Tensor:
+        """Logits (P, S, V) of whole sequences without padding."""
+        hidden, _ = self.prompt(token_PS)
+        return self.logits(hidden)

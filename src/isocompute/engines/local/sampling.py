@@ -1,0 +1,239 @@
+"""Sampling n responses per prompt, each distinct prefix computed once.
+
+Shape legend: P prompts, R rollouts (P times n), N distinct prefixes or responses, T tokens,
+V vocabulary.
+
+Every rollout draws its tokens from its own uniform numbers by inversion, and rollouts that
+share a prefix share the computation. The result is therefore the same, rollout by rollout, as
+n independent samples; the counts of a prefix's children are multinomial by construction.
+Where all prefixes differ, the tree degenerates to one row per rollout at no cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isocompute.engines.local.model import Grouping, ResponseCache, Transformer
+
+# Rows of one decoding pass: activations of so many rows stay in a core's cache.
+ROWS_PER_PASS = 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """Distinct responses with how often each was drawn.
+
+    Args:
+        token_NT: response tokens, padded with the model's pad token after the end.
+        length_N: tokens of each response, the end-of-text token included.
+        prompt_N: prompt of each response, ascending.
+        count_N: rollouts that drew it; they sum to n for every prompt.
+        logprob_NT: log-probability of each token under the sampling temperature (before
+            top-p); 0 after the end.
+        clipped_N: whether the response met the token limit without an end-of-text token.
+        prompts: number of prompts P.
+        entropy: mean entropy in nats of the token distributions that rollouts drew from.
+    """
+
+    token_NT: Tensor
+    length_N: Tensor
+    prompt_N: Tensor
+    count_N: Tensor
+    logprob_NT: Tensor
+    clipped_N: Tensor
+    prompts: int
+    entropy: float
+
+    @property
+    def distinct_P(self) -> Tensor:
+        """Number of distinct responses of each prompt."""
+        return torch.bincount(self.prompt_N, minlength=self.prompts)
+
+    @property
+    def tokens(self) -> int:
+        """Generated tokens of all rollouts."""
+        return int((self.length_N * self.count_N).sum())
+
+
+def token_logprobs(logits_NV: Tensor, temperature: float) -> Tensor:
+    """Log-probabilities at a temperature: (..., V) -> (..., V)."""
+    return torch.log_softmax(logits_NV if temperature == 1.0 else logits_NV / temperature, dim=-1)
+
+
+def nucleus(probability_NV: Tensor, top_p: float) -> Tensor:
+    """Keeps the smallest set of likeliest tokens whose mass reaches `top_p`, renormalised.
+
+    Source: arXiv 1904.09751, section 3.1.
+    """
+    if top_p >= 1.0:
+        return probability_NV
+    ordered, index = probability_NV.sort(dim=-1, descending=True, stable=True)
+    ordered = ordered * (ordered.cumsum(-1) - ordered < top_p)
+    kept = torch.zeros_like(probability_NV).scatter(-1, index, ordered)
+    return kept / kept.sum(-1, keepdim=True)
+
+
+def draw_children(
+    probability_NV: Tensor, node_R: Tensor, uniform_R: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """One token for each rollout by inversion of its node's distribution.
+
+    Args:
+        probability_NV: token distribution at each node.
+        node_R: node of each rollout.
+        uniform_R: numbers in [0, 1), float64.
+
+    Returns:
+        The children as `node * V + token` (ascending), how many rollouts each has, and the
+        child of each rollout.
+    """
+    n, v = probability_NV.shape
+    # Node i's cumulative distribution lies in (i, i + 1]: one sorted list serves all nodes.
+    ladder = probability_NV.double().cumsum(-1)
+    ladder = ladder / ladder[:, -1:] + torch.arange(n, device=ladder.device)[:, None]
+    key_R = torch.searchsorted(ladder.view(-1), uniform_R + node_R, right=True)
+    count = torch.bincount(key_R, minlength=n * v)
+    child = count.nonzero().squeeze(-1)
+    rank = torch.empty_like(count)
+    rank[child] = torch.arange(child.numel(), device=rank.device)
+    return child, count[child], rank[key_R]
+
+
+@torch.inference_mode()
+def sample(
+    model: Transformer,
+    prompt_PS: Tensor,
+    length_P: Tensor,
+    rollouts_per_prompt: int,
+    *,
+    max_new_tokens: int,
+    generator: torch.Generator,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+    rows_per_pass: int = ROWS_PER_PASS,
+) -> Samples:
+    """Draw `rollouts_per_prompt` responses for each prompt.
+
+    Args:
+        model: the policy.
+        prompt_PS: prompt tokens, padded on the right.
+        length_P: tokens of each prompt.
+        rollouts_per_prompt: n.
+        max_new_tokens: a response ends there, or at the end-of-text token.
+        generator: the only source of randomness; the same state gives the same responses
+            (up to rounding, whatever `rows_per_pass` is).
+        temperature: divides the logits.
+        top_p: nucleus size.
+        rows_per_pass: prompts are taken together up to so many rollouts.
+
+    Returns:
+        The distinct responses, grouped by prompt.
+    """
+    p, n = prompt_PS.shape[0], rollouts_per_prompt
+    # Numbers below 1 by more than the rounding of `node + uniform` for 2**20 nodes.
+    uniform_PRT = torch.rand(
+        p, n, max_new_tokens, generator=generator, dtype=torch.float64
+    ).clamp_(max=1 - 2.0**-30).to(prompt_PS.device)
+    per_pass = max(1, rows_per_pass // n)
+    parts = [
+        _sample_pass(
+            model, prompt_PS[i : i + per_pass], length_P[i : i + per_pass],
+            uniform_PRT[i : i + per_pass].flatten(0, 1), temperature, top_p,
+        )
+        for i in range(0, p, per_pass)
+    ]
+    tokens = [s.tokens for s in parts]
+    first = list(range(0, p, per_pass))
+
+    def joined(name: str) -> Tensor:
+        return torch.cat([getattr(s, name) for s in parts])
+
+    return Samples(
+        token_NT=joined("token_NT"), length_N=joined("length_N"), count_N=joined("count_N"),
+        prompt_N=torch.cat([s.prompt_N + i for s, i in zip(parts, first, strict=True)]),
+        logprob_NT=joined("logprob_NT"), clipped_N=joined("clipped_N"), prompts=p,
+        entropy=sum(s.entropy * t for s, t in zip(parts, tokens, strict=True)) / sum(tokens),
+    )
+
+
+def _sample_pass(
+    model: Transformer,
+    prompt_PS: Tensor,
+    length_P: Tensor,
+    uniform_RT: Tensor,
+    temperature: float,
+    top_p: float,
+) -> Samples:
+    config = model.config
+    device = prompt_PS.device
+    p, (r, limit) = prompt_PS.shape[0], uniform_RT.shape
+    hidden, prompts = model.prompt(prompt_PS, length_P)
+    logits_NV = model.logits(hidden[torch.arange(p, device=device), length_P - 1])
+    cache = ResponseCache(config, r, limit, hidden)
+    cache.rows = p
+    node_R = torch.arange(p, device=device).repeat_interleave(r // p)
+    prompt_N = torch.arange(p, device=device)
+    count_N = torch.full((p,), r // p, device=device)
+    token_NT = torch.empty(p, 0, dtype=torch.long, device=device)
+    logprob_NT = torch.empty(p, 0, device=device)
+    done: list[tuple[Tensor, ...]] = []
+    entropy_sum = torch.zeros((), dtype=torch.float64, device=device)
+    token_sum = 0
+    for t in range(limit):
+        logprob_NV = token_logprobs(logits_NV, temperature)
+        probability_NV = logprob_NV.exp()
+        entropy_N = -(probability_NV * logprob_NV.clamp(min=-1e30)).sum(-1)
+        entropy_sum += (entropy_N.double() * count_N).sum()
+        token_sum += int(uniform_RT.shape[0])
+        child, count_N, node_R = draw_children(
+            nucleus(probability_NV, top_p), node_R, uniform_RT[:, t]
+        )
+        parent = torch.div(child, config.vocab_size, rounding_mode="floor")
+        token_N = child - parent * config.vocab_size
+        moved = parent.numel() != prompt_N.numel()
+        if moved:
+            prompt_N, token_NT, logprob_NT = (
+                prompt_N[parent], token_NT[parent], logprob_NT[parent]
+            )
+        token_NT = torch.cat([token_NT, token_N[:, None]], 1)
+        logprob_NT = torch.cat([logprob_NT, logprob_NV.view(-1)[child, None]], 1)
+        ended_N = torch.zeros_like(token_N, dtype=torch.bool)
+        if config.eos_token_id is not None:
+            ended_N = token_N == config.eos_token_id
+        last = t == limit - 1
+        if last or bool(ended_N.any()):
+            out_N = torch.ones_like(ended_N) if last else ended_N
+            pad = limit - t - 1
+            done.append((
+                F.pad(token_NT[out_N], (0, pad), value=config.pad_token_id),
+                torch.full_like(token_N[out_N], t + 1), prompt_N[out_N], count_N[out_N],
+                F.pad(logprob_NT[out_N], (0, pad)), ~ended_N[out_N],
+            ))
+            if last or bool(out_N.all()):
+                break
+            stay = (~out_N).nonzero().squeeze(-1)
+            renumber = torch.cumsum(~out_N, 0) - 1
+            active_R = ~out_N[node_R]
+            node_R, uniform_RT = renumber[node_R[active_R]], uniform_RT[active_R]
+            parent, token_N, token_NT = parent[stay], token_N[stay], token_NT[stay]
+            prompt_N, count_N, logprob_NT = prompt_N[stay], count_N[stay], logprob_NT[stay]
+            moved = True
+        if moved:
+            cache.branch(parent)
+        groups = Grouping(torch.bincount(prompt_N, minlength=p))
+        logits_NV = model.logits(
+            model.respond(token_N[:, None], prompts, groups, cache)[:, 0]
+        )
+    token, length, prompt, count, logprob, clipped = (
+        torch.cat(x) for x in zip(*done, strict=True)
+    )
+    order = torch.sort(prompt, stable=True).indices
+    return Samples(
+        token_NT=token[order], length_N=length[order], prompt_N=prompt[order],
+        count_N=count[order], logprob_NT=logprob[order], clipped_N=clipped[order], prompts=p,
+        entropy=float(entropy_sum) / token_sum,
+    )

@@ -38,6 +38,7 @@ from isocompute.verifiers import answer_fault
 
 _LINES = (".jsonl", ".ndjson", ".json")
 
+
 def load_problems(
     source: str | Path,
     *,

@@ -74,6 +74,11 @@ def _required(row: Row, column: str, where: str, columns: Mapping[str, str]) -> 
 
 
 def read_text(value: Any, column: str, where: str, *, empty: bool = False) -> str:
+    """A value as text; whole numbers lose their decimal point.
+
+    Raises:
+        InputError: neither text nor a finite number, or empty where that is not allowed.
+    """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise InputError(
             f"`{column}` must be text or a number, but {where} has {_short(value)}; "

@@ -1,0 +1,402 @@
+"""How hard a problem set is for a base model: pass rates with intervals, bands, a recipe.
+
+Sampling comes in as a callable, so nothing here needs a model or torch.
+
+Shape legend: P problems; C = samples + 1 possible numbers of successes.
+
+Source: arXiv 2603.12151, section 3: avg@16 of the base model decides the band; pass@128 = 0 is
+"extremely hard".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isocompute.errors import InputError, RunError
+from isocompute.problems import BANDS, Problem, ProblemSet
+from isocompute.problems.selection import in_band
+from isocompute.recipe import Difficulty as DifficultyName
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+IntervalMethod = Literal["jeffreys", "wilson"]
+
+
+class Draws(NamedTuple):
+    """Outcomes of a sampling call, per problem asked for.
+
+    Attributes:
+        successes_P: responses that were right.
+        judged_P: responses that the verifier could judge; None: all of them.
+        tokens: tokens that were generated, 0 where they are not counted.
+    """
+
+    successes_P: ArrayLike
+    judged_P: ArrayLike | None = None
+    tokens: int = 0
+
+
+# (indices of problems, samples each) -> outcomes in that order.
+SampleFunction = Callable[[IntArray, int], "Draws | ArrayLike"]
+
+
+def binomial_interval(
+    successes: ArrayLike,
+    samples: ArrayLike,
+    *,
+    level: float = 0.95,
+    method: IntervalMethod = "jeffreys",
+) -> tuple[FloatArray, FloatArray]:
+    """Interval of a success probability from counts, element by element.
+
+    Args:
+        successes, samples: counts; 0 samples give (0, 1).
+        level: of the interval, between 0 and 1.
+        method: "jeffreys": equal tails of Beta(s + 1/2, n - s + 1/2), 0 and 1 at the ends where
+            nothing or everything succeeded; being Bayesian it stays right when a second stage
+            depends on the first. "wilson": inversion of the normal score test.
+
+    Returns:
+        (low, high), each of the common shape.
+
+    Raises:
+        InputError: unknown method, level outside 0..1, or counts outside 0..samples.
+
+    Source: Brown, Cai, DasGupta, Statistical Science 16 (2001) 101, sections 3.1.1 and 4.1.
+    """
+    from scipy import stats
+
+    s, n = np.broadcast_arrays(
+        np.asarray(successes, dtype=np.float64), np.asarray(samples, dtype=np.float64)
+    )
+    if method not in ("jeffreys", "wilson"):
+        raise InputError(
+            f"an interval's method must be jeffreys or wilson, but got {method!r}; choose one."
+        )
+    if not 0 < level < 1:
+        raise InputError(f"`0 < level < 1` must hold, but got level={level!r}; take 0.95.")
+    if np.any(s < 0) or np.any(s > n) or not np.all(np.isfinite(n)):
+        raise InputError(
+            "`0 <= successes <= samples` must hold, but got successes in "
+            f"{s.min():g}..{s.max():g} and samples in {n.min():g}..{n.max():g}; check the counts."
+        )
+    tail = (1 - level) / 2
+    if method == "jeffreys":
+        low = np.where(s == 0, 0.0, stats.beta.ppf(tail, s + 0.5, n - s + 0.5))
+        high = np.where(s == n, 1.0, stats.beta.ppf(1 - tail, s + 0.5, n - s + 0.5))
+        return low, high
+    z = float(stats.norm.ppf(1 - tail))
+    rate = np.divide(s, n, out=np.full(s.shape, 0.5), where=n > 0)
+    centre = (rate * n + z**2 / 2) / (n + z**2)
+    half = z / (n + z**2) * np.sqrt(rate * (1 - rate) * n + z**2 / 4)
+    low = np.where(s == 0, 0.0, np.maximum(centre - half, 0.0))
+    return low, np.where(s == n, 1.0, np.minimum(centre + half, 1.0))
+
+
+class Advice(NamedTuple):
+    """The recipe for a set: `Recipe.for_difficulty(name)`, and why.
+
+    Attributes:
+        name: "easy", "hard" or "mixed".
+        reason: the numbers behind it.
+        warnings: {"code", "message"} each.
+    """
+
+    name: DifficultyName
+    reason: str
+    warnings: list[dict[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difficulty:
+    """Measured pass rates of a base model on a problem set.
+
+    Args:
+        problems: the set, each problem with its pass rate, so that it can be saved and selected
+            from later with the same result. The rate is avg@`samples` of the first stage, as
+            the bands of the paper want it; a problem without a success in both stages has rate
+            0 from all its samples; one that could not be judged has none.
+        successes_P, judged_P: totals over both stages.
+        first_successes_P, first_judged_P: of the first stage alone, which decides the bands.
+        low_P, high_P: ends of the binomial interval of each pass rate, from all samples.
+        samples: per problem in the first stage.
+        level: of the intervals.
+        rollouts: samples drawn in all, both stages, judged or not.
+        tokens: generated, 0 where the sampler does not count them.
+    """
+
+    problems: ProblemSet
+    successes_P: IntArray = field(repr=False)
+    judged_P: IntArray = field(repr=False)
+    first_successes_P: IntArray = field(repr=False)
+    first_judged_P: IntArray = field(repr=False)
+    low_P: FloatArray = field(repr=False)
+    high_P: FloatArray = field(repr=False)
+    samples: int
+    level: float
+    rollouts: int
+    tokens: int
+
+    @property
+    def errors(self) -> int:
+        """Samples that the verifier failed to judge; they count in no pass rate."""
+        return self.rollouts - int(self.judged_P.sum())
+
+    @property
+    def first_rate_P(self) -> FloatArray:
+        """avg@`samples` per problem, first stage; NaN where nothing could be judged."""
+        rate: FloatArray = np.full(self.first_judged_P.shape, np.nan)
+        judged = self.first_judged_P > 0
+        rate[judged] = self.first_successes_P[judged] / self.first_judged_P[judged]
+        return rate
+
+    @property
+    def histogram_C(self) -> IntArray:
+        """Problems with 0, 1, ..., `samples` successes in the first stage (all judged)."""
+        whole = self.first_judged_P == self.samples
+        return np.bincount(self.first_successes_P[whole], minlength=self.samples + 1)
+
+    @property
+    def mean_interval(self) -> tuple[float, float]:
+        """Interval of the set's mean pass rate if its problems stand for more of their kind.
+
+        Normal, from the spread of the first-stage rates over problems, which includes that of
+        the samples.
+        """
+        from scipy import stats
+
+        rate = self.first_rate_P[np.isfinite(self.first_rate_P)]
+        if rate.size < 2:
+            return 0.0, 1.0
+        half = stats.norm.ppf(0.5 + self.level / 2) * rate.std(ddof=1) / np.sqrt(rate.size)
+        return max(0.0, float(rate.mean() - half)), min(1.0, float(rate.mean() + half))
+
+    def members(self, band: str) -> list[int]:
+        """Indices of the problems in a band of `problems.BANDS`."""
+        return [i for i, p in enumerate(self.problems.problems) if in_band(p, BANDS[band])]
+
+    def select(self, band: str) -> ProblemSet:
+        """The problems of a band as a set named `NAME-BAND`.
+
+        Raises:
+            InputError: unknown band, or a band without a problem.
+        """
+        if band not in BANDS:
+            raise InputError(
+                f"a band must be one of {', '.join(BANDS)}, but got {band!r}; choose one of them."
+            )
+        chosen = self.members(band)
+        if not chosen:
+            raise InputError(
+                f"band {band} must hold at least 1 problem of set {self.problems.name!r}, but "
+                f"holds 0 of {len(self.problems)}; take another band or other problems."
+            )
+        return self.problems.replace(
+            name=f"{self.problems.name}-{band}",
+            problems=[self.problems.problems[i] for i in chosen],
+        )
+
+    @property
+    def advice(self) -> Advice:
+        """Which recipe to train this set with."""
+        return recommend(self.first_rate_P)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """JSON values: what `isocompute difficulty --json` prints."""
+        low, high = self.mean_interval
+        rates = self.first_rate_P[np.isfinite(self.first_rate_P)]
+        return {
+            "version": 1,
+            "problem_set": self.problems.name,
+            "n_problems": len(self.problems),
+            "samples": self.samples,
+            "level": self.level,
+            "rollouts": self.rollouts,
+            "tokens": self.tokens or None,
+            "errors": self.errors,
+            "mean_pass_rate": float(rates.mean()) if rates.size else None,
+            "mean_pass_rate_interval": [low, high] if rates.size else None,
+            "histogram": self.histogram_C.tolist(),
+            "bands": {
+                name: {"low": b.low, "high": b.high, "n_problems": len(self.members(name))}
+                for name, b in BANDS.items()
+            },
+            "recipe": self.advice.name,
+            "reason": self.advice.reason,
+            "warnings": self.advice.warnings,
+            "problems": [
+                {"id": p.id, "avg": p.pass_rate, "successes": int(s), "samples": int(n),
+                 "interval": [float(lo), float(hi)]}
+                for p, s, n, lo, hi in zip(
+                    self.problems.problems, self.successes_P, self.judged_P, self.low_P,
+                    self.high_P, strict=True,
+                )
+            ],
+        }
+
+
+def recommend(rate_P: ArrayLike) -> Advice:
+    """The recipe for a set with these pass rates.
+
+    Hard (no regularisers) where the mean lies at or below 0.0625, Easy (KL and entropy bonus)
+    from 0.3 on, Mixed (as Hard) where at least a quarter of the problems lies on each side.
+    Between the two, Hard's recipe with a warning: the paper has no set there.
+
+    Args:
+        rate_P: pass rates of the base model; NaN where one could not be measured.
+
+    Raises:
+        InputError: if no pass rate is known.
+
+    >>> recommend([0.4, 0.5]).name, recommend([0.0, 0.0, 0.0, 0.5, 0.4]).name
+    ('easy', 'mixed')
+    """
+    rate = np.asarray(rate_P, dtype=np.float64)
+    rate = rate[np.isfinite(rate)]
+    if rate.size == 0:
+        raise InputError(
+            "a recipe needs the pass rate of at least 1 problem, but got none; measure it first."
+        )
+    hard, easy = BANDS["hard"].high + 1e-9, BANDS["easy"].low - 1e-9
+    mean = float(rate.mean())
+    share_hard, share_easy = float(np.mean(rate <= hard)), float(np.mean(rate >= easy))
+    reason = (
+        f"mean pass rate {mean:.3g}; {share_hard:.0%} of the problems at or below 0.0625, "
+        f"{share_easy:.0%} at or above 0.3"
+    )
+    warnings: list[dict[str, str]] = []
+    if min(share_hard, share_easy) >= 0.25:
+        return Advice("mixed", reason, warnings)
+    if mean > BANDS["very_easy"].high:
+        warnings.append({
+            "code": "little_left",
+            "message": f"a set to train on should leave something to learn, but its mean pass "
+            f"rate is {mean:.3g}; bring harder problems.",
+        })
+    if mean >= easy:
+        return Advice("easy", reason, warnings)
+    if mean > hard:
+        warnings.append({
+            "code": "between_bands",
+            "message": "the recipe is known for mean pass rates up to 0.0625 and from 0.3, but "
+            f"this set has {mean:.3g}; run it with and without KL and entropy bonus.",
+        })
+    return Advice("hard", reason, warnings)
+
+
+def _draw(
+    sample: SampleFunction, index_P: IntArray, samples: int
+) -> tuple[IntArray, IntArray, int]:
+    """Successes and judged samples of one call, checked."""
+    result = sample(index_P, samples)
+    draws = result if isinstance(result, Draws) else Draws(result)
+    successes = np.asarray(draws.successes_P)
+    judged = np.full(index_P.shape, samples) if draws.judged_P is None else np.asarray(
+        draws.judged_P
+    )
+    whole = all(np.issubdtype(a.dtype, np.integer) for a in (successes, judged))
+    shapes = successes.shape == judged.shape == index_P.shape
+    if not whole or not shapes or np.any(successes < 0) or np.any(successes > judged) or np.any(
+        judged > samples
+    ):
+        raise RunError(
+            f"a sampler must return 0..{samples} successes for each of {index_P.size} problems, "
+            f"but returned {successes.dtype} of shape {successes.shape}; correct the sampler."
+        )
+    return successes.astype(np.int64), judged.astype(np.int64), int(draws.tokens)
+
+
+def measure_difficulty(
+    sample: SampleFunction,
+    problems: ProblemSet,
+    *,
+    samples: int = 16,
+    second_stage: int = 128,
+    level: float = 0.95,
+    method: IntervalMethod = "jeffreys",
+    chunk: int = 256,
+    progress: Callable[[int, int], None] | None = None,
+) -> Difficulty:
+    """Pass rates of a base model, with a second stage for problems that never succeeded.
+
+    Every problem is sampled `samples` times; those without a success are then sampled up to
+    `second_stage` times in all.
+
+    Args:
+        sample: (indices of problems, samples each) -> `Draws`, or successes alone.
+        problems: the set.
+        samples: of the first stage, per problem.
+        second_stage: samples in all for a problem without a success; 0: no second stage.
+        level, method: of the binomial intervals, see `binomial_interval`.
+        chunk: problems per call of `sample`.
+        progress: called with (rollouts drawn, rollouts planned so far).
+
+    Raises:
+        InputError: `samples` or `chunk` below 1, or a second stage that is not 0 and not above
+            the first.
+        RunError: if the sampler returns something else than counts, or no sample could be
+            judged.
+    """
+    if samples < 1 or chunk < 1:
+        raise InputError(
+            f"`samples >= 1` and `chunk >= 1` must hold, but got samples={samples}, "
+            f"chunk={chunk}; raise them."
+        )
+    if second_stage != 0 and second_stage <= samples:
+        raise InputError(
+            f"`second_stage > samples` must hold, or 0 for none, but got "
+            f"second_stage={second_stage}, samples={samples}; raise it."
+        )
+    size = len(problems)
+    successes, judged = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
+    drawn = tokens = 0
+    planned = size * samples
+
+    def stage(index_P: IntArray, each: int) -> None:
+        nonlocal drawn, tokens
+        for start in range(0, index_P.size, chunk):
+            part = index_P[start : start + chunk]
+            right, valid, used = _draw(sample, part, each)
+            successes[part] += right
+            judged[part] += valid
+            drawn += part.size * each
+            tokens += used
+            if progress is not None:
+                progress(drawn, planned)
+
+    stage(np.arange(size), samples)
+    first_successes, first_judged = successes.copy(), judged.copy()
+    never = np.flatnonzero((successes == 0) & (judged > 0))
+    if second_stage > samples and never.size:
+        planned += never.size * (second_stage - samples)
+        stage(never, second_stage - samples)
+    if not judged.any():
+        raise RunError(
+            f"at least 1 of {drawn} samples must be judged, but the verifier failed on all; mend "
+            "the verifier or raise its time-out."
+        )
+    low, high = binomial_interval(successes, judged, level=level, method=method)
+    return Difficulty(
+        problems=problems.replace(problems=[
+            _with_rate(p, int(s), int(n if total == 0 else first))
+            for p, s, first, total, n in zip(
+                problems.problems, first_successes, first_judged, successes, judged, strict=True
+            )
+        ]),
+        successes_P=successes, judged_P=judged,
+        first_successes_P=first_successes, first_judged_P=first_judged,
+        low_P=low, high_P=high,
+        samples=samples, level=level, rollouts=drawn, tokens=tokens,
+    )  # fmt: skip
+
+
+def _with_rate(problem: Problem, successes: int, samples: int) -> Problem:
+    if samples == 0:
+        return replace(problem, pass_rate=None, pass_rate_samples=None)
+    return replace(problem, pass_rate=successes / samples, pass_rate_samples=samples)

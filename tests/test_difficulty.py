@@ -1,0 +1,217 @@
+"""Difficulty: intervals against known values, the second stage, bands, advice, accounting."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocompute.difficulty import (
+    Draws,
+    binomial_interval,
+    measure_difficulty,
+    recommend,
+)
+from isocompute.errors import InputError, RunError
+from isocompute.problems import Problem, ProblemSet, load_problems, save_problems, select_problems
+
+
+def problem_set(size: int) -> ProblemSet:
+    return ProblemSet(
+        name="all", problems=[Problem(id=f"q{i}", prompt=f"{i}", answer="1") for i in range(size)]
+    )
+
+
+class Planted:
+    """A sampler with known success rates that writes down what it was asked."""
+
+    def __init__(self, rates: list[float], seed: int = 0) -> None:
+        self.rates = np.array(rates)
+        self.rng = np.random.default_rng(seed)
+        self.calls: list[tuple[list[int], int]] = []
+
+    def __call__(self, index_P: np.ndarray, samples: int) -> np.ndarray:
+        self.calls.append((index_P.tolist(), samples))
+        return self.rng.binomial(samples, self.rates[index_P])
+
+
+# ---- intervals ----
+
+
+def test_wilson_by_hand() -> None:
+    # z^2 = 3.84146: centre 3.92073 / 11.84146, half 1.959964 sqrt(1.5 + 0.960365) / 11.84146.
+    low, high = binomial_interval(2, 8, method="wilson")
+    assert (float(low), float(high)) == pytest.approx((0.071479, 0.590725), abs=2e-6)
+
+
+def test_jeffreys_known_values() -> None:
+    # Rule of Brown, Cai, DasGupta: Beta(2.5, 6.5) quantiles at 0.025 and 0.975.
+    low, high = binomial_interval(2, 8)
+    from scipy.stats import beta
+
+    assert beta.cdf([low, high], 2.5, 6.5) == pytest.approx([0.025, 0.975])
+    low, high = binomial_interval([0, 8], [8, 8])
+    assert low[0] == 0
+    assert high[1] == 1
+    assert high[0] == pytest.approx(1 - low[1])
+
+
+@pytest.mark.parametrize("method", ["jeffreys", "wilson"])
+def test_nothing_seen_says_nothing(method: Any) -> None:
+    low, high = binomial_interval(0, 0, method=method)
+    assert (float(low), float(high)) == (0, 1)
+
+
+def test_level_and_method_change_the_interval() -> None:
+    narrow = binomial_interval(3, 16, level=0.5)
+    wide = binomial_interval(3, 16, level=0.99)
+    assert wide[0] < narrow[0] < narrow[1] < wide[1]
+    assert binomial_interval(3, 16, method="wilson")[0] != binomial_interval(3, 16)[0]
+
+
+@pytest.mark.parametrize("method", ["jeffreys", "wilson"])
+def test_coverage_over_many_rates(method: Any) -> None:
+    rng = np.random.default_rng(0)
+    rates = rng.uniform(0.02, 0.98, size=20_000)
+    low, high = binomial_interval(rng.binomial(64, rates), 64, method=method)
+    assert np.mean((low <= rates) & (rates <= high)) == pytest.approx(0.95, abs=0.01)
+
+
+def test_bad_intervals() -> None:
+    with pytest.raises(InputError, match="must be jeffreys or wilson, but got 'wald'"):
+        binomial_interval(1, 2, method="wald")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="`0 < level < 1` must hold, but got level=1"):
+        binomial_interval(1, 2, level=1.0)
+    with pytest.raises(InputError, match=r"successes in 3..3 and samples in 2..2"):
+        binomial_interval(3, 2)
+
+
+# ---- measuring ----
+
+
+def test_second_stage_only_where_nothing_succeeded() -> None:
+    sampler = Planted([0.0, 1.0, 0.5, 0.0])
+    seen: list[tuple[int, int]] = []
+    result = measure_difficulty(
+        sampler, problem_set(4), chunk=3, progress=lambda a, b: seen.append((a, b))
+    )
+    assert sampler.calls == [([0, 1, 2], 16), ([3], 16), ([0, 3], 112)]
+    assert result.judged_P.tolist() == [128, 16, 16, 128]
+    assert result.rollouts == 4 * 16 + 2 * 112
+    assert seen == [(48, 64), (64, 64), (288, 288)]
+    assert result.errors == 0
+    assert result.high_P[0] < 0.03
+    assert result.problems.problems[0].pass_rate_samples == 128
+    assert [p.id for p in result.select("extremely_hard").problems] == ["q0", "q3"]
+
+
+def test_bands_go_by_the_first_stage_and_survive_a_file(tmp_path: Any) -> None:
+    class Late:
+        """No success in the first stage, 20 in the second."""
+
+        def __call__(self, index_P: np.ndarray, samples: int) -> list[int]:
+            return [0 if samples == 16 else 20 for _ in index_P]
+
+    result = measure_difficulty(Late(), problem_set(1))
+    (problem,) = result.problems.problems
+    assert (problem.pass_rate, problem.pass_rate_samples) == (0.0, 16)
+    assert result.successes_P.tolist() == [20]
+    assert result.low_P[0] > 0.09  # the interval knows all 128 samples
+    assert len(result.select("hard")) == 1
+    with pytest.raises(InputError, match="band extremely_hard must hold at least 1 problem"):
+        result.select("extremely_hard")
+    save_problems(result.problems, tmp_path / "all.jsonl")
+    loaded = load_problems(tmp_path / "all.jsonl")
+    assert select_problems(loaded, "hard").problems == result.select("hard").problems
+
+
+def test_parameters_change_the_measurement() -> None:
+    rates = list(np.linspace(0, 1, 21))
+
+    def measure(**changes: Any) -> Any:
+        return measure_difficulty(Planted(rates), problem_set(21), **changes)
+
+    base = measure()
+    assert measure(samples=8).samples == 8
+    assert measure(samples=8, second_stage=0).rollouts == 21 * 8
+    assert measure(second_stage=0).rollouts == 21 * 16
+    assert measure(second_stage=64).rollouts < base.rollouts
+    assert np.all(measure(level=0.5).high_P <= base.high_P)
+    assert not np.allclose(measure(method="wilson").high_P, base.high_P)
+
+
+def test_unjudged_samples_count_as_drawn_but_in_no_rate() -> None:
+    def sample(index_P: np.ndarray, samples: int) -> Draws:
+        judged = np.where(index_P == 0, 0, samples // 2)
+        return Draws(judged // 2, judged, tokens=10 * samples * index_P.size)
+
+    result = measure_difficulty(sample, problem_set(2))
+    assert result.rollouts == 32
+    assert result.errors == 16 + 8
+    assert result.tokens == 320
+    assert result.problems.problems[0].pass_rate is None
+    assert result.problems.problems[1].pass_rate == 0.5
+    assert np.isnan(result.first_rate_P[0])
+    assert (result.low_P[0], result.high_P[0]) == (0, 1)
+    assert result.histogram_C.sum() == 0  # a problem with unjudged samples has no avg@16
+    assert result.document["errors"] == 24
+
+
+def test_document_is_json_and_complete() -> None:
+    result = measure_difficulty(Planted([0.0, 0.05, 0.45, 0.5, 0.75, 1.0]), problem_set(6))
+    document = json.loads(json.dumps(result.document, allow_nan=False))
+    assert sum(document["histogram"]) == 6
+    assert len(document["histogram"]) == 17
+    assert document["rollouts"] == result.rollouts
+    assert document["bands"]["easy"]["n_problems"] == len(result.select("easy"))
+    low, high = document["mean_pass_rate_interval"]
+    assert 0 <= low < document["mean_pass_rate"] < high <= 1
+    assert document["recipe"] == "mixed"
+    assert [p["id"] for p in document["problems"]] == [f"q{i}" for i in range(6)]
+    with pytest.raises(InputError, match="a band must be one of easy, hard, .* but got 'heavy'"):
+        result.select("heavy")
+    alone = measure_difficulty(Planted([0.5]), problem_set(1))
+    assert alone.mean_interval == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("rates", "name", "codes"),
+    [
+        ([0.3, 0.6, 0.5], "easy", []),
+        ([0.0, 0.0625, 0.05], "hard", []),
+        ([0.0625, 0.0625], "hard", []),
+        ([0.3, 0.3], "easy", []),
+        ([0.1, 0.2], "hard", ["between_bands"]),
+        ([0.0, 0.0, 0.5, 0.9], "mixed", []),
+        ([1.0, 0.95], "easy", ["little_left"]),
+        ([0.4, float("nan")], "easy", []),
+    ],
+)
+def test_advice(rates: list[float], name: str, codes: list[str]) -> None:
+    advice = recommend(rates)
+    assert advice.name == name
+    assert [w["code"] for w in advice.warnings] == codes
+    assert "mean pass rate" in advice.reason
+
+
+def test_what_cannot_be_measured() -> None:
+    problems = problem_set(2)
+    with pytest.raises(InputError, match="needs the pass rate of at least 1 problem"):
+        recommend([float("nan")])
+    for changes in ({"samples": 0}, {"chunk": 0}):
+        with pytest.raises(InputError, match="`samples >= 1` and `chunk >= 1` must hold"):
+            measure_difficulty(Planted([0, 0]), problems, **changes)
+    with pytest.raises(InputError, match="`second_stage > samples` must hold, or 0"):
+        measure_difficulty(Planted([0, 0]), problems, second_stage=16)
+    with pytest.raises(RunError, match="the verifier failed on all"):
+        measure_difficulty(lambda i, s: Draws(0 * i, 0 * i), problems)
+
+
+@pytest.mark.parametrize(
+    "returned", [[1], [1, 17], [-1, 0], [0.5, 0.5], Draws([1, 1], [0, 16]), Draws([1, 1], [17, 16])]
+)
+def test_a_sampler_that_returns_nonsense(returned: Any) -> None:
+    with pytest.raises(RunError, match=r"a sampler must return 0..16 successes for each of 2"):
+        measure_difficulty(lambda i, s: returned, problem_set(2))

@@ -12,19 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.errors import InputError, RunError
+from isocompute.intervals import IntervalMethod, binomial_interval
 from isocompute.problems import BANDS, Problem, ProblemSet
 from isocompute.problems.selection import in_band
 from isocompute.recipe import Difficulty as DifficultyName
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-IntervalMethod = Literal["jeffreys", "wilson"]
 
 
 class Draws(NamedTuple):
@@ -43,59 +43,6 @@ class Draws(NamedTuple):
 
 # (indices of problems, samples each) -> outcomes in that order.
 SampleFunction = Callable[[IntArray, int], "Draws | ArrayLike"]
-
-
-def binomial_interval(
-    successes: ArrayLike,
-    samples: ArrayLike,
-    *,
-    level: float = 0.95,
-    method: IntervalMethod = "jeffreys",
-) -> tuple[FloatArray, FloatArray]:
-    """Interval of a success probability from counts, element by element.
-
-    Args:
-        successes, samples: counts; 0 samples give (0, 1).
-        level: of the interval, between 0 and 1.
-        method: "jeffreys": equal tails of Beta(s + 1/2, n - s + 1/2), 0 and 1 at the ends where
-            nothing or everything succeeded; being Bayesian it stays right when a second stage
-            depends on the first. "wilson": inversion of the normal score test.
-
-    Returns:
-        (low, high), each of the common shape.
-
-    Raises:
-        InputError: unknown method, level outside 0..1, or counts outside 0..samples.
-
-    Source: Brown, Cai, DasGupta, Statistical Science 16 (2001) 101, sections 3.1.1 and 4.1.
-    """
-    from scipy import stats
-
-    s, n = np.broadcast_arrays(
-        np.asarray(successes, dtype=np.float64), np.asarray(samples, dtype=np.float64)
-    )
-    if method not in ("jeffreys", "wilson"):
-        raise InputError(
-            f"an interval's method must be jeffreys or wilson, but got {method!r}; choose one."
-        )
-    if not 0 < level < 1:
-        raise InputError(f"`0 < level < 1` must hold, but got level={level!r}; take 0.95.")
-    if np.any(s < 0) or np.any(s > n) or not np.all(np.isfinite(n)):
-        raise InputError(
-            "`0 <= successes <= samples` must hold, but got successes in "
-            f"{s.min():g}..{s.max():g} and samples in {n.min():g}..{n.max():g}; check the counts."
-        )
-    tail = (1 - level) / 2
-    if method == "jeffreys":
-        low = np.where(s == 0, 0.0, stats.beta.ppf(tail, s + 0.5, n - s + 0.5))
-        high = np.where(s == n, 1.0, stats.beta.ppf(1 - tail, s + 0.5, n - s + 0.5))
-        return low, high
-    z = float(stats.norm.ppf(1 - tail))
-    rate = np.divide(s, n, out=np.full(s.shape, 0.5), where=n > 0)
-    centre = (rate * n + z**2 / 2) / (n + z**2)
-    half = z / (n + z**2) * np.sqrt(rate * (1 - rate) * n + z**2 / 4)
-    low = np.where(s == 0, 0.0, np.maximum(centre - half, 0.0))
-    return low, np.where(s == n, 1.0, np.minimum(centre + half, 1.0))
 
 
 class Advice(NamedTuple):

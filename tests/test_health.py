@@ -13,6 +13,7 @@ from isocompute.health import (
     Finding,
     Monitor,
     Thresholds,
+    check_arrays,
     check_steps,
     smoothness,
     summarize_findings,
@@ -176,6 +177,15 @@ def test_every_threshold_changes_something(
 ) -> None:
     assert len(run(change)) == 1
     assert run(change, **{name: value}) == []
+
+
+def test_arrays_of_a_store_give_the_same() -> None:
+    steps = np.arange(1, 61)
+    entropy = np.where(steps > 20, 0.04, 0.5)
+    kl = np.where(steps == 50, np.inf, np.nan)
+    findings = check_arrays(steps, {"entropy": entropy, "kl": kl})
+    assert [(f.code, f.step) for f in findings] == [("entropy_collapse", 39), ("divergence", 50)]
+    assert len(check_arrays(steps, {"entropy": entropy}, Thresholds(entropy_collapse=0.01))) == 0
 
 
 def test_thresholds_outside_their_range() -> None:

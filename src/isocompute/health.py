@@ -362,6 +362,28 @@ def check_steps(
     return monitor.findings
 
 
+def check_arrays(
+    step_K: ArrayLike,
+    health_K: Mapping[str, ArrayLike],
+    thresholds: Thresholds | None = None,
+) -> list[Finding]:
+    """Findings of a run as the store returns it: one array per metric.
+
+    Args:
+        step_K: numbers of the updates.
+        health_K: metric -> values; NaN where a step has none, infinite where it diverged.
+        thresholds: limits of the rules.
+    """
+    columns = {name: np.asarray(v, dtype=np.float64) for name, v in health_K.items()}
+    return check_steps(
+        (
+            (int(step), {n: float(v[i]) for n, v in columns.items() if not np.isnan(v[i])})
+            for i, step in enumerate(np.asarray(step_K).tolist())
+        ),
+        thresholds,
+    )
+
+
 def smoothness(score_K: ArrayLike) -> float | None:
     """Share of a learning curve's variance that a rise explains; 1 for a curve that never falls.
 

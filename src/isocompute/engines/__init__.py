@@ -9,10 +9,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
-from typing import cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from isocompute.engines.base import Engine
 from isocompute.errors import InputError
+
+if TYPE_CHECKING:
+    from isocompute.problems import ProblemSet
 
 _GROUP = "isocompute.engines"
 _ENGINES = {
@@ -21,6 +25,26 @@ _ENGINES = {
     "trl": "isocompute.engines.trl:TrlEngine",
     "verl": "isocompute.engines.verl:VerlEngine",
 }
+# Problem sets that are made rather than read, by the word after `generated` in a study file.
+_GENERATORS = {
+    "simulated": "isocompute.engines.simulator:simulated_problems",
+    "world": "isocompute.engines.local.worlds:world_problems",
+}
+
+
+def problem_generators() -> dict[str, Callable[..., ProblemSet]]:
+    """Functions (name, **options) -> ProblemSet; each loads its engine when it is called."""
+
+    def lazily(target: str) -> Callable[..., ProblemSet]:
+        module, _, attribute = target.partition(":")
+
+        def generate(name: str, **options: Any) -> ProblemSet:
+            made = getattr(importlib.import_module(module), attribute)(name, **options)
+            return cast("ProblemSet", made)
+
+        return generate
+
+    return {word: lazily(target) for word, target in _GENERATORS.items()}
 
 
 def register_engine(name: str, target: str) -> None:

@@ -19,6 +19,7 @@ ascent instead of AdamW, one token per answer.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -88,21 +89,32 @@ class World:
 
     def problems(self, problems: ProblemSet) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
         """(features_PF, base_PA, correct_PA) of a set; each row depends on its id alone."""
-        rule_FA = np.random.default_rng([self.world_seed, 0]).normal(
-            size=(self.features, self.answers)
-        )
-        rows = [self._draw(problem.id) for problem in problems.problems]
-        features_PF = np.stack([row[0] for row in rows])
-        noise_PA = np.stack([row[1] for row in rows])
-        truth_PA = features_PF @ rule_FA / math.sqrt(self.features)
-        order_PA = np.argsort(np.argsort(-truth_PA, axis=1), axis=1)
-        base_PA = self.knowledge * truth_PA + self.noise * noise_PA
-        return features_PF / math.sqrt(self.features), base_PA, order_PA < self.correct
+        return _arrays(self, tuple(problem.id for problem in problems.problems))
 
-    def _draw(self, problem_id: str) -> tuple[FloatArray, FloatArray]:
-        digest = hashlib.sha256(problem_id.encode("utf-8", "surrogatepass")).digest()
-        rng = np.random.default_rng([self.world_seed, int.from_bytes(digest[:8], "little")])
-        return rng.normal(size=self.features), rng.normal(size=self.answers)
+
+@functools.lru_cache(maxsize=32)
+def _arrays(
+    world: World, ids: tuple[str, ...]
+) -> tuple[FloatArray, FloatArray, NDArray[np.bool_]]:
+    rule_FA = np.random.default_rng([world.world_seed, 0]).normal(
+        size=(world.features, world.answers)
+    )
+    rows = [_draw(world, problem_id) for problem_id in ids]
+    features_PF = np.stack([row[0] for row in rows])
+    noise_PA = np.stack([row[1] for row in rows])
+    truth_PA = features_PF @ rule_FA / math.sqrt(world.features)
+    order_PA = np.argsort(np.argsort(-truth_PA, axis=1), axis=1)
+    base_PA = world.knowledge * truth_PA + world.noise * noise_PA
+    arrays = features_PF / math.sqrt(world.features), base_PA, order_PA < world.correct
+    for array in arrays:
+        array.setflags(write=False)  # they are shared between runs
+    return arrays
+
+
+def _draw(world: World, problem_id: str) -> tuple[FloatArray, FloatArray]:
+    digest = hashlib.sha256(problem_id.encode("utf-8", "surrogatepass")).digest()
+    rng = np.random.default_rng([world.world_seed, int.from_bytes(digest[:8], "little")])
+    return rng.normal(size=world.features), rng.normal(size=world.answers)
 
 
 def simulated_problems(name: str, size: int) -> ProblemSet:
@@ -134,13 +146,15 @@ class Policy:
     def probabilities(self, index_Q: NDArray[np.intp], temperature: float) -> FloatArray:
         """pi_QA of training problems."""
         own, shared = self._weights()
-        logits = self.base_PA[index_Q] + own * self.own_PA[index_Q]
-        return _softmax((logits + shared * self.features_PF[index_Q] @ self.shared_FA) / temperature)
+        logits_QA = self.base_PA[index_Q] + own * self.own_PA[index_Q]
+        logits_QA += shared * self.features_PF[index_Q] @ self.shared_FA
+        return _softmax(logits_QA / temperature)
 
     def pass_rates(self, problems: ProblemSet, temperature: float = 1.0) -> FloatArray:
         """Exact probability of a right answer, per problem of any set."""
         own, shared = self._weights()
-        features_PF, logits_PA, correct_PA = self.world.problems(problems)
+        features_PF, base_PA, correct_PA = self.world.problems(problems)
+        logits_PA = base_PA.copy()
         trained = [self._index.get(problem.id, -1) for problem in problems.problems]
         known = np.array([i >= 0 for i in trained])
         logits_PA[known] += own * self.own_PA[[i for i in trained if i >= 0]]

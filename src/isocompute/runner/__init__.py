@@ -1,6 +1,7 @@
 """Specifications + engine -> store: worker processes, leases, retries, resume, progress."""
 
+from isocompute.runner.open import open_study
 from isocompute.runner.progress import Progress, Summary
 from isocompute.runner.run import Settings, run_study
 
-__all__ = ["Progress", "Settings", "Summary", "run_study"]
+__all__ = ["Progress", "Settings", "Summary", "open_study", "run_study"]

@@ -32,6 +32,7 @@ class Task:
     claim: Claim
     folder: Path
     checkpoint_every_s: float
+    commit_share: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,7 @@ def execute(
             database, task.claim,
             {name: len(problems) for name, problems in task.spec.validation.items()},
             stop=stop, on_step=on_step, checkpoint_every_s=task.checkpoint_every_s,
+            commit_share=task.commit_share,
         )  # fmt: skip
     except StorageError as error:
         return Outcome(ending="storage", detail=str(error), spent=spent)
@@ -80,7 +82,7 @@ def execute(
         ending, detail = "storage", str(error)
     except InputError as error:
         ending, detail = "failed", str(error)
-    except Exception as error:  # a run's process ends here, whatever the engine raised
+    except Exception as error:  # noqa: BLE001  # a run ends here, whatever the engine raised
         ending, detail = _crash(error, task.folder)
     spent = writer.spent
     writer.close()

@@ -17,14 +17,22 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Protocol
 
-from isocompute.runner.execute import Outcome, Task, execute
+from isocompute.errors import RunError
+from isocompute.runner.execute import Ending, Outcome, Task, execute
+from isocompute.runner.worker import READY
 from isocompute.store.database import Database
 from isocompute.store.leases import Spent, progress_file
 
 # One thread per worker: two processes with two threads each on two cores were measured at a
 # thirtieth of the speed (spinning threads); passive waiting is the second line of defence.
-_THREADS = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS",
-                                   "NUMEXPR_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")}  # fmt: skip
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+    "VECLIB_MAXIMUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +76,7 @@ class _Worker:
     connection: Connection
     task: Task | None = None
     killed: tuple[str, bool] | None = None
+    ready: bool = False
 
 
 class ProcessPool:
@@ -104,7 +113,8 @@ class ProcessPool:
         found = []
         for ready in multiprocessing.connection.wait(list(by_connection), timeout_s):
             worker = by_connection[ready]  # type: ignore[index]  # wait returns what it was given
-            found.append(self._read(worker))
+            event = self._read(worker)
+            found += [] if event is None else [event]
         return found
 
     def kill(self, task: Task, reason: str, *, limit: bool) -> None:
@@ -118,11 +128,7 @@ class ProcessPool:
         """Resident set of the task's worker, from /proc; None elsewhere."""
         for worker in self._workers:
             if worker.task is task:
-                try:
-                    pages = Path(f"/proc/{worker.process.pid}/statm").read_text().split()[1]
-                except OSError:
-                    return None
-                return int(pages) * os.sysconf("SC_PAGE_SIZE")
+                return _resident(worker.process.pid)
         return None
 
     def stop(self) -> None:
@@ -142,13 +148,22 @@ class ProcessPool:
         for worker in self._workers:
             worker.process.wait()
 
-    def _read(self, worker: _Worker) -> Event:
+    def _read(self, worker: _Worker) -> Event | None:
         task = worker.task
         assert task is not None
         try:
             message = worker.connection.recv()
         except (EOFError, OSError):
+            if not worker.ready and worker.killed is None:
+                raise RunError(
+                    "a worker process must be able to start, but it ended with exit code "
+                    f"{worker.process.wait()} before it took a task; see its message above, and "
+                    "try workers=0."
+                ) from None
             return self._died(worker, task)
+        if message == READY:
+            worker.ready = True
+            return None
         if isinstance(message, Outcome):
             worker.task = None
             return Event(task=task, outcome=message)
@@ -161,7 +176,7 @@ class ProcessPool:
         spent = Spent.load(progress_file(task.folder, task.claim.attempt))
         self._replace(worker)
         worker.task = None
-        ending = "failed" if limit else "crashed"
+        ending: Ending = "failed" if limit else "crashed"
         return Event(task=task, outcome=Outcome(ending=ending, detail=reason, spent=spent))
 
     def _replace(self, worker: _Worker) -> None:
@@ -169,13 +184,14 @@ class ProcessPool:
         worker.process.kill()
         worker.process.wait()
         fresh = self._spawn()
-        worker.process, worker.connection, worker.killed = fresh.process, fresh.connection, None
+        worker.process, worker.connection = fresh.process, fresh.connection
+        worker.killed, worker.ready = None, False
 
     @staticmethod
     def _spawn() -> _Worker:
         # Not multiprocessing: it would import the caller's main script in every worker.
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **_THREADS, "OMP_WAIT_POLICY": "PASSIVE"}
+        environment = {**os.environ, **_ONE_THREAD}
         environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
         with theirs:
             process = subprocess.Popen(
@@ -196,7 +212,8 @@ class InlinePool:
     def __init__(self, database: Database, tick: Callable[[Task, int], None]) -> None:
         self._database, self._tick = database, tick
         self._task: Task | None = None
-        self._stop = False
+        self._stopping = False
+        self._killed: tuple[str, bool] | None = None
 
     @property
     def free(self) -> int:
@@ -214,23 +231,36 @@ class InlinePool:
             time.sleep(timeout_s)
             return []
         outcome = execute(
-            task, self._database, stop=lambda: self._stop,
-            on_step=lambda step, rollouts: self._tick(task, step),
+            task, self._database, stop=lambda: self._stopping or self._killed is not None,
+            on_step=lambda step, _: self._tick(task, step),
         )  # fmt: skip
-        self._task = None
+        if self._killed is not None and outcome.ending == "stopped":
+            reason, limit = self._killed
+            ending: Ending = "failed" if limit else "stopped"
+            outcome = Outcome(ending=ending, detail=reason, spent=outcome.spent)
+        self._task = self._killed = None
         return [Event(task=task, outcome=outcome)]
 
     def kill(self, task: Task, reason: str, *, limit: bool) -> None:
         """This process does not kill itself: the task ends at its next checkpoint."""
-        self._stop = True
+        if task is self._task:
+            self._killed = reason, limit
 
     def memory_bytes(self, task: Task) -> int | None:
-        """Not limited here."""
-        return None
+        """Resident set of this process while the task runs in it."""
+        return _resident(os.getpid()) if task is self._task else None
 
     def stop(self) -> None:
         """End at the next checkpoint."""
-        self._stop = True
+        self._stopping = True
 
     def close(self) -> None:
         """Nothing is left to end."""
+
+
+def _resident(process: int) -> int | None:
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
+    except OSError:
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")

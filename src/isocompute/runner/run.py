@@ -36,6 +36,8 @@ class Settings:
         lease_beats: another runner is given up when its counter stands still during so many
             successful heartbeats of this one.
         checkpoint_every_s: engines are asked for a checkpoint after that much uncommitted work.
+        commit_share: share of the time that commits may take (less than the last commit's cost
+            over this share after it, a checkpoint waits for the next one); infinity: commit all.
         stop_grace_s: how long a stop waits for checkpoints before workers are killed.
         report_s: seconds between calls of `progress`.
 
@@ -46,14 +48,16 @@ class Settings:
     beat_s: float = 2.0
     lease_beats: int = 15
     checkpoint_every_s: float = 30.0
+    commit_share: float = 0.01
     stop_grace_s: float = 60.0
     report_s: float = 1.0
 
     def __post_init__(self) -> None:
-        times = (self.beat_s, self.checkpoint_every_s, self.stop_grace_s, self.report_s)
+        times = (self.beat_s, self.checkpoint_every_s, self.stop_grace_s, self.report_s,
+                 self.commit_share)  # fmt: skip
         if min(times) <= 0 or self.lease_beats < 2:
             raise InputError(
-                "a runner's times must be > 0 and `lease_beats` >= 2, but got "
+                "a runner's times and `commit_share` must be > 0 and `lease_beats` >= 2, but got "
                 f"{self}; correct the settings."
             )
 
@@ -125,6 +129,7 @@ class _Runner:
         self.pace = Pace()
         self.live: dict[str, tuple[int, int]] = {}
         self.tasks: dict[int, tuple[Task, float]] = {}  # attempt -> (task, start)
+        self.used_s: dict[int, float] = {}  # attempt -> seconds of the run's earlier attempts
         self.beats_made = 0
         self.last_beat = self.last_report = -1e9
         self.others: dict[str, tuple[int, int]] = {}  # runner -> (beat, my beats when it moved)
@@ -181,8 +186,13 @@ class _Runner:
                 engine=self.engines[spec.engine], spec=slice_of(spec, claim.target_steps),
                 claim=claim, folder=self.folder.absolute(),
                 checkpoint_every_s=self.settings.checkpoint_every_s,
+                commit_share=self.settings.commit_share,
             )  # fmt: skip
             self.tasks[claim.attempt] = (task, time.monotonic())
+            self.used_s[claim.attempt] = self.database.read(
+                "SELECT coalesce(sum(wall_s), 0) FROM attempts WHERE run = ? AND attempt < ?",
+                (claim.run, claim.attempt),
+            )[0][0]
             self.live[claim.hash] = (claim.from_step, claim.target_steps)
             self.pool.start(task)
 
@@ -287,18 +297,17 @@ class _Runner:
     def _enforce_limits(self) -> None:
         limits, now = self.study.limits, time.monotonic()
         for task, started in list(self.tasks.values()):
-            if limits.wall_s is not None:
-                before = self.database.read(
-                    "SELECT coalesce(sum(wall_s), 0) FROM attempts WHERE run = ? AND attempt < ?",
-                    (task.claim.run, task.claim.attempt),
-                )[0][0]
-                if before + now - started > limits.wall_s:
-                    self.pool.kill(task, f"it passed its limit wall_s={limits.wall_s:g}", limit=True)
+            used_s = self.used_s[task.claim.attempt] + now - started
+            if limits.wall_s is not None and used_s > limits.wall_s:
+                reason = f"it passed its limit wall_s={limits.wall_s:g}; raise it, then retry"
+                self.pool.kill(task, reason, limit=True)
             memory = None if limits.memory_gb is None else self.pool.memory_bytes(task)
-            if memory is not None and memory > (limits.memory_gb or 0) * 1e9:
-                self.pool.kill(
-                    task, f"it passed its limit memory_gb={limits.memory_gb:g} with "
-                    f"{memory / 1e9:.2f}", limit=True)  # fmt: skip
+            if limits.memory_gb is not None and (memory or 0) > limits.memory_gb * 1e9:
+                reason = (
+                    f"it passed its limit memory_gb={limits.memory_gb:g} with "
+                    f"{(memory or 0) / 1e9:.2f}; raise it, then retry"
+                )
+                self.pool.kill(task, reason, limit=True)
 
     # -- stopping ----------------------------------------------------------------------------
 
@@ -319,7 +328,7 @@ class _Runner:
     def _signals(self) -> Iterator[None]:
         """SIGTERM and Ctrl-C ask to stop; the second one stops at once."""
 
-        def handle(number: int, frame: FrameType | None) -> None:
+        def handle(number: int, _: FrameType | None) -> None:
             if self.stopped_by is not None:
                 raise _StopNow
             self.stopped_by = number
@@ -351,6 +360,7 @@ class _Runner:
     def _tick(self, task: Task, step: int) -> None:
         self.live[task.claim.hash] = (step, task.claim.target_steps)
         self._beat()
+        self._enforce_limits()
         self._report()
 
     def _say(self, note: str) -> None:

@@ -15,10 +15,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from isocompute.errors import IsocomputeError
-from isocompute.runner.execute import Outcome, Task, execute
+from isocompute.runner.execute import Ending, Outcome, Task, execute
 from isocompute.store.database import Database, StorageError
 from isocompute.store.leases import Spent
 
+READY = "ready"
 _REPORT_EVERY_S = 0.5
 
 
@@ -42,6 +43,7 @@ def main(descriptor: int) -> None:
             else:
                 stop.set()
 
+    connection.send(READY)
     threading.Thread(target=listen, daemon=True).start()
     databases: dict[Path, Database] = {}
     while True:
@@ -60,7 +62,7 @@ def main(descriptor: int) -> None:
                 databases[task.folder] = Database(task.folder)
             outcome = execute(task, databases[task.folder], stop=stop.is_set, on_step=report)
         except IsocomputeError as error:
-            ending = "storage" if isinstance(error, StorageError) else "crashed"
+            ending: Ending = "storage" if isinstance(error, StorageError) else "crashed"
             outcome = Outcome(ending=ending, detail=str(error), spent=Spent())
         connection.send(outcome)
 

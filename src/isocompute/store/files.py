@@ -37,6 +37,11 @@ def checkpoint_folder(study: Path, run_hash: str, token: int, serial: int) -> Pa
     return run_folder(study, run_hash) / f"{int(token)}-{int(serial)}"
 
 
+def weights_of(folder: Path) -> str:
+    """Hash of a folder's model weights alone, nothing made durable."""
+    return _hash(folder, sync=False)[1]
+
+
 def seal(folder: Path) -> tuple[str, str, int]:
     """Make a folder durable and return (sha256, sha256 of its model weights, bytes).
 

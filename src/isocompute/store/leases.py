@@ -8,6 +8,8 @@ nobody. A runner on the same machine whose process has gone is known dead at onc
 from __future__ import annotations
 
 import datetime
+import functools
+import importlib.metadata
 import json
 import os
 import platform
@@ -103,7 +105,7 @@ def has_died(process: str) -> bool:
         return False
     if not boot or [boot, namespace] != _machine():
         return False
-    return _start_of(int(pid)) != start
+    return bool(_start_of(int(pid)) != start)
 
 
 def _machine() -> list[str]:
@@ -346,9 +348,8 @@ def _now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
+@functools.cache
 def _versions() -> dict[str, str]:
-    import importlib.metadata
-
     found = {"python": platform.python_version()}
     for package in ("isocompute", "numpy", "torch"):
         try:

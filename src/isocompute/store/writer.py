@@ -18,7 +18,7 @@ from typing import Any
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.errors import InputError
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
-from isocompute.store.files import checkpoint_folder, make_folder, remove, seal
+from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
 from isocompute.store.leases import Claim, Spent, check_token, progress_file
 from isocompute.store.pack import count_text, pack
 
@@ -47,6 +47,9 @@ class RunWriter:
         stop: asked after each record; True ends the run at its next checkpoint.
         on_step: called with (step, rollouts) after each update, for progress.
         checkpoint_every_s: `wants_checkpoint` turns true after that much uncommitted work.
+        commit_share: share of the time that commits may take. A checkpoint that comes sooner
+            after the last commit than that allows is left to the next one, except at the end;
+            infinity commits every checkpoint.
     """
 
     def __init__(
@@ -56,11 +59,14 @@ class RunWriter:
         validation: Mapping[str, int],
         *,
         stop: Callable[[], bool] = lambda: False,
-        on_step: Callable[[int, int], None] = lambda step, rollouts: None,
+        on_step: Callable[[int, int], None] = lambda *_: None,
         checkpoint_every_s: float = 30.0,
+        commit_share: float = 0.01,
     ) -> None:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
+        self._share, self._commit_s = commit_share, 0.02
+        self._first_weights = ""
         row = database.read(
             "SELECT steps_done, rollouts, tokens, evaluation_rollouts, evaluation_tokens "
             "FROM runs WHERE run = ?",
@@ -141,7 +147,8 @@ class RunWriter:
         health = {k: float(v) if math.isfinite(v) else None for k, v in record.health.items()}
         self._steps.append((
             record.step, record.rollouts, record.tokens, record.samples, record.wall_s,
-            json.dumps(health, sort_keys=True), len(record.problem_Q), pack(record.problem_Q), pack(record.successes_Q),
+            json.dumps(health, sort_keys=True), len(record.problem_Q),
+            pack(record.problem_Q), pack(record.successes_Q),
         ))  # fmt: skip
         self._position = replace(here, step=record.step, rollouts=record.rollouts,
                                  tokens=record.tokens)  # fmt: skip
@@ -174,8 +181,8 @@ class RunWriter:
         self._seen.add(key)
         self._evaluations.append((
             record.step, record.problem_set, record.rollouts, record.tokens, record.samples,
-            drawn, record.sampled_tokens, record.wall_s, count_text(record.successes_P, record.samples),
-            pack(record.successes_P),
+            drawn, record.sampled_tokens, record.wall_s,
+            count_text(record.successes_P, record.samples), pack(record.successes_P),
         ))  # fmt: skip
         here = self._position
         self._position = replace(
@@ -203,13 +210,15 @@ class RunWriter:
             self._database.folder, self._claim.hash, self._claim.token, self._serial
         )
         try:
-            make_folder(folder)
+            make_folder(folder.parent)
+            folder.mkdir()
             yield folder
-            nothing_new = self._has_checkpoint and not self._steps and not self._evaluations
-            if nothing_new:
-                remove(folder)
-            else:
+            if step == 0:
+                self._first_weights = weights_of(folder)
+            if self._worth_committing(step):
                 self._commit(step, folder)
+            else:
+                remove(folder)
         except OSError as error:
             remove(folder)
             raise storage_error(error) from error
@@ -227,7 +236,18 @@ class RunWriter:
         except OSError as error:
             raise storage_error(error) from error
 
+    def _worth_committing(self, step: int) -> bool:
+        if self._has_checkpoint and not self._steps and not self._evaluations:
+            return False  # nothing new
+        waited = time.monotonic() - self._committed_at
+        return (
+            step >= self._claim.target_steps
+            or self.wants_checkpoint
+            or waited >= self._commit_s / self._share
+        )
+
     def _commit(self, step: int, folder: Path) -> None:
+        began = time.monotonic()
         sha256, weights, size = seal(folder)
         final = step >= self._claim.target_steps or self._stop()
         try:
@@ -247,6 +267,7 @@ class RunWriter:
         self._steps, self._evaluations = [], []
         self._has_checkpoint = True
         self._committed_at = time.monotonic()
+        self._commit_s = self._committed_at - began
         for old in [*dropped, *self._put_off]:
             remove(old)
         self._put_off = []
@@ -287,9 +308,9 @@ class RunWriter:
             connection.execute(
                 "UPDATE runs SET steps_done = ?, rollouts = ?, tokens = ?, "
                 "evaluation_rollouts = ?, evaluation_tokens = ?, failures = 0, "
-                "first_weights = CASE WHEN first_weights = '' AND ? = 0 THEN ? "
+                "first_weights = CASE WHEN first_weights = '' THEN ? "
                 "ELSE first_weights END WHERE run = ?",
-                (step, *totals, step, weights, run),
+                (step, *totals, self._first_weights, run),
             )
             spent = self.spent
             connection.execute(

@@ -1,0 +1,28 @@
+"""A study file with every generator of problems known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from isocompute.engines import engine_target, load_engine, problem_generators
+from isocompute.study import Study, load_study
+
+
+def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
+    """Read a study file and ask every run's engine whether it can do it.
+
+    Args:
+        path: a YAML file.
+        overrides: "key=value", dotted keys, YAML values.
+
+    Raises:
+        InputError: one line, before anything is written or computed.
+    """
+    study = load_study(path, overrides=overrides, generators=problem_generators())
+    for name in sorted({spec.engine for spec in study.runs}):
+        engine = load_engine(engine_target(name))
+        for spec in study.runs:
+            if spec.engine == name:
+                engine.check(spec)
+    return study

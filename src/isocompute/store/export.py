@@ -1,0 +1,235 @@
+"""A study as Parquet or CSV: tables for pandas, polars and DuckDB, or one tidy file of curves.
+
+Rows are ordered by run hash, step and set, and nothing depends on how often a study was
+interrupted: with `times=False` two exports of the same study are equal byte for byte.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.store.database import storage_error
+from isocompute.store.pack import unpack
+from isocompute.store.store import Store, StoredRun
+
+Row = dict[str, Any]
+FORMATS = ("parquet", "csv")
+
+
+def export_study(
+    folder: str | Path, target: str | Path, *, format: str | None = None, times: bool = True
+) -> list[Path]:
+    """Unpack a study.
+
+    Args:
+        folder: the study folder.
+        target: FILE.csv or FILE.parquet: one tidy file of curves (one row per evaluation, the
+            contract of "tidy curves"). Otherwise a folder that gets runs, evaluations, steps,
+            problems and (with `times`) attempts, one file each.
+        format: "parquet" or "csv"; None: by the file's ending, "parquet" for a folder.
+        times: False leaves out whatever depends on clocks, machines and interruptions.
+
+    Returns:
+        The files written, each replaced in one step.
+
+    Raises:
+        InputError: on an unknown format, or one that contradicts the file's ending.
+        StorageError: if the target cannot be written.
+    """
+    target = Path(target)
+    ending = target.suffix[1:].lower()
+    tidy = ending in FORMATS
+    format = format or (ending if tidy else "parquet")
+    if format not in FORMATS or (tidy and format != ending):
+        raise InputError(
+            f"the format must be one of {', '.join(FORMATS)} and agree with the file's ending, but "
+            f"got format={format!r} for {target.name!r}; correct one of them."
+        )
+    write = _write_csv if format == "csv" else _write_parquet
+    with Store(folder) as store:
+        runs = sorted(store.runs(), key=lambda run: run.hash)
+        tables: dict[str, Callable[[], Iterator[Row]]] = {
+            "runs": lambda: _runs(runs, times),
+            "evaluations": lambda: _evaluations(store, runs, times),
+            "steps": lambda: _steps(store, runs, times),
+            "problems": lambda: _problems(store),
+        }
+        if times:
+            tables["attempts"] = lambda: _attempts(store)
+        try:
+            if tidy:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                return [write(target, _tidy(store, runs))]
+            target.mkdir(parents=True, exist_ok=True)
+            return [write(target / f"{name}.{format}", rows()) for name, rows in tables.items()]
+        except OSError as error:
+            raise storage_error(error) from error
+
+
+def _head(run: StoredRun) -> Row:
+    return {
+        "run": run.hash,
+        "problems_per_batch": run.spec["problems_per_batch"],
+        "rollouts_per_problem": run.spec["rollouts_per_problem"],
+        "seed": run.spec["seed"],
+    }
+
+
+def _runs(runs: Sequence[StoredRun], times: bool) -> Iterator[Row]:
+    for run in runs:
+        row = {
+            **_head(run), "engine": run.spec["engine"], "state": run.state, "reason": run.reason,
+            "steps": run.spec["steps"], "steps_done": run.steps_done, "rollouts": run.rollouts,
+            "tokens": run.tokens, "evaluation_rollouts": run.evaluation_rollouts,
+            "evaluation_tokens": run.evaluation_tokens,
+            "spec": json.dumps(run.spec, sort_keys=True),
+        }  # fmt: skip
+        if times:
+            row |= {"attempts": run.attempts, "wasted_rollouts": run.wasted_rollouts,
+                    "wasted_tokens": run.wasted_tokens, "wall_s": run.wall_s}  # fmt: skip
+        yield row
+
+
+def _evaluations(store: Store, runs: Sequence[StoredRun], times: bool) -> Iterator[Row]:
+    for run in runs:
+        rows = store.database.read(
+            "SELECT e.step, e.problem_set, e.rollouts, e.tokens, e.samples, e.sampled_rollouts, "
+            "e.sampled_tokens, e.counts, e.successes, e.wall_s FROM evaluations e "
+            "JOIN runs r ON r.run = e.run WHERE r.hash = ? ORDER BY e.step, e.problem_set",
+            (run.hash,),
+        )
+        for r in rows:
+            counts = json.loads(r[7])
+            row = {
+                **_head(run), "step": r[0], "rollouts": r[2], "tokens": r[3], "problem_set": r[1],
+                "samples": r[4], **_scores(counts), "sampled_rollouts": r[5],
+                "sampled_tokens": r[6], "counts": counts,
+                "successes": unpack(r[8], sum(counts)).tolist(),
+            }  # fmt: skip
+            yield {**row, "wall_s": r[9]} if times else row
+
+
+def _scores(counts: list[int]) -> Row:
+    """Mean success, at least one success, all succeed: of all samples, per problem."""
+    samples, size = len(counts) - 1, sum(counts)
+    successes = sum(i * count for i, count in enumerate(counts))
+    return {"score": successes / (samples * size), "best": 1 - counts[0] / size,
+            "worst": counts[-1] / size}  # fmt: skip
+
+
+def _tidy(store: Store, runs: Sequence[StoredRun]) -> Iterator[Row]:
+    for row in _evaluations(store, runs, times=False):
+        yield {
+            **{k: row[k] for k in ("problems_per_batch", "rollouts_per_problem", "rollouts")},
+            **{k: row[k] for k in ("score", "best", "worst", "tokens", "seed", "run")},
+            "steps": row["step"], "metric": f"avg@{row['samples']}",
+            "problem_set": row["problem_set"], "split": "validation",
+        }  # fmt: skip
+
+
+def _steps(store: Store, runs: Sequence[StoredRun], times: bool) -> Iterator[Row]:
+    for run in runs:
+        steps = store.steps(run.hash)
+        for i in range(len(steps)):
+            health = {k: v[i] for k, v in steps.health.items() if v[i] == v[i]}
+            row = {
+                **_head(run), "step": int(steps.step_K[i]), "rollouts": int(steps.rollouts_K[i]),
+                "tokens": int(steps.tokens_K[i]), "samples": int(steps.samples_K[i]),
+                "health": json.dumps(health, sort_keys=True),
+                "problems": steps.problems[i].tolist(), "successes": steps.successes[i].tolist(),
+            }  # fmt: skip
+            yield {**row, "wall_s": float(steps.wall_s_K[i])} if times else row
+
+
+def _problems(store: Store) -> Iterator[Row]:
+    names = ("set_sha256", "position", "id", "prompt", "answer", "source", "pass_rate")
+    rows = store.database.read(
+        f"SELECT {', '.join(names)} FROM problems ORDER BY set_sha256, position"
+    )
+    for row in rows:
+        yield dict(zip(names, row, strict=True))
+
+
+def _attempts(store: Store) -> Iterator[Row]:
+    names = ("attempt", "from_step", "target_steps", "outcome", "detail", "rollouts", "tokens",
+             "evaluation_rollouts", "evaluation_tokens", "wall_s", "started_utc", "host",
+             "versions")  # fmt: skip
+    rows = store.database.read(
+        f"SELECT r.hash, {', '.join('a.' + n for n in names)} FROM attempts a "
+        "JOIN runs r ON r.run = a.run ORDER BY a.attempt"
+    )
+    for row in rows:
+        yield dict(zip(("run", *names), row, strict=True))
+
+
+def _write_csv(path: Path, rows: Iterator[Row]) -> Path:
+    temporary = path.with_name(f".{path.name}.partial")
+    with temporary.open("w", newline="", encoding="utf-8") as file:
+        writer: Any = None
+        for row in rows:
+            if writer is None:
+                writer = csv.DictWriter(file, list(row), lineterminator="\n")
+                writer.writeheader()
+            writer.writerow({key: _cell(value) for key, value in row.items()})
+    os.replace(temporary, path)
+    return path
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, list):
+        return json.dumps(value, separators=(",", ":"))
+    # A spreadsheet would run text that begins like a formula.
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return "'" + value
+    return value
+
+
+def _write_parquet(path: Path, rows: Iterator[Row]) -> Path:
+    try:
+        import pyarrow as arrow
+        import pyarrow.parquet as parquet
+    except ModuleNotFoundError as error:
+        raise InputError(
+            "Parquet needs the package pyarrow, which is not installed; install it, or export "
+            "with format csv."
+        ) from error
+    temporary = path.with_name(f".{path.name}.partial")
+    writer: Any = None
+    for chunk in _chunks(rows, 20_000):
+        if writer is None:
+            writer = parquet.ParquetWriter(temporary, _arrow_schema(arrow, path.stem, chunk))
+        writer.write_table(arrow.Table.from_pylist(chunk, schema=writer.schema))
+    if writer is None:
+        parquet.write_table(arrow.table({}), temporary)
+    else:
+        writer.close()
+    os.replace(temporary, path)
+    return path
+
+
+def _arrow_schema(arrow: Any, table: str, chunk: list[Row]) -> Any:
+    """Types by column: a column must not become null because its first rows are."""
+    inferred = arrow.Table.from_pylist(chunk[:1000]).schema
+    lists = {"counts": arrow.list_(arrow.int64()), "successes": arrow.list_(arrow.int64()),
+             "problems": arrow.list_(arrow.int64())}  # fmt: skip
+    fixed = {"pass_rate": arrow.float64(), **(lists if table in ("evaluations", "steps") else {})}
+    return arrow.schema(
+        [arrow.field(f.name, fixed.get(f.name, f.type)) for f in inferred]
+    )
+
+
+def _chunks(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    chunk: list[Row] = []
+    for row in rows:
+        chunk.append(row)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk

@@ -1,0 +1,87 @@
+"""How far a study is: one read of the small tables, whatever the number of records."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from isocompute.store.leases import beats, has_died
+from isocompute.store.store import Accounting, Store, StoredRun
+
+
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """State of a study folder.
+
+    Args:
+        name: of the study.
+        states: number of runs that are "done", "failed", "invalid", "running" or "waiting".
+        rollouts_done, rollouts_total: training rollouts, committed and asked for.
+        usable_fraction: smallest fraction of its budget that any run has reached: the sweep is
+            complete at that share of its budget.
+        runners: how many are at work as far as can be known from here.
+        accounting: where the rollouts and tokens went.
+        runs: every run.
+    """
+
+    name: str
+    states: dict[str, int]
+    rollouts_done: int
+    rollouts_total: int
+    usable_fraction: float
+    runners: int
+    accounting: Accounting
+    runs: list[StoredRun]
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values (`status --json`)."""
+        return {"version": 1, **asdict(self)}
+
+    def lines(self) -> list[str]:
+        """For people."""
+        a = self.accounting
+        wasted = a.wasted_rollouts + a.wasted_evaluation_rollouts
+        counts = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
+        lines = [
+            f"{self.name}: {len(self.runs)} runs: {counts}",
+            f"rollouts: {self.rollouts_done:,} of {self.rollouts_total:,} "
+            f"({self.rollouts_done / max(self.rollouts_total, 1):.0%}); every run has reached "
+            f"{self.usable_fraction:.0%} of its budget",
+            f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "
+            f"interruptions" + "".join(
+                f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
+            ),
+            f"tokens: {a.tokens:,} training, {a.evaluation_tokens:,} evaluation; worker time "
+            f"{a.wall_s / 3600:.2f} h in {a.attempts} attempts; {self.runners} runners at work",
+        ]  # fmt: skip
+        lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
+                  f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
+                  f"{r.reason}" for r in self.runs if r.reason]  # fmt: skip
+        return lines
+
+
+def study_status(folder: str | Path) -> Status:
+    """Read how far a study is.
+
+    Raises:
+        InputError: if there is no study there.
+    """
+    with Store(folder) as store:
+        runs = store.runs()
+        alive = {r for r, (process, _) in beats(store.database).items() if not has_died(process)}
+        held = {row[0] for row in store.database.read(
+            "SELECT hash, lease_runner FROM runs WHERE lease_runner NOTNULL") if row[1] in alive}
+        states = dict.fromkeys(("done", "running", "waiting", "failed", "invalid"), 0)
+        for run in runs:
+            waiting = "running" if run.hash in held else "waiting"
+            states[waiting if run.state == "pending" else run.state] += 1
+        batch = [r.spec["problems_per_batch"] * r.spec["rollouts_per_problem"] for r in runs]
+        return Status(
+            name=store.name, states=states, rollouts_done=sum(r.rollouts for r in runs),
+            rollouts_total=sum(r.spec["steps"] * b for r, b in zip(runs, batch, strict=True)),
+            usable_fraction=min(
+                (min(1.0, r.steps_done / r.spec["steps"]) for r in runs), default=0.0
+            ),
+            runners=len(alive), accounting=store.accounting(), runs=runs,
+        )  # fmt: skip

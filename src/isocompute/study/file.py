@@ -1,0 +1,232 @@
+"""Study file -> Study: read, overridden, checked, expanded; all before the first rollout."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isocompute.allocation import Rates, allocation_grid, parse_budget, powers_of_two
+from isocompute.errors import InputError
+from isocompute.problems import ProblemSet, load_problems, select_problems, subset_problems
+from isocompute.recipe import Recipe
+from isocompute.study.schema import Grid, Powers, ProblemFile, Problems, StudyFile, parse_study
+from isocompute.study.spec import RunSpec
+from isocompute.study.sweep import Limits, Study
+from isocompute.study.yaml12 import parse_yaml, read_yaml
+
+Generator = Callable[..., ProblemSet]
+
+_SECRET_KEY = re.compile(
+    r"(api[_-]?key|access[_-]?key|secret|passw(or)?d|credential|auth|(^|[_-])token)$", re.I
+)
+_SECRET_VALUE = re.compile(
+    r"\b(sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|"
+    r"AKIA[0-9A-Z]{16}|xox[abpr]-[A-Za-z0-9-]{10,})"
+)
+_CODE_FLAGS = {"trust_remote_code", "allow_pickle", "weights_only"}
+_PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt")
+
+
+def load_study(
+    path: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    generators: Mapping[str, Generator] | None = None,
+) -> Study:
+    """Read a study file.
+
+    Args:
+        path: a YAML 1.2 file. Names in it are data; problem files are found beside it.
+        overrides: "key=value" with dotted keys and YAML values, for example
+            "grid.seeds=[0,1,2]" or "budget=4e5".
+        generators: functions (name, **options) -> ProblemSet, by the word after `generated`.
+
+    Raises:
+        InputError: one line with the rule, the values seen and the cure.
+    """
+    path = Path(path)
+    content = read_yaml(path)
+    where = repr(path.name)
+    for text in overrides:
+        content = _override(content, text)
+    _refuse_secrets(content, where)
+    file = parse_study(content, where=where)
+    _refuse_code(file)
+    load = _Loader(path.parent, generators or {})
+    return _expand(file, content, file.name or path.stem, load)
+
+
+def _override(content: Any, text: str) -> Any:
+    key, separator, value = text.partition("=")
+    parts = key.strip().split(".")
+    if not separator or not all(parts):
+        raise InputError(
+            f"an override must read key=value, but got {text!r}; write for example budget=4e5."
+        )
+    if not isinstance(content, dict):
+        return content
+    changed: dict[str, Any] = dict(content)
+    node = changed
+    for depth, part in enumerate(parts[:-1]):
+        inner = node.get(part, {})
+        if inner is None or not isinstance(inner, dict):
+            raise InputError(
+                f"override {key!r} must lead through sections, but {'.'.join(parts[: depth + 1])!r}"
+                f" is {inner!r}; check the key."
+            )
+        node[part] = dict(inner)
+        node = node[part]
+    node[parts[-1]] = parse_yaml(value, where=f"override {key!r}")
+    return changed
+
+
+def _refuse_secrets(value: Any, where: str, name: str = "") -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            spot = f"{name}.{key}" if name else key
+            if isinstance(item, str) and item and _SECRET_KEY.search(key):
+                raise InputError(
+                    f"{where} must not hold secrets, but {spot!r} looks like one; put it into an "
+                    "environment variable that the engine reads."
+                )
+            _refuse_secrets(item, where, spot)
+    elif isinstance(value, list):
+        for item in value:
+            _refuse_secrets(item, where, name)
+    elif isinstance(value, str) and _SECRET_VALUE.search(value):
+        raise InputError(
+            f"{where} must not hold secrets, but the value of {name!r} looks like one; put it "
+            "into an environment variable that the engine reads."
+        )
+
+
+def _refuse_code(file: StudyFile) -> None:
+    """Remote code and pickles run whatever they hold: only when asked for by name."""
+    for key, value in file.engine_options.items():
+        risky = key in _CODE_FLAGS and value is not (key == "weights_only")
+        if risky and key not in file.allow:
+            raise InputError(
+                f"`engine_options.{key}` runs code from the model's files and must be allowed by "
+                f"name, but got {value!r}; add it to `allow`, or remove it."
+            )
+        if isinstance(value, str) and value.lower().endswith(_PICKLES) and "pickle" not in (
+            file.allow
+        ):
+            raise InputError(
+                f"`engine_options.{key}` must name safetensors, but {value!r} is a pickle, which "
+                "runs code when it is read; convert it, or add pickle to `allow`."
+            )
+
+
+class _Loader:
+    """Problem sets, each read once."""
+
+    def __init__(self, base: Path, generators: Mapping[str, Generator]) -> None:
+        self._base, self._generators = base, generators
+        self._sets: dict[str, ProblemSet] = {}
+
+    def __call__(self, name: str, source: str | ProblemFile) -> ProblemSet:
+        entry = ProblemFile(path=source) if isinstance(source, str) else source
+        key = f"{name}\0{entry.model_dump_json()}"
+        if key not in self._sets:
+            self._sets[key] = self._load(name, entry)
+        return self._sets[key]
+
+    def _load(self, name: str, entry: ProblemFile) -> ProblemSet:
+        problems = self._generated(name, entry) if entry.path is None else self._file(name, entry)
+        if entry.pass_rate is not None:
+            problems = select_problems(problems, entry.pass_rate)
+        if entry.size is not None and entry.size != len(problems):
+            problems = subset_problems(problems, entry.size, np.random.default_rng(entry.seed))
+        return problems.replace(name=name, problems=problems.problems)
+
+    def _file(self, name: str, entry: ProblemFile) -> ProblemSet:
+        path = self._base / str(entry.path)
+        if entry.verifier is None:
+            return load_problems(path, name=name)
+        return load_problems(path, name=name, verifier=entry.verifier)
+
+    def _generated(self, name: str, entry: ProblemFile) -> ProblemSet:
+        kind = str(entry.generated)
+        if kind not in self._generators:
+            known = ", ".join(sorted(self._generators)) or "none"
+            raise InputError(
+                f"`generated` must be one of {known}, but got {kind!r}; correct the problem set."
+            )
+        try:
+            return self._generators[kind](name, **entry.options)
+        except TypeError as error:
+            raise InputError(
+                f"the options of generated problems {kind!r} must be the generator's own, but "
+                f"{error}; correct them."
+            ) from error
+
+
+def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loader) -> Study:
+    rates = Rates(**file.rates.model_dump())
+    rollouts = int(rates.rollouts(parse_budget(str(file.budget))))
+    grid = file.grid
+    allocations = allocation_grid(
+        _numbers(grid.problems_per_batch), _numbers(grid.rollouts_per_problem),
+        rollouts=rollouts, max_batch_size=grid.max_batch,
+    )  # fmt: skip
+    if not allocations:
+        raise InputError(
+            "at least one batch must fit into the budget and max_batch, but none does: budget="
+            f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
+        )
+    arms = {"": file.problems} if isinstance(file.problems, Problems) else file.problems
+    recipes = [file.recipe] if file.recipes is None else list(file.recipes.values())
+    runs = [
+        RunSpec(
+            engine=file.engine, engine_options=dict(file.engine_options), allocation=allocation,
+            recipe=_recipe(recipe), train=load("train", arm.train),
+            validation={n: load(n, s) for n, s in arm.validation.items()}, seed=seed,
+            evaluation_samples=file.evaluation.samples,
+            evaluations_per_octave=file.evaluation.per_octave,
+            first_evaluation=file.evaluation.first,
+        )
+        for seed in _seeds(grid)
+        for arm in arms.values()
+        for recipe in recipes
+        for allocation in allocations
+    ]  # fmt: skip
+    return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()),
+                 slices=tuple(file.slices), rates=rates, source=content)  # fmt: skip
+
+
+def _recipe(section: Any) -> Recipe:
+    if section is None:
+        return Recipe()
+    given = {n: getattr(section, n) for n in section.model_fields_set if n != "difficulty"}
+    known = {f.name for f in fields(Recipe)}
+    given = {n: v for n, v in given.items() if n in known}
+    if section.difficulty is None:
+        return Recipe(**given)
+    return Recipe.for_difficulty(section.difficulty, **given)
+
+
+def _numbers(values: int | list[int] | Powers) -> list[int]:
+    if isinstance(values, int):
+        return [values]
+    if isinstance(values, Powers):
+        return powers_of_two(values.low, values.high)
+    return _distinct(values)
+
+
+def _seeds(grid: Grid) -> list[int]:
+    return list(range(grid.seeds)) if isinstance(grid.seeds, int) else _distinct(grid.seeds)
+
+
+def _distinct(values: list[int]) -> list[int]:
+    if not values or len(set(values)) != len(values):
+        raise InputError(
+            f"a list of the grid must hold each number once, and one at least, but got {values}; "
+            "correct the grid."
+        )
+    return sorted(values)

@@ -1,0 +1,187 @@
+"""The words of a study file, checked by pydantic; every unknown word gets a did-you-mean."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import fields
+from typing import Annotated, Any, get_type_hints
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    create_model,
+    model_validator,
+)
+
+from isocompute.errors import InputError
+from isocompute.recipe import Difficulty, Recipe
+
+Count = Annotated[int, Field(ge=1, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
+Name = Annotated[str, Field(min_length=1, max_length=300)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Powers(_Section):
+    """Powers of two from `low` to `high`."""
+
+    low: Count
+    high: Count
+
+
+class ProblemFile(_Section):
+    """A problem set: `path` (JSONL, Parquet), or a generated one with its options."""
+
+    path: str | None = None
+    verifier: str | None = None
+    generated: str | None = None
+    options: dict[str, JsonValue] = Field(default_factory=dict)
+    pass_rate: tuple[float, float] | None = None
+    size: Count | None = None
+    seed: Seed = 0
+
+    @model_validator(mode="after")
+    def _one_source(self) -> ProblemFile:
+        if (self.path is None) == (self.generated is None):
+            raise ValueError("exactly one of `path` and `generated` must be given")
+        return self
+
+
+class Problems(_Section):
+    """Training set and validation sets of one arm."""
+
+    train: str | ProblemFile
+    validation: dict[Name, str | ProblemFile] = Field(min_length=1)
+
+
+class Grid(_Section):
+    """Every combination that fits is run."""
+
+    problems_per_batch: Count | list[Count] | Powers
+    rollouts_per_problem: Count | list[Count] | Powers
+    seeds: Count | list[Seed] = 1
+    max_batch: Count | None = None
+
+
+class Evaluation(_Section):
+    """The common grid of evaluations."""
+
+    samples: Count = 4
+    per_octave: Count = 3
+    first: Count = 1024
+
+
+class LimitsSection(_Section):
+    """Per run; see `isocompute.study.Limits`."""
+
+    wall_s: float | None = None
+    memory_gb: float | None = None
+    retries: Annotated[int, Field(strict=True)] = 2
+
+
+class RatesSection(_Section):
+    """What a rollout costs; see `isocompute.allocation.Rates`."""
+
+    tokens_per_rollout: Annotated[float, Field(gt=0)] | None = None
+    rollouts_per_gpu_hour: Annotated[float, Field(gt=0)] | None = None
+    usd_per_gpu_hour: Annotated[float, Field(gt=0)] | None = None
+
+
+# The words of a recipe are the fields of Recipe; their ranges are checked there.
+RecipeSection: type[_Section] = create_model(
+    "RecipeSection",
+    __base__=_Section,
+    difficulty=(Difficulty | None, None),
+    **{  # type: ignore[call-overload]  # names and types come from the dataclass
+        f.name: (get_type_hints(Recipe)[f.name], f.default) for f in fields(Recipe)
+    },
+)
+
+
+class StudyFile(_Section):
+    """A whole study file."""
+
+    name: Name | None = None
+    engine: Name = "local"
+    engine_options: dict[str, JsonValue] = Field(default_factory=dict)
+    problems: Problems | dict[Name, Problems]
+    recipe: RecipeSection | None = None
+    recipes: dict[Name, RecipeSection] | None = None
+    grid: Grid
+    budget: float | str
+    evaluation: Evaluation = Field(default_factory=Evaluation)
+    limits: LimitsSection = Field(default_factory=LimitsSection)
+    slices: list[float] = Field(default=[0.125, 0.25, 0.5, 1.0], min_length=1)
+    rates: RatesSection = Field(default_factory=RatesSection)
+    allow: list[str] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _recipe_once(self) -> StudyFile:
+        if self.recipe is not None and self.recipes is not None:
+            raise ValueError("only one of `recipe` and `recipes` may be given")
+        return self
+
+
+def parse_study(content: Any, *, where: str) -> StudyFile:
+    """Check the content of a study file.
+
+    Raises:
+        InputError: one line: what must hold, what was found, what to do; where several things
+            are wrong, the first, and how many more.
+    """
+    if not isinstance(content, dict):
+        raise InputError(
+            f"{where} must be a mapping of words to values, but it is "
+            f"{type(content).__name__ if content is not None else 'empty'}; start from the example "
+            "in docs/store.md."
+        )
+    if "problems" in content and isinstance(content["problems"], dict):
+        # Told apart here, because pydantic would report the errors of both forms.
+        one_arm = {"train", "validation"} & set(content["problems"])
+        if not one_arm:
+            content = {**content, "problems": dict(content["problems"])}
+    try:
+        return StudyFile.model_validate(content)
+    except ValidationError as error:
+        raise InputError(_explain(error, where)) from error
+
+
+def _explain(error: ValidationError, where: str) -> str:
+    found = error.errors(include_url=False, include_context=False)
+    # An unknown word explains more than what follows from it.
+    # Of the branches of a union, the one that went deepest is the one that was meant.
+    first = min(found, key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
+    location = ".".join(str(part) for part in first["loc"] if not _is_branch(part))
+    more = "" if len(found) == 1 else f" ({len(found)} faults in all)"
+    if first["type"] == "extra_forbidden":
+        word = str(first["loc"][-1])
+        close = difflib.get_close_matches(word, sorted(_words()), n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]!r}?" if close else "remove it."
+        return f"{where} must use known words only, but got {location!r}; {hint}{more}"
+    if first["type"] == "missing":
+        return f"{where} must have {location!r}, but it is missing; add it.{more}"
+    message = first["msg"].removeprefix("Value error, ")
+    got = repr(first["input"])
+    got = got if len(got) <= 120 else got[:117] + "..."
+    spot = f"{location} of {where}" if location else where
+    return f"{spot}: {message}, but got {got}; correct it.{more}"
+
+
+def _is_branch(part: int | str) -> bool:
+    # pydantic adds the names of union members to the location.
+    return isinstance(part, str) and (
+        part in ("Problems", "ProblemFile", "Powers", "str", "int", "float", "constrained-int")
+        or "[" in part
+    )
+
+
+def _words() -> set[str]:
+    sections = (StudyFile, Problems, ProblemFile, Powers, Grid, Evaluation, LimitsSection,
+                RatesSection, RecipeSection)  # fmt: skip
+    return {name for section in sections for name in section.model_fields}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from isocompute import health
 from isocompute.errors import InputError
 from isocompute.health import (
     METRICS,
@@ -227,3 +230,11 @@ def test_smoothness_tells_noise_from_a_fall() -> None:
     assert peaked is not None
     assert noisy > 0.98
     assert peaked < 0.9
+
+
+def test_the_page_on_health_lists_every_rule_and_number() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "health.md").read_text(encoding="utf-8")
+    source = Path(health.__file__).read_text(encoding="utf-8")
+    codes = set(re.findall(r'"([a-z_]+)", "(?:failure|warning)"', source)) - {"failure"}
+    assert {"divergence", "entropy_collapse", "kl_drift"} <= codes
+    assert [c for c in codes if f"`{c}`" not in page] == []

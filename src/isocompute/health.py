@@ -37,6 +37,7 @@ METRICS: dict[str, tuple[str, str]] = {
     "value_loss": ("", "loss of the value head (ppo)"),
     "ratio_clipped_share": ("0..1", "share of tokens whose probability ratio was clipped"),
     "importance_ratio": ("", "mean probability ratio of trainer to sampler"),
+    "distinct_share": ("0..1", "share of distinct responses among the rollouts of the batch"),
     "verifier_error_share": ("0..1", "share of responses that the verifier failed to judge"),
 }
 

@@ -153,12 +153,12 @@ def _scores(successes_P: FloatArray, samples: int, variable: str) -> dict[Metric
             float(np.mean(successes_P / samples))
     }
     counts = np.bincount(successes_P.astype(np.int64), minlength=samples + 1)
-    share = counts / counts.sum()
+    n_problems = int(counts.sum())
     for j in sorted({2**i for i in range(1, samples.bit_length()) if 2**i <= samples} | {samples}):
         whole = math.comb(samples, j)
-        best = sum(p * (1 - math.comb(samples - c, j) / whole) for c, p in enumerate(share))
-        worst = sum(p * (math.comb(c, j) / whole) for c, p in enumerate(share))
+        best = sum(p * (1 - math.comb(samples - c, j) / whole) for c, p in enumerate(counts))
+        worst = sum(p * (math.comb(c, j) / whole) for c, p in enumerate(counts))
         for kind, value in (("best", best), ("worst", worst)):
             metric = Metric(kind=kind, samples=j, estimator="unbiased", variable=variable)
-            scores[metric] = float(value)
+            scores[metric] = float(value / n_problems)
     return scores

@@ -20,6 +20,8 @@ class WireError(ValueError):
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
     """(value, next position) of a base-128 number of at most 10 bytes."""
+    if at < len(data) and data[at] < 0x80:
+        return data[at], at + 1  # nearly all tags and lengths
     value = shift = 0
     for position in range(at, min(at + 10, len(data))):
         byte = data[position]

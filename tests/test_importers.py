@@ -1,0 +1,394 @@
+"""Importers against the real packages' files; the numbers were read off the runs' own output."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.errors import InputError
+from isocompute.importers import (
+    ImportedRun,
+    Settings,
+    convert_runs,
+    parse_settings,
+    read_log,
+    settings_from,
+    to_curves,
+)
+from isocompute.importers.runs import Metric, Series
+from isocompute.importers.settings import parse_metric
+from isocompute.importers.vocabulary import column_of, configuration
+
+LOGS = Path(__file__).parent / "fixtures" / "logs"
+BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
+# of one run of TRL that logged to five trackers at once
+STEPS, SCORES = [0, 2, 4, 6], [0.375, 0.5625, 0.5, 0.4375]
+TOKENS = [0.0, 63.0, 119.0, 174.0]
+TRACKERS = ("trl-offline.wandb", "mlflow.db", "trackio.db", "events.out.tfevents.trl")
+
+
+def only(runs: list[ImportedRun]) -> ImportedRun:
+    assert len(runs) == 1
+    return runs[0]
+
+
+def series(run: ImportedRun, label: str, split: str = "validation") -> Series:
+    found = [s for s in run.series if s.metric.label == label and s.split == split]
+    assert len(found) == 1, [s.metric.label for s in run.series]
+    return found[0]
+
+
+def write_jsonl(path: Path, rows: list[object]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("name", TRACKERS)
+def test_every_tracker_gives_the_same_run(name: str) -> None:
+    run = only(read_log(LOGS / name))
+    assert (run.problems_per_batch, run.rollouts_per_problem, run.steps, run.seed) == (2, 4, 6, 3)
+    s = series(run, "avg@4")
+    assert s.step_K.tolist() == STEPS
+    assert s.rollouts_K.tolist() == [0, 16, 32, 48]
+    assert s.tokens_K.tolist() == pytest.approx(TOKENS)
+    assert s.score_K.tolist() == pytest.approx(SCORES, abs=1e-7)
+    assert (s.metric.estimator, s.metric.variable) == ("mean", "reward")
+    train = series(run, "avg", "train")
+    assert train.step_K.tolist() == [1, 2, 3, 4, 5, 6]
+    assert run.n_errors == 0
+
+
+def test_trainer_state_asks_for_what_it_does_not_hold() -> None:
+    path = LOGS / "trl" / "checkpoint-6" / "trainer_state.json"
+    run = only(read_log(path))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (None, None)
+    assert np.isnan(series(run, "avg").rollouts_K).all()
+    with pytest.raises(InputError, match=r"problems_per_batch=32 --set rollouts_per_problem=16"):
+        to_curves([run])
+    curve = to_curves(read_log(path, settings=BP_N | {"evaluation_samples": 4}))[0]
+    assert curve.metric == "avg@4"
+    assert curve.rollouts_K.tolist() == [0, 16, 32, 48]
+    assert curve.tokens_K is not None
+    assert curve.tokens_K.tolist() == pytest.approx(TOKENS)
+    one = read_log(path, settings={"problems_per_batch": 2})
+    with pytest.raises(InputError, match="`rollouts_per_problem` must be known.*does not log it"):
+        to_curves(one)
+
+
+def test_folder_of_checkpoints_is_one_run_named_after_it(tmp_path: Path) -> None:
+    for step in (3, 10):
+        folder = tmp_path / "bp2_n4" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        history = [{"step": s, "eval_reward": 0.1} for s in range(step)]
+        (folder / "trainer_state.json").write_text(json.dumps({"log_history": history}))
+        (folder / "optimizer.pt").write_bytes(b"\x80never opened")
+    pattern = {"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}
+    run = only(read_log(tmp_path, settings=pattern))
+    assert run.name == "bp2_n4"
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (2, 4)
+    assert series(run, "avg").step_K.size == 10
+
+
+def test_verl_file_logger() -> None:
+    run = only(read_log(LOGS / "verl" / "bp4_n8.jsonl",
+                        settings={"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (4, 8)
+    s = series(run, "avg@4")
+    assert s.problem_set == "math"
+    assert s.step_K.tolist() == [0, 2, 4]
+    assert s.rollouts_K.tolist() == [0, 64, 128]
+    # response lengths 101, 102, 103, 104 of 32 rollouts each
+    assert s.tokens_K.tolist() == [0, 32 * 203, 32 * 410]
+    assert s.score_K.tolist() == pytest.approx([10 / 24, 12 / 24, 17 / 24])
+    assert series(run, "best@4:bootstrap").metric.estimator == "bootstrap"
+    assert series(run, "avg@4:reward").metric.core is False
+
+
+def test_verl_console_holds_the_configuration() -> None:
+    run = only(read_log(LOGS / "verl" / "console.log"))
+    assert (run.problems_per_batch, run.rollouts_per_problem, run.steps) == (4, 8, 4)
+    file = only(read_log(LOGS / "verl" / "bp4_n8.jsonl"))
+    for s in file.series:
+        twin = series(run, s.metric.label, s.split)
+        assert twin.score_K.tolist() == pytest.approx(s.score_K.tolist())
+
+
+def test_verl_dumps_give_unbiased_metrics_where_verl_bootstraps() -> None:
+    run = only(read_log(LOGS / "verl" / "dumps", settings=BP_N))
+    assert series(run, "avg@4").score_K[0] == pytest.approx(10 / 24)
+    first = run.outcomes[0]
+    assert (first.step, first.samples) == (0, 4)
+    successes = first.successes_P
+    assert successes[:2].tolist() == [1, 3]
+    # by hand: best@2 = mean of 1 - C(4-c, 2)/6
+    expected = np.mean([1 - math.comb(4 - c, 2) / 6 for c in successes.tolist()])
+    assert series(run, "best@2").score_K[0] == pytest.approx(expected)
+    expected = np.mean([math.comb(c, 2) / 6 for c in successes.tolist()])
+    assert series(run, "worst@2").score_K[0] == pytest.approx(expected)
+    assert series(run, "best@4").score_K[0] == np.mean(successes > 0)
+    assert series(run, "worst@4").score_K[0] == np.mean(successes == 4)
+    assert to_curves([run], "best@4")[0].metric == "best@4"
+
+
+def test_single_dump_file_has_its_step_and_training_split() -> None:
+    run = only(read_log(LOGS / "verl" / "dumps" / "4.jsonl",
+                        settings={"split": "train", "problem_set": "easy"}))
+    s = series(run, "avg@4", "train")
+    assert s.step_K.tolist() == [4]
+    assert s.problem_set == "easy"
+    assert (run.outcomes[0].split, run.outcomes[0].problem_set) == ("train", "easy")
+
+
+def test_skyrl_dumps_and_aggregates(tmp_path: Path) -> None:
+    for step, scores in ((0, [0, 1]), (5, [[0.0, 1.0], [0.0, 1.0]])):
+        folder = tmp_path / "dumped_evals" / f"global_step_{step}_evals"
+        folder.mkdir(parents=True)
+        write_jsonl(folder / "gsm8k.jsonl", [
+            {"input_prompt": "q", "output_response": "a", "score": score, "data_source": "gsm8k"}
+            for score in scores
+        ])
+        write_jsonl(folder / "aggregated_results.jsonl", [
+            {"eval/gsm8k/avg_score": 0.25, "eval/gsm8k/pass_at_2": 0.5}
+        ])
+    run = only(read_log(tmp_path))
+    s = series(run, "avg@2")
+    assert (s.problem_set, s.step_K.tolist(), s.score_K.tolist()) == ("gsm8k", [0, 5], [0.5, 1.0])
+    path = tmp_path / "dumped_evals" / "global_step_5_evals" / "aggregated_results.jsonl"
+    run = only(read_log(path))
+    assert series(run, "best@2").step_K.tolist() == [5]
+    assert series(run, "avg").score_K.tolist() == [0.25]
+
+
+def test_prime_rl_metrics_use_the_samples_that_it_counts(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "metrics.jsonl", [
+        {"step": 0, "time": 1.0, "eval/aime/avg@8": 0.25, "eval/aime/pass@4": 0.5,
+         "eval/aime/pass^4": 0.125},
+        {"step": 1, "time": 2.0, "progress/total_samples": 60, "progress/decode_tokens": 500,
+         "reward/all/mean": 0.5, "eval/aime/avg@8": 0.375},
+    ])
+    run = only(read_log(path, settings={"problems_per_batch": 8, "rollouts_per_problem": 8}))
+    s = series(run, "avg@8")
+    assert s.problem_set == "aime"
+    assert s.rollouts_K.tolist() == [0, 60]  # not 64: what was drawn counts
+    assert s.tokens_K.tolist() == [0, 500]
+    assert series(run, "best@4").metric.estimator == "unbiased"
+    assert series(run, "worst@4").score_K.tolist() == [0.125]
+
+
+def test_wandb_chart_export(tmp_path: Path) -> None:
+    path = tmp_path / "export.csv"
+    path.write_text(
+        '"Step","bp2_n4 - eval/reward","bp2_n4 - eval/reward__MIN","bp2_n4 - eval/reward__MAX",'
+        '"bp2_n8 - a - eval/reward","bp2_n8 - a - eval/reward__MIN"\n'
+        '"0","0.25","0","1","0.5","0"\n"5","NaN","","","0.75",""\n"6","","","","",""\n'
+    )
+    runs = read_log(path, settings={"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"})
+    assert [(r.name, r.problems_per_batch, r.rollouts_per_problem) for r in runs] == [
+        ("bp2_n4", 2, 4), ("bp2_n8 - a", 2, 8)]
+    assert series(runs[0], "avg").n_missing == 1
+    assert series(runs[1], "avg").rollouts_K.tolist() == [0, 80]
+    path.write_text(path.read_text().replace('"Step"', '"Relative Time (Wall)"'))
+    with pytest.raises(InputError, match="must have the step on its x axis"):
+        read_log(path)
+
+
+def test_two_estimators_never_meet_in_one_fit(tmp_path: Path) -> None:
+    dumps = read_log(LOGS / "verl" / "dumps", settings=BP_N)
+    file = read_log(LOGS / "verl" / "bp4_n8.jsonl", settings=BP_N)
+    assert to_curves([*dumps, *file], "avg@4", problem_set=None)  # means of the same variable
+    with_boot = convert_runs([*dumps, *file], "best@4")
+    assert [c.run for c in with_boot.curves] == ["dumps"]
+    assert with_boot.excluded == [("bp4_n8", "it has no best@4")]
+    rewards = only(read_log(write_jsonl(tmp_path / "a.jsonl", [
+        {"step": 0, "data": {"val-core/math/reward/mean@4": 0.5}}]), settings=BP_N))
+    with pytest.raises(InputError, match="one estimator of one variable, but avg@4 is: mean"):
+        to_curves([*file, rewards], "avg@4")
+
+
+def test_metric_must_be_named_where_there_are_several(tmp_path: Path) -> None:
+    file = read_log(LOGS / "verl" / "bp4_n8.jsonl", settings=BP_N)
+    assert to_curves(file)[0].metric == "avg@4"  # the only plain mean
+    with pytest.raises(InputError, match="metric 'best@4' must be in the log"):
+        to_curves(file, "best@4")
+    with pytest.raises(InputError, match="must hold validation metrics on 'aime'"):
+        to_curves(file, problem_set="aime")
+    two = read_log(write_jsonl(tmp_path / "a.jsonl", [
+        {"step": 0, "eval/x/avg@8": 0.5, "eval/x/avg@4": 0.5}]), settings=BP_N)
+    with pytest.raises(InputError, match="one metric must be chosen.*add --metric avg@4"):
+        to_curves(two)
+    state = read_log(LOGS / "trl", settings=BP_N)
+    with pytest.raises(InputError, match="the log does not say k: add --set evaluation_samples=K"):
+        to_curves(state, "avg@4")
+    assert {c.split for c in to_curves(state, "avg", split=None)} == {"train", "validation"}
+    with pytest.raises(InputError, match="at least 1 imported run"):
+        to_curves([])
+
+
+def test_settings_fill_and_never_override() -> None:
+    run = only(read_log(LOGS / "mlflow.db", settings={"rollouts_per_problem": 64, "seed": 9}))
+    assert run.rollouts_per_problem == 4
+    assert "the log says rollouts_per_problem=4, the setting 64: the log's is used" in run.notes
+    run = only(read_log(LOGS / "verl" / "bp4_n8.jsonl",
+                        settings={"seed": 9, "steps": 100, "run": "renamed"}))
+    assert (run.seed, run.steps, run.name) == (9, 100, "renamed")
+
+
+def test_column_map_reads_keys_of_ones_own(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "log.jsonl", [{"it": 3, "my/val": 0.5, "my/train": 0.25}])
+    settings = settings_from({
+        **BP_N, "step": "it",
+        "columns": {"my/val": "best@4", "my/train": {
+            "metric": "avg@4", "split": "train", "problem_set": "easy"}},
+    })
+    run = only(read_log(path, settings=settings))
+    assert series(run, "best@4").step_K.tolist() == [3]
+    train = series(run, "avg@4", "train")
+    assert (train.problem_set, train.score_K.tolist()) == ("easy", [0.25])
+    with pytest.raises(InputError, match="must hold rows with a step"):
+        read_log(path)
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"rollout_per_problem": 4}, "did you mean rollouts_per_problem"),
+    ({"rollouts_per_problem": 2.5}, "`rollouts_per_problem` must be an integer >= 1"),
+    ({"steps": 0}, "`steps` must be an integer >= 1"),
+    ({"split": "test"}, "`split` must be train or validation"),
+    ({"pattern": "x{budget}"}, "a placeholder of `pattern` must be one of"),
+    ({"columns": 3}, "`columns` must map keys"),
+    ({"columns": {"a": {"kind": "avg"}}}, "a column must be a metric or have the keys"),
+    ({"columns": {"a": {"metric": "avg", "split": "x"}}}, "the split of a column must be"),
+    ({"columns": {"a": "avg@@"}}, "a metric must look like"),
+    ({"columns": {"a": "best@4:guess"}}, "an estimator must be one of"),
+])
+def test_settings_that_are_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        settings_from(settings)
+
+
+def test_settings_from_the_command_line() -> None:
+    assert parse_settings(["rollouts_per_problem=16", "run=a=b"]) == Settings(
+        rollouts_per_problem=16, run="a=b")
+    with pytest.raises(InputError, match="must look like NAME=VALUE, but got 'steps'"):
+        parse_settings(["steps"])
+    with pytest.raises(InputError, match="may stand once in `pattern`"):
+        Settings(pattern="{seed}_{seed}").for_file("1_2")
+
+
+@pytest.mark.parametrize(("key", "label", "problem_set"), [
+    ("val-core/openai/gsm8k/acc/mean@8", "avg@8", "openai/gsm8k"),
+    ("val-core/math/acc/best@4/mean", "best@4:bootstrap", "math"),
+    ("val-core/math/acc/maj@4/mean", "maj@4:bootstrap", "math"),
+    ("val-aux/math/acc/worst@4/mean", "worst@4:bootstrap", "math"),
+    ("val-aux/math/acc/best@4/std", None, ""),
+    ("val-aux/num_turns/mean", None, ""),
+    ("val/test_score/math", "avg", "math"),
+    ("eval_reward", "avg", ""),
+    ("eval/rewards/f/mean", "avg:f", ""),
+    ("eval/aime24/avg@16", "avg@16", "aime24"),
+    ("eval/aime24/reward/pass@16", "best@16", "aime24"),
+    ("eval/aime24/pass^16", "worst@16", "aime24"),
+    ("eval/gsm8k/pass_at_5", "best@5", "gsm8k"),
+    ("actor/entropy", None, ""),
+    ("x" * 500, None, ""),
+])
+def test_words_of_the_trainers(key: str, label: str | None, problem_set: str) -> None:
+    column = column_of(key)
+    assert (column and column.metric.label) == label
+    assert (column.problem_set if column else "") == problem_set
+
+
+def test_configurations_of_the_trainers() -> None:
+    assert configuration({"orchestrator.batch_size": 512, "orchestrator.group_size": "16",
+                          "max_steps": 9})[:3] == (32, 16, 9)
+    assert configuration({"batch_size": 512, "group_size": 16})[:2] == (None, None)
+    assert configuration({"trainer.train_batch_size": 8, "generator.n_samples_per_prompt": 4,
+                          "seed": 1})[:4] == (8, 4, None, 1)
+    trl = {"num_generations": 8, "gradient_accumulation_steps": 4, "generation_batch_size": 64}
+    assert configuration(trl)[:2] == (8, 8)
+    # half of what one generation gives is used per update
+    assert configuration(trl | {"steps_per_generation": 8})[:2] == (4, 8)
+    reused = configuration(trl | {"num_iterations": 2})
+    assert reused.problems_per_batch is None
+    assert "every batch is used for 2 updates" in reused.notes[0]
+    refill = configuration({"data.train_batch_size": 8, "actor_rollout_ref.rollout.n": 4,
+                            "algorithm.filter_groups.enable": True})
+    assert "refills batches" in refill.notes[0]
+
+
+def test_labels_keep_estimators_apart() -> None:
+    assert Metric(kind="avg", samples=4).label == "avg@4"
+    assert Metric(kind="best", samples=4).label == "best@4:mean"
+    assert parse_metric("worst@2").label == "worst@2"
+    assert parse_metric("avg").samples is None
+    with pytest.raises(InputError, match="an estimator must be one of"):
+        Metric(kind="avg", estimator="median")  # type: ignore[arg-type]
+
+
+def test_provenance_and_rows() -> None:
+    run = only(read_log(LOGS / "verl" / "bp4_n8.jsonl", settings=BP_N))
+    import hashlib
+
+    data = (LOGS / "verl" / "bp4_n8.jsonl").read_bytes()
+    assert run.provenance.sha256 == hashlib.sha256(data).hexdigest()
+    assert run.provenance.size_bytes == len(data)
+    assert run.provenance.format == "verl-file"
+    row = next(r for r in run.rows() if r.metric == "avg@4" and r.step == 2)
+    assert (row.rollouts, row.estimator, row.problem_set, row.score) == (16, "mean", "math", 0.5)
+
+
+def test_tokens_stop_where_a_step_is_missing(tmp_path: Path) -> None:
+    rows: list[object] = [
+        {"step": s, "data": {"response_length/mean": 10, "val-core/m/acc/mean@2": 0.5}}
+        for s in (1, 2, 4)
+    ]
+    s = series(only(read_log(write_jsonl(tmp_path / "a.jsonl", rows), settings=BP_N)), "avg@2")
+    assert s.tokens_K[:2].tolist() == [80, 160]
+    assert math.isnan(s.tokens_K[2])
+
+
+@pytest.mark.parametrize(("name", "content", "message"), [
+    ("a.txt", b"hello\n", "must be one of verl, TRL"),
+    ("a.jsonl", b"", "must be one of verl, TRL"),
+    ("a.jsonl", b'{"a": 1}\n', "must hold rows with a step"),
+    ("t.parquet", b"PAR1....", "is a table; give it as tidy curves"),
+    ("other.db", None, "must be one of MLflow"),
+    ("torn.db", b"SQLite format 3\0torn", "must be readable SQLite"),
+    ("trainer_state.json", b'{"best": 1}', "must hold a list `log_history`"),
+    ("trainer_state.json", b'{"log_history": [[', "must hold a list `log_history`"),
+])
+def test_files_that_are_no_logs(
+    tmp_path: Path, name: str, content: bytes | None, message: str
+) -> None:
+    path = tmp_path / name
+    if content is None:
+        import sqlite3
+
+        with sqlite3.connect(path) as connection:
+            connection.execute("CREATE TABLE other (a)")
+        connection.close()
+    else:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        read_log(path)
+
+
+def test_paths_that_are_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="must be a file or a folder"):
+        read_log(tmp_path / "none")
+    with pytest.raises(InputError, match="must hold at least one log that is known"):
+        read_log(tmp_path)
+
+
+def test_folder_skips_what_is_no_log(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "bp2_n4.jsonl", [{"step": 0, "data": {"val-core/m/acc/mean@2": 0.5}}])
+    (tmp_path / "notes.txt").write_text("nothing\n")
+    (tmp_path / "model.safetensors").write_bytes(b"never opened")
+    (tmp_path / ".hidden").mkdir()
+    write_jsonl(tmp_path / ".hidden" / "x.jsonl", [{"step": 0, "data": {}}])
+    run = only(read_log(tmp_path, settings={
+        "pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}))
+    assert (run.name, run.problems_per_batch) == ("bp2_n4", 2)

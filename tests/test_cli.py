@@ -84,7 +84,9 @@ def complaint(capsys: pytest.CaptureFixture[str]) -> str:
 def test_help_names_every_command_and_exits_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     out = capsys.readouterr().out
-    for command in ("fit", "plan", "compare"):
+    for command in (
+        "run", "status", "watch", "doctor", "fit", "plan", "compare", "report", "export",
+    ):  # fmt: skip
         assert f"\n    {command} " in out
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"isocompute {__version__}\n"
@@ -117,6 +119,8 @@ def test_help_loads_nothing_heavy() -> None:
         (["fit", "x.csv", "--fix", "batch_size=8", "--joint"], "not allowed with"),
         (["fit", "x.csv", "--unit", "steps"], "invalid choice: 'steps'"),
         (["fit", "x.csv", "--range", "0", "nan"], "must be a finite number, but got 'nan'"),
+        (["fit", "x.csv", "--nope"], "every argument must be known, but got --nope"),
+        (["plan", "x.csv"], "every argument must be known, but got x.csv"),
         (["plan"], "either a budget or a batch size with steps, but got neither"),
         (["plan", "--budget", "1e6", "--steps", "5"], "but got both"),
         (["plan", "--max-batch", "0"], "must be above 0, but got '0'"),

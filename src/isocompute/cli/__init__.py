@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from isocompute.cli.output import visible
-from isocompute.cli.parser import build_parser
+from isocompute.cli.parser import parse_options
 from isocompute.errors import IsocomputeError, RefusalError
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     previous = _on_sigterm()
     try:
-        args = build_parser().parse_args(argv)
+        args = parse_options(argv)
         code: int = args.command(args)
         sys.stdout.flush()
         return code

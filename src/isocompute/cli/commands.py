@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import time
+from dataclasses import asdict
 from pathlib import Path
 
-from isocompute.cli.output import check_target, show, write_json
+from isocompute.cli.output import check_target, show, warn, write_json
 
 Options = argparse.Namespace
 
@@ -110,13 +112,12 @@ def report(options: Options) -> int:
 
 def run(options: Options) -> int:
     """Run or resume a study."""
+    check_target(options.json, [options.study])
     from isocompute.cli.live import LiveLine
     from isocompute.cli.tables import summary_lines
-    from isocompute.engines import problem_generators
-    from isocompute.runner import run_study
-    from isocompute.study import load_study
+    from isocompute.runner import open_study, run_study
 
-    study = load_study(options.study, overrides=options.overrides, generators=problem_generators())
+    study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
     with LiveLine() as progress:
         summary = run_study(
@@ -126,6 +127,54 @@ def run(options: Options) -> int:
             progress=progress,
             retry_failed=options.retry_failed,
         )
+    for line in (*summary.warnings, *(f"run {name}: {why}" for name, why in summary.problems)):
+        warn(line)
     write_json(summary.accounting.to_dict(), options.json)
     show(summary_lines(summary, str(folder)), quiet=options.json == "-")
     return summary.exit_code
+
+
+def status(options: Options) -> int:
+    """How far a study is, and what it has cost."""
+    check_target(options.json)
+    from isocompute.store.status import study_status
+
+    now = study_status(options.folder)
+    write_json(now.to_dict(), options.json)
+    show(now.lines(), quiet=options.json == "-")
+    return 0
+
+
+def watch(options: Options) -> int:
+    """The same, again and again, until nothing is at work any more."""
+    from isocompute.cli.live import Screen
+    from isocompute.store.status import study_status
+
+    screen = Screen()
+    while True:
+        now = study_status(options.folder)
+        screen.draw(now.lines())
+        if now.runners == 0:
+            return 0
+        time.sleep(options.every)
+
+
+def doctor(options: Options) -> int:
+    """Is a study folder sound? Exit code 1 where it is damaged."""
+    check_target(options.json)
+    from isocompute.store.doctor import examine
+
+    found = examine(options.folder)
+    write_json({"version": 1, "findings": [asdict(finding) for finding in found]}, options.json)
+    lines = [f"{f.severity}: {f.code}: {f.message}" for f in found]
+    show(lines or [f"{options.folder}: sound"], quiet=options.json == "-")
+    return 1 if any(f.severity == "error" for f in found) else 0
+
+
+def export(options: Options) -> int:
+    """Unpack a study to Parquet or CSV."""
+    from isocompute.store.export import export_study
+
+    files = export_study(options.folder, options.output, format=options.format)
+    show([f"wrote {path}" for path in files])
+    return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 import time
+from collections.abc import Sequence
 from typing import Protocol
 
 from isocompute.cli.output import visible
@@ -62,3 +63,25 @@ class LiveLine:
         if report.note or now - self._last_s >= _LOG_EVERY_S:
             self._last_s = now
             print(line, file=sys.stderr, flush=True)
+
+
+class Screen:
+    """Draws a few lines again and again: in place on a terminal, when they change in a log."""
+
+    def __init__(self) -> None:
+        self._last: list[str] = []
+        self._height = 0
+
+    def draw(self, lines: Sequence[str]) -> None:
+        """Show the present lines."""
+        lines = [visible(line) for line in lines]
+        if lines == self._last:
+            return
+        self._last = lines
+        if sys.stdout.isatty():
+            width, height = shutil.get_terminal_size()
+            lines = [line[: width - 1] for line in lines[: height - 1]]
+            if self._height:
+                print(f"\x1b[{self._height}A\x1b[J", end="")
+            self._height = len(lines)
+        print("\n".join(lines), flush=True)

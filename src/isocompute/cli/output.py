@@ -84,6 +84,11 @@ def write_json(document: Mapping[str, Any], target: str | None) -> None:
         write_text(target, strict_json(document))
 
 
+def warn(line: str) -> None:
+    """One line on stderr."""
+    print(f"isocompute: {visible(line)}", file=sys.stderr)
+
+
 def show(lines: Sequence[str], *, quiet: bool = False) -> None:
     """Print lines; on a terminal that wants colour, headings bold and warnings yellow."""
     if quiet:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from isocompute import __version__
@@ -34,11 +34,33 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"isocompute {__version__}")
     stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    _add_run(stages)
+    _add_folder(stages)
     _add_fit(stages)
     _add_plan(stages)
     _add_compare(stages)
     _add_report(stages)
+    _add_export(stages)
     return parser
+
+
+def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Options of one command; sources and overrides may also stand after options.
+
+    Raises:
+        InputError: on anything that the command does not know.
+    """
+    parser = build_parser()
+    options, rest = parser.parse_known_args(argv)
+    many = next((name for name in ("source", "overrides") if hasattr(options, name)), None)
+    unknown = [word for word in rest if many is None or word.startswith("-")]
+    if unknown:
+        raise InputError(
+            f"every argument must be known, but got {' '.join(unknown)}; see `isocompute --help`."
+        )
+    if many is not None:
+        setattr(options, many, [*getattr(options, many), *rest])
+    return options
 
 
 def _stage(
@@ -178,6 +200,44 @@ def _add_run(stages: argparse._SubParsersAction[Parser]) -> None:
         "--retry-failed", action="store_true", help="try failed and invalid runs again"
     )
     _add_json(parser)
+
+
+def _add_folder(stages: argparse._SubParsersAction[Parser]) -> None:
+    for name, command, summary in (
+        ("status", commands.status, "how far a study is, and what it has cost"),
+        ("watch", commands.watch, "status, live, until nothing is at work any more"),
+        ("doctor", commands.doctor, "is a study folder sound? exit code 1 where it is damaged"),
+    ):
+        parser = _stage(stages, name, command, summary)
+        parser.add_argument("folder", metavar="DIR", help="the study folder")
+        if name == "watch":
+            parser.add_argument(
+                "--every",
+                type=_positive,
+                default=2.0,
+                metavar="SECONDS",
+                help="between two looks (default: 2)",
+            )
+        else:
+            _add_json(parser)
+
+
+def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "export",
+        commands.export,
+        "a study as Parquet or CSV: FILE.csv or FILE.parquet is one table of tidy curves, "
+        "anything else a folder of tables",
+        "example: isocompute export my-study -o curves.csv",
+    )
+    parser.add_argument("folder", metavar="DIR", help="the study folder")
+    parser.add_argument(
+        "--format",
+        choices=("parquet", "csv"),
+        help="default: by the file's ending; parquet for a folder",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
 
 
 def _add_report(stages: argparse._SubParsersAction[Parser]) -> None:

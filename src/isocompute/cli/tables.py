@@ -102,8 +102,6 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         f"{compact_number(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
         f"  {spent.wall_s / 60:.1f} worker minutes, {summary.elapsed_s / 60:.1f} minutes this time",
     ]
-    lines += [f"  run {name}: {reason}" for name, reason in summary.problems]
-    lines += [f"! {warning}" for warning in summary.warnings]
     if summary.pending:
         lines.append("Run the same command again to continue.")
     elif summary.done:

@@ -1,0 +1,175 @@
+"""run, status, watch, doctor, export on a small simulated study; hostile study files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from isocompute.cli import main
+
+STUDY = """
+engine: simulator
+problems:
+  train: {generated: simulated, options: {size: 8}}
+  validation:
+    main: {generated: simulated, options: {size: 6}}
+recipe: {learning_rate: 0.5, base_batch_size: 16}
+grid: {problems_per_batch: 4, rollouts_per_problem: [4, 8], seeds: [0, 1]}
+budget: 640
+evaluation: {samples: 4, per_octave: 2, first: 32}
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("study")
+    file = folder / "tiny.yaml"
+    file.write_text(STUDY)
+    assert main(["run", str(file), "--workers", "0"]) == 0
+    return folder / "tiny"
+
+
+def test_run_again_has_nothing_to_do(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = finished.parent / "tiny.yaml"
+    assert main(["run", str(file), "--workers", "0", "--json", "-"]) == 0
+    out, _ = capsys.readouterr()
+    assert json.loads(out)["rollouts"] == 4 * 640
+    assert main(["run", str(file), "--workers", "0"]) == 0
+    out, _ = capsys.readouterr()
+    assert out.startswith(f"{finished}: 4 of 4 runs done, 0 failed")
+    assert f"Next: isocompute fit {finished}" in out
+
+
+def test_output_folder_and_overrides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(STUDY)
+    argv = ["run", str(file), "-o", str(tmp_path / "elsewhere"), "--workers", "0"]
+    assert main([*argv, "grid.seeds=[3]", "budget=320"]) == 0
+    assert "2 of 2 runs done" in capsys.readouterr().out
+    assert not (tmp_path / "tiny").exists()
+
+
+def test_status(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", str(finished)]) == 0
+    assert "4 runs: 4 done" in capsys.readouterr().out
+    assert main(["status", str(finished), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["states"]["done"] == 4
+
+
+def test_watch_ends_where_nothing_is_at_work(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["watch", str(finished), "--every", "0.01"]) == 0
+    assert "4 runs: 4 done" in capsys.readouterr().out
+
+
+def test_doctor(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", str(finished)]) == 0
+    assert "sound" in capsys.readouterr().out
+    broken = tmp_path / "broken"
+    shutil.copytree(finished, broken)
+    for weights in broken.rglob("*.safetensors"):
+        weights.write_bytes(b"torn")
+    with (broken / "study.db").open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 4096)
+    assert main(["doctor", str(broken), "--json", "-"]) == 1
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert found[0]["severity"] == "error"
+
+
+def test_export(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curves = tmp_path / "curves.csv"
+    assert main(["export", str(finished), "-o", str(curves)]) == 0
+    header = curves.read_text().splitlines()[0]
+    assert "problems_per_batch" in header
+    assert main(["export", str(finished), "--format", "parquet", "-o", str(tmp_path / "t")]) == 0
+    assert (tmp_path / "t" / "runs.parquet").is_file()
+    assert f"wrote {curves}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["status", "watch", "doctor", "export"])
+def test_a_folder_without_a_study_is_bad_input(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    extra = ["-o", str(tmp_path / "x.csv")] if command == "export" else []
+    assert main([command, str(tmp_path), *extra]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert list(tmp_path.iterdir()) == []
+
+
+HOSTILE = {
+    "python tag": "x: !!python/object/apply:os.system ['touch owned']",
+    "alias bomb": "a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a]\n"
+    "c: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c]\n"
+    "e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: &f [*e,*e,*e,*e,*e,*e,*e,*e,*e]\n"
+    "g: [*f,*f,*f,*f,*f,*f,*f,*f,*f]",
+    "twice the same key": STUDY + "\nbudget: 1280\n",
+    "unknown word": STUDY + "\nbudgett: 1280\n",
+    "text in a number": STUDY.replace("per_octave: 2", "per_octave: often"),
+    "deep nesting": "a: " + "[" * 5000 + "]" * 5000,
+    "nothing": "",
+    "a list": "- 1\n- 2\n",
+    "not YAML": "a: [1, 2\nb: }",
+    "binary": "\x00\x01\x02",
+    "a budget of zero": STUDY.replace("budget: 640", "budget: 0"),
+    "a budget below one batch": STUDY.replace("budget: 640", "budget: 3"),
+    "an unknown engine": STUDY.replace("engine: simulator", "engine: nobody"),
+    "an infinite rate": STUDY.replace("learning_rate: 0.5", "learning_rate: .inf"),
+}
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile_study_files_are_one_line_and_write_nothing(
+    case: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.yaml").write_text(HOSTILE[case])
+    assert main(["run", "bad.yaml", "--workers", "0"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("isocompute: ")
+    assert err.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.yaml"]
+
+
+def test_a_missing_study_file_is_bad_input(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", str(tmp_path / "none.yaml")]) == 2
+    assert "none.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_stopped_run_says_so_and_resumes(number: int, code: int, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(STUDY.replace("budget: 640", "budget: 400000"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "isocompute", "run", str(file), "--workers", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=tmp_path,
+    )
+    for _ in range(600):
+        if (tmp_path / "tiny" / "study.db").exists():
+            break
+        time.sleep(0.05)
+    time.sleep(0.5)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in err
+    assert main(["doctor", str(tmp_path / "tiny")]) == 0

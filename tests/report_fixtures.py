@@ -7,6 +7,7 @@ the law's numbers are the published ones. Source: arXiv 2603.12151, project page
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -146,7 +147,7 @@ def make_fit(
                 "from_rollouts_per_problem": before["rollouts_per_problem"],
                 "to_rollouts_per_problem": segment["rollouts_per_problem"],
             }
-            for before, segment in zip(frontier, frontier[1:], strict=False)
+            for before, segment in itertools.pairwise(frontier)
         ],
         "law": {
             "form": "sigmoid_log10",

@@ -78,6 +78,7 @@ def _reading(fit: Document) -> Section:
         "kind": "reading",
         "headline": headline,
         "lead": words.summary_of_law(fit),
+        "run_next": [],
         "strip": None
         if last is None
         else _strip(

@@ -224,11 +224,11 @@ def summary_of_law(fit: Document) -> str:
         f"at {count(last['x'])}."
     )
     rising = law.get("rising") or {}
-    level = 0.95
     if rising.get("claimed"):
+        # The claim rests on a one-sided 95% bound, whatever the level of the intervals.
         text += (
-            f" The rise is real at the {level:.0%} level: {rising['octaves']:.1f} octaves, "
-            f"at least {rising['lower_bound']:.1f}."
+            f" The rise is real: {rising['octaves']:.1f} octaves, at least "
+            f"{rising['lower_bound']:.1f} (one-sided 95% bound)."
         )
     elif rising:
         text += " These data do not establish that n* rises with the budget."

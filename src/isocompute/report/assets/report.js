@@ -77,7 +77,7 @@
     return {
       gridcolor: look.rule, linecolor: look.muted, zeroline: false, color: look.muted, ticks: "",
       tickfont: { color: look.ink, size: narrow() ? 11 : 12 }, title: { font: { color: look.muted } },
-      automargin: true, showspikes: false,
+      automargin: false, showspikes: false,
     };
   }
   function octaveAxis(low, high, title) {
@@ -92,7 +92,7 @@
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest",
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow() ? 11 : 13, color: look.ink },
-      margin: { l: narrow() ? 46 : 58, r: narrow() ? 46 : 64, t: 12, b: 46 }, xaxis: x, yaxis: y,
+      margin: { l: narrow() ? 52 : 64, r: narrow() ? 46 : 64, t: 12, b: 46 }, xaxis: x, yaxis: y,
       dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", hoverdistance: 30, ...more,
     };
   }
@@ -149,14 +149,16 @@
       traces.push({ x: at, y: at.map((x) => value(row, x)), mode: "lines", hoverinfo: "skip",
         line: { color: fade(color(s), 0.26), width: narrow() ? 9 : 13 }, meta: { key: keyOf(s.bp, s.n), under: true } });
     }
-    for (const run of fit.runs) {
-      const s = styleOf(run.bp, run.n);
-      if (!shown(run.bp, run.n)) continue;
-      traces.push({ x: run.x, y: run.y, mode: dots ? "markers" : "lines", hoverinfo: "none",
-        marker: { color: color(s), size: 3.5, opacity: 0.3 }, line: { color: fade(color(s), 0.3), width: 1 },
-        meta: { key: keyOf(run.bp, run.n), say: (i) => `${name(run.bp, run.n)} · ${run.run} · ${count(run.x[i])} ${doc.unit} · score ${score(run.y[i])}` } });
+    // One trace per configuration: its runs follow each other with a gap between.
+    for (const [key, s] of series) {
+      const mine = fit.runs.filter((r) => keyOf(r.bp, r.n) === key);
+      if (!mine.length || !shown(s.bp, s.n)) continue;
+      const owner = mine.flatMap((r) => [...r.x.map(() => r), null]);
+      const x = mine.flatMap((r) => [...r.x, null]), y = mine.flatMap((r) => [...r.y, null]);
+      traces.push({ x, y, mode: dots ? "markers" : "lines", hoverinfo: "none", connectgaps: false,
+        marker: { color: color(s), size: 3.5, opacity: 0.3 }, line: { color: fade(color(s), 0.3), width: 1, simplify: true },
+        meta: { key, say: (i) => owner[i] && `${name(s.bp, s.n)} · ${owner[i].run} · ${count(x[i])} ${doc.unit} · score ${score(y[i])}` } });
     }
-    const seen = new Set();
     for (const record of fit.records) {
       const s = styleOf(record.bp, record.n), key = keyOf(record.bp, record.n);
       if (!s || !shown(record.bp, record.n) || !record.x.length) continue;
@@ -169,7 +171,6 @@
           line: { color: color(s), width: 2.2, dash: s.dash },
           meta: { key, say: (i) => `${name(s.bp, s.n)} · fit at ${count(at[i])} ${doc.unit}: ${score(value(row, at[i]))}` } });
         labels.push({ key, s, x: last, y: value(row, last) });
-        seen.add(key);
       } else labels.push({ key, s, x: last, y: record.y[record.y.length - 1] });
       traces.push({ x: record.x, y: record.y, mode: "markers", hoverinfo: "none",
         marker: { symbol: s.symbol, size: narrow() ? 7 : 8.5, color: color(s), line: { color: look.paper, width: 1 } },
@@ -314,7 +315,8 @@
       traces: [{ type: "bar", orientation: "h", y: rows.map((r) => r[0]), x: rows.map((r) => r[1]), hoverinfo: "none", width: 0.55,
         marker: { color: rows.map((_, i) => (i ? look.muted : look.accent)) }, text: rows.map((r) => ` ${r[1].toFixed(4)}`), textposition: "outside",
         cliponaxis: false, textfont: { color: look.ink }, meta: { say: (i) => `${rows[i][0]}: ${rows[i][1].toFixed(4)}` } }],
-      layout: layoutOf({ ...base(), title: { text: title, standoff: 8 }, rangemode: "tozero", nticks: 5 }, { ...base(), autorange: "reversed", showgrid: false }),
+      layout: layoutOf({ ...base(), title: { text: title, standoff: 8 }, rangemode: "tozero", nticks: 5 }, { ...base(), autorange: "reversed", showgrid: false },
+        { margin: { l: 92, r: 64, t: 8, b: 46 } }),
     };
   }
   function backtestFigure(fit) {
@@ -389,7 +391,7 @@
   function healthFigure(index) {
     const built = lineFigure(Object.values(data.study.health)[index], "", "y");
     if (built) {
-      built.layout.margin = { l: 44, r: 8, t: 6, b: 40 };
+      built.layout.margin = { l: 50, r: 10, t: 6, b: 40 };
       built.layout.xaxis.tickfont.size = 11;
       if (built.layout.xaxis.tickvals && built.layout.xaxis.tickvals.length > 4) {
         const every = Math.ceil(built.layout.xaxis.tickvals.length / 4);
@@ -465,7 +467,7 @@
     let at = [0, 0];
     const tell = (curve, point) => {
       const meta = figure.meta[curve] || {};
-      if (!meta.say) return;
+      if (!meta.say || !meta.say(point)) return;
       at = [curve, point];
       readout.textContent = meta.say(point);
       light(meta.keys ? meta.keys[point] : meta.key || null);

@@ -50,6 +50,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 setup: $(STAMP)  ## make .venv with the package, torch (CPU is enough) and the tools
+	@true
 
 quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, plan, report
 	@$(VENV)/bin/isocompute quickstart $(DIR)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast, get_args
 
@@ -74,7 +74,7 @@ def plan_from_source(
         difficulty: of the problem set to be trained on; None: as the source's name says.
         metric: which score; None: the only one there is.
         score_range: of the scores in a tidy file.
-        rates: what a rollout costs.
+        rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
         fit: of the source, where it is at hand already.
 
@@ -92,6 +92,7 @@ def plan_from_source(
             "limits belong to a budget, but got max_batch or min_steps with a fixed batch; "
             "leave them out."
         )
+    rates = _with_study_rates(source, rates or Rates())
     try:
         law = planning_law(
             source,
@@ -203,9 +204,29 @@ def _difficulty_in_name(source: str | None) -> Difficulty | None:
     return "hard" if "hard" in source else None
 
 
+def _with_study_rates(source: str | None, rates: Rates) -> Rates:
+    """Fill the rates that nobody gave from the study file of a study folder."""
+    if source is None or not _is_study(source):
+        return rates
+    from isocompute.store import Store
+
+    with Store(source) as store:
+        known = (store.info().get("source") or {}).get("rates") or {}
+    missing = {
+        field.name: known[field.name]
+        for field in fields(rates)
+        if getattr(rates, field.name) is None and known.get(field.name) is not None
+    }
+    return replace(rates, **missing)
+
+
+def _is_study(source: str) -> bool:
+    return (Path(source) / "study.db").is_file()
+
+
 def _study_recipe(source: str, warnings: list[Notice]) -> Recipe | None:
     """The one recipe of a study folder's runs; None elsewhere."""
-    if not (Path(source) / "study.db").is_file():
+    if not _is_study(source):
         return None
     from isocompute.store import Store
 

@@ -36,6 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     _add_run(stages)
     _add_folder(stages)
+    _add_import(stages)
     _add_fit(stages)
     _add_plan(stages)
     _add_compare(stages)
@@ -220,6 +221,31 @@ def _add_folder(stages: argparse._SubParsersAction[Parser]) -> None:
             )
         else:
             _add_json(parser)
+
+
+def _add_import(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "import",
+        commands.import_runs,
+        "logs of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL -> study folder",
+        "example: isocompute import runs/ -o study --set "
+        "pattern='bp{problems_per_batch}_n{rollouts_per_problem}'",
+    )
+    parser.add_argument("source", nargs="+", metavar="SOURCE", help="log files, or folders of them")
+    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the study folder")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what the logs do not say: problems_per_batch, rollouts_per_problem, seed, "
+        "evaluation_samples, pattern, problem_set, split, step, run",
+    )
+    parser.add_argument(
+        "--map", metavar="FILE.yaml", help="the same in a file, with columns: {KEY: avg@4}"
+    )
+    _add_json(parser)
 
 
 def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:

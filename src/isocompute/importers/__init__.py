@@ -9,11 +9,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from isocompute.importers.archive import import_logs, load_imported, store_runs
     from isocompute.importers.base import Curve
     from isocompute.importers.convert import convert_runs, to_curves
     from isocompute.importers.read import read_log
     from isocompute.importers.runs import ImportedRun
-    from isocompute.importers.settings import Settings, parse_settings, settings_from
+    from isocompute.importers.settings import Settings, load_settings, parse_settings, settings_from
     from isocompute.importers.tidy import load_published, load_tidy
 
 # Loaded on first use: a tidy file needs no log reader, and no log reader needs pyarrow.
@@ -22,11 +23,15 @@ _HOME = {
     "ImportedRun": "runs",
     "Settings": "settings",
     "convert_runs": "convert",
+    "import_logs": "archive",
+    "load_imported": "archive",
     "load_published": "tidy",
+    "load_settings": "settings",
     "load_tidy": "tidy",
     "parse_settings": "settings",
     "read_log": "read",
     "settings_from": "settings",
+    "store_runs": "archive",
     "to_curves": "convert",
 }
 
@@ -35,11 +40,15 @@ __all__ = [
     "ImportedRun",
     "Settings",
     "convert_runs",
+    "import_logs",
+    "load_imported",
     "load_published",
+    "load_settings",
     "load_tidy",
     "parse_settings",
     "read_log",
     "settings_from",
+    "store_runs",
     "to_curves",
 ]
 

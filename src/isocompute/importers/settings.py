@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
@@ -152,12 +153,35 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     return Settings(**result)
 
 
+def load_settings(pairs: Sequence[str], column_map: str | Path | None = None) -> Settings:
+    """Settings of a YAML file, changed by pairs of the command line.
+
+    Raises:
+        InputError: where the file does not map names to values, or a name is not known.
+    """
+    if column_map is None:
+        return parse_settings(pairs)
+    from isocompute.study.yaml12 import read_yaml
+
+    values = read_yaml(Path(column_map))
+    if not isinstance(values, Mapping):
+        raise InputError(
+            f"a column map must hold names and values, but {str(column_map)!r} holds {values!r:.60}"
+            "; write for example columns: {val/accuracy: avg@4}."
+        )
+    return settings_from({**values, **_pairs(pairs)})
+
+
 def parse_settings(pairs: Sequence[str]) -> Settings:
     """`["rollouts_per_problem=16", ...]`, as `--set` gives them.
 
     Raises:
         InputError: where a pair has no `=`, or its name is not known.
     """
+    return settings_from(_pairs(pairs))
+
+
+def _pairs(pairs: Sequence[str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -167,7 +191,7 @@ def parse_settings(pairs: Sequence[str]) -> Settings:
                 "write --set rollouts_per_problem=16."
             )
         values[name.strip()] = value.strip()
-    return settings_from(values)
+    return values
 
 
 def _columns(value: object) -> dict[str, Column]:

@@ -1,0 +1,217 @@
+"""Imported runs in study.db, beside the runs of a study of one's own.
+
+Tables, made when first needed: `imports` (one row per run), `import_series` (one per metric),
+`import_scores` (one per score), `import_outcomes` (counts and successes per problem, packed as
+in `evaluations`), `import_errors` (rows that were not used).
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isocompute.errors import InputError
+from isocompute.importers.convert import require_configuration
+from isocompute.importers.read import read_log
+from isocompute.importers.runs import (
+    ImportedRun,
+    Metric,
+    Outcomes,
+    Provenance,
+    RowError,
+    Series,
+)
+from isocompute.importers.settings import Settings
+from isocompute.store.database import Database
+from isocompute.store.pack import count_text, pack, unpack
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS imports (
+    import INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL,
+    problems_per_batch INTEGER NOT NULL, rollouts_per_problem INTEGER NOT NULL,
+    steps INTEGER, seed INTEGER, n_rows INTEGER NOT NULL, n_errors INTEGER NOT NULL,
+    notes TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (name, sha256));
+CREATE TABLE IF NOT EXISTS import_series (
+    series INTEGER PRIMARY KEY, import INTEGER NOT NULL REFERENCES imports (import),
+    metric TEXT NOT NULL, kind TEXT NOT NULL, samples INTEGER, estimator TEXT NOT NULL,
+    variable TEXT NOT NULL, core INTEGER NOT NULL, problem_set TEXT NOT NULL,
+    split TEXT NOT NULL, n_missing INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS import_scores (
+    series INTEGER NOT NULL REFERENCES import_series (series), step INTEGER NOT NULL,
+    rollouts REAL, tokens REAL, score REAL NOT NULL, PRIMARY KEY (series, step)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS import_outcomes (
+    import INTEGER NOT NULL REFERENCES imports (import), step INTEGER NOT NULL,
+    problem_set TEXT NOT NULL, split TEXT NOT NULL, samples INTEGER NOT NULL,
+    counts TEXT NOT NULL, successes BLOB NOT NULL, problems TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS import_errors (
+    import INTEGER NOT NULL REFERENCES imports (import), file TEXT NOT NULL,
+    line INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS import_errors_of ON import_errors (import);
+CREATE INDEX IF NOT EXISTS import_series_of ON import_series (import);
+CREATE INDEX IF NOT EXISTS import_outcomes_of ON import_outcomes (import);
+"""
+
+
+class ImportSummary(NamedTuple):
+    """What an import wrote: runs stored anew, runs that were there already, rows not used."""
+
+    stored: list[str]
+    known: list[str]
+    n_errors: int
+    notes: list[tuple[str, str]]
+
+
+def import_logs(
+    sources: Sequence[str | Path], folder: str | Path, *, settings: Settings | None = None
+) -> ImportSummary:
+    """Read logs and keep their runs in a study folder; the same file twice is kept once.
+
+    Args:
+        sources: files and folders that `read_log` knows.
+        folder: the study folder; made where it is missing.
+        settings: what the logs do not say.
+
+    Raises:
+        InputError: if a source is no log, or a run's B_p or n is not known. Nothing is written
+            then: everything is read before.
+    """
+    if not sources:
+        raise InputError("at least 1 source must be given, but got 0; name a log or a folder.")
+    runs = [run for source in sources for run in read_log(source, settings=settings)]
+    return store_runs(runs, folder)
+
+
+def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary:
+    """Keep imported runs in a study folder, in one transaction.
+
+    Raises:
+        InputError: if a run's B_p or n is not known, or no run has a score.
+    """
+    kept = [run for run in runs if run.series]
+    if not kept:
+        raise InputError(
+            f"at least 1 run must hold a metric that is known, but none of {len(runs)} does "
+            "(a run's own keys can be named in a column map: columns: {KEY: avg@4})."
+        )
+    require_configuration(kept)
+    database = Database(folder, create=True)
+    stored: list[str] = []
+    known: list[str] = []
+    try:
+        with database.write() as connection:
+            for statement in _TABLES.split(";"):
+                if statement.strip():
+                    connection.execute(statement)
+            connection.execute(
+                "INSERT OR IGNORE INTO study (key, value) VALUES ('name', ?)",
+                (json.dumps(Path(folder).absolute().name),),
+            )
+            for run in kept:
+                (stored if _store(connection, run) else known).append(run.name)
+    finally:
+        database.close()
+    notes = [(run.name, note) for run in kept for note in run.notes]
+    notes += [(run.name, "it holds no metric that is known and was left out")
+              for run in runs if not run.series]
+    # the runs of one file share their errors
+    errors = {(r.provenance.path, r.provenance.sha256): r.n_errors for r in runs}
+    return ImportSummary(stored, known, sum(errors.values()), notes)
+
+
+def _store(connection: sqlite3.Connection, run: ImportedRun) -> bool:
+    row = connection.execute(
+        "INSERT OR IGNORE INTO imports (name, sha256, problems_per_batch, rollouts_per_problem, "
+        "steps, seed, n_rows, n_errors, notes, provenance) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (run.name, run.provenance.sha256, run.problems_per_batch, run.rollouts_per_problem,
+         run.steps, run.seed, run.n_rows, run.n_errors, json.dumps(run.notes),
+         json.dumps(asdict(run.provenance))),
+    )
+    if row.rowcount == 0:
+        return False
+    key = row.lastrowid
+    for s in run.series:
+        series = connection.execute(
+            "INSERT INTO import_series (import, metric, kind, samples, estimator, variable, core, "
+            "problem_set, split, n_missing) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (key, s.metric.label, s.metric.kind, s.metric.samples, s.metric.estimator,
+             s.metric.variable, s.metric.core, s.problem_set, s.split, s.n_missing),
+        ).lastrowid
+        # SQLite stores NaN as NULL, which is what it means here
+        connection.executemany(
+            "INSERT INTO import_scores VALUES (?, ?, ?, ?, ?)",
+            ((series, *point) for point in zip(
+                s.step_K.tolist(), s.rollouts_K.tolist(), s.tokens_K.tolist(),
+                s.score_K.tolist(), strict=True)),
+        )
+    connection.executemany(
+        "INSERT INTO import_outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        ((key, o.step, o.problem_set, o.split, o.samples, count_text(o.successes_P, o.samples),
+          pack(o.successes_P), json.dumps(o.problem_P)) for o in run.outcomes),
+    )
+    connection.executemany(
+        "INSERT INTO import_errors VALUES (?, ?, ?, ?)", ((key, *e) for e in run.errors)
+    )
+    return True
+
+
+def load_imported(folder: str | Path) -> list[ImportedRun]:
+    """The imported runs of a study folder; empty where none were imported.
+
+    Raises:
+        InputError: if there is no study there.
+    """
+    database = Database(folder)
+    try:
+        if not database.read("SELECT 1 FROM sqlite_schema WHERE name = 'imports'"):
+            return []
+        return [
+            _load(database, row) for row in database.read(
+                "SELECT import, name, problems_per_batch, rollouts_per_problem, steps, seed, "
+                "n_rows, n_errors, notes, provenance FROM imports ORDER BY import"
+            )
+        ]
+    finally:
+        database.close()
+
+
+def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
+    key, name, b_p, n, steps, seed, n_rows, n_errors, notes, provenance = row
+    series: list[Series] = []
+    for (number, kind, samples, estimator, variable, core, problem_set, split,
+         n_missing) in database.read(
+        "SELECT series, kind, samples, estimator, variable, core, problem_set, split, n_missing "
+        "FROM import_series WHERE import = ? ORDER BY series", (key,)
+    ):
+        points = database.read(
+            "SELECT step, rollouts, tokens, score FROM import_scores WHERE series = ? "
+            "ORDER BY step", (number,)
+        )
+        column = list(zip(*points, strict=True)) if points else [()] * 4
+        series.append(Series(
+            metric=Metric(kind=kind, samples=samples, estimator=estimator, variable=variable,
+                          core=bool(core)),
+            problem_set=problem_set, split=split, n_missing=n_missing,
+            step_K=np.array(column[0], np.int64), rollouts_K=np.array(column[1], np.float64),
+            tokens_K=np.array(column[2], np.float64), score_K=np.array(column[3], np.float64),
+        ))
+    outcomes = tuple(
+        Outcomes(step=step, problem_set=problem_set, split=split, samples=samples,
+                 problem_P=tuple(json.loads(problems)),
+                 successes_P=unpack(successes, sum(json.loads(counts))))
+        for step, problem_set, split, samples, counts, successes, problems in database.read(
+            "SELECT step, problem_set, split, samples, counts, successes, problems "
+            "FROM import_outcomes WHERE import = ? ORDER BY rowid", (key,))
+    )
+    errors = tuple(RowError(*e) for e in database.read(
+        "SELECT file, line, reason FROM import_errors WHERE import = ? ORDER BY rowid", (key,)))
+    return ImportedRun(
+        name=name, problems_per_batch=b_p, rollouts_per_problem=n, steps=steps, seed=seed,
+        series=tuple(series), outcomes=outcomes, errors=errors, n_errors=n_errors, n_rows=n_rows,
+        notes=tuple(json.loads(notes)), provenance=Provenance(**json.loads(provenance)),
+    )

@@ -1,0 +1,107 @@
+"""Imported runs in a study folder: what goes in comes out, once."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.cli import main
+from isocompute.errors import InputError
+from isocompute.importers import load_settings, read_log, to_curves
+from isocompute.importers.archive import import_logs, load_imported, store_runs
+
+LOGS = Path(__file__).parent / "fixtures" / "logs"
+BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
+
+
+def flat(value: object) -> object:
+    """Dataclasses with arrays as lists, NaN as None, so that == compares them."""
+    return json.loads(json.dumps(dataclasses.asdict(value), default=np.ndarray.tolist)  # type: ignore[call-overload]
+                      .replace("NaN", "null"))
+
+
+@pytest.mark.parametrize("name", ["mlflow.db", "verl/dumps", "verl/bp4_n8.jsonl", "trl"])
+def test_a_stored_run_is_the_run_that_was_read(tmp_path: Path, name: str) -> None:
+    runs = read_log(LOGS / name, settings=BP_N)
+    summary = store_runs(runs, tmp_path / "study")
+    assert summary.stored == [run.name for run in runs]
+    loaded = load_imported(tmp_path / "study")
+    assert [flat(run) for run in loaded] == [flat(run) for run in runs]
+    assert len(to_curves(loaded)) == len(to_curves(runs))
+
+
+def test_importing_twice_keeps_a_run_once(tmp_path: Path) -> None:
+    first = import_logs([LOGS / "mlflow.db"], tmp_path / "s")
+    again = import_logs([LOGS / "mlflow.db", LOGS / "trackio.db"], tmp_path / "s")
+    assert first.stored == ["trl-bp2-n4"]
+    assert (again.stored, again.known) == (["trl-bp2-n4"], ["trl-bp2-n4"])
+    assert len(load_imported(tmp_path / "s")) == 2
+
+
+def test_nothing_is_written_before_everything_is_known(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"add --set problems_per_batch=32 --set rollouts_per_pro"):
+        import_logs([LOGS / "mlflow.db", LOGS / "verl" / "bp4_n8.jsonl"], tmp_path / "s")
+    with pytest.raises(InputError, match="at least 1 source must be given"):
+        import_logs([], tmp_path / "s")
+    bare = [dataclasses.replace(r, series=()) for r in read_log(LOGS / "mlflow.db")]
+    with pytest.raises(InputError, match="none of 1 does"):
+        store_runs(bare, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_errors_are_kept_with_file_and_line_and_secrets_are_not(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"config": {"data": {"train_batch_size": 2}, "actor_rollout_ref": {"rollout": '
+                    '{"n": 4}}, "WANDB_API_KEY": "sk-secret"}}\n'
+                    '{"step": 0, "data": {"val-core/m/acc/mean@4": 0.5}}\nnot json\n')
+    summary = import_logs([path], tmp_path / "s")
+    assert summary.n_errors == 1
+    error = load_imported(tmp_path / "s")[0].errors[0]
+    assert (Path(error.file).name, error.line) == ("x.jsonl", 3)
+    assert b"sk-secret" not in (tmp_path / "s" / "study.db").read_bytes()  # row 27
+
+
+def test_a_study_without_imports_has_none(tmp_path: Path) -> None:
+    from isocompute.store.database import Database
+
+    Database(tmp_path, create=True).close()
+    assert load_imported(tmp_path) == []
+
+
+def test_scores_can_be_read_with_sql(tmp_path: Path) -> None:
+    import_logs([LOGS / "mlflow.db"], tmp_path)
+    with sqlite3.connect(tmp_path / "study.db") as connection:
+        rows = connection.execute(
+            "SELECT step, rollouts, score FROM import_scores JOIN import_series USING (series) "
+            "WHERE metric = 'avg@4' ORDER BY step").fetchall()
+    connection.close()
+    assert rows == [(0, 0.0, 0.375), (2, 16.0, 0.5625), (4, 32.0, 0.5), (6, 48.0, 0.4375)]
+
+
+def test_the_command_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "study")
+    assert main(["import", str(LOGS / "verl" / "bp4_n8.jsonl"), "-o", out]) == 2
+    assert "--set problems_per_batch=32" in capsys.readouterr().err
+    columns = tmp_path / "map.yaml"
+    columns.write_text("columns: {actor/entropy: avg@1}\nproblems_per_batch: 4\n")
+    assert main(["import", str(LOGS / "verl" / "bp4_n8.jsonl"), "-o", out, "--map", str(columns),
+                 "--set", "rollouts_per_problem=8", "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["runs"][0]["problems_per_batch"] == 4
+    assert document["runs"][0]["rollouts_per_problem"] == 8
+    assert "avg@1" in document["runs"][0]["metrics"]
+    assert main(["import", str(LOGS / "verl" / "bp4_n8.jsonl"), "-o", out,
+                 "--set", "pattern=bp{problems_per_batch}_n{rollouts_per_problem}"]) == 0
+    assert "1 run that was there already" in capsys.readouterr().out
+
+
+def test_a_column_map_must_be_a_map(tmp_path: Path) -> None:
+    columns = tmp_path / "map.yaml"
+    columns.write_text("- 1\n")
+    with pytest.raises(InputError, match="a column map must hold names and values"):
+        load_settings([], columns)

@@ -1,0 +1,344 @@
+"""The report opened in a real browser: what it draws, asks for, and lets people do.
+
+Needs the extra [browser] and a Chromium (any: set CHROMIUM to its path). Nothing is downloaded.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isocompute.report import StudyView, render_report
+from report_fixtures import FixtureFit, make_fit, make_plan
+
+pytestmark = pytest.mark.browser
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs [browser]")
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b>\x1b[31m"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+GROUP = {"samples": 4, "problems": 100}
+
+
+def _chromium() -> str | None:
+    wanted = os.environ.get("CHROMIUM")
+    return wanted or next((found for name in NAMES if (found := shutil.which(name))), None)
+
+
+def make_view(name: str) -> StudyView:
+    """A study with something for every figure; n=8 and n=64 at B_p=32."""
+    lines = [
+        {
+            "bp": 32,
+            "n": n,
+            "run": f"{name} {n}",
+            "x": [1e4, 1e5, 1e6],
+            "y": [2.0, 1.5, 1.0 + n / 100],
+        }
+        for n in (8, 64)
+    ]
+    return StudyView(
+        name=name,
+        problem_set=name,
+        runs=[
+            {"run": f"{name} {n}", "problems_per_batch": 32, "rollouts_per_problem": n, "seed": 0,
+             "state": "done", "rollouts": 1000 * n, "evaluation_rollouts": 10, "tokens": 5}
+            for n in (8, 64)
+        ],
+        health={"entropy": lines, name: lines},
+        landscapes=[
+            {
+                "rollouts": budget,
+                "groups": [
+                    {"bp": 32, "n": n, **GROUP, "counts": [60 - 10 * i, 10, 10, 10, 10 + 10 * i]}
+                    for n in (8, 64)
+                ],
+            }
+            for i, budget in enumerate((0.0, 1e4, 1e5))
+        ],
+        scores={
+            metric: [
+                {"bp": 32, "n": n, "value": 0.3 + n / 200, "interval": [0.2, 0.8], "n_runs": 3}
+                for n in (8, 64)
+            ]
+            for metric in ("avg@4", "best@4", name)
+        },
+        scores_at=1e5,
+        train_test=[
+            {"bp": 32, "n": n, "x": [1e4, 1e5], "train": [0.4, 0.6], "validation": [0.4, 0.5]}
+            for n in (8, 64)
+        ],
+        difficulty={"name": name, "samples": 4, "counts": [5, 4, 3, 2, 1]},
+        warnings=[{"code": "entropy_collapse", "message": name}],
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    path = _chromium()
+    if path is None:
+        pytest.skip("no Chromium found; install one (apt-get install chromium) or set CHROMIUM")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+                  "--disable-background-networking", "--disable-component-update"],
+        )  # fmt: skip
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two fits, a plan and a study; every name is hostile."""
+    fit = make_fit(points=20, name=HOSTILE, metric=HOSTILE)
+    other = make_fit(points=20, shift=-0.02)
+    x = [2.5e5, 1e6, 4e6]
+    document = {
+        **other.document,
+        "probabilities": {
+            "x": x,
+            "configurations": [[32, 8], [32, 512]],
+            "best": [[0.9, 0.4, 0.0], [0.1, 0.6, 1.0]],
+        },
+    }
+    fits = [
+        (HOSTILE, fit),
+        ("published", FixtureFit(document=document, curves=other.curves, records=other.records)),
+    ]
+    folder = tmp_path_factory.mktemp("report")
+    return render_report(fits, make_plan(), folder / "r.html", study=make_view(HOSTILE))
+
+
+class Opened:
+    """A page with everything that it said and asked for."""
+
+    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        self.context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
+        )
+        self.page = self.context.new_page()
+        self.console: list[str] = []
+        self.asked: list[str] = []
+        self.dialogs: list[str] = []
+        self.page.on("console", lambda message: self.console.append(message.text))
+        self.page.on("pageerror", lambda error: self.console.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.on("dialog", self._dismiss)
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-drawn=all]", state="attached", timeout=60_000)
+
+    def _dismiss(self, dialog: Any) -> None:
+        self.dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    def figure(self, kind: str, index: int = 0) -> Any:
+        return self.page.locator(f'.figure[data-kind="{kind}"][data-index="{index}"]')
+
+    def axis(self, kind: str, expression: str) -> Any:
+        script = f"figure => figure.querySelector('.plot')._fullLayout.{expression}"
+        return self.figure(kind).evaluate(script)
+
+    def traces(self, kind: str) -> int:
+        script = "figure => figure.querySelector('.plot').data.length"
+        count: int = self.figure(kind).evaluate(script)
+        return count
+
+
+@pytest.fixture
+def opened(browser: Any, report: Path) -> Iterator[Opened]:
+    page = Opened(browser, report)
+    yield page
+    page.context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_opens_quietly_and_draws_every_figure(
+    browser: Any, report: Path, width: int, scheme: str
+) -> None:
+    opened = Opened(browser, report, width, scheme)
+    assert opened.console == []
+    assert opened.asked == [report.as_uri()] or all(
+        url == report.as_uri() or url.startswith(("data:", "blob:")) for url in opened.asked
+    )
+    assert opened.dialogs == []
+    states = opened.page.eval_on_selector_all(
+        ".figure",
+        "figures => figures.map(f => [f.dataset.kind, f.dataset.state,"
+        " f.querySelectorAll('.plot svg .trace, .plot svg .bars').length > 0])",
+    )
+    assert {kind for kind, *_ in states} == {
+        "curves", "law", "probability", "backtest", "scores", "landscape", "gap", "difficulty",
+        "health",
+    }  # fmt: skip
+    assert all(state == "drawn" and full for _, state, full in states), states
+    across = opened.page.evaluate("document.documentElement.scrollWidth")
+    assert across <= width
+    assert opened.page.evaluate("document.documentElement.dataset.theme") == scheme
+    opened.context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_no_serious_accessibility_fault(
+    browser: Any, report: Path, width: int, scheme: str
+) -> None:
+    opened = Opened(browser, report, width, scheme)
+    opened.page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
+    found = axe.Axe().run(opened.page)
+    serious = [
+        (v["id"], [n["target"] for n in v["nodes"]][:3])
+        for v in found.response["violations"]
+        if v["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    opened.context.close()
+
+
+def test_hostile_names_are_shown_and_do_nothing(opened: Opened) -> None:
+    assert opened.dialogs == []
+    assert opened.page.locator("main img").count() == 0
+    assert opened.page.locator("main b").filter(has_text="bold").count() == 0
+    assert opened.page.locator("script").count() == 3
+    heading = opened.page.locator("#fit-1 h2").inner_text()
+    assert heading.startswith("</script><script>alert(1)</script><img src=x onerror=alert(2)>")
+    assert "\\u001b[31m" in heading
+
+
+def test_theme_switch_recolours_page_and_figures(opened: Opened) -> None:
+    read = (
+        "() => [getComputedStyle(document.body).backgroundColor,"
+        " document.documentElement.dataset.theme]"
+    )
+    light = opened.page.evaluate(read)
+    before = opened.axis("law", "xaxis.gridcolor")
+    opened.page.get_by_role("button", name="Dark").click()
+    dark = opened.page.evaluate(read)
+    assert (light[1], dark[1]) == ("light", "dark")
+    assert light[0] != dark[0]
+    assert opened.axis("law", "xaxis.gridcolor") != before
+    assert opened.page.get_by_role("button", name="Dark").get_attribute("aria-pressed") == "true"
+    opened.page.get_by_role("button", name="Auto").click()
+    assert opened.page.evaluate(read)[1] == "light"
+
+
+def test_scale_switch_changes_every_budget_axis(opened: Opened) -> None:
+    kinds = ("curves", "law", "probability", "gap", "health")
+    assert {opened.axis(kind, "xaxis.type") for kind in kinds} == {"log"}
+    opened.page.get_by_role("button", name="Linear").click()
+    assert {opened.axis(kind, "xaxis.type") for kind in kinds} == {"linear"}
+    assert opened.axis("law", "yaxis.type") == "log"
+    opened.page.get_by_role("button", name="Log", exact=True).click()
+    assert opened.axis("curves", "xaxis.type") == "log"
+
+
+def test_chips_select_configurations_in_every_figure(opened: Opened) -> None:
+    before = {kind: opened.traces(kind) for kind in ("curves", "law", "gap", "landscape")}
+    chip = opened.page.locator(".chip", has_text="n=8").first
+    chip.click()
+    assert chip.get_attribute("aria-pressed") == "false"
+    assert all(opened.traces(kind) < count for kind, count in before.items())
+    opened.page.get_by_role("button", name="All").click()
+    assert {kind: opened.traces(kind) for kind in before} == before
+
+
+def test_slider_moves_the_landscape_through_training(opened: Opened) -> None:
+    figure = opened.figure("landscape")
+    slider = figure.locator("input[type=range]")
+    heights = "figure => figure.querySelector('.plot').data[0].y"
+    last = figure.evaluate(heights)
+    assert figure.locator("output").inner_text() == "100k rollouts"
+    slider.focus()
+    opened.page.keyboard.press("Home")
+    assert figure.locator("output").inner_text() == "before training"
+    assert slider.get_attribute("aria-valuetext") == "before training"
+    assert figure.evaluate(heights) != last
+    assert figure.evaluate(heights) == [0.6, 0.1, 0.1, 0.1, 0.1]
+
+
+def test_hover_reads_beside_the_figure_and_lights_the_same_runs_elsewhere(opened: Opened) -> None:
+    figure = opened.figure("probability", 0)
+    figure.scroll_into_view_if_needed()
+    opened.page.wait_for_timeout(200)
+    law = opened.figure("law")
+    law.scroll_into_view_if_needed()
+    at = law.evaluate(
+        """figure => {
+          const plot = figure.querySelector('.plot'), full = plot._fullLayout;
+          const box = plot.getBoundingClientRect();
+          const curve = plot.data.findIndex(
+            (t) => t.mode === 'lines' && t.y.every((v) => v === 128));
+          return [box.x + full.xaxis._offset + full.xaxis.d2p(plot.data[curve].x[6]),
+                  box.y + full.yaxis._offset + full.yaxis.d2p(128)];
+        }"""
+    )
+    opened.page.mouse.move(at[0] - 2, at[1])
+    opened.page.mouse.move(*at)
+    opened.page.wait_for_timeout(300)
+    readout = law.locator(".readout").inner_text()
+    assert "n=128 leads from 840k to 1.25M; probability 64%" in readout
+    assert law.locator(".hoverlayer .hovertext").count() == 0  # nothing covers the number
+    faded = opened.figure("curves").evaluate(
+        "f => [...f.querySelectorAll('.scatterlayer .trace')]"
+        ".filter(g => g.style.opacity === '0.12').length"
+    )
+    assert faded > 0
+    assert opened.page.locator(".chip.lit").inner_text().strip() == "n=128"
+
+
+def test_figures_are_read_by_keyboard(opened: Opened) -> None:
+    figure = opened.figure("curves")
+    figure.locator(".plot").focus()
+    opened.page.keyboard.press("ArrowRight")
+    first = figure.locator(".readout").inner_text()
+    opened.page.keyboard.press("ArrowRight")
+    second = figure.locator(".readout").inner_text()
+    opened.page.keyboard.press("ArrowUp")
+    third = figure.locator(".readout").inner_text()
+    assert "n=" in first
+    assert len({first, second, third}) == 3
+    assert "alert" not in "".join(opened.dialogs)
+
+
+def test_everything_is_reached_by_tabbing(opened: Opened) -> None:
+    reached = set()
+    for _ in range(120):
+        opened.page.keyboard.press("Tab")
+        kind = opened.page.evaluate(
+            "document.activeElement.closest('.figure')?.dataset.kind"
+            " || document.activeElement.classList[0] || document.activeElement.tagName"
+        )
+        reached.add(kind)
+    assert {"skip", "chip", "curves", "law", "landscape", "health"} <= reached
+
+
+def test_prints_in_light_with_every_figure(opened: Opened) -> None:
+    opened.page.get_by_role("button", name="Dark").click()
+    opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert opened.page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert opened.page.evaluate("[...document.querySelectorAll('details')].every(d => d.open)")
+    assert opened.page.pdf().startswith(b"%PDF")
+    opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert opened.page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_a_figure_can_be_saved(opened: Opened, tmp_path: Path) -> None:
+    with opened.page.expect_download() as download:
+        opened.figure("law").get_by_role("button", name="Save SVG").click()
+    assert download.value.suggested_filename == "isocompute-law-1.svg"
+    download.value.save_as(tmp_path / "law.svg")
+    assert "<svg" in (tmp_path / "law.svg").read_text("utf-8")
+    assert opened.console == []
+
+
+def test_words_are_there_without_scripts(browser: Any, report: Path) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report.as_uri())
+    assert "256" in page.locator("#answer").inner_text()
+    assert page.locator("#warnings").is_visible()
+    context.close()

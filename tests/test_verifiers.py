@@ -12,13 +12,14 @@ import pytest
 from isocompute import verifiers
 from isocompute.errors import InputError
 from isocompute.verifiers import (
+    Bits,
     Outcome,
     RuleVerifier,
     agreement,
-    hex_bits,
     judge,
     last_integer,
     load_verifier,
+    read_bits,
     register_verifier,
 )
 from isocompute.verifiers.worker import answer_question, load_rule
@@ -56,9 +57,12 @@ def test_parts_of_rules() -> None:
     assert last_integer("+7, -8") == -8
     assert last_integer("x7") is None
     assert last_integer("3.14") is None
-    assert agreement("1111", "1011") == 3
-    assert hex_bits("f0") == "11110000"
-    assert hex_bits("") is None
+    assert read_bits("1011", "bits") == Bits(11, 4)
+    assert read_bits("0F", "hexbits") == Bits(15, 8)
+    assert read_bits("0F", "bits") is None
+    assert read_bits("", "hexbits") is None
+    assert agreement(Bits(0b1111, 4), Bits(0b1011, 4)) == 3
+    assert agreement(Bits(1, 4), Bits(1, 8)) == 0
 
 
 @pytest.mark.parametrize(

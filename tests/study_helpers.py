@@ -102,6 +102,16 @@ class OddEngine(SimulatorEngine):
 
         super().run(replace(spec, engine_options={}), resume, sink)
 
+    def _counted(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
+        """Notes every update outside the study, before the sink hears of it."""
+        path = os.environ["COUNT_FILE"]
+
+        def count(step: int) -> None:
+            with open(path, "ab") as file:
+                file.write(b"x" * spec.allocation.batch_size)
+
+        self._plain(spec, resume, _Hook(sink, lambda step: None, before=count))
+
     def _slow(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(0.02)))
 
@@ -159,8 +169,8 @@ class OddEngine(SimulatorEngine):
 class _Hook:
     """A sink that does something after each step."""
 
-    def __init__(self, sink: Sink, after: Any) -> None:
-        self._sink, self._after = sink, after
+    def __init__(self, sink: Sink, after: Any, before: Any = lambda step: None) -> None:
+        self._sink, self._after, self._before = sink, after, before
         self.evaluation, self.checkpoint = sink.evaluation, sink.checkpoint
 
     @property
@@ -168,9 +178,11 @@ class _Hook:
         return self._sink.wants_checkpoint
 
     def step(self, record: StepRecord) -> None:
+        self._before(record.step)
         self._sink.step(record)
         self._after(record.step)
 
 
-sys.path.insert(0, str(Path(__file__).parent)) if str(Path(__file__).parent) not in sys.path else None
+if str(Path(__file__).parent) not in sys.path:  # workers find this module too
+    sys.path.insert(0, str(Path(__file__).parent))
 register_engine("odd", "study_helpers:OddEngine")

@@ -101,8 +101,13 @@ class ProcessPool:
         try:
             worker.connection.send(task)
         except OSError:
-            self._replace(worker)
-            worker.connection.send(task)
+            if not worker.ready:
+                raise self._no_start(worker) from None
+            self._replace(worker)  # it died between two tasks
+            try:
+                worker.connection.send(task)
+            except OSError:
+                raise self._no_start(worker) from None
 
     def events(self, timeout_s: float) -> list[Event]:
         """Reports and ends of tasks; a worker that died is replaced."""
@@ -155,11 +160,7 @@ class ProcessPool:
             message = worker.connection.recv()
         except (EOFError, OSError):
             if not worker.ready and worker.killed is None:
-                raise RunError(
-                    "a worker process must be able to start, but it ended with exit code "
-                    f"{worker.process.wait()} before it took a task; see its message above, and "
-                    "try workers=0."
-                ) from None
+                raise self._no_start(worker) from None
             return self._died(worker, task)
         if message == READY:
             worker.ready = True
@@ -178,6 +179,14 @@ class ProcessPool:
         worker.task = None
         ending: Ending = "failed" if limit else "crashed"
         return Event(task=task, outcome=Outcome(ending=ending, detail=reason, spent=spent))
+
+    @staticmethod
+    def _no_start(worker: _Worker) -> RunError:
+        return RunError(
+            "a worker process must be able to start, but it ended with exit code "
+            f"{worker.process.wait()} before it took a task; see its message above, and try "
+            "workers=0."
+        )
 
     def _replace(self, worker: _Worker) -> None:
         worker.connection.close()

@@ -148,7 +148,8 @@ def _steps(store: Store, runs: Sequence[StoredRun], times: bool) -> Iterator[Row
 
 
 def _problems(store: Store) -> Iterator[Row]:
-    names = ("set_sha256", "position", "id", "prompt", "answer", "source", "pass_rate")
+    names = ("set_sha256", "position", "id", "prompt", "answer", "source", "pass_rate",
+             "pass_rate_samples")  # fmt: skip
     rows = store.database.read(
         f"SELECT {', '.join(names)} FROM problems ORDER BY set_sha256, position"
     )
@@ -218,7 +219,7 @@ def _arrow_schema(arrow: Any, table: str, chunk: list[Row]) -> Any:
     inferred = arrow.Table.from_pylist(chunk[:1000]).schema
     lists = {"counts": arrow.list_(arrow.int64()), "successes": arrow.list_(arrow.int64()),
              "problems": arrow.list_(arrow.int64())}  # fmt: skip
-    fixed = {"pass_rate": arrow.float64(), **(lists if table in ("evaluations", "steps") else {})}
+    fixed = {"pass_rate": arrow.float64(), "pass_rate_samples": arrow.int64(), **(lists if table in ("evaluations", "steps") else {})}
     return arrow.schema(
         [arrow.field(f.name, fixed.get(f.name, f.type)) for f in inferred]
     )

@@ -78,10 +78,10 @@ def _add_problems(connection: sqlite3.Connection, problems: ProblemSet) -> None:
         (problems.sha256, problems.verifier, len(problems)),
     )
     connection.executemany(
-        "INSERT INTO problems (set_sha256, position, id, prompt, answer, source, pass_rate) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO problems (set_sha256, position, id, prompt, answer, source, pass_rate, "
+        "pass_rate_samples) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [(problems.sha256, i, _text(p.id), _text(p.prompt), _text(p.answer), _text(p.source),
-          p.pass_rate) for i, p in enumerate(problems.problems)],
+          p.pass_rate, p.pass_rate_samples) for i, p in enumerate(problems.problems)],
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ CREATE TABLE problem_sets (
 CREATE TABLE problems (
     set_sha256 TEXT NOT NULL REFERENCES problem_sets (sha256), position INTEGER NOT NULL,
     id TEXT NOT NULL, prompt TEXT NOT NULL, answer TEXT NOT NULL, source TEXT NOT NULL,
-    pass_rate REAL, PRIMARY KEY (set_sha256, position));
+    pass_rate REAL, pass_rate_samples INTEGER, PRIMARY KEY (set_sha256, position));
 CREATE TABLE runs (
     run INTEGER PRIMARY KEY, hash TEXT NOT NULL UNIQUE, spec TEXT NOT NULL,
     target_steps INTEGER NOT NULL,

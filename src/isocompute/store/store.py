@@ -92,7 +92,8 @@ class Steps:
         step_K, rollouts_K, tokens_K: cumulative position after each.
         samples_K: rollouts per problem.
         wall_s_K: seconds of each.
-        health: one array per name that occurs; NaN where a step has no such number.
+        health: one array per name that occurs; NaN where a step has no such number, infinity
+            where the engine measured one that is not finite (a diverged run).
         problems: index into the training set, per step an array of length Q.
         successes: successes of those problems, per step an array of length Q.
     """
@@ -244,7 +245,7 @@ class Store:
             samples_K=np.array([row[3] for row in rows], dtype=np.int64),
             wall_s_K=np.array([row[4] for row in rows], dtype=np.float64),
             health={
-                name: np.array([np.nan if row.get(name) is None else row[name] for row in health])
+                name: np.array([_number(row.get(name, np.nan)) for row in health])
                 for name in names
             },
             problems=problems,
@@ -264,14 +265,17 @@ class Store:
                 "hash from a run's specification."
             )
         rows = self.database.read(
-            "SELECT id, prompt, answer, source, pass_rate FROM problems WHERE set_sha256 = ? "
+            "SELECT id, prompt, answer, source, pass_rate, pass_rate_samples FROM problems WHERE set_sha256 = ? "
             "ORDER BY position",
             (sha256,),
         )
         return ProblemSet(
             name=name, verifier=head[0][0],
-            problems=[Problem(id=r[0], prompt=r[1], answer=r[2], source=r[3], pass_rate=r[4])
-                      for r in rows],
+            problems=[
+                Problem(id=r[0], prompt=r[1], answer=r[2], source=r[3], pass_rate=r[4],
+                        pass_rate_samples=r[5])
+                for r in rows
+            ],
         )  # fmt: skip
 
     def accounting(self) -> Accounting:
@@ -338,6 +342,10 @@ class Store:
                 (first, last, *extra),
             )
         return found
+
+
+def _number(value: float | None) -> float:
+    return np.inf if value is None else value  # JSON has no infinity: it is stored as null
 
 
 def _spans(runs: list[int], sizes: dict[int, int]) -> list[tuple[int, int]]:

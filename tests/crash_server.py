@@ -1,0 +1,58 @@
+"""Runs small studies in forked children that die at a chosen system call.
+
+Started with the shim preloaded. Reads one JSON command per line ({"folder", "at", "tear",
+"errno"}), answers one JSON line ({"status", "count", "message"}).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from dataclasses import replace
+
+from isocompute.errors import IsocomputeError
+from isocompute.runner import run_study
+from study_helpers import FAST, small_study
+
+
+def crash_study():
+    """Two runs, two slices, an evaluation per octave: some hundreds of system calls."""
+    return small_study(ns=(2, 4), rollouts=96, engine="odd", options={"fault": "counted"}, first=32)
+
+
+def child(command, shim, answer):
+    shim.crash_arm(os.fsencode(command["folder"]), command["at"], command["tear"], command["errno"])
+    message = ""
+    try:
+        # No heartbeat but the first: the number of system calls must not depend on time.
+        settings = replace(FAST, beat_s=1e6)
+        run_study(crash_study(), command["folder"], workers=0, settings=settings)
+    except IsocomputeError as error:
+        message = str(error)
+    os.write(answer, json.dumps({"count": shim.crash_count(), "message": message}).encode())
+    os._exit(0)
+
+
+def main():
+    shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
+    shim.crash_count.restype = ctypes.c_long
+    shim.crash_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_long, ctypes.c_long]
+    crash_study()
+    for line in sys.stdin:
+        command = json.loads(line)
+        ours, theirs = os.pipe()
+        process = os.fork()
+        if process == 0:
+            child(command, shim, theirs)
+        os.close(theirs)
+        with os.fdopen(ours) as file:
+            answer = json.loads(file.read() or '{"count": 0, "message": ""}')
+        _, status = os.waitpid(process, 0)
+        code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+        print(json.dumps({"status": code, **answer}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

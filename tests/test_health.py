@@ -109,6 +109,13 @@ def test_a_warning_leaves_the_run_healthy() -> None:
     assert monitor.healthy
 
 
+def test_a_warning_may_become_a_failure() -> None:
+    findings = run(lambda s: {"zero_variance_share": 0.95 if s < 40 else 1.0})
+    assert [(f.code, f.severity) for f in findings] == [
+        ("dead_batches", "warning"), ("dead_batches", "failure")
+    ]
+
+
 def test_success_is_no_fault() -> None:
     solved = {"reward": 0.97, "entropy": 0.01, "zero_variance_share": 1.0}
     assert run(after(20, **solved)) == []

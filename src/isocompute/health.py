@@ -172,7 +172,8 @@ class Monitor:
         return all(finding.severity != "failure" for finding in self.findings)
 
     def update(self, step: int, values: Mapping[str, float]) -> list[Finding]:
-        """Take one step's numbers; returns what is newly found, each rule at most once a run.
+        """Take one step's numbers; returns what is newly found; a rule speaks once, or twice where a
+        warning becomes a failure.
 
         Args:
             step: 1-based number of the update.
@@ -211,7 +212,8 @@ class Monitor:
         return found
 
     def _report(self, step: int, rule: _Broken) -> list[Finding]:
-        if any(finding.code == rule.code for finding in self.findings):
+        told = {finding.severity for finding in self.findings if finding.code == rule.code}
+        if "failure" in told or rule.severity in told:  # a warning may still become a failure
             return []
         finding = Finding(
             code=rule.code, severity=rule.severity, step=step, values=rule.values,

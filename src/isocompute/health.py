@@ -172,8 +172,9 @@ class Monitor:
         return all(finding.severity != "failure" for finding in self.findings)
 
     def update(self, step: int, values: Mapping[str, float]) -> list[Finding]:
-        """Take one step's numbers; returns what is newly found; a rule speaks once, or twice where a
-        warning becomes a failure.
+        """Take one step's numbers; returns what is newly found.
+
+        A rule speaks once, or twice where a warning becomes a failure.
 
         Args:
             step: 1-based number of the update.

@@ -295,7 +295,7 @@ def test_advice_reads_in_about_fifteen_lines() -> None:
     assert "2e-06 after 10 warm-up steps (1e-06 at B=1024, sqrt scaling)" in text
     assert "GRPO, KL 0.001 + entropy 0.001" in text
     assert "avg@4 0.68" in text
-    assert "between 128 and 512" in text
+    assert "gives 244 (between 128 and 512)" in text
     assert "0.30 decades outside" in text
     assert len(lines) <= 18
     assert max(map(len, lines)) <= 100

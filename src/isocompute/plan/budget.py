@@ -194,6 +194,7 @@ def refused_plan(
                 "steps",
                 "batch_size",
                 "rollouts",
+                "rollouts_per_problem_law",
                 "rollouts_per_problem_interval",
                 "confidence_set",
                 "expected_regret",
@@ -243,6 +244,7 @@ def _answer(q: Question, choice: Choice) -> Plan:
         "steps": a.steps,
         "batch_size": a.batch_size,
         "rollouts": a.rollouts,
+        "rollouts_per_problem_law": float(reading.rollouts_per_problem),
         "rollouts_per_problem_interval": _pair(reading.interval),
         "confidence_set": [int(value) for value in reading.confidence_set],
         "expected_regret": reading.expected_regret,
@@ -270,6 +272,7 @@ def _law_summary(q: Question) -> dict[str, Any]:
         "source": q.source,
         **{k: document.get(k) for k in ("setting", "metric", "unit", "level")},
         "support": support,
+        "warnings": sorted({warning["code"] for warning in q.fit.warnings}),
         **law,
     }
 

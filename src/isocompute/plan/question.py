@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from isocompute.allocation import Rates
 from isocompute.errors import InputError, RefusalError
 from isocompute.plan.law import LawFit, Notice, support_of, tested
-from isocompute.plan.words import compact_number
+from isocompute.plan.words import NOTICEABLE_LOG10, compact_number
 from isocompute.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def distance_notices(q: Question) -> list[Notice]:
     """Warning `extrapolated` for a budget outside the common support."""
     low, high = support_of(q.fit)
     distance = extrapolation_log10(q.rollouts, (low, high))
-    if distance <= 0:
+    if distance < NOTICEABLE_LOG10:
         return []
     side = "above" if q.rollouts > high else "below"
     return [

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
 WIDTH = 96
+# A budget less than this outside the support, in decades, is not worth a word.
+NOTICEABLE_LOG10 = 0.01
 
 
 def advice_lines(document: Mapping[str, Any], *, trainer: str | None = None) -> list[str]:
@@ -82,27 +84,39 @@ def _cost(cost: Mapping[str, float | None]) -> str:
 def _why(d: Mapping[str, Any]) -> list[str]:
     """Where n comes from and how far to trust it."""
     law, interval = d["law"], d["rollouts_per_problem_interval"]
-    text = f"Why n={d['rollouts_per_problem']}: the law of {law.get('source') or 'the sweep'} "
-    if interval is None:
-        text += "has no interval at this budget"
-    else:
-        text += f"puts the best n between {interval[0]:.0f} and {interval[1]:.0f} here"
+    known = "without an interval" if interval is None else f"between {_ends(interval)}"
+    text = (
+        f"Why n={d['rollouts_per_problem']}: the law of {law.get('source') or 'the sweep'} gives "
+        f"{d['rollouts_per_problem_law']:.0f} ({known}), and n is a power of two at or below it"
+    )
     if d["confidence_set"]:
         tested = ", ".join(str(n) for n in d["confidence_set"])
         text += f"; of the n tested, {tested} cannot be told from the best"
     if d["expected_regret"] is not None:
-        text += f"; a wrong choice costs about {d['expected_regret']:.3f} of score"
+        text += f"; following the law costs {d['expected_regret']:.4f} of score on average"
     if law.get("plateau") is not None:
-        text += f". It saturates near {law['plateau']:.0f}"
+        text += f". n saturates near {law['plateau']:.0f}"
     distance = d["extrapolation_log10"]
-    where = f"{distance:.2f} decades outside" if distance else "inside"
+    where = f"{distance:.2f} decades outside" if distance >= NOTICEABLE_LOG10 else "inside"
     return _wrapped(f"{text}. The budget lies {where} the budgets that were compared.")
 
 
+def _ends(interval: Sequence[float | None]) -> str:
+    return " and ".join("?" if end is None else f"{end:.0f}" for end in interval)
+
+
 def _warning_lines(d: Mapping[str, Any]) -> list[str]:
+    """The plan's own warnings in full; those of the law by their codes."""
+    of_law = d["law"].get("warnings") or []
     lines: list[str] = []
     for warning in d["warnings"]:
-        lines += _wrapped(f"! {warning['code']}: {warning['message']}")
+        if warning["code"] not in of_law:
+            lines += _wrapped(f"! {warning['code']}: {warning['message']}")
+    if of_law:
+        lines += _wrapped(
+            f"! of the law itself: {', '.join(of_law)}; `isocompute fit "
+            f"{d['law'].get('source') or 'SOURCE'}` explains them."
+        )
     return lines
 
 

@@ -1,0 +1,17 @@
+"""Is a run healthy enough for a law to be read off it? Rules on step records, and smoothness."""
+
+from isocompute.health.monitor import Monitor, check_arrays, check_steps, summarize_findings
+from isocompute.health.rules import METRICS, Finding, Severity, Thresholds
+from isocompute.health.shape import smoothness
+
+__all__ = [
+    "METRICS",
+    "Finding",
+    "Monitor",
+    "Severity",
+    "Thresholds",
+    "check_arrays",
+    "check_steps",
+    "smoothness",
+    "summarize_findings",
+]

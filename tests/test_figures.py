@@ -102,6 +102,28 @@ def test_law_of_a_fixed_batch_stands_on_update_steps(fit: FixtureFit) -> None:
     assert axes.get_xlim()[1] < 1000
 
 
+def test_law_of_problems_per_batch_falls_where_n_rises(fit: FixtureFit) -> None:
+    at = [
+        {**row, "x": row["x"] / 8192, "problems_per_batch": 8192 / row["rollouts_per_problem"],
+         "interval": [8192 / row["interval"][1], 8192 / row["interval"][0]]}
+        for row in fit.document["law"]["at"]
+    ]  # fmt: skip
+    document = {
+        **fit.document,
+        "setting": {"kind": "fixed_batch_size", "value": 8192},
+        "law": {**fit.document["law"], "variable": "steps", "at": at},
+        "law_problems_per_batch": {"variable": "steps", "at": at},
+    }
+    moved = FixtureFit(document=document, curves=fit.curves, records=fit.records)
+    axes = figures.law_problems_per_batch(moved, title="T").axes[0]
+    line = axes.lines[-1].get_ydata()
+    assert np.allclose(line, [row["problems_per_batch"] for row in at])
+    assert axes.get_ylabel() == "problems per batch, Bₚ"
+    assert axes.get_title(loc="left") == "T"
+    with pytest.raises(InputError, match="needs a law of problems_per_batch"):
+        figures.law_problems_per_batch(fit)
+
+
 def test_no_law_is_refused_with_the_way_out(fit: FixtureFit) -> None:
     document = {**fit.document, "law": {"form": None, "at": []}}
     without = FixtureFit(document=document, curves=fit.curves, records=fit.records)

@@ -157,12 +157,27 @@ def fit_section(name: str, fit: Fit) -> Section:
         "unit": words.unit_name(document),
         "summary": words.summary_of_law(document),
         "backtest": words.backtest_sentence(document),
+        "backtest_caption": "Prediction minus what was observed; filled marks are the sigmoids "
+        "with their intervals, hollow marks the best so far. Nearer to zero is better."
+        if (document.get("backtest") or {}).get("rows")
+        else "Mean absolute error in score; shorter is better.",
         "level": percent(document.get("level") or 0.95),
         "curves": [_curve_row(row) for row in document.get("curves", [])],
         "frontier": [_frontier_row(row) for row in document.get("frontier", [])],
         "at": _sample((document.get("law") or {}).get("at") or [], 9),
         "has_law": bool((document.get("law") or {}).get("form")),
+        "sensitivity": [_sensitivity_row(row) for row in document.get("sensitivity") or []],
+        "has_law_bp": bool((document.get("law_problems_per_batch") or {}).get("at")),
         "flags": [str(f) for f in (document.get("law") or {}).get("flags") or []],
+    }
+
+
+def _sensitivity_row(row: Document) -> Section:
+    values = row.get("rollouts_per_problem") or []
+    return {
+        "rule": str(row.get("rule", "")),
+        "n": ", ".join(count(n) for n in values),
+        "refused": str(row.get("refused") or ""),
     }
 
 

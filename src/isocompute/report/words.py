@@ -238,17 +238,24 @@ def summary_of_law(fit: Document) -> str:
 
 
 def backtest_sentence(fit: Document) -> str | None:
-    """What the back-test found, beside the no-fit baseline; None where there is none."""
+    """What the back-test found, beside its no-fit baselines; None where there is none."""
     test = fit.get("backtest") or {}
-    law_error, baseline = test.get("mae_law"), test.get("mae_best_so_far")
-    if law_error is None:
+    error, baseline = test.get("mae_law"), test.get("mae_best_so_far")
+    if error is None:
         return None
     text = (
-        f"Fitted on smaller budgets and asked about larger ones, the law misses by {law_error:.4f}"
+        "Fitted on the first part of every curve and asked about the rest, the sigmoids miss by "
+        f"{error:.4f} in score"
     )
     if baseline is not None:
-        verdict = "better than" if law_error < baseline else "no better than"
-        text += f" in score, {verdict} taking the best so far ({baseline:.4f})"
+        verdict = "better than" if error < baseline else "no better than"
+        text += f", {verdict} taking the best so far ({baseline:.4f})"
+    if test.get("mae_power_law") is not None:
+        text += f"; a power law misses by {test['mae_power_law']:.4f}"
+    text += "."
     if test.get("coverage") is not None:
-        text += f"; its intervals held {percent(test['coverage'])} of the held-out values"
-    return text + "."
+        of = f" {test['n_held_out']:,}" if test.get("n_held_out") else ""
+        text += f" The intervals held {percent(test['coverage'])} of the{of} held-out values."
+    if baseline is not None and error >= baseline:
+        text += " Do not extrapolate the scores of these curves."
+    return text

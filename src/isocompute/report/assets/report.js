@@ -9,7 +9,7 @@
   const keyOf = (bp, n) => `${bp}|${n}`;
   const series = new Map(data.series.map((s) => [keyOf(s.bp, s.n), s]));
   const severalB = new Set(data.series.map((s) => s.bp)).size > 1;
-  const state = { hidden: new Set(), scale: "log", theme: "light", choice: "auto", step: -1, lit: null };
+  const state = { hidden: new Set(), hiddenRuns: new Set(), scale: "log", theme: "light", choice: "auto", step: -1, lit: null };
   const darkQuery = matchMedia("(prefers-color-scheme: dark)");
   const narrow = () => innerWidth < 640;
 
@@ -92,7 +92,7 @@
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest",
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow() ? 11 : 13, color: look.ink },
-      margin: { l: narrow() ? 52 : 64, r: narrow() ? 46 : 64, t: 12, b: 46 }, xaxis: x, yaxis: y,
+      margin: { l: narrow() ? 52 : 64, r: narrow() ? (severalB ? 62 : 46) : severalB ? 88 : 64, t: 12, b: 46 }, xaxis: x, yaxis: y,
       dragmode: matchMedia("(pointer: coarse)").matches ? false : "zoom", hoverdistance: 30, ...more,
     };
   }
@@ -151,7 +151,7 @@
     }
     // One trace per configuration: its runs follow each other with a gap between.
     for (const [key, s] of series) {
-      const mine = fit.runs.filter((r) => keyOf(r.bp, r.n) === key);
+      const mine = fit.runs.filter((r) => keyOf(r.bp, r.n) === key && !state.hiddenRuns.has(r));
       if (!mine.length || !shown(s.bp, s.n)) continue;
       const owner = mine.flatMap((r) => [...r.x.map(() => r), null]);
       const x = mine.flatMap((r) => [...r.x, null]), y = mine.flatMap((r) => [...r.y, null]);
@@ -195,12 +195,14 @@
   // A fixed batch has its law in update steps; the frontier then moves from rollouts to steps.
   const perStep = (doc) => (doc.law && doc.law.variable === "steps" && doc.setting.value ? doc.setting.value : 1);
 
-  function lawFigure(fit, height, others) {
-    const doc = fit.document, law = doc.law;
+  // `of` says which law: "n", or "bp" for B_p*(M) of a fixed batch.
+  function lawFigure(fit, others, of = "n") {
+    const doc = fit.document, law = of === "n" ? doc.law : doc.law_problems_per_batch;
+    const field = of === "n" ? "rollouts_per_problem" : "problems_per_batch", symbol = of === "n" ? "n" : "B\u209A";
     if (!law || !law.form || !law.at || !law.at.length) return null;
     const scale = perStep(doc), at = law.at;
     const parts = doc.frontier.filter((p) => p.to > p.from);
-    const ns = [...doc.curves.map((r) => r.rollouts_per_problem), ...at.map((r) => r.rollouts_per_problem)].filter(Number.isFinite);
+    const ns = [...doc.curves.map((r) => r[field]), ...at.map((r) => r[field])].filter(Number.isFinite);
     const [nLow, nHigh] = minmax(ns);
     const support = fit.support ? fit.support.map((x) => x / scale) : [at[0].x, at[at.length - 1].x];
     const ends = parts.length ? [parts[0].from / scale, parts[parts.length - 1].to / scale] : support;
@@ -223,11 +225,21 @@
       if (!s || !shown(s.bp, s.n)) continue;
       const x = spread(part.from / scale, part.to / scale, 12);
       const p = part.probability_best;
-      traces.push({ x, y: x.map(() => s.n), mode: "lines", hoverinfo: "none",
+      traces.push({ x, y: x.map(() => s[of]), mode: "lines", hoverinfo: "none",
         line: { color: fade(color(s), Number.isFinite(p) ? 0.25 + 0.75 * p : 0.8), width: narrow() ? 7 : 9 },
         meta: { key: keyOf(s.bp, s.n), say: () => `${name(s.bp, s.n)} leads from ${count(part.from / scale)} to ${count(part.to / scale)}${Number.isFinite(p) ? `; probability ${percent(p)}` : ""}${part.extrapolated ? "; extrapolated" : ""}` } });
     }
-    for (const c of doc.crossovers || []) {
+    // Where B_p differs too, each bar says which pair leads.
+    if (severalB) {
+      for (const part of parts) {
+        const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
+        if (!s || !shown(s.bp, s.n) || Math.log(part.to / part.from) < 0.12 * Math.log(hi / lo)) continue;
+        const middle = state.scale === "log" ? Math.sqrt(part.from * part.to) : (part.from + part.to) / 2;
+        traces.push({ x: [middle / scale], y: [s[of] * 1.04], mode: "text", text: [`(${s.bp}, ${s.n})`], textposition: "top center", hoverinfo: "skip",
+          textfont: { color: color(s), size: 12, weight: 600 }, meta: { key: keyOf(s.bp, s.n) } });
+      }
+    }
+    for (const c of of === "n" ? doc.crossovers || [] : []) {
       if (!c.at || !c.interval) continue;
       const y = Math.sqrt(c.from_rollouts_per_problem * c.to_rollouts_per_problem);
       const [a, b] = c.interval.map((v, i) => (Number.isFinite(v) ? v / scale : [lo, hi][i]));
@@ -237,17 +249,17 @@
     }
     const dashes = ["7px,4px", "2px,3px", "9px,3px,2px,3px"], sameKind = [];
     others.forEach((other, i) => {
-      const rows = other.document.law && other.document.law.at;
-      if (!rows || !rows.length || other.document.law.variable !== law.variable) return;
-      const keep = rows.filter((r) => r.x >= lo && r.x <= hi && Number.isFinite(r.rollouts_per_problem));
+      const theirs = other.document[of === "n" ? "law" : "law_problems_per_batch"], rows = theirs && theirs.at;
+      if (!rows || !rows.length || theirs.variable !== law.variable) return;
+      const keep = rows.filter((r) => r.x >= lo && r.x <= hi && Number.isFinite(r[field]));
       if (!keep.length) return;
-      sameKind.push({ name: other.name, dash: dashes[i % 3] });
-      traces.push({ x: keep.map((r) => r.x), y: keep.map((r) => r.rollouts_per_problem), mode: "lines", hoverinfo: "none",
+      sameKind.push({ name: `law of ${other.name}`, dash: dashes[i % 3] });
+      traces.push({ x: keep.map((r) => r.x), y: keep.map((r) => r[field]), mode: "lines", hoverinfo: "none",
         line: { color: look.ink, width: 1.6, dash: dashes[i % 3] },
-        meta: { say: (j) => `${other.name}: n* = ${count(keep[j].rollouts_per_problem)} at ${count(keep[j].x)}` } });
+        meta: { say: (j) => `${other.name}: ${symbol}* = ${count(keep[j][field])} at ${count(keep[j].x)}` } });
     });
-    traces.push({ x: xs, y: at.map((r) => r.rollouts_per_problem), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 },
-      meta: { say: (i) => `n* = ${count(at[i].rollouts_per_problem)} at ${count(at[i].x)} ${law.variable}` +
+    traces.push({ x: xs, y: at.map((r) => r[field]), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 },
+      meta: { say: (i) => `${symbol}* = ${count(at[i][field])} at ${count(at[i].x)} ${law.variable}` +
         (at[i].interval ? `; interval ${count(at[i].interval[0])} to ${count(at[i].interval[1])}` : "") +
         (at[i].confidence_set && at[i].confidence_set.length ? `; could be best: ${at[i].confidence_set.join(", ")}` : "") +
         (Number.isFinite(at[i].expected_regret) ? `; expected regret ${score(at[i].expected_regret)}` : "") } });
@@ -255,13 +267,13 @@
     for (const [a, b] of [[state.scale === "log" ? lo : 0, support[0]], [support[1], hi]]) {
       if (b > a * 1.001) extras.shapes.push({ type: "rect", x0: a, x1: b, yref: "paper", y0: 0, y1: 1, fillcolor: look.hatch, line: { width: 0 }, layer: "below" });
     }
-    if (data.plan && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi && fit === data.fits[0]) {
+    if (of === "n" && data.plan && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi && fit === data.fits[0]) {
       traces.push({ x: [budget], y: [data.plan.rollouts_per_problem], mode: "markers", hoverinfo: "none", cliponaxis: false,
         marker: { symbol: "circle", size: 15, color: look.paper, line: { color: look.accent, width: 4 } },
         meta: { say: () => `the prescription: n=${data.plan.rollouts_per_problem} for ${count(budget)} rollouts` } });
     }
     const unit = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps" }[law.variable] || "budget";
-    return { traces, layout: layoutOf(budgetAxis(lo, hi, unit), octaveAxis(nLow, nHigh, "rollouts per problem, n"), extras), others: sameKind };
+    return { traces, layout: layoutOf(budgetAxis(lo, hi, unit), octaveAxis(nLow, nHigh, of === "n" ? "rollouts per problem, n" : "problems per batch, B\u209A"), extras), named: sameKind };
   }
 
   function probabilityFigure(fit) {
@@ -320,9 +332,48 @@
     };
   }
   function backtestFigure(fit) {
-    const test = fit.document.backtest;
-    const rows = [["law", test && test.mae_law], ["best so far", test && test.mae_best_so_far]].filter((r) => Number.isFinite(r[1]));
+    const doc = fit.document, test = doc.backtest || {};
+    if (test.rows && test.rows.length) return backtestRows(doc, test.rows);
+    const rows = [["sigmoids", test.mae_law], ["best so far", test.mae_best_so_far]].filter((r) => Number.isFinite(r[1]));
     return rows.length < 2 ? null : bars(rows, "mean absolute error in score");
+  }
+  function backtestRows(doc, rows) {
+    const [lo, hi] = minmax(rows.map((r) => r.x)), traces = [];
+    for (const [key, s] of series) {
+      const mine = rows.filter((r) => keyOf(r.problems_per_batch, r.rollouts_per_problem) === key && Number.isFinite(r.observed));
+      if (!mine.length || !shown(s.bp, s.n)) continue;
+      const gap = (r, field) => (Number.isFinite(r[field]) ? r[field] - r.observed : null);
+      const say = (field, words) => (i) => `${name(s.bp, s.n)} at ${count(mine[i].x)}, seen until ${count(mine[i].cut)}: ${words} ${score(mine[i][field])}, observed ${score(mine[i].observed)}`;
+      traces.push({ x: mine.map((r) => r.x), y: mine.map((r) => gap(r, "best_so_far")), mode: "markers", hoverinfo: "none",
+        marker: { symbol: `${s.symbol}-open`, size: 6, color: color(s), opacity: 0.55 }, meta: { key, say: say("best_so_far", "best so far") } });
+      traces.push({ x: mine.map((r) => r.x), y: mine.map((r) => gap(r, "predicted")), mode: "markers", hoverinfo: "none",
+        error_y: { type: "data", symmetric: false, color: fade(color(s), 0.4), thickness: 1, width: 0,
+          array: mine.map((r) => (r.interval ? r.interval[1] - r.predicted : 0)), arrayminus: mine.map((r) => (r.interval ? r.predicted - r.interval[0] : 0)) },
+        marker: { symbol: s.symbol, size: 7.5, color: color(s), line: { color: look.paper, width: 1 } }, meta: { key, say: say("predicted", "predicted") } });
+    }
+    if (!traces.length) return null;
+    const zero = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: look.ink, width: 1.2 }, layer: "below" };
+    return { traces, layout: layoutOf(budgetAxis(lo / 1.06, hi * 1.06, unitOf(doc)), { ...base(), title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
+  }
+
+  function sensitivityFigure(fit) {
+    const doc = fit.document, law = doc.law, rules = (doc.sensitivity || []).filter((r) => r.rollouts_per_problem);
+    if (!rules.length || !law || !law.at || !law.at.length) return null;
+    const scale = perStep(doc), at = law.at, xs = at.map((r) => r.x);
+    const all = [...rules.flatMap((r) => r.rollouts_per_problem), ...at.map((r) => r.rollouts_per_problem)].filter(Number.isFinite);
+    const [low, high] = minmax(all), dashes = ["6px,3px", "2px,3px", "9px,3px,2px,3px", "12px,4px"];
+    const keep = at.filter((r) => r.interval && r.interval.every(Number.isFinite));
+    const traces = [{ x: [...keep.map((r) => r.x), ...[...keep].reverse().map((r) => r.x)], y: [...keep.map((r) => r.interval[1]), ...[...keep].reverse().map((r) => r.interval[0])],
+      fill: "toself", fillcolor: look["accent-soft"], mode: "lines", line: { width: 0 }, hoverinfo: "skip", meta: {} }];
+    rules.forEach((rule, i) => traces.push({ x: rule.x.map((x) => x / scale), y: rule.rollouts_per_problem, mode: "lines+markers", hoverinfo: "none",
+      line: { color: look.ink, width: 1.2, dash: dashes[i % dashes.length] }, marker: { size: 4, color: look.ink },
+      meta: { say: (j) => `${rule.rule}: n* = ${count(rule.rollouts_per_problem[j])} at ${count(rule.x[j] / scale)}` } }));
+    traces.push({ x: xs, y: at.map((r) => r.rollouts_per_problem), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 },
+      meta: { say: (i) => `the law as fitted: n* = ${count(at[i].rollouts_per_problem)} at ${count(xs[i])}` } });
+    const [lo, hi] = minmax([...xs, ...rules.flatMap((r) => r.x.map((x) => x / scale))]);
+    const unit = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps" }[law.variable] || "budget";
+    return { traces, layout: layoutOf(budgetAxis(lo / 1.04, hi * 1.04, unit), octaveAxis(low, high, "rollouts per problem, n")),
+      named: rules.map((rule, i) => ({ name: rule.rule, dash: dashes[i % dashes.length] })) };
   }
 
   function scoresFigure() {
@@ -412,9 +463,11 @@
 
   const builders = {
     curves: (i, h) => curvesFigure(data.fits[i], h),
-    law: (i, h) => lawFigure(data.fits[i], h, data.fits.filter((_, j) => j !== i)),
+    law: (i) => lawFigure(data.fits[i], data.fits.filter((_, j) => j !== i)),
+    lawbp: (i) => lawFigure(data.fits[i], data.fits.filter((_, j) => j !== i), "bp"),
     probability: (i) => probabilityFigure(data.fits[i]),
     backtest: (i) => backtestFigure(data.fits[i]),
+    sensitivity: (i) => sensitivityFigure(data.fits[i]),
     scores: scoresFigure, landscape: landscapeFigure, gap: gapFigure, difficulty: difficultyFigure,
     health: (i) => healthFigure(i),
   };
@@ -439,7 +492,7 @@
     figure.meta = built.traces.map((t) => t.meta || {});
     const config = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset", showTips: false };
     if (built.slider) slider(figure, built.slider);
-    if (built.others) otherLaws(figure, built.others);
+    if (built.named) legendOf(figure, built.named);
     Plotly.react(plot, traces, { ...built.layout, height: undefined, autosize: true }, config);
     if (!figure.wired) wire(figure, plot);
     figure.dataset.state = "drawn";
@@ -534,7 +587,7 @@
     $("output", box).textContent = options.steps[options.step];
     $("input", box).setAttribute("aria-valuetext", options.steps[options.step]);
   }
-  function otherLaws(figure, others) {
+  function legendOf(figure, others) {
     let list = $(".others", figure);
     if (!others.length) { if (list) list.remove(); return; }
     if (!list) {
@@ -544,7 +597,7 @@
     }
     list.replaceChildren(...others.map((other) => {
       const item = document.createElement("li");
-      item.append(swatch(look.ink, other.dash, null), document.createTextNode(` law of ${other.name}`));
+      item.append(swatch(look.ink, other.dash, null), document.createTextNode(` ${other.name}`));
       return item;
     }));
   }
@@ -575,6 +628,31 @@
     "triangle-up": polygon(3, 5.8), "triangle-down": polygon(3, 5.8, Math.PI), cross, x: polygon(4, 6, Math.PI / 4, 2),
     pentagon: polygon(5, 5), star: polygon(5, 6, 0, 2.5), hexagon: polygon(6, 5),
   };
+
+  // One box per run: what it hides are that run's own evaluations; records and fits are of the
+  // whole configuration and stay.
+  function runBoxes() {
+    for (const box of $$("[data-runs]")) {
+      const fit = data.fits[Number(box.dataset.runs)];
+      if (fit.runs.length < 2) { box.hidden = true; continue; }
+      const set = document.createElement("fieldset"), legend = document.createElement("legend");
+      legend.textContent = "Runs whose evaluations are drawn";
+      set.append(legend);
+      for (const run of [...fit.runs].sort((a, b) => a.n - b.n || a.bp - b.bp)) {
+        const label = document.createElement("label"), input = document.createElement("input");
+        input.type = "checkbox"; input.checked = true;
+        input.addEventListener("change", () => {
+          if (input.checked) state.hiddenRuns.delete(run); else state.hiddenRuns.add(run);
+          draw(box.closest("section").querySelector('[data-kind="curves"]'));
+        });
+        for (const type of ["pointerenter", "focusin"]) label.addEventListener(type, () => light(keyOf(run.bp, run.n)));
+        for (const type of ["pointerleave", "focusout"]) label.addEventListener(type, () => light(null));
+        label.append(input, document.createTextNode(` ${name(run.bp, run.n)} · ${run.run}${Number.isFinite(run.last) ? ` · ends at ${score(run.last)}` : ""}${run.missing ? ` · ${run.missing} without a score` : ""}`));
+        set.append(label);
+      }
+      box.append(set);
+    }
+  }
 
   function buildChips() {
     const box = $("#chips");
@@ -624,6 +702,7 @@
   let width = narrow();
   addEventListener("resize", () => { if (narrow() !== width) { width = narrow(); redraw(); } });
 
+  runBoxes();
   theme();
   const seen = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting && waiting.has(entry.target)) { seen.unobserve(entry.target); draw(entry.target); }

@@ -1,0 +1,93 @@
+"""What every paper figure is drawn on: the house style, axes of budgets, labels at line ends."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import ParamSpec
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from isocompute.report.style import MATPLOTLIB, SeriesStyle
+from isocompute.report.words import Document, unit_name, visible
+
+P = ParamSpec("P")
+
+
+def house(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """Draws in the house style and leaves the caller's own settings alone."""
+
+    @functools.wraps(draw)
+    def styled(*args: P.args, **kwargs: P.kwargs) -> Figure:
+        with mpl.rc_context(MATPLOTLIB):
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+def canvas(title: str) -> tuple[Figure, Axes]:
+    """A figure with one pair of axes and its title."""
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    axes.set_title(label_text(title))
+    return figure, axes
+
+
+def label_text(value: object) -> str:
+    """A user's text as text: a dollar sign would start matplotlib's own mathematics."""
+    return visible(value, 80).replace("$", r"\$")
+
+
+def budget_axis(axes: Axes, document: Document, *, law: bool = False) -> None:
+    """A log axis in the unit of the fit, or of its law's variable, with few round ticks."""
+    unit = unit_name(document) if law else str(document.get("unit") or "rollouts")
+    words = {"rollouts": "training rollouts", "tokens": "generated tokens"}
+    axes.set_xscale("log")
+    lo, hi = axes.get_xlim()
+    decades = math.log10(hi / lo)
+    subs = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0, 3.0) if decades < 4 else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(base=10, subs=subs, numticks=20))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
+    axes.set_xlabel(words.get(unit, unit))
+
+
+def short(value: float) -> str:
+    """A round number on an axis: 300k, 2M.
+
+    >>> short(3e5), short(2e6), short(50)
+    ('300k', '2M', '50')
+    """
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:g}{letter}"
+    return f"{value:g}"
+
+
+def end_labels(axes: Axes, labels: Sequence[tuple[float, SeriesStyle]]) -> None:
+    """Names at the right edge, pushed apart so that none covers another."""
+    bottom, top = axes.get_ylim()
+    gap = (top - bottom) * 0.045
+    ordered = sorted(labels, key=lambda item: item[0])
+    place = [y for y, _ in ordered]
+    for _ in range(60):
+        for i in range(1, len(place)):
+            overlap = gap - (place[i] - place[i - 1])
+            if overlap > 0:
+                place[i] += overlap / 2
+                place[i - 1] -= overlap / 2
+    for y, (_, style) in zip(place, ordered, strict=True):
+        axes.annotate(
+            style.label,
+            (1.01, y),
+            xycoords=("axes fraction", "data"),
+            va="center",
+            fontsize=8,
+            fontweight="bold",
+            color=style.light,
+            annotation_clip=False,
+        )

@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isocompute import __version__
+from isocompute import __version__, laws
 from isocompute.cli import main
 from isocompute.cli import output as cli_output
 from isocompute.cli.output import check_target, strict_json, write_text
 from isocompute.errors import InputError
+from isocompute.importers.base import Curve
 
+_FIT_SWEEP = laws.fit_sweep
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score", "seed", "metric")
 Rows = list[list[Any]]
@@ -53,6 +55,25 @@ def write_csv(path: Path, rows: Rows, columns: Sequence[str] = COLUMNS) -> Path:
 @pytest.fixture(scope="module")
 def sweep_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_csv(tmp_path_factory.mktemp("sweep") / "sweep.csv", sweep())
+
+
+@pytest.fixture(autouse=True)
+def fits_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sweep is fitted once for the whole file; what is asked for stays the same."""
+    monkeypatch.setattr(laws, "fit_sweep", _fit_once)
+
+
+_FITS: dict[Any, Any] = {}
+
+
+def _fit_once(curves: Sequence[Curve], **options: Any) -> Any:
+    key = (
+        repr(sorted(options.items())),
+        *((c.run, c.metric, c.rollouts_per_problem, c.score_K.tobytes()) for c in curves),
+    )
+    if key not in _FITS:
+        _FITS[key] = _FIT_SWEEP(curves, **options)
+    return _FITS[key]
 
 
 def run_process(*args: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -6,10 +6,27 @@ import argparse
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypedDict
 
 from isocompute.cli.output import check_target, show, warn, write_json
 
 Options = argparse.Namespace
+
+
+class _Scores(TypedDict):
+    metric: str | None
+    problem_set: str | None
+    score_range: tuple[float, float]
+
+
+def _scores(options: Options) -> _Scores:
+    """Which scores are meant, as every command that reads curves is asked."""
+    low, high = options.range
+    return {
+        "metric": options.metric,
+        "problem_set": options.problem_set,
+        "score_range": (low, high),
+    }
 
 
 def fit(options: Options) -> int:
@@ -19,9 +36,12 @@ def fit(options: Options) -> int:
     from isocompute.curves import load_curves
     from isocompute.laws import fit_sweep
 
-    curves = load_curves(options.source, metric=options.metric, score_range=tuple(options.range))
     fitted = fit_sweep(
-        curves, fix=options.fix, joint=options.joint, unit=options.unit, metric=options.metric
+        load_curves(options.source, **_scores(options)),
+        fix=options.fix,
+        joint=options.joint,
+        unit=options.unit,
+        sources=options.source,
     )
     write_json(fitted.document, options.json)
     show(fit_lines(fitted.document), quiet=options.json == "-")
@@ -40,8 +60,7 @@ def plan(options: Options) -> int:
         batch_size=options.batch_size,
         steps=options.steps,
         difficulty=options.difficulty,
-        metric=options.metric,
-        score_range=tuple(options.range),
+        **_scores(options),
         rates=Rates(
             tokens_per_rollout=options.tokens_per_rollout,
             rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
@@ -65,10 +84,7 @@ def compare(options: Options) -> int:
     from isocompute.compare import compare_curves
     from isocompute.curves import load_curves
 
-    a, b = (
-        load_curves([source], metric=options.metric, score_range=tuple(options.range))
-        for source in sources
-    )
+    a, b = (load_curves([source], **_scores(options)) for source in sources)
     comparison = compare_curves(a, b, names=(options.a, options.b))
     write_json(comparison.document, options.json)
     show(compare_lines(comparison.document), quiet=options.json == "-")
@@ -86,13 +102,7 @@ def report(options: Options) -> int:
     from isocompute.report.figures import save_figures
 
     fits = [
-        (
-            source,
-            fit_sweep(
-                load_curves([source], metric=options.metric, score_range=tuple(options.range)),
-                metric=options.metric,
-            ),
-        )
+        (source, fit_sweep(load_curves([source], **_scores(options)), sources=[source]))
         for source in options.source
     ]
     first, law = fits[0]

@@ -82,6 +82,7 @@ def _add_json(parser: Parser) -> None:
 
 def _add_scores(parser: Parser) -> None:
     parser.add_argument("--metric", help="which score, for example avg@4, best@4, worst@4")
+    parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
     parser.add_argument(
         "--range",
         nargs=2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, get_args
 
 from isocompute.allocation import Budget, Rates
 from isocompute.errors import InputError, RefusalError
@@ -59,6 +59,7 @@ def plan_from_source(
     steps: int | None = None,
     difficulty: Difficulty | None = None,
     metric: str | None = None,
+    problem_set: str | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
     rates: Rates | None = None,
     max_batch_size: int | None = None,
@@ -72,7 +73,7 @@ def plan_from_source(
         budget: what may be spent; or
         batch_size, steps: B and M of a fixed batch, whose split is asked for.
         difficulty: of the problem set to be trained on; None: as the source's name says.
-        metric: which score; None: the only one there is.
+        metric, problem_set: which score, on which set; None: the only one there is.
         score_range: of the scores in a tidy file.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
@@ -98,6 +99,7 @@ def plan_from_source(
             source,
             difficulty=difficulty,
             metric=metric,
+            problem_set=problem_set,
             batch_size=batch_size,
             score_range=score_range,
             fit=fit,
@@ -143,6 +145,7 @@ def planning_law(
     *,
     difficulty: Difficulty | None = None,
     metric: str | None = None,
+    problem_set: str | None = None,
     batch_size: int | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
     fit: LawFit | None = None,
@@ -152,7 +155,7 @@ def planning_law(
     Args:
         source: a SOURCE; None: the published law of that difficulty.
         difficulty: of the problem set to be trained on; None: read off the source's name.
-        metric: which score; None: the only one there is.
+        metric, problem_set: which score, on which set; None: the only one there is.
         batch_size: for a fixed batch, whose own law is used where the sweep has one.
         score_range: of the scores in a tidy file.
         fit: of the source, where it is at hand already.
@@ -186,8 +189,15 @@ def planning_law(
     chosen = source or PUBLISHED[resolved]
     if chosen.startswith("published:"):
         warnings.append(_another_models(chosen, resolved))
+    curves: Sequence[Curve] = ()
+    if fit is None:
+        from isocompute.curves import load_curves
+
+        curves = load_curves(
+            [chosen], metric=metric, problem_set=problem_set, score_range=score_range
+        )
     return PlanningLaw(
-        fit=fit or _fit(chosen, metric, batch_size, score_range),
+        fit=fit or _fit(curves, chosen, batch_size),
         source=chosen,
         difficulty=resolved,
         recipe=recipe,
@@ -256,19 +266,15 @@ def _another_models(source: str, difficulty: Difficulty) -> Notice:
     }
 
 
-def _fit(
-    source: str, metric: str | None, batch_size: int | None, score_range: tuple[float, float]
-) -> LawFit:
-    from isocompute.curves import load_curves
+def _fit(curves: Sequence[Curve], source: str, batch_size: int | None) -> LawFit:
     from isocompute.laws import fit_sweep
 
-    curves = load_curves([source], metric=metric, score_range=score_range)
     if batch_size is not None and _has_batch(curves, batch_size):
         try:
-            return cast(LawFit, fit_sweep(curves, fix=("batch_size", batch_size), metric=metric))
+            return fit_sweep(curves, fix=("batch_size", batch_size), sources=[source])
         except RefusalError:
             pass  # too little at this batch: n*(C) answers, and the plan says so
-    return cast(LawFit, fit_sweep(curves, metric=metric))
+    return fit_sweep(curves, sources=[source])
 
 
 def _has_batch(curves: Sequence[Curve], batch_size: int) -> bool:

@@ -1,0 +1,147 @@
+"""Every kind of source gives the same curves, and what is left open is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.curves import load_curves
+from isocompute.engines import problem_generators
+from isocompute.errors import InputError
+from isocompute.metrics import score_from_counts
+from isocompute.runner import run_study
+from isocompute.store import Store
+from isocompute.store.export import export_study
+from isocompute.study import load_study
+
+STUDY = """
+engine: simulator
+problems:
+  train: {generated: simulated, options: {size: 8}}
+  validation:
+    near: {generated: simulated, options: {size: 6}}
+    far: {generated: simulated, options: {size: 5}}
+RECIPES
+grid: {problems_per_batch: 4, rollouts_per_problem: [4, 8], seeds: [0, 1]}
+budget: 640
+evaluation: {samples: 4, per_octave: 2, first: 32}
+"""
+
+
+def make(folder: Path, recipes: str = "recipe: {learning_rate: 0.5}") -> Path:
+    file = folder / "s.yaml"
+    file.write_text(STUDY.replace("RECIPES", recipes))
+    run_study(load_study(file, generators=problem_generators()), folder / "s", workers=0)
+    return folder / "s"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("study"))
+
+
+def tidy(path: Path, header: str, *rows: str) -> Path:
+    path.write_text("\n".join([header, *rows]) + "\n")
+    return path
+
+
+HEAD = "problems_per_batch,rollouts_per_problem,rollouts,score"
+
+
+def test_a_study_gives_one_curve_per_run_from_its_counts(study: Path) -> None:
+    curves = load_curves([study], problem_set="near", metric="best@2")
+    assert len(curves) == 4
+    with Store(study) as store:
+        for curve in curves:
+            _, successes_KP = store.successes(curve.run, "near")
+            assert curve.score_K == pytest.approx(score_from_counts(successes_KP, 4, "best@2"))
+            assert curve.rollouts_K[0] == 0
+            assert curve.metric == "best@2"
+            assert curve.tokens_K is not None
+            assert curve.steps_K is not None
+    assert {(c.rollouts_per_problem, c.seed) for c in curves} == {(4, 0), (4, 1), (8, 0), (8, 1)}
+
+
+def test_avg_with_every_sample_is_the_default_of_a_study(study: Path) -> None:
+    assert {c.metric for c in load_curves([study], problem_set="far")} == {"avg@4"}
+
+
+def test_the_export_of_a_study_gives_the_same_curves(study: Path, tmp_path: Path) -> None:
+    export_study(study, tmp_path / "curves.csv")
+    ours = load_curves([study], problem_set="near", metric="avg@4")
+    theirs = load_curves([tmp_path / "curves.csv"], problem_set="near", metric="avg@4")
+    key = {(c.rollouts_per_problem, c.seed): c for c in theirs}
+    for curve in ours:
+        other = key[(curve.rollouts_per_problem, curve.seed)]
+        np.testing.assert_allclose(curve.score_K, other.score_K)
+        np.testing.assert_array_equal(curve.rollouts_K, other.rollouts_K)
+
+
+def test_several_problem_sets_must_be_chosen_from(study: Path) -> None:
+    with pytest.raises(InputError, match="hold 'far', 'near'; choose one with --problem-set"):
+        load_curves([study])
+    with pytest.raises(InputError, match="must be one of"):
+        load_curves([study], problem_set="nowhere")
+
+
+def test_runs_with_different_recipes_are_no_repetitions(tmp_path: Path) -> None:
+    folder = make(tmp_path, "recipes: {a: {learning_rate: 0.5}, b: {learning_rate: 0.25}}")
+    with pytest.raises(InputError, match="must share their recipe, but this study holds several"):
+        load_curves([folder], problem_set="near")
+
+
+def test_a_metric_beyond_the_samples_is_refused(study: Path) -> None:
+    with pytest.raises(InputError, match="best@8"):
+        load_curves([study], problem_set="near", metric="best@8")
+
+
+def test_training_scores_of_a_study_are_not_validation(study: Path) -> None:
+    with pytest.raises(InputError, match="must hold one problem set, but hold none"):
+        load_curves([study], split="train")
+
+
+def test_tidy_files_and_published_curves(tmp_path: Path) -> None:
+    file = tidy(tmp_path / "a.csv", HEAD, "32,8,100,0.1", "32,8,200,0.2")
+    (curve,) = load_curves([str(file)])
+    assert curve.score_K.tolist() == [0.1, 0.2]
+    assert {c.metric for c in load_curves(["published:qwen2.5-7b-easy"])} == {"avg@4"}
+
+
+def test_the_split_of_a_tidy_file_is_kept_apart(tmp_path: Path) -> None:
+    file = tidy(
+        tmp_path / "a.csv", f"{HEAD},split", "32,8,100,0.1,validation", "32,8,100,0.9,train"
+    )
+    assert load_curves([file])[0].score_K.tolist() == [0.1]
+    assert load_curves([file], split="train")[0].score_K.tolist() == [0.9]
+
+
+def test_metrics_are_chosen_by_name_alias_or_as_the_only_mean(tmp_path: Path) -> None:
+    file = tidy(tmp_path / "a.csv", f"{HEAD},metric", "32,8,100,0.1,avg@4", "32,8,100,0.9,best@4")
+    assert load_curves([file])[0].metric == "avg@4"
+    assert load_curves([file], metric="best@4")[0].score_K.tolist() == [0.9]
+    assert load_curves([file], metric="pass@4")[0].score_K.tolist() == [0.9]
+    with pytest.raises(InputError, match="must be one of 'avg@4', 'best@4', but got 'worst@4'"):
+        load_curves([file], metric="worst@4")
+    two = tidy(tmp_path / "b.csv", f"{HEAD},metric", "32,8,100,0.1,avg@4", "32,8,100,0.2,avg@8")
+    with pytest.raises(InputError, match="choose one with --metric"):
+        load_curves([two])
+
+
+def test_scores_on_another_scale(tmp_path: Path) -> None:
+    file = tidy(tmp_path / "a.csv", HEAD, "32,8,100,10", "32,8,200,20")
+    assert load_curves([file], score_range=(0, 100))[0].score_K.tolist() == [0.1, 0.2]
+
+
+def test_several_sources_are_one_sweep(tmp_path: Path) -> None:
+    a = tidy(tmp_path / "a.csv", HEAD, "32,8,100,0.1")
+    b = tidy(tmp_path / "b.csv", HEAD, "32,16,100,0.2")
+    assert [c.rollouts_per_problem for c in load_curves([a, b])] == [8, 16]
+
+
+def test_what_is_no_source_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="at least 1 source"):
+        load_curves([])
+    with pytest.raises(InputError, match=r"none.csv: a source must be a file, a folder"):
+        load_curves([tmp_path / "none.csv"])

@@ -1,0 +1,163 @@
+"""Trainers in processes of their own: started, watched, stopped with everything they started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from isocompute.errors import RunError
+
+_STOP_S = 30.0  # between SIGTERM and SIGKILL
+_TAIL_BYTES = 4_000
+_RAY_S = 120.0  # one call of the ray command line
+
+
+class Job(Protocol):
+    """A trainer at work."""
+
+    def poll(self) -> int | None:
+        """Exit code, or None while it runs."""
+
+    def stop(self) -> None:
+        """End it and whatever it started."""
+
+    def tail(self) -> str:
+        """The end of what it printed, for a message."""
+
+
+class LocalJob:
+    """A command on this machine, in a process group of its own.
+
+    Args:
+        command: program and arguments.
+        log: file that takes everything it prints.
+        environment: added to this process's.
+        folder: where it runs.
+
+    Raises:
+        RunError: if the program cannot be started.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], folder: Path
+    ) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            try:
+                self.process = subprocess.Popen(
+                    list(command), stdout=output, stderr=subprocess.STDOUT,
+                    stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True,
+                    env={**os.environ, **environment},
+                )  # fmt: skip
+            except OSError as error:
+                raise RunError(
+                    f"a trainer must start, but {command[0]!r} gives {error.strerror}; check "
+                    "engine_options.python."
+                ) from error
+
+    def poll(self) -> int | None:
+        """Exit code, or None while it runs."""
+        return self.process.poll()
+
+    def stop(self) -> None:
+        """SIGTERM to the whole group, SIGKILL after half a minute."""
+        for signum, wait_s in ((signal.SIGTERM, _STOP_S), (signal.SIGKILL, _STOP_S)):
+            if self.process.poll() is not None and signum == signal.SIGTERM:
+                break
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signum)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(wait_s)
+                break
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)  # what the trainer left behind
+
+    def tail(self) -> str:
+        """The last lines of the log."""
+        return tail_of(self.log)
+
+
+class RayJob:
+    """A command submitted to a Ray cluster with `ray job submit`.
+
+    Args:
+        command: program and arguments, as the cluster sees them.
+        address: of the cluster's dashboard, `http://HEAD:8265`.
+        name: submission id; unique on the cluster.
+        log: file that takes the job's log.
+        environment: of the job.
+
+    Raises:
+        RunError: if the cluster does not take it.
+    """
+
+    def __init__(
+        self, command: Sequence[str], *, address: str, name: str, log: Path,
+        environment: Mapping[str, str],
+    ) -> None:
+        self.address, self.name, self.log = address, name, log
+        self._call(
+            "submit", "--no-wait", "--submission-id", name,
+            "--runtime-env-json", json.dumps({"env_vars": dict(environment)}), "--", *command,
+        )
+
+    def poll(self) -> int | None:
+        """0 or 1 once the cluster says that it ended, None while it runs."""
+        text = self._call("status", self.name).upper()
+        if "SUCCEEDED" in text:
+            return 0
+        return 1 if "FAILED" in text or "STOPPED" in text else None
+
+    def stop(self) -> None:
+        """Ask the cluster to stop it."""
+        with contextlib.suppress(RunError):
+            self._call("stop", self.name)
+
+    def tail(self) -> str:
+        """The last lines of its log."""
+        with contextlib.suppress(RunError):
+            self.log.write_text(self._call("logs", self.name), encoding="utf-8")
+        return tail_of(self.log)
+
+    def _call(self, verb: str, *arguments: str) -> str:
+        command = ["ray", "job", verb, f"--address={self.address}", *arguments]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=_RAY_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RunError(
+                f"`ray job {verb}` must answer within {_RAY_S:g} s, but gives {error}; check the "
+                "cluster's address and that ray is installed."
+            ) from error
+        if done.returncode:
+            last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+            raise RunError(
+                f"`ray job {verb}` must succeed at {self.address}, but says: {last[0][:200]}; "
+                "check the cluster."
+            )
+        return done.stdout + done.stderr
+
+
+def tail_of(log: Path) -> str:
+    """The last lines of a file, printable, or why there are none."""
+    try:
+        with log.open("rb") as handle:
+            handle.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            text = handle.read().decode("utf-8", "replace")
+    except OSError as error:
+        return f"no log ({error.strerror})"
+    lines = [line for line in text.splitlines() if line.strip()]
+    return " | ".join(lines[-4:])[-600:] or "an empty log"
+
+
+def wait_until(moment: float) -> None:
+    """Sleep until a moment of the monotonic clock."""
+    time.sleep(max(0.0, moment - time.monotonic()))

@@ -1,0 +1,309 @@
+"""A run -> the Hydra overrides, the Parquet data and the reward module that verl needs.
+
+Keys were read in the configuration that verl 0.6.0, 0.7.0, 0.8.0 and 0.9.1 ship
+(`trainer/config/_generated_ppo_trainer.yaml`); the contract tests compose them with 0.9.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from isocompute.allocation import evaluation_index
+from isocompute.engines.verl.options import VerlOptions
+from isocompute.errors import InputError
+from isocompute.problems import ProblemSet
+from isocompute.study.spec import RunSpec
+
+_EPOCHS = 1_000_000  # verl stops at whichever comes first, epochs or steps
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]*[A-Za-z0-9_./]")
+_NUMBER_OR_WORD = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|(?i:true|false|null|nan|inf)")
+_KL = {"k3": "low_var_kl", "k1": "kl"}
+_ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+Keys = dict[str, Any]
+
+
+def render_keys(
+    spec: RunSpec, options: VerlOptions, folder: Path, *, attempt: int = 0,
+    resume_from: str | None = None,
+) -> Keys:
+    """Every key of a run; those that verl's defaults would cover are written out as well.
+
+    Args:
+        spec: the run, already checked.
+        options: of the engine.
+        folder: of this run, with `train.parquet`, `validation.parquet` and `reward/`.
+        attempt: number of the attempt; logs and dumps have a folder each, because verl opens
+            its file log anew and would truncate the last attempt's.
+        resume_from: a `global_step_N` folder; None: from the start, whatever lies around.
+
+    Raises:
+        InputError: if an override touches a key that carries the allocation or the recipe.
+    """
+    recipe, allocation = spec.recipe, spec.allocation
+    logs = folder / f"attempt-{attempt}"
+    every = validation_interval(spec, options)
+    sampling = {"temperature": recipe.temperature, "top_p": recipe.top_p, "top_k": -1}
+    keys: Keys = {
+        "data.train_files": [str(folder / "train.parquet")],
+        "data.val_files": [str(folder / "validation.parquet")],
+        "data.train_batch_size": allocation.problems_per_batch,
+        "data.max_prompt_length": options.max_prompt_tokens,
+        "data.max_response_length": options.max_response_tokens,
+        "data.shuffle": True,
+        "data.validation_shuffle": False,
+        "data.filter_overlong_prompts": False,
+        "data.truncation": "error",
+        "actor_rollout_ref.model.path": options.model,
+        "actor_rollout_ref.model.use_remove_padding": True,
+        "actor_rollout_ref.model.enable_gradient_checkpointing": True,
+        f"{_ACTOR}.ppo_mini_batch_size": allocation.problems_per_batch,  # in prompts
+        f"{_ACTOR}.ppo_epochs": 1,
+        f"{_ACTOR}.shuffle": False,
+        f"{_ACTOR}.use_dynamic_bsz": True,
+        f"{_ACTOR}.ppo_max_token_len_per_gpu": options.micro_batch_tokens,
+        f"{_ACTOR}.use_kl_loss": recipe.kl_coef > 0,
+        f"{_ACTOR}.kl_loss_coef": recipe.kl_coef,
+        f"{_ACTOR}.kl_loss_type": _KL[recipe.kl_estimator],
+        f"{_ACTOR}.entropy_coeff": recipe.entropy_coef,
+        f"{_ACTOR}.loss_agg_mode": recipe.aggregation,
+        f"{_ACTOR}.clip_ratio_low": recipe.clip_low,
+        f"{_ACTOR}.clip_ratio_high": recipe.clip_high,
+        f"{_ACTOR}.policy_loss.loss_mode": "cispo" if recipe.objective == "cispo" else "vanilla",
+        f"{_ACTOR}.grad_clip": recipe.max_grad_norm,
+        f"{_ACTOR}.optim.clip_grad": recipe.max_grad_norm,
+        f"{_ACTOR}.optim.lr": spec.learning_rate,
+        f"{_ACTOR}.optim.lr_warmup_steps": recipe.warmup_steps,
+        f"{_ACTOR}.optim.lr_scheduler_type": "constant",  # after the warm-up
+        f"{_ACTOR}.optim.weight_decay": recipe.weight_decay,
+        f"{_ROLLOUT}.name": options.rollout_engine,
+        f"{_ROLLOUT}.n": allocation.rollouts_per_problem,
+        **{f"{_ROLLOUT}.{key}": value for key, value in sampling.items()},
+        f"{_ROLLOUT}.tensor_model_parallel_size": options.tensor_parallel,
+        f"{_ROLLOUT}.gpu_memory_utilization": options.gpu_memory_utilization,
+        f"{_ROLLOUT}.calculate_log_probs": recipe.importance_cap is not None,
+        f"{_ROLLOUT}.val_kwargs.n": spec.evaluation_samples,
+        f"{_ROLLOUT}.val_kwargs.do_sample": True,  # verl's default is greedy
+        **{f"{_ROLLOUT}.val_kwargs.{key}": value for key, value in sampling.items()},
+        "algorithm.adv_estimator": "gae" if recipe.objective == "ppo" else "grpo",
+        "algorithm.norm_adv_by_std_in_grpo": recipe.advantage_std != "none",
+        "algorithm.use_kl_in_reward": False,
+        "trainer.total_training_steps": allocation.steps,
+        "trainer.total_epochs": _EPOCHS,
+        "trainer.test_freq": every,
+        "trainer.val_before_train": resume_from is None,
+        "trainer.save_freq": every,
+        "trainer.default_local_dir": str(folder / "checkpoints"),
+        "trainer.resume_mode": "disable" if resume_from is None else "resume_path",
+        "trainer.max_actor_ckpt_to_keep": 2,
+        "trainer.logger": ["console", "file"],
+        "trainer.project_name": "isocompute",
+        "trainer.experiment_name": spec.hash,
+        "trainer.nnodes": options.nodes,
+        "trainer.n_gpus_per_node": options.gpus_per_node,
+        "trainer.validation_data_dir": str(logs / "validation"),
+        "trainer.rollout_data_dir": str(logs / "rollouts"),
+        "trainer.critic_warmup": 0,
+    }
+    if resume_from is not None:
+        keys["trainer.resume_from_path"] = resume_from
+    if recipe.objective == "ppo":
+        keys |= {
+            "critic.model.path": options.model,
+            "critic.optim.lr": options.critic_learning_rate,
+            "critic.ppo_mini_batch_size": allocation.problems_per_batch,
+            "critic.ppo_epochs": 1,
+            "trainer.max_critic_ckpt_to_keep": 2,
+        }
+    keys |= _by_release(spec, options, folder)
+    for key in options.overrides:
+        if key in keys:
+            raise InputError(
+                f"an override must not change what the study decides, but got {key!r} (the run "
+                f"has {keys[key]!r}); change the study, or remove the override."
+            )
+    return {**keys, **options.overrides}
+
+
+def _by_release(spec: RunSpec, options: VerlOptions, folder: Path) -> Keys:
+    """Keys that moved, or came, between verl 0.6 and 0.9."""
+    release, cap = options.release, spec.recipe.importance_cap
+    reward = "reward.custom_reward_function" if release >= (0, 8) else "custom_reward_function"
+    keys: Keys = {
+        f"{reward}.path": str(folder / "reward" / "reward.py"),
+        f"{reward}.name": "compute_score",
+    }
+    if release >= (0, 7):
+        keys |= {"data.seed": spec.seed, f"{_ACTOR}.data_loader_seed": spec.seed,
+                 f"{_ACTOR}.calculate_entropy": True}  # fmt: skip
+    if release >= (0, 8):
+        # step i of the warm-up has i/warmup_steps; verl's own count gives the first step 0
+        keys[f"{_ACTOR}.optim.zero_indexed_step"] = False
+    if release >= (0, 9):
+        keys |= {f"{_ROLLOUT}.seed": spec.seed, "algorithm.filter_groups.enable": False}
+    if cap is not None and release >= (0, 7):
+        keys |= {"algorithm.rollout_correction.rollout_is": "token",
+                 "algorithm.rollout_correction.rollout_is_threshold": cap}  # fmt: skip
+    elif cap is not None:
+        keys |= {"algorithm.rollout_is": True, "algorithm.rollout_is_level": "token",
+                 "algorithm.rollout_is_threshold": cap}  # fmt: skip
+    return keys
+
+
+def validation_interval(spec: RunSpec, options: VerlOptions) -> int:
+    """Steps between two validations of verl, which knows no logarithmic grid.
+
+    As often as the grid's finest spacing asks for, but with at most `validation_share` of the
+    training rollouts spent on it. The reader keeps one validation per point of the grid.
+    """
+    batch, steps = spec.allocation.batch_size, spec.allocation.steps
+    grid = {"per_octave": spec.evaluations_per_octave, "first": spec.first_evaluation}
+    first = next((s for s in range(1, min(steps, 100_000) + 1)
+                  if evaluation_index(s * batch, **grid) > 0), steps)
+    affordable = math.ceil(spec.evaluation_rollouts / (options.validation_share * batch))
+    return max(1, min(steps, max(first, affordable)))
+
+
+def hydra_text(value: Any) -> str:
+    """One value in Hydra's override grammar.
+
+    >>> hydra_text([1, True, "a b", None])
+    "[1,true,'a b',null]"
+
+    Raises:
+        InputError: for text that OmegaConf would take for an interpolation, or a line break.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float)):
+        return repr(value)
+    if isinstance(value, Mapping):
+        inner = ",".join(f"{key}:{hydra_text(item)}" for key, item in value.items())
+        return "{" + inner + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ",".join(hydra_text(item) for item in value) + "]"
+    text = str(value)
+    if "${" in text or "\n" in text or "\\" in text:
+        raise InputError(
+            f"a Hydra value must hold no '${{', backslash or line break, but got {text!r}; "
+            "choose another path or name."
+        )
+    if _PLAIN.fullmatch(text) and not _NUMBER_OR_WORD.fullmatch(text):
+        return text
+    return "'" + text.replace("'", "\\'") + "'"
+
+
+def override_lines(keys: Mapping[str, Any]) -> list[str]:
+    """`key=value` arguments for `python3 -m verl.trainer.main_ppo`."""
+    return [f"{key}={hydra_text(value)}" for key, value in keys.items()]
+
+
+def write_files(spec: RunSpec, folder: Path) -> None:
+    """Data and rewards of a run, once; a later attempt uses the same."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    folder.mkdir(parents=True, exist_ok=True)
+    train = _rows(spec.train, "train")
+    validation = [row for name, problems in sorted(spec.validation.items())
+                  for row in _rows(problems, "validation", name)]  # fmt: skip
+    for name, rows in (("train", train), ("validation", validation)):
+        pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
+    write_reward(spec, folder / "reward")
+    (folder / "spec.json").write_text(json.dumps(spec.to_dict(), indent=1, sort_keys=True))
+
+
+def _rows(problems: ProblemSet, split: str, name: str | None = None) -> list[dict[str, Any]]:
+    return [
+        {
+            "data_source": name or problems.name,
+            "prompt": [{"role": "user", "content": p.prompt}],
+            "ability": "reasoning",
+            "reward_model": {"style": "rule", "ground_truth": p.answer},
+            "extra_info": {
+                "split": split, "index": i, "problem_id": p.id,
+                "problem_set": name or problems.name, "verifier": _portable(problems.verifier),
+            },
+        }
+        for i, p in enumerate(problems.problems)
+    ]
+
+
+_REWARD = '''\
+"""Rewards of one run for verl: the verifiers beside this file, and what the reader needs.
+
+Written by isocompute; the folder holds everything, so any Python can import it.
+"""
+
+import os
+import sys
+import threading
+from pathlib import Path
+
+_HERE = str(Path(__file__).resolve().parent / "bundle")
+if _HERE not in sys.path:
+    sys.path.insert(0, _HERE)
+# verifiers that may hang run in a process of their own, which imports from here too
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    p for p in (_HERE, os.environ.get("PYTHONPATH", "")) if p)
+
+from isocompute.verifiers import load_verifier  # noqa: E402
+
+_LOADED = {}
+_LOCK = threading.Lock()
+
+
+def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
+    """Reward 0 or 1; `verdict` tells a wrong answer from a verifier that failed."""
+    info = extra_info or {}
+    name = info["verifier"]
+    with _LOCK:
+        if name not in _LOADED:
+            _LOADED[name] = load_verifier(name, folder=Path(__file__).resolve().parent)
+        verifier = _LOADED[name]
+    outcome = verifier(solution_str, ground_truth)
+    return {
+        "score": float(outcome.reward or 0),
+        "acc": float(outcome.reward or 0),
+        "verdict": "error" if outcome.reward is None else "judged",
+        "problem_id": str(info["problem_id"]),
+        "problem_set": str(info["problem_set"]),
+    }
+'''
+
+
+def write_reward(spec: RunSpec, folder: Path) -> None:
+    """The reward module with a copy of the verifiers, and of the user's own files."""
+    import isocompute
+
+    source = Path(isocompute.__file__).parent
+    bundle = folder / "bundle" / "isocompute"
+    shutil.rmtree(folder, ignore_errors=True)
+    (bundle / "verifiers").mkdir(parents=True)
+    shutil.copy(source / "errors.py", bundle)
+    (bundle / "__init__.py").write_text('"""The part of isocompute that judges answers."""\n')
+    for file in (source / "verifiers").glob("*.py"):
+        shutil.copy(file, bundle / "verifiers")
+    for problems in (spec.train, *spec.validation.values()):
+        path, colon, _ = problems.verifier.rpartition(":")
+        if colon and path.endswith(".py"):
+            shutil.copy(path, folder / _portable(problems.verifier).rpartition(":")[0])
+    (folder / "reward.py").write_text(_REWARD)
+
+
+def _portable(verifier: str) -> str:
+    """The verifier's name inside the reward folder: a user's file is copied there."""
+    path, colon, function = verifier.rpartition(":")
+    if not colon or not path.endswith(".py"):
+        return verifier
+    digest = hashlib.sha256(path.encode()).hexdigest()[:8]
+    return f"own_{digest}.py:{function}"

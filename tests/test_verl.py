@@ -1,0 +1,464 @@
+"""The verl engine: what it renders, refuses and reads; against verl itself under `trainers`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from isocompute.allocation import Allocation
+from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
+from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
+from isocompute.engines.verl.follow import Follower
+from isocompute.engines.verl.options import check_spec
+from isocompute.engines.verl.render import hydra_text, validation_interval, write_files
+from isocompute.errors import InputError, RunError
+from isocompute.problems import Problem, ProblemSet
+from isocompute.recipe import Recipe
+from isocompute.study import RunSpec
+from isocompute.trainers import trainer_settings
+
+HERE = Path(__file__).parent
+VERL_PYTHON = os.environ.get("ISOCOMPUTE_VERL_PYTHON", str(HERE.parent / ".venv-verl/bin/python"))
+needs_verl = pytest.mark.skipif(not Path(VERL_PYTHON).is_file(), reason="no Python with verl")
+
+
+def problems(name: str, size: int, verifier: str = "integer") -> ProblemSet:
+    return ProblemSet(name=name, verifier=verifier, problems=[
+        Problem(id=f"{name}-{i}", prompt=f"{i} + 1 = ?", answer=str(i + 1)) for i in range(size)])
+
+
+def make_spec(
+    b_p: int = 4, n: int = 2, steps: int = 8, *, recipe: Recipe | None = None, train: int = 16,
+    verifier: str = "integer", seed: int = 0, **options: Any,
+) -> RunSpec:
+    return RunSpec(
+        engine="verl", allocation=Allocation(problems_per_batch=b_p, rollouts_per_problem=n,
+                                             steps=steps),
+        recipe=recipe or Recipe(), train=problems("train", train, verifier),
+        validation={"val": problems("val", 3, verifier), "hard": problems("hard", 2, verifier)},
+        seed=seed, evaluations_per_octave=1, first_evaluation=16,
+        engine_options={"model": "org/model", "gpus_per_node": 2, **options},
+    )
+
+
+def keys_of(spec: RunSpec, folder: Path = Path("/runs/x"), **more: Any) -> dict[str, Any]:
+    return render_keys(spec, VerlOptions.of(spec), folder, **more)
+
+
+def test_the_allocation_and_recipe_reach_verls_keys() -> None:
+    recipe = Recipe(objective="cispo", kl_coef=0.002, entropy_coef=0.003, temperature=0.7,
+                    top_p=0.9, importance_cap=2.5, clip_low=0.1, clip_high=0.3, warmup_steps=7,
+                    weight_decay=0.01, max_grad_norm=0.5, kl_estimator="k1", advantage_std="none",
+                    aggregation="seq-mean-token-sum", learning_rate=3e-6)
+    keys = keys_of(make_spec(8, 16, 40, recipe=recipe, seed=5))
+    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+    expected = {
+        "data.train_batch_size": 8, f"{actor}.ppo_mini_batch_size": 8, f"{rollout}.n": 16,
+        "trainer.total_training_steps": 40, f"{actor}.ppo_epochs": 1,
+        f"{actor}.policy_loss.loss_mode": "cispo", f"{actor}.use_kl_loss": True,
+        f"{actor}.kl_loss_coef": 0.002, f"{actor}.kl_loss_type": "kl",
+        f"{actor}.entropy_coeff": 0.003, f"{actor}.loss_agg_mode": "seq-mean-token-sum",
+        f"{actor}.clip_ratio_low": 0.1, f"{actor}.clip_ratio_high": 0.3, f"{actor}.grad_clip": 0.5,
+        f"{actor}.optim.lr": 3e-6 * (128 / 1024) ** 0.5, f"{actor}.optim.lr_warmup_steps": 7,
+        f"{actor}.optim.weight_decay": 0.01, f"{actor}.optim.zero_indexed_step": False,
+        "algorithm.norm_adv_by_std_in_grpo": False, "algorithm.adv_estimator": "grpo",
+        f"{rollout}.temperature": 0.7, f"{rollout}.top_p": 0.9,
+        f"{rollout}.val_kwargs.temperature": 0.7, f"{rollout}.val_kwargs.top_p": 0.9,
+        f"{rollout}.val_kwargs.n": 4, f"{rollout}.val_kwargs.do_sample": True,
+        f"{rollout}.calculate_log_probs": True,
+        "algorithm.rollout_correction.rollout_is": "token",
+        "algorithm.rollout_correction.rollout_is_threshold": 2.5,
+        "data.seed": 5, f"{rollout}.seed": 5, f"{actor}.data_loader_seed": 5,
+        "trainer.val_before_train": True, "trainer.resume_mode": "disable",
+    }
+    assert {key: keys[key] for key in expected} == expected
+    plain = keys_of(make_spec())
+    assert plain[f"{actor}.use_kl_loss"] is False
+    assert plain[f"{actor}.policy_loss.loss_mode"] == "vanilla"
+    assert "critic.model.path" not in plain
+    ppo = keys_of(make_spec(recipe=Recipe(objective="ppo"), critic_learning_rate=2e-5))
+    assert (ppo["algorithm.adv_estimator"], ppo["critic.optim.lr"]) == ("gae", 2e-5)
+
+
+def test_plan_and_engine_speak_the_same_words() -> None:
+    spec = make_spec(recipe=Recipe.for_difficulty("easy"))
+    keys = keys_of(spec)
+    planned = trainer_settings("verl", spec.allocation, spec.recipe).keys
+    assert {key: keys.get(key) for key in planned} == dict(planned)
+
+
+def test_keys_move_with_the_release() -> None:
+    cap = Recipe(importance_cap=2.0)
+    by_version = {v: keys_of(make_spec(recipe=cap, version=v)) for v in
+                  ("0.6.1", "0.7.0", "0.8.0", "0.9.1")}
+    root, nested = "custom_reward_function.path", "reward.custom_reward_function.path"
+    assert [root in k for k in by_version.values()] == [True, True, False, False]
+    assert [nested in k for k in by_version.values()] == [False, False, True, True]
+    old, new = "algorithm.rollout_is_threshold", "algorithm.rollout_correction.rollout_is_threshold"
+    assert [old in k for k in by_version.values()] == [True, False, False, False]
+    assert [new in k for k in by_version.values()] == [False, True, True, True]
+    assert "data.seed" not in by_version["0.6.1"]
+
+
+def test_every_attempt_has_logs_of_its_own_and_resumes_where_it_is_told() -> None:  # row 18
+    first = keys_of(make_spec())
+    second = keys_of(make_spec(), attempt=1, resume_from="/c/global_step_4")
+    for key in ("trainer.validation_data_dir", "trainer.rollout_data_dir"):
+        assert first[key] != second[key]
+    assert (second["trainer.resume_mode"], second["trainer.resume_from_path"]) == (
+        "resume_path", "/c/global_step_4")
+    assert second["trainer.val_before_train"] is False
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"recipe": Recipe(advantage_std="population")}, "`advantage_std` must be 'sample' or 'none'"),
+    ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be 'none'"),
+    ({"recipe": Recipe(baseline_rollouts=4)}, "`baseline_rollouts` must be None"),
+    ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
+    ({"recipe": Recipe(objective="cispo"), "version": "0.6.0"}, "needs verl >= 0.7"),
+    ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
+    ({"b_p": 3, "n": 3}, "must be a multiple of the GPUs, but got 3 \\* 3 = 9 on 2 GPUs"),
+    ({"b_p": 32}, "must hold at least B_p problems, but got 16 for B_p=32"),
+    ({"version": "0.5.0"}, "engine_options.version must be between 0.6 and 0.9"),
+    ({"version": "1.0"}, "engine_options.version must be between"),
+    ({"nodes": 0}, "engine_options.nodes must be an integer >= 1"),
+    ({"model": ""}, "engine_options.model must name"),
+    ({"gpu": 1}, "must be among model, python"),
+    ({"rollout_engine": "hf"}, "engine_options.rollout_engine must be vllm or sglang"),
+    ({"tensor_parallel": 3}, "must be a divisor of 2 GPUs"),
+    ({"gpu_memory_utilization": 1.5}, "must be between 0 and 1"),
+    ({"validation_share": 0}, "engine_options.validation_share must be > 0"),
+    ({"poll_s": 0}, "engine_options.poll_s must be > 0"),
+    ({"max_tokens_per_gpu": 100}, "must be at least max_prompt_tokens"),
+    ({"overrides": {"data.train_batch_size": 9}}, "an override must not change what the study"),
+    ({"overrides": {"trainer.note": "a\nb"}}, "a Hydra value must hold no"),
+    ({"model": "${oc.env:HOME}"}, "a Hydra value must hold no"),
+    ({"verifier": "none.py:f"}, "with a file that exists"),
+])
+def test_what_verl_cannot_do_is_refused_first(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        VerlEngine().check(make_spec(**changes))
+
+
+def test_options_change_what_is_rendered() -> None:
+    spec = make_spec(nodes=2, max_prompt_tokens=10, max_response_tokens=20, tensor_parallel=2,
+                     rollout_engine="sglang", gpu_memory_utilization=0.5, folder="there",
+                     overrides={"trainer.balance_batch": False})
+    keys = keys_of(spec)
+    assert (keys["trainer.nnodes"], keys["trainer.n_gpus_per_node"]) == (2, 2)
+    assert keys["data.max_prompt_length"] == 10
+    assert keys["data.max_response_length"] == 20
+    assert keys["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"] == 60
+    assert keys["actor_rollout_ref.rollout.name"] == "sglang"
+    assert keys["actor_rollout_ref.rollout.tensor_model_parallel_size"] == 2
+    assert keys["actor_rollout_ref.rollout.gpu_memory_utilization"] == 0.5
+    assert keys["trainer.balance_batch"] is False
+    more = make_spec(max_tokens_per_gpu=30_000)
+    assert keys_of(more)["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"] == 30_000
+
+
+def test_validation_follows_the_grid_and_its_share() -> None:
+    # 8 rollouts a step, first point at 16; 20 validation rollouts at a share of 5 cost 1 step
+    spec = make_spec(steps=100, validation_share=5.0)
+    assert validation_interval(spec, VerlOptions.of(spec)) == 2
+    spec = make_spec(steps=100, validation_share=0.25)
+    assert validation_interval(spec, VerlOptions.of(spec)) == 10  # 20 / (0.25 * 8)
+    spec = make_spec(steps=5)
+    assert validation_interval(spec, VerlOptions.of(spec)) == 5
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (3, "3"), (1e-06, "1e-06"), (True, "true"), (None, "null"), ("a/b.c", "a/b.c"),
+    ("it's", "'it\\'s'"), ("true", "'true'"), ("12", "'12'"), ("1e5", "'1e5'"),
+    (["console", "file"], "[console,file]"), ({"a": [1, "x y"]}, "{a:[1,'x y']}"), ("", "''"),
+    ("a,b", "'a,b'"), ("k=v", "'k=v'"),
+])
+def test_values_in_hydras_grammar(value: object, text: str) -> None:
+    assert hydra_text(value) == text
+
+
+def test_data_and_rewards_stand_on_their_own(tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    own = tmp_path / "mine.py"
+    own.write_text("def right(response, answer):\n    return int(response == answer[::-1])\n")
+    spec = make_spec(verifier=f"{own}:right")
+    write_files(spec, tmp_path / "run")
+    own.unlink()  # the run keeps a copy
+    rows = pq.read_table(tmp_path / "run" / "validation.parquet").to_pylist()
+    assert [r["data_source"] for r in rows] == ["hard"] * 2 + ["val"] * 3
+    assert rows[0]["prompt"] == [{"role": "user", "content": "0 + 1 = ?"}]
+    assert rows[0]["extra_info"]["problem_id"] == "hard-0"
+    code = (
+        "import json, reward, sys\n"
+        f"info = {rows[0]['extra_info']!r}\n"
+        "for text in ('21', '12'):\n"
+        "    print(json.dumps(reward.compute_score('x', text, '12', info)))\n"
+        "assert reward.load_verifier.__module__ == 'isocompute.verifiers'\n"
+        "assert 'bundle' in sys.modules['isocompute'].__file__\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path / "run" / "reward",
+                          capture_output=True, text=True, check=True)
+    judged = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [j["score"] for j in judged] == [1.0, 0.0]
+    assert judged[0] == {"score": 1.0, "acc": 1.0, "verdict": "judged", "problem_id": "hard-0",
+                         "problem_set": "hard"}
+
+
+class ListSink:
+    """Keeps records the way the store does: nothing before a checkpoint."""
+
+    def __init__(self, folder: Path, stop_at: int | None = None) -> None:
+        self.folder, self.stop_at = folder, stop_at
+        self.wants_checkpoint = False
+        self.steps: list[StepRecord] = []
+        self.evaluations: list[EvaluationRecord] = []
+        self.pending: list[StepRecord | EvaluationRecord] = []
+        self.last: Path | None = None
+
+    def step(self, record: StepRecord) -> None:
+        self.pending.append(record)
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        self.pending.append(record)
+
+    @contextlib.contextmanager
+    def checkpoint(self, step: int) -> Iterator[Path]:
+        folder = self.folder / f"c{step}-{len(self.steps)}-{len(self.evaluations)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        for record in self.pending:
+            (self.steps if isinstance(record, StepRecord) else self.evaluations).append(record)  # type: ignore[arg-type]
+        self.pending, self.last = [], folder
+        if self.stop_at is not None and step >= self.stop_at:
+            raise StopRequested
+
+
+@pytest.fixture
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    package = tmp_path / "fake" / "verl" / "trainer"
+    package.mkdir(parents=True)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    (package / "main_ppo.py").write_text((HERE / "fake_verl.py").read_text())
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
+    return {"python": sys.executable, "folder": str(tmp_path / "runs"), "poll_s": 0.05,
+            "validation_share": 5.0}
+
+
+def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -> None:
+    sink = ListSink(tmp_path / "sink")
+    spec = make_spec(**fake)
+    VerlEngine().check(spec)
+    VerlEngine().run(spec, None, sink)
+    assert [s.step for s in sink.steps] == list(range(1, 9))
+    assert [s.rollouts for s in sink.steps] == [8 * i for i in range(1, 9)]
+    assert sink.steps[-1].tokens == 8 * 8 * 10
+    first = sink.steps[0]
+    assert first.problem_Q.size == 4
+    assert first.samples == 2
+    assert first.health["reward"] == first.successes_Q.sum() / 8
+    assert first.health["grad_norm"] == 0.5
+    assert "kl" not in first.health  # NaN is missing
+    assert first.wall_s == 0.25
+    # the grid has points at 16, 32, 64 rollouts: steps 2, 4, 8; and step 0
+    assert [(e.step, e.problem_set) for e in sink.evaluations] == [
+        (s, name) for s in (0, 2, 4, 8) for name in ("hard", "val")]
+    assert [e.successes_P.size for e in sink.evaluations[:2]] == [2, 3]
+    logs = next(Path(fake["folder"]).glob("*/attempt-0"))
+    assert list((logs / "rollouts").iterdir()) == []  # read and removed
+    assert len(list((logs / "validation").iterdir())) == 5
+
+
+def records(sink: ListSink) -> list[Any]:
+    return [
+        *((s.step, s.tokens, s.problem_Q.tolist(), s.successes_Q.tolist()) for s in sink.steps),
+        *((e.step, e.problem_set, e.successes_P.tolist()) for e in sink.evaluations),
+    ]
+
+
+def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[str, Any]) -> None:
+    whole = ListSink(tmp_path / "whole")
+    VerlEngine().run(make_spec(**fake), None, whole)
+    spec = make_spec(**fake | {"folder": str(tmp_path / "other")})
+    sink = ListSink(tmp_path / "sink", stop_at=4)
+    with pytest.raises(StopRequested):
+        VerlEngine().run(spec, None, sink)
+    assert [s.step for s in sink.steps] == [1, 2, 3, 4]
+    sink.stop_at, sink.pending = None, []
+    VerlEngine().run(spec, sink.last, sink)
+    assert [s.step for s in sink.steps] == list(range(1, 9))
+    assert sorted(map(str, records(sink))) == sorted(map(str, records(whole)))
+    VerlEngine().run(spec, sink.last, sink)  # nothing left to do
+    assert len(sink.steps) == 8
+
+
+@pytest.mark.parametrize(("mode", "message"), [
+    ("crash", "gave 1 after 2 of 8 steps: .*CUDA out of memory"),
+    ("zero_gradient", "every gradient norm of 8 steps is 0"),
+    ("wrong_group", "must hold 8 samples, but 2.jsonl in rollouts holds 12"),
+])
+def test_row_19_failures_of_the_trainer(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: str, message: str
+) -> None:
+    monkeypatch.setenv("FAKE_VERL", mode)
+    with pytest.raises(RunError, match=message):
+        VerlEngine().run(make_spec(**fake), None, ListSink(tmp_path / "sink"))
+
+
+def test_row_19_an_early_end_without_an_error_leaves_too_few_steps(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_VERL", "stop_early")
+    sink = ListSink(tmp_path / "sink")
+    VerlEngine().run(make_spec(**fake), None, sink)
+    assert len(sink.steps) == 4  # of 8: the runner calls that invalid
+
+
+def test_row_26_a_failed_verifier_leaves_the_evaluation_out(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_VERL", "verifier_error")
+    sink = ListSink(tmp_path / "sink")
+    VerlEngine().run(make_spec(**fake), None, sink)
+    assert 2 not in [e.step for e in sink.evaluations]
+    assert sink.steps[1].health["verifier_error_share"] == 0.5
+
+
+def test_a_python_that_is_not_there(tmp_path: Path, fake: dict[str, Any]) -> None:
+    with pytest.raises(RunError, match="a trainer must start"):
+        VerlEngine().run(make_spec(**fake | {"python": "/no/python"}), None, ListSink(tmp_path))
+
+
+def test_dumps_that_are_not_of_this_run_are_refused(tmp_path: Path) -> None:
+    spec = make_spec()
+    for name in ("rollouts", "validation"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "metrics.jsonl").write_text('torn\n{"step": 1, "data": {}}\n{"step": 2')
+    rows = [{"score": 1.0, "problem_id": f"train-{i}", "problem_set": "train"} for i in range(4)]
+    rows *= 2
+    path = tmp_path / "rollouts" / "1.jsonl"
+
+    def poll(changed: list[dict[str, Any]]) -> list[Any]:
+        path.write_text("".join(json.dumps(r) + "\n" for r in changed))
+        return list(Follower(spec, tmp_path, started=True).poll())
+
+    with pytest.raises(RunError, match="verl did not use the run's reward module"):
+        poll([*rows[:-1], {"score": 1.0}])
+    with pytest.raises(RunError, match="its dump names 'other'"):
+        poll([*rows[:-1], rows[0] | {"problem_id": "other"}])
+    with pytest.raises(RunError, match="has groups of \\[1, 2, 3\\]"):
+        poll([*rows[:-1], rows[0]])
+    assert poll(rows[:-1]) == []  # not whole yet
+    progress = poll(rows)[0]
+    assert progress.update is not None
+    assert np.array_equal(progress.update.successes_Q, [2, 2, 2, 2])
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "data": {"val-core/a": 1}}\n')
+    val = [{"score": 1.0, "problem_id": "val-0", "problem_set": "val"}] * 20
+    (tmp_path / "validation" / "0.jsonl").write_text("".join(json.dumps(r) + "\n" for r in val))
+    with pytest.raises(RunError, match="must have 4 samples for each of 3 problems"):
+        list(Follower(spec, tmp_path).poll())
+
+
+RECIPES = st.builds(
+    dict,
+    objective=st.sampled_from(["grpo", "ppo", "cispo"]),
+    advantage_std=st.sampled_from(["sample", "none", "population"]),
+    aggregation=st.sampled_from(["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]),
+    kl_coef=st.sampled_from([0.0, 1e-3, 0.5]),
+    kl_estimator=st.sampled_from(["k1", "k3"]),
+    zero_variance_filter=st.sampled_from(["none", "none", "none", "loss", "regularizers"]),
+    temperature=st.floats(0.1, 2.0),
+    top_p=st.floats(0.1, 1.0),
+    importance_cap=st.none() | st.floats(0.5, 10),
+    updates_per_batch=st.sampled_from([1, 1, 1, 2]),
+    baseline_rollouts=st.sampled_from([None, None, 8]),
+    clip_low=st.floats(0, 1), clip_high=st.floats(0, 2), warmup_steps=st.integers(0, 50),
+    weight_decay=st.floats(0, 1), learning_rate=st.floats(1e-9, 1e-2),
+    max_grad_norm=st.floats(0.01, 10),
+)
+SPECS = st.builds(
+    lambda b, n, m, recipe, gpus, seed: make_spec(
+        b, n, m, recipe=Recipe(**recipe), train=64, gpus_per_node=gpus, seed=seed),
+    b=st.integers(1, 80), n=st.integers(1, 64), m=st.integers(1, 5000), recipe=RECIPES,
+    gpus=st.sampled_from([1, 2, 4, 8]), seed=st.integers(0, 2**31 - 1),
+)
+
+
+def call_verl(*arguments: str, text: str = "") -> list[dict[str, Any]]:
+    done = subprocess.run(
+        [VERL_PYTHON, str(HERE / "verl_contract.py"), *arguments], input=text,
+        capture_output=True, text=True, check=False, timeout=900)
+    found = [json.loads(line[7:]) for line in done.stdout.splitlines()
+             if line.startswith("RESULT ")]
+    assert found, done.stderr[-2000:]
+    return found
+
+
+@pytest.mark.trainers
+@needs_verl
+def test_verl_accepts_200_random_allocations_and_recipes_that_pass_our_checks() -> None:
+    accepted: list[RunSpec] = []
+
+    @settings(max_examples=600, deadline=None, derandomize=True, database=None,
+              suppress_health_check=list(HealthCheck))
+    @given(spec=SPECS)
+    def collect(spec: RunSpec) -> None:
+        if len(accepted) < 200:
+            with contextlib.suppress(InputError):
+                VerlEngine().check(spec)
+                accepted.append(spec)
+
+    collect()
+    assert len(accepted) == 200
+    lines = [override_lines(keys_of(spec, Path("/runs/it's a folder"))) for spec in accepted]
+    results = call_verl("compose", text=json.dumps(lines))
+    assert [r["error"] for r in results if "error" in r] == []
+    for spec, found in zip(accepted, results, strict=True):
+        a = spec.allocation
+        assert found["data.train_batch_size"] == a.problems_per_batch
+        assert found["actor_rollout_ref.rollout.n"] == a.rollouts_per_problem
+        assert found["trainer.total_training_steps"] == a.steps
+        assert found["actor_rollout_ref.actor.optim.lr"] == spec.learning_rate
+        assert found["trainer.logger"] == ["console", "file"]
+        assert found["reward.custom_reward_function.path"] == (
+            "/runs/it's a folder/reward/reward.py")
+
+
+@pytest.mark.trainers
+@needs_verl
+def test_verl_rejects_what_the_contract_would_notice() -> None:
+    lines = override_lines(keys_of(make_spec()))
+    wrong = [[*lines, "trainer.no_such_key=1"],
+             [*lines, "actor_rollout_ref.actor.loss_agg_mode=other"]]
+    assert all("error" in r for r in call_verl("compose", text=json.dumps(wrong)))
+
+
+@pytest.mark.trainers
+@needs_verl
+def test_verls_own_loader_and_manager_call_the_rewards(tmp_path: Path) -> None:
+    spec = make_spec()
+    write_files(spec, tmp_path)
+    right, wrong, managed = call_verl("reward", str(tmp_path))
+    assert (right["score"], wrong["score"]) == (1.0, 0.0)
+    assert right["problem_id"] == "train-0"
+    assert managed["reward_score"] == 1.0
+    assert managed["reward_extra_info"]["problem_id"] == "train-0"
+    assert managed["reward_extra_info"]["verdict"] == "judged"
+
+
+def test_a_check_needs_no_file_on_disk(tmp_path: Path) -> None:
+    spec = make_spec(folder=str(tmp_path / "none"))
+    check_spec(spec, VerlOptions.of(spec))
+    assert not (tmp_path / "none").exists()

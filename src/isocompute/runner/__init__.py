@@ -1,7 +1,8 @@
 """Specifications + engine -> store: worker processes, leases, retries, resume, progress."""
 
+from isocompute.runner.calibrate import calibrate
 from isocompute.runner.open import open_study
 from isocompute.runner.progress import Progress, Summary
 from isocompute.runner.run import Settings, run_study
 
-__all__ = ["Progress", "Settings", "Summary", "open_study", "run_study"]
+__all__ = ["Progress", "Settings", "Summary", "calibrate", "open_study", "run_study"]

@@ -219,7 +219,9 @@ def _arrow_schema(arrow: Any, table: str, chunk: list[Row]) -> Any:
     inferred = arrow.Table.from_pylist(chunk[:1000]).schema
     lists = {"counts": arrow.list_(arrow.int64()), "successes": arrow.list_(arrow.int64()),
              "problems": arrow.list_(arrow.int64())}  # fmt: skip
-    fixed = {"pass_rate": arrow.float64(), "pass_rate_samples": arrow.int64(), **(lists if table in ("evaluations", "steps") else {})}
+    fixed = {"pass_rate": arrow.float64(), "pass_rate_samples": arrow.int64()}
+    if table in ("evaluations", "steps"):
+        fixed |= lists
     return arrow.schema(
         [arrow.field(f.name, fixed.get(f.name, f.type)) for f in inferred]
     )

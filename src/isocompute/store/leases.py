@@ -7,6 +7,7 @@ nobody. A runner on the same machine whose process has gone is known dead at onc
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import functools
 import importlib.metadata
@@ -194,7 +195,7 @@ def claim(
         )  # fmt: skip
         attempt = int(cursor.lastrowid or 0)
     for file in lost:
-        file.unlink(missing_ok=True)
+        _forget(file)
     taken = Claim(run=pending.run, hash=pending.hash, token=token, attempt=attempt,
                   from_step=pending.steps_done, target_steps=target)  # fmt: skip
     return _resume(database, taken)
@@ -257,8 +258,14 @@ def settle(
                 "failures = failures + ? WHERE run = ?",
                 (state, reason, int(outcome == "crashed"), claimed.run),
             )
-    progress_file(database.folder, claimed.attempt).unlink(missing_ok=True)
+    _forget(progress_file(database.folder, claimed.attempt))
     return owner
+
+
+def _forget(file: Path) -> None:
+    """Remove a progress file whose content is booked; one that stays harms nothing."""
+    with contextlib.suppress(OSError):
+        file.unlink()
 
 
 def _close_lost(connection: sqlite3.Connection, folder: Path, run: int) -> list[Path]:

@@ -7,6 +7,7 @@ P problems, Q problems of a batch.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from isocompute.store.pack import unpack
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-_CHUNK = 50_000  # rows per query: a reader never holds the file for long
+_CHUNK = 100_000  # rows per query: a reader never holds the file for long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,25 +207,66 @@ class Store:
         self, run_hash: str | None = None, *, problem_set: str | None = None
     ) -> Evaluations:
         """Evaluations of one run, or of all, optionally of one validation set."""
-        rows = self._rows(
-            "evaluations", "r.hash, t.problem_set, t.step, t.rollouts, t.tokens, t.samples, "
-            "t.counts, t.wall_s", run_hash, problem_set)  # fmt: skip
-        columns = list(zip(*rows, strict=True)) if rows else [()] * 8
-        samples = np.array(columns[5], dtype=np.int64)
-        return Evaluations(
-            run_K=np.array(columns[0], dtype=np.str_),
-            problem_set_K=np.array(columns[1], dtype=object),
-            step_K=np.array(columns[2], dtype=np.int64),
-            rollouts_K=np.array(columns[3], dtype=np.int64),
-            tokens_K=np.array(columns[4], dtype=np.int64),
-            samples_K=samples,
-            counts_KC=_counts(columns[6], samples),
-            wall_s_K=np.array(columns[7], dtype=np.float64),
+        hashes = self.database.read("SELECT run, hash, spec FROM runs ORDER BY run")
+        chosen = [row for row in hashes if run_hash is None or row[1] == run_hash]
+        names = {name for row in chosen for name in json.loads(row[2]).get("validation", ())}
+        names = names if problem_set is None else names & {problem_set}
+        run = chosen[0][0] if run_hash is not None and chosen else None
+        tables = [
+            (i, columns)
+            for i, name in enumerate(sorted(names))
+            for columns in self._evaluation_columns(name, run)
+        ]
+        if not tables:
+            return _no_evaluations()
+        set_K = np.concatenate([np.full(len(t[0]), i) for i, t in tables])
+        run_K, step_K, rollouts_K, tokens_K, samples_K = (
+            np.concatenate([t[c] for _, t in tables]) for c in range(5)
         )
+        wall_s_K = np.concatenate([t[5] for _, t in tables])
+        counts_KC = _counts(np.concatenate([t[6] for _, t in tables]), samples_K)
+        order = np.lexsort((set_K, step_K, run_K))
+        by_number = np.full(max(row[0] for row in hashes) + 1, "", dtype="<U16")
+        by_number[[row[0] for row in hashes]] = [row[1] for row in hashes]
+        return Evaluations(
+            run_K=by_number[run_K[order]],
+            problem_set_K=np.array(sorted(names), dtype=object)[set_K[order]],
+            step_K=step_K[order], rollouts_K=rollouts_K[order], tokens_K=tokens_K[order],
+            samples_K=samples_K[order], counts_KC=counts_KC[order], wall_s_K=wall_s_K[order],
+        )  # fmt: skip
+
+    def _evaluation_columns(self, name: str, run: int | None) -> Iterator[tuple[NDArray[Any], ...]]:
+        """Columns of one set's evaluations, in pieces.
+
+        SQLite joins each column into one text and numpy parses it: a million rows take seconds
+        instead of a minute, because no Python object is made per value.
+        """
+        sql = (
+            "SELECT group_concat(run), group_concat(step), group_concat(rollouts), "
+            "group_concat(tokens), group_concat(samples), group_concat(wall_s), "
+            "group_concat(substr(counts, 2, length(counts) - 2)) "
+            "FROM evaluations WHERE problem_set = ? AND "
+        )
+        last = 0 if run is not None else self.database.read(
+            "SELECT coalesce(max(rowid), -1) FROM evaluations")[0][0]  # fmt: skip
+        for start in range(0, last + 1, _CHUNK):
+            where, values = (
+                ("rowid BETWEEN ? AND ?", (start, start + _CHUNK - 1))
+                if run is None else ("run = ?", (run,))
+            )  # fmt: skip
+            row = self.database.read(sql + where, (name, *values))[0]
+            if row[0] is not None:
+                yield tuple(
+                    np.fromstring(text, sep=",", dtype=np.float64 if i == 5 else np.int64)
+                    for i, text in enumerate(row)
+                )
 
     def successes(self, run_hash: str, problem_set: str) -> tuple[IntArray, IntArray]:
         """(step_K, successes_KP): successes of every problem at every evaluation of a run."""
-        rows = self._rows("evaluations", "t.step, t.counts, t.successes", run_hash, problem_set)
+        rows = self._rows(
+            "evaluations", "t.step, t.counts, t.successes", run_hash, "AND t.problem_set = ?",
+            problem_set,
+        )  # fmt: skip
         size = [sum(json.loads(row[1])) for row in rows]
         arrays = [unpack(row[2], n) for row, n in zip(rows, size, strict=True)]
         steps = np.array([row[0] for row in rows], dtype=np.int64)
@@ -234,7 +276,7 @@ class Store:
         """Updates of one run."""
         rows = self._rows(
             "steps", "t.step, t.rollouts, t.tokens, t.samples, t.wall_s, t.health, t.size, "
-            "t.problems, t.successes", run_hash, None)  # fmt: skip
+            "t.problems, t.successes", run_hash)  # fmt: skip
         health = [json.loads(row[5]) for row in rows]
         names = sorted({name for row in health for name in row})
         problems = [unpack(row[7], row[6]) for row in rows]
@@ -265,15 +307,18 @@ class Store:
                 "hash from a run's specification."
             )
         rows = self.database.read(
-            "SELECT id, prompt, answer, source, pass_rate, pass_rate_samples FROM problems WHERE set_sha256 = ? "
+            "SELECT id, prompt, answer, source, pass_rate, pass_rate_samples FROM problems "
+            "WHERE set_sha256 = ? "
             "ORDER BY position",
             (sha256,),
         )
         return ProblemSet(
             name=name, verifier=head[0][0],
             problems=[
-                Problem(id=r[0], prompt=r[1], answer=r[2], source=r[3], pass_rate=r[4],
-                        pass_rate_samples=r[5])
+                Problem(
+                    id=r[0], prompt=r[1], answer=r[2], source=r[3], pass_rate=r[4],
+                    pass_rate_samples=r[5],
+                )
                 for r in rows
             ],
         )  # fmt: skip
@@ -316,57 +361,38 @@ class Store:
             )
 
     def _rows(
-        self, table: str, columns: str, run_hash: str | None, problem_set: str | None
+        self, table: str, columns: str, run_hash: str, extra: str = "", *values: str
     ) -> list[tuple[Any, ...]]:
-        """Rows by run and step, read in short pieces so that no writer has to wait long."""
-        order = "t.run, t.step" + (", t.problem_set" if table == "evaluations" else "")
-        runs = self.database.read("SELECT run, hash FROM runs ORDER BY run")
-        if run_hash is not None:
-            runs = [row for row in runs if row[1] == run_hash]
-        if not runs:
-            return []
-        where = "t.run BETWEEN ? AND ?"
-        extra: tuple[Any, ...] = ()
-        if problem_set is not None:
-            where, extra = where + " AND t.problem_set = ?", (problem_set,)
-        sizes = dict(
-            self.database.read(f"SELECT run, count(*) FROM {table} GROUP BY run")
-            if run_hash is None
-            else [(runs[0][0], 1)]
+        """One run's rows by step."""
+        return self.database.read(
+            f"SELECT {columns} FROM {table} t JOIN runs r ON r.run = t.run "
+            f"WHERE r.hash = ? {extra} ORDER BY t.step",
+            (run_hash, *values),
         )
-        found: list[tuple[Any, ...]] = []
-        for first, last in _spans([row[0] for row in runs], sizes):
-            found += self.database.read(
-                f"SELECT {columns} FROM {table} t JOIN runs r ON r.run = t.run "
-                f"WHERE {where} ORDER BY {order}",
-                (first, last, *extra),
-            )
-        return found
 
 
 def _number(value: float | None) -> float:
     return np.inf if value is None else value  # JSON has no infinity: it is stored as null
 
 
-def _spans(runs: list[int], sizes: dict[int, int]) -> list[tuple[int, int]]:
-    """Ranges of runs with about `_CHUNK` rows each."""
-    spans: list[tuple[int, int]] = []
-    start, rows = runs[0], 0
-    for i, run in enumerate(runs):
-        rows += sizes.get(run, 0)
-        if rows >= _CHUNK or i == len(runs) - 1:
-            spans.append((start, run))
-            start, rows = (runs[i + 1] if i + 1 < len(runs) else run), 0
-    return spans
-
-
-def _counts(texts: tuple[str, ...], samples_K: IntArray) -> IntArray:
-    """JSON lists -> one array (K, C), parsed in one go."""
-    if not texts:
-        return np.zeros((0, 0), dtype=np.int64)
+def _counts(flat: IntArray, samples_K: IntArray) -> IntArray:
+    """Counts one after the other -> one array (K, C), 0 beyond a row's samples."""
     width = int(samples_K.max()) + 1
-    flat = np.array(",".join(text[1:-1] for text in texts).split(","), dtype=np.int64)
-    counts = np.zeros((len(texts), width), dtype=np.int64)
-    counts[np.arange(width)[None, :] <= samples_K[:, None]] = flat
+    counts = np.zeros((len(samples_K), width), dtype=np.int64)
+    filled = np.arange(width)[None, :] <= samples_K[:, None]
+    if len(flat) != filled.sum():
+        raise InputError(
+            f"evaluations must hold one count per number of successes, {filled.sum()} in all, but "
+            f"got {len(flat)}; study.db is damaged, run `isocompute doctor`."
+        )
+    counts[filled] = flat
     return counts
 
+
+def _no_evaluations() -> Evaluations:
+    none = np.zeros(0, dtype=np.int64)
+    return Evaluations(
+        run_K=np.zeros(0, dtype="<U16"), problem_set_K=np.zeros(0, dtype=object), step_K=none,
+        rollouts_K=none, tokens_K=none, samples_K=none,
+        counts_KC=np.zeros((0, 0), dtype=np.int64), wall_s_K=np.zeros(0),
+    )  # fmt: skip

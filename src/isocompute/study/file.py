@@ -14,7 +14,7 @@ from isocompute.allocation import Rates, allocation_grid, parse_budget, powers_o
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet, load_problems, select_problems, subset_problems
 from isocompute.recipe import Recipe
-from isocompute.study.schema import Grid, Powers, ProblemFile, Problems, StudyFile, parse_study
+from isocompute.study.schema import Grid, Powers, ProblemFile, StudyFile, parse_study
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Limits, Study
 from isocompute.study.yaml12 import parse_yaml, read_yaml
@@ -130,8 +130,7 @@ class _Loader:
         self._base, self._generators = base, generators
         self._sets: dict[str, ProblemSet] = {}
 
-    def __call__(self, name: str, source: str | ProblemFile) -> ProblemSet:
-        entry = ProblemFile(path=source) if isinstance(source, str) else source
+    def __call__(self, name: str, entry: ProblemFile) -> ProblemSet:
         key = f"{name}\0{entry.model_dump_json()}"
         if key not in self._sets:
             self._sets[key] = self._load(name, entry)
@@ -180,7 +179,6 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             "at least one batch must fit into the budget and max_batch, but none does: budget="
             f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
         )
-    arms = {"": file.problems} if isinstance(file.problems, Problems) else file.problems
     recipes = [file.recipe] if file.recipes is None else list(file.recipes.values())
     runs = [
         RunSpec(
@@ -192,7 +190,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             first_evaluation=file.evaluation.first,
         )
         for seed in _seeds(grid)
-        for arm in arms.values()
+        for arm in file.problems.values()
         for recipe in recipes
         for allocation in allocations
     ]  # fmt: skip

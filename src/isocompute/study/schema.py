@@ -13,6 +13,7 @@ from pydantic import (
     JsonValue,
     ValidationError,
     create_model,
+    field_validator,
     model_validator,
 )
 
@@ -46,6 +47,11 @@ class ProblemFile(_Section):
     size: Count | None = None
     seed: Seed = 0
 
+    @model_validator(mode="before")
+    @classmethod
+    def _a_path(cls, value: Any) -> Any:
+        return {"path": value} if isinstance(value, str) else value
+
     @model_validator(mode="after")
     def _one_source(self) -> ProblemFile:
         if (self.path is None) == (self.generated is None):
@@ -56,8 +62,8 @@ class ProblemFile(_Section):
 class Problems(_Section):
     """Training set and validation sets of one arm."""
 
-    train: str | ProblemFile
-    validation: dict[Name, str | ProblemFile] = Field(min_length=1)
+    train: ProblemFile
+    validation: dict[Name, ProblemFile] = Field(min_length=1)
 
 
 class Grid(_Section):
@@ -110,7 +116,7 @@ class StudyFile(_Section):
     name: Name | None = None
     engine: Name = "local"
     engine_options: dict[str, JsonValue] = Field(default_factory=dict)
-    problems: Problems | dict[Name, Problems]
+    problems: dict[str, Problems] = Field(min_length=1)
     recipe: RecipeSection | None = None
     recipes: dict[Name, RecipeSection] | None = None
     grid: Grid
@@ -120,6 +126,13 @@ class StudyFile(_Section):
     slices: list[float] = Field(default=[0.125, 0.25, 0.5, 1.0], min_length=1)
     rates: RatesSection = Field(default_factory=RatesSection)
     allow: list[str] = Field(default_factory=list)
+
+    @field_validator("problems", mode="before")
+    @classmethod
+    def _one_arm(cls, value: Any) -> Any:
+        # A single arm needs no name; no unions here, so that messages name one form only.
+        single = isinstance(value, dict) and {"train", "validation"} & set(value)
+        return {"": value} if single else value
 
     @model_validator(mode="after")
     def _recipe_once(self) -> StudyFile:
@@ -141,11 +154,6 @@ def parse_study(content: Any, *, where: str) -> StudyFile:
             f"{type(content).__name__ if content is not None else 'empty'}; start from the example "
             "in docs/store.md."
         )
-    if "problems" in content and isinstance(content["problems"], dict):
-        # Told apart here, because pydantic would report the errors of both forms.
-        one_arm = {"train", "validation"} & set(content["problems"])
-        if not one_arm:
-            content = {**content, "problems": dict(content["problems"])}
     try:
         return StudyFile.model_validate(content)
     except ValidationError as error:
@@ -157,7 +165,7 @@ def _explain(error: ValidationError, where: str) -> str:
     # An unknown word explains more than what follows from it.
     # Of the branches of a union, the one that went deepest is the one that was meant.
     first = min(found, key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
-    location = ".".join(str(part) for part in first["loc"] if not _is_branch(part))
+    location = ".".join(str(part) for part in first["loc"] if part != "" and not _is_branch(part))
     more = "" if len(found) == 1 else f" ({len(found)} faults in all)"
     if first["type"] == "extra_forbidden":
         word = str(first["loc"][-1])
@@ -176,8 +184,7 @@ def _explain(error: ValidationError, where: str) -> str:
 def _is_branch(part: int | str) -> bool:
     # pydantic adds the names of union members to the location.
     return isinstance(part, str) and (
-        part in ("Problems", "ProblemFile", "Powers", "str", "int", "float", "constrained-int")
-        or "[" in part
+        part in ("Powers", "str", "int", "float", "constrained-int") or "[" in part
     )
 
 

@@ -1,0 +1,117 @@
+"""What a study will cost, before its first rollout: nothing is guessed, unknown is None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from isocompute.study.sweep import Study
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """A short measurement of the study's own engine.
+
+    Args:
+        step_s: seconds per update by batch size, one worker.
+        evaluation_s: seconds of one evaluation of all validation sets.
+        tokens_per_rollout: mean over what was drawn.
+        rollouts, tokens: drawn by the measurement itself.
+        wall_s: seconds that it took.
+    """
+
+    step_s: Mapping[int, float]
+    evaluation_s: float
+    tokens_per_rollout: float
+    rollouts: int
+    tokens: int
+    wall_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost:
+    """Cost of all runs of a study from the start.
+
+    Args:
+        runs: how many.
+        rollouts, evaluation_rollouts: of training and of the evaluations.
+        tokens: of both; None without a rate.
+        worker_s: seconds of one worker, all runs one after the other; None if not calibrated.
+        wall_s: with so many workers at once; None if not calibrated.
+        gpu_hours, usd: None without rates.
+    """
+
+    runs: int
+    rollouts: int
+    evaluation_rollouts: int
+    tokens: float | None
+    worker_s: float | None
+    wall_s: float | None
+    gpu_hours: float | None
+    usd: float | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return asdict(self)
+
+    def line(self) -> str:
+        """`27 runs, 5,400,000 rollouts + 81,000 for evaluation, 4.3e+07 tokens, 3.8 min`."""
+        parts = [f"{self.runs} runs", f"{self.rollouts:,} rollouts + "
+                 f"{self.evaluation_rollouts:,} for evaluation"]  # fmt: skip
+        if self.tokens is not None:
+            parts.append(f"{self.tokens:.3g} tokens")
+        if self.wall_s is not None:
+            parts.append(f"about {self.wall_s / 60:.1f} min")
+        if self.gpu_hours is not None:
+            parts.append(f"{self.gpu_hours:.3g} GPU-hours")
+        if self.usd is not None:
+            parts.append(f"{self.usd:,.2f} USD")
+        return ", ".join(parts)
+
+
+def study_cost(
+    study: Study, calibration: Calibration | None = None, *, workers: int = 1
+) -> Cost:
+    """Cost of a study, from its rates and, where there is one, a calibration.
+
+    Seconds per update between and beyond the measured batch sizes lie on the line through the
+    two nearest ones.
+
+    Args:
+        study: what would be run.
+        calibration: measured seconds and tokens; None leaves time out.
+        workers: runs at once.
+    """
+    rates, drawn = study.rates, study.rollouts + study.evaluation_rollouts
+    per_rollout = rates.tokens_per_rollout
+    if per_rollout is None and calibration is not None:
+        per_rollout = calibration.tokens_per_rollout
+    known = rates.cost(drawn)
+    worker_s = wall_s = None
+    if calibration is not None:
+        seconds = [
+            spec.allocation.steps * _step_s(calibration.step_s, spec.allocation.batch_size)
+            + spec.evaluations * calibration.evaluation_s
+            for spec in study.runs
+        ]
+        worker_s = sum(seconds)
+        wall_s = max(worker_s / max(workers, 1), max(seconds))
+    return Cost(
+        runs=len(study.runs), rollouts=study.rollouts,
+        evaluation_rollouts=study.evaluation_rollouts,
+        tokens=None if per_rollout is None else drawn * per_rollout, worker_s=worker_s,
+        wall_s=wall_s, gpu_hours=known["gpu_hours"], usd=known["usd"],
+    )  # fmt: skip
+
+
+def _step_s(measured: Mapping[int, float], batch_size: int) -> float:
+    if batch_size in measured:
+        return measured[batch_size]
+    sizes = sorted(measured)
+    if len(sizes) == 1:
+        return measured[sizes[0]] * max(1.0, batch_size / sizes[0])
+    above = next((i for i, s in enumerate(sizes) if s > batch_size), len(sizes) - 1)
+    low, high = sizes[max(above - 1, 0)], sizes[max(above, 1)]
+    slope = (measured[high] - measured[low]) / (high - low)
+    return max(measured[low] + slope * (batch_size - low), 0.1 * min(measured.values()))

@@ -1,0 +1,299 @@
+"""Study files: numbers are numbers, mistakes are named, everything is checked beforehand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from isocompute.allocation import Rates, evaluation_index
+from isocompute.engines import problem_generators
+from isocompute.errors import InputError
+from isocompute.recipe import Recipe
+from isocompute.runner import calibrate, open_study, run_study
+from isocompute.store import Store
+from isocompute.study import Study, load_study
+from isocompute.study.cost import Calibration, study_cost
+from isocompute.study.yaml12 import parse_yaml
+from study_helpers import FAST, small_study
+
+STUDY = """
+name: a study
+engine: simulator
+engine_options: {answers: 8, correct: 2}
+problems:
+  train: {generated: simulated, options: {size: 24}}
+  validation:
+    val: {generated: simulated, options: {size: 10}}
+recipe: {learning_rate: 1e-3, temperature: 1.0}
+grid:
+  problems_per_batch: 4
+  rollouts_per_problem: {low: 2, high: 16}
+  seeds: 2
+  max_batch: 32
+budget: 1e3
+evaluation: {samples: 2, per_octave: 2, first: 16}
+limits: {wall_s: 60, retries: 1}
+slices: [0.5, 1]
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text=STUDY, *overrides):
+        path = tmp_path / "my study.yaml"
+        path.write_text(text) if isinstance(text, str) else path.write_bytes(text)
+        return load_study(path, overrides=overrides, generators=problem_generators())
+
+    return load
+
+
+def test_a_file_becomes_runs(load):
+    study = load()
+    assert [s.allocation.rollouts_per_problem for s in study.runs] == [2, 4, 8] * 2  # 64 > 32
+    assert [s.allocation.steps for s in study.runs[:3]] == [125, 62, 31]
+    assert {s.seed for s in study.runs} == {0, 1}
+    spec = study.runs[0]
+    assert spec.recipe.learning_rate == 1e-3  # PyYAML would have read text
+    assert (spec.evaluation_samples, spec.evaluations_per_octave) == (2, 2)
+    assert spec.first_evaluation == 16
+    assert (len(spec.train), len(spec.validation["val"])) == (24, 10)
+    assert (study.name, study.limits.wall_s, study.limits.retries) == ("a study", 60, 1)
+    assert study.slices == (0.5, 1.0)
+    assert study.rollouts == sum(s.allocation.rollouts for s in study.runs)
+
+
+def test_the_name_is_the_files_where_none_is_given(load):
+    assert load(STUDY.replace("name: a study", "")).name == "my study"
+
+
+def test_overrides(load):
+    study = load(STUDY, "budget=5e2", "grid.seeds=[3]", "recipe.kl_estimator=k1",
+                 "rates.usd_per_gpu_hour=2")  # fmt: skip
+    assert [s.allocation.steps for s in study.runs] == [62, 31, 15]
+    assert {s.seed for s in study.runs} == {3}
+    assert study.runs[0].recipe.kl_estimator == "k1"
+    assert study.rates.usd_per_gpu_hour == 2.0
+
+
+def test_arms_multiply(load):
+    arms = STUDY.replace(
+        "recipe: {learning_rate: 1e-3, temperature: 1.0}",
+        "recipes: {plain: {}, easy: {difficulty: easy, learning_rate: 2e-3}}",
+    )
+    study = load(arms)
+    assert len(study.runs) == 12
+    assert {s.recipe.kl_coef for s in study.runs} == {0.0, Recipe.for_difficulty("easy").kl_coef}
+    two = STUDY[: STUDY.index("problems:")] + """
+problems:
+  easy:
+    train: {generated: simulated, options: {size: 24}}
+    validation: {val: {generated: simulated, options: {size: 10}}}
+  hard:
+    train: {generated: simulated, options: {size: 30}}
+    validation: {val: {generated: simulated, options: {size: 10}}}
+""" + STUDY[STUDY.index("recipe:") :]  # fmt: skip
+    assert {len(s.train) for s in load(two).runs} == {24, 30}
+
+
+def test_problem_files_lie_beside_the_study_file(load, tmp_path):
+    lines = [json.dumps({"id": str(i), "prompt": f"{i}?", "answer": str(i), "pass_rate": i / 10})
+             for i in range(10)]  # fmt: skip
+    (tmp_path / "p.jsonl").write_text("\n".join(lines))
+    text = STUDY.replace(
+        "{generated: simulated, options: {size: 24}}",
+        "{path: p.jsonl, verifier: integer, pass_rate: [0.3, 0.8], size: 4, seed: 1}",
+    )
+    train = load(text).runs[0].train
+    assert len(train) == 4
+    assert all(0.3 <= p.pass_rate <= 0.8 for p in train.problems)
+    assert train.verifier == "integer"
+    assert load(text, "problems.train.seed=2").runs[0].train.sha256 != train.sha256
+    assert len(load(text, "problems.train=p.jsonl").runs[0].train) == 10
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("grid.sedes=2", r"got 'grid\.sedes'; did you mean 'seeds'\?"),
+        ("recipe.kl_coeff=0.1", r"got 'recipe\.kl_coeff'; did you mean 'kl_coef'\?"),
+        ("zzz=1", r"known words only, but got 'zzz'; remove it"),
+        ("recipe.kl_coef=hi", r"recipe\.kl_coef of 'my study\.yaml'.*valid number"),
+        ("recipe.objective=grop", "'grpo', 'ppo' or 'cispo', but got 'grop'"),
+        ("recipe.learning_rate=-1", "`learning_rate` must be finite and > 0"),
+        ("budget=0", "finite amount > 0"),
+        ("budget=12 bananas", "finite amount > 0"),
+        ("budget=3", "at least one batch must fit"),
+        ("budget=5gpuh", "needs `rollouts_per_gpu_hour` > 0"),
+        ("grid.rollouts_per_problem={low: 8}", r"must have 'grid\.rollouts_per_problem\.high'"),
+        ("grid.rollouts_per_problem={low: 8, high: 4}", "`low <= high` must hold"),
+        ("grid.problems_per_batch=[4, 4]", "each number once"),
+        ("grid.problems_per_batch=2.5", "valid integer"),
+        ("grid.seeds=[]", "each number once, and one at least"),
+        ("grid.seeds=[-1]", "greater than or equal to 0"),
+        ("slices=[0.5]", "ascending fractions in"),
+        ("slices=[0.7, 0.5, 1]", "ascending fractions in"),
+        ("limits.wall_s=0", "limit `wall_s` must be finite and > 0"),
+        ("problems.train.generated=nothing", "`generated` must be one of simulated, world"),
+        ("problems.train.options.sizes=3", "must be the generator's own"),
+        ("problems.train.path=x.jsonl", "exactly one of `path` and `generated`"),
+        ("problems.train=missing.jsonl", "missing.jsonl"),
+        ("problems.validation={}", "at least 1 item"),
+        ("recipes={a: {}}", "only one of `recipe` and `recipes`"),
+        ("no equals sign", "an override must read key=value"),
+        ("name.x=1", "must lead through sections, but 'name' is 'a study'"),
+        ("budget=[1", "must be valid YAML"),
+    ],
+)
+def test_mistakes_are_named_in_one_line(load, override, message):
+    with pytest.raises(InputError, match=message) as caught:
+        load(STUDY, override)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a: !!python/object:os.system x", "without tags, but line 1"),
+        ("a: !!str 1", "without tags"),
+        ("a: &x 1", "without anchors and aliases"),
+        ("a: [&x [1], *x]", "without anchors and aliases"),
+        ("a: 1\na: 2", "without repeated keys, but in line 2"),
+        ("a: [1", "must be valid YAML 1.2"),
+        ("- 1\n--- \n- 2", "must be valid YAML 1.2"),
+        ("a: .nan", "must be finite, but a is nan"),
+        ("a: [1, {b: -.inf}]", r"must be finite, but a\[1\]\.b is -inf"),
+        ("a: 2024-01-01", "a is a date; put it in quotes"),
+        ("1: 2", "keys of .* must be text, but got 1"),
+        ("[" * 30 + "]" * 30, "at most 16 levels deep"),
+        ("a: \x07", "must be valid YAML"),
+    ],
+)
+def test_row_21_yaml_is_data(text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        parse_yaml(text, where="'f.yaml'")
+    assert "\n" not in str(caught.value)
+
+
+def test_row_21_numbers_are_numbers():
+    text = "{a: 1e-3, b: 1E3, c: 010, d: 0x10, e: yes, f: 1:30, g: ~, h: true, i: '1e-3', j: no}"
+    assert parse_yaml(text, where="x") == {
+        "a": 1e-3, "b": 1e3, "c": 10, "d": 16, "e": "yes", "f": "1:30", "g": None, "h": True,
+        "i": "1e-3", "j": "no",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["", "- 1", "text", b"\xff\xfe\x00", b"\x00\x01", "a" * (2 << 20)])
+def test_files_that_are_no_study(load, text):
+    with pytest.raises(InputError, match="my study.yaml|study file"):
+        load(text)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(InputError, match="must be readable"):
+        load_study(tmp_path / "none.yaml")
+    with pytest.raises(InputError, match="must be readable"):
+        load_study(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["engine_options.api_key=abc", "engine_options.hf_token=x", "name=hf_abcdefghijklmnopqrst",
+     "engine_options.x={password: p}", "engine_options.x=[sk-abcdefghijklmnop1234]"],
+)  # fmt: skip
+def test_row_27_secrets_are_refused(load, override):
+    with pytest.raises(InputError, match="must not hold secrets"):
+        load(STUDY, override)
+
+
+def test_row_27_the_environment_is_not_written(load, tmp_path, monkeypatch):
+    monkeypatch.setenv("SERVICE_API_KEY", "very-secret-value-123")
+    run_study(small_study(ns=(2,)), tmp_path / "s", workers=1, settings=FAST)
+    assert b"very-secret-value-123" not in (tmp_path / "s" / "study.db").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("override", "name"),
+    [("engine_options.trust_remote_code=true", "trust_remote_code"),
+     ("engine_options.model=m/weights.pt", "pickle"),
+     ("engine_options.weights_only=false", "weights_only")],
+)  # fmt: skip
+def test_row_20_code_in_models_is_refused_unless_asked_for(load, override, name):
+    with pytest.raises(InputError, match="engine_options"):
+        load(STUDY, override)
+    load(STUDY, override, f"allow=[{name}]")
+
+
+def test_open_study_asks_the_engine(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text(STUDY)
+    assert len(open_study(path).runs) == 6
+    with pytest.raises(InputError, match="the simulator supports only"):
+        open_study(path, ["recipe.kl_coef=0.1"])
+    with pytest.raises(InputError, match="`problems_per_batch` must not exceed"):
+        open_study(path, ["grid.problems_per_batch=32", "grid.max_batch=null"])
+
+
+def test_a_study_checks_itself():
+    study = small_study()
+    with pytest.raises(InputError, match="no run may occur twice"):
+        replace(study, runs=[study.runs[0], study.runs[0]])
+    with pytest.raises(InputError, match="at least 1 run"):
+        Study(name="x", runs=[])
+    assert study.slice_steps(9) == (4, 9)
+    assert study.slice_steps(1) == (1,)
+
+
+def test_the_budget_is_not_part_of_a_runs_identity():
+    short, long = (small_study(ns=(2,), rollouts=r).runs[0] for r in (64, 256))
+    assert short.hash == long.hash
+    assert replace(short, seed=7).hash != short.hash
+    assert replace(short, evaluation_samples=8).hash != short.hash
+
+
+@pytest.mark.parametrize(("n", "rollouts"), [(1, 300), (7, 1000), (64, 5000), (500, 4000)])
+def test_the_number_of_evaluations_is_the_engines(n, rollouts, tmp_path):
+    spec = small_study(ns=(n,), rollouts=rollouts, first=16).runs[0]
+    spec = replace(spec, evaluations_per_octave=3)
+    batch, grid = 4 * n, {"per_octave": 3, "first": 16}
+    due = [
+        m for m in range(1, spec.allocation.steps + 1)
+        if evaluation_index(m * batch, **grid) > evaluation_index((m - 1) * batch, **grid)
+    ]  # fmt: skip
+    assert spec.evaluations == 1 + len(due)
+
+
+def test_cost_before_the_first_rollout(tmp_path):
+    study = replace(
+        small_study(ns=(2, 4)),
+        rates=Rates(tokens_per_rollout=10.0, rollouts_per_gpu_hour=100.0, usd_per_gpu_hour=3.0),
+    )
+    cost = study_cost(study)
+    drawn = 512 + cost.evaluation_rollouts
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    with Store(tmp_path) as store:
+        accounting = store.accounting()
+    assert (cost.rollouts, cost.evaluation_rollouts) == (
+        accounting.rollouts, accounting.evaluation_rollouts)  # fmt: skip
+    assert (cost.tokens, cost.gpu_hours, cost.usd) == (drawn * 10, drawn / 100, drawn * 3 / 100)
+    assert cost.wall_s is None
+    measured = Calibration(step_s={8: 0.1, 16: 0.2}, evaluation_s=1.0, tokens_per_rollout=5.0,
+                           rollouts=1, tokens=5, wall_s=1.0)  # fmt: skip
+    evaluations = [spec.evaluations for spec in study.runs]
+    timed = study_cost(study, measured, workers=2)
+    each = [32 * 0.1 + evaluations[0], 16 * 0.2 + evaluations[1]]
+    assert timed.worker_s == pytest.approx(sum(each))
+    assert timed.wall_s == pytest.approx(max(each))
+    assert timed.tokens == drawn * 10  # the user's rate stands before the measured one
+    assert study_cost(small_study(), measured).tokens == drawn * 5
+    assert "2 runs, 512 rollouts" in timed.line()
+
+
+def test_calibration_measures_the_studys_engine():
+    study = small_study(ns=(2, 4), rollouts=100_000)
+    measured = calibrate(study, seconds=0.1)
+    assert set(measured.step_s) == {8, 16}
+    assert measured.tokens_per_rollout == 1.0
+    assert 0 < measured.rollouts < 100_000
+    assert all(0 < s < 1 for s in measured.step_s.values())

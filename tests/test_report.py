@@ -342,6 +342,49 @@ def test_sections_without_data_are_left_out(tmp_path: Path, fit: FixtureFit) -> 
     assert not {"landscape", "scores", "gap", "difficulty", "health"} & kinds
 
 
+def test_sweeps_at_one_batch_each_share_their_series(tmp_path: Path, fit: FixtureFit) -> None:
+    rows = [{"run": "r", "problems_per_batch": 8, "rollouts_per_problem": n} for n in (4, 8)]
+    page = page_of(tmp_path, [("a", fit)], None, study=StudyView(name="s", runs=rows))
+    assert page.data["several"] is False
+    assert [s["label"] for s in page.data["series"]] == [
+        f"n={n}" for n in (4, 8, 16, 32, 64, 128, 256, 512)
+    ]
+    rows.append({"run": "r", "problems_per_batch": 16, "rollouts_per_problem": 8})
+    page = page_of(tmp_path, [("a", fit)], None, study=StudyView(name="s", runs=rows))
+    assert page.data["several"] is True
+    labels = [s["label"] for s in page.data["series"]]
+    assert {"8 × 8", "16 × 8", "32 × 8"} <= set(labels)
+
+
+def test_law_value_behind_the_choice_is_named(tmp_path: Path, fit: FixtureFit) -> None:
+    plan = {**make_plan(), "rollouts_per_problem_law": 421.0}
+    assert (
+        "The law puts n* at 421; n is the power of two below it."
+        in page_of(tmp_path, [("a", fit)], plan).text
+    )
+    capped = {**plan, "rollouts_per_problem": 64}
+    assert "the warnings say what holds n at 64" in page_of(tmp_path, [("a", fit)], capped).text
+
+
+def test_sensitivity_is_a_figure_and_a_table(tmp_path: Path) -> None:
+    fit = make_fit(points=8)
+    fit.document["sensitivity"] = [
+        {"rule": "finer bins", "x": [1e6, 2e6], "rollouts_per_problem": [100.0, 200.0]},
+        {"rule": "coarser bins", "x": [1e6], "rollouts_per_problem": None, "refused": "too few"},
+    ]
+    page = page_of(tmp_path, [("a", fit)], None)
+    assert "sensitivity" in {attrs.get("data-kind") for _, attrs in page.tags}
+    assert "finer bins 100, 200" in page.text
+    assert "coarser bins too few" in page.text
+
+
+def test_law_of_problems_per_batch_has_its_figure(tmp_path: Path) -> None:
+    fit = make_fit(points=8)
+    fit.document["law_problems_per_batch"] = fit.document["law"]
+    kinds = [attrs.get("data-kind") for _, attrs in page_of(tmp_path, [("a", fit)], None).tags]
+    assert "lawbp" in kinds
+
+
 def test_every_fit_has_its_section_and_warnings_are_grouped_by_code(tmp_path: Path) -> None:
     fits = [("first", make_fit(points=6)), ("second", make_fit(points=6, metric="best@4"))]
     page = page_of(tmp_path, fits, make_plan())
@@ -477,6 +520,20 @@ def test_backtest_is_compared_with_the_best_so_far(fit: FixtureFit) -> None:
     worse["backtest"]["mae_law"] = 0.05
     assert "no better than" in (backtest_sentence(worse) or "")
     assert backtest_sentence({"backtest": {"mae_law": None}}) is None
+
+
+def test_backtest_warns_where_the_baseline_wins(fit: FixtureFit) -> None:
+    worse = copy.deepcopy(fit.document)
+    worse["backtest"].update(mae_law=0.05, mae_power_law=0.012, n_held_out=36)
+    text = backtest_sentence(worse) or ""
+    assert "a power law misses by 0.0120" in text
+    assert "of the 36 held-out values" in text
+    assert "Do not extrapolate" in text
+
+
+def test_what_would_change_names_the_leader_where_the_law_differs(fit: FixtureFit) -> None:
+    said = what_would_change(fit.document, make_plan(4.0e6))
+    assert said[0].endswith("n = 512 leads them at this budget with probability 97%.")
 
 
 def test_what_would_change_reads_crossovers_on_both_sides(fit: FixtureFit) -> None:

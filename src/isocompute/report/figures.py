@@ -127,7 +127,11 @@ def frontier(fit: Fit, *, title: str | None = None) -> Figure:
             continue
         probability = part.get("probability_best")
         sure = 0.6 if probability is None else probability
-        x_line = grid(part["from"], part["to"])
+        # A curve is known over its own data only, and so is the frontier that it carries.
+        first, last = data_span(fit, pair, np.array([part["from"], part["to"]]))
+        if not max(part["from"], first) < min(part["to"], last):
+            continue
+        x_line = grid(max(part["from"], first), min(part["to"], last))
         y = sigmoid(row, x_line)
         axes.plot(
             x_line,

@@ -96,6 +96,12 @@ def configurations(
     return pairs
 
 
+def varies_problems_per_batch(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> bool:
+    """Whether one sweep has several B_p; two sweeps at one B_p each do not count."""
+    sweeps = [configurations([pair], None) for pair in fits] + [configurations([], study)]
+    return any(len({b_p for b_p, _ in pairs}) > 1 for pairs in sweeps)
+
+
 def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
     """One fit: its document, its raw curves and its record points, ready to draw."""
     document = fit.document
@@ -140,9 +146,13 @@ def page_payload(
     fits: Sequence[tuple[str, Fit]], plan: Document | None, study: StudyView | None
 ) -> dict[str, Any]:
     """All data of the page."""
-    styles = series_styles(configurations(fits, study))
+    several = varies_problems_per_batch(fits, study)
+    styles = series_styles(configurations(fits, study), several=several)
+    # Where no sweep varies B_p, one n is one series, whatever the B_p of its sweep.
+    shown = {(s.problems_per_batch if several else 0, n): s for (_, n), s in styles.items()}
     return {
-        "series": [_series(style) for style in styles.values()],
+        "several": several,
+        "series": [_series(style) for style in shown.values()],
         "fits": [fit_payload(name, fit) for name, fit in fits],
         "plan": None
         if plan is None

@@ -51,6 +51,7 @@ def answer(fit: Document | None, plan: Document | None) -> Section | None:
         "three": {"n": n, "b_p": b_p, "steps": steps},
         "lead": f"For {count(plan.get('budget_rollouts'))} rollouts.",
         "interval": interval(plan.get("rollouts_per_problem_interval")),
+        "law": words.law_sentence(plan),
         "level": percent((fit or {}).get("level") or 0.95),
         "strip": _strip(fit, plan),
         "facts": [fact for fact in facts if fact[1]],

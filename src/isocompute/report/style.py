@@ -100,18 +100,25 @@ def contrast(first: str, second: str) -> float:
 
 
 def series_styles(
-    configurations: Iterable[tuple[int, int]],
+    configurations: Iterable[tuple[int, int]], *, several: bool | None = None
 ) -> Mapping[tuple[int, int], SeriesStyle]:
-    """Styles of all (B_p, n) of one report: the same configuration looks the same everywhere."""
+    """Styles of all (B_p, n) of one report: the same configuration looks the same everywhere.
+
+    Args:
+        configurations: every (B_p, n) that is drawn.
+        several: whether some sweep varies B_p, so that dashes and labels tell B_p apart;
+            None: if more than one B_p occurs.
+    """
     pairs = sorted(set(configurations), key=lambda pair: (pair[1], pair[0]))
     ns = sorted({n for _, n in pairs})
     batches = sorted({b for b, _ in pairs})
+    apart = len(batches) > 1 if several is None else several
     low, high = (math.log2(ns[0]), math.log2(ns[-1])) if ns else (0.0, 0.0)
     styles: dict[tuple[int, int], SeriesStyle] = {}
     for b_p, n in pairs:
         position = 0.5 if high == low else (math.log2(n) - low) / (high - low)
         marker, symbol = _MARKERS[ns.index(n) % len(_MARKERS)]
-        turn = batches.index(b_p) if len(batches) > 1 else ns.index(n)
+        turn = batches.index(b_p) if apart else ns.index(n)
         linestyle, dash = _DASHES[turn % len(_DASHES)]
         styles[(b_p, n)] = SeriesStyle(
             problems_per_batch=b_p,
@@ -122,7 +129,7 @@ def series_styles(
             symbol=symbol,
             linestyle=linestyle,
             dash=dash,
-            label=f"n={n}" if len(batches) == 1 else f"{b_p} × {n}",
+            label=f"n={n}" if not apart else f"{b_p} × {n}",
         )
     return styles
 

@@ -154,6 +154,16 @@ def extrapolation(decades: float | None) -> str:
     return f"{times} times {side} the measured budgets ({abs(decades):.2f} decades)"
 
 
+def law_sentence(plan: Document) -> str:
+    """How the chosen n follows from the law's own value, where the plan names it."""
+    value, n = plan.get("rollouts_per_problem_law"), plan.get("rollouts_per_problem")
+    if not value or not n:
+        return ""
+    if n <= value < 2 * n:
+        return f"The law puts n* at {count(value)}; n is the power of two below it."
+    return f"The law puts n* at {count(value)}; the warnings say what holds n at {count(n)}."
+
+
 def law_at(fit: Document, x: float) -> dict[str, Any] | None:
     """The row of `law.at` nearest to x in log; None outside the table by more than 2 per cent."""
     rows = ((fit.get("law") or {}).get("at")) or []
@@ -171,6 +181,7 @@ def what_would_change(fit: Document | None, plan: Document) -> list[str]:
     n = plan.get("rollouts_per_problem")
     budget = plan.get("budget_rollouts") or plan.get("rollouts")
     if fit is not None and budget and str(fit.get("unit")) == "rollouts":
+        said += _leader_sentence(fit, float(budget), n)
         said += _crossover_sentences(fit, float(budget))
         for factor, words in ((0.5, "Half the budget"), (2.0, "Twice the budget")):
             row = law_at(fit, factor * float(budget))
@@ -189,6 +200,18 @@ def what_would_change(fit: Document | None, plan: Document) -> list[str]:
     if "bp_untested" in flags:
         said.append(f"Another Bₚ: only Bₚ = {plan.get('problems_per_batch')} was tested.")
     return said
+
+
+def _leader_sentence(fit: Document, budget: float, n: int | None) -> list[str]:
+    for part in fit.get("frontier") or []:
+        if part["from"] <= budget <= part["to"] and part["rollouts_per_problem"] != n:
+            probability = part.get("probability_best")
+            sure = "" if probability is None else f" with probability {percent(probability)}"
+            return [
+                f"Trust in the curves rather than the law: n = {part['rollouts_per_problem']} "
+                f"leads them at this budget{sure}."
+            ]
+    return []
 
 
 def _crossover_sentences(fit: Document, budget: float) -> list[str]:

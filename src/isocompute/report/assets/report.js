@@ -6,9 +6,9 @@
   const root = document.documentElement;
   const $ = (selector, from = document) => from.querySelector(selector);
   const $$ = (selector, from = document) => [...from.querySelectorAll(selector)];
-  const keyOf = (bp, n) => `${bp}|${n}`;
+  const severalB = data.several;
+  const keyOf = (bp, n) => (severalB ? `${bp}|${n}` : `${n}`);
   const series = new Map(data.series.map((s) => [keyOf(s.bp, s.n), s]));
-  const severalB = new Set(data.series.map((s) => s.bp)).size > 1;
   const state = { hidden: new Set(), hiddenRuns: new Set(), scale: "log", theme: "light", choice: "auto", step: -1, lit: null };
   const darkQuery = matchMedia("(prefers-color-scheme: dark)");
   const narrow = () => innerWidth < 640;
@@ -49,7 +49,8 @@
   function budgetTicks(lo, hi) {
     const decades = Math.log10(hi / lo);
     const room = narrow() ? 4 : 8;
-    const steps = decades * 3 <= room ? [1, 2, 5] : decades * 2 <= room ? [1, 3] : [1];
+    const fine = decades < 0.8 ? [1, 1.5, 2, 3, 4, 5, 7] : [1, 2, 5];
+    const steps = decades * 3 <= room ? fine : decades * 2 <= room ? [1, 3] : [1];
     const ticks = [];
     for (let e = Math.floor(Math.log10(lo)); e <= Math.ceil(Math.log10(hi)); e++) {
       for (const m of steps) ticks.push(m * 10 ** e);
@@ -112,8 +113,9 @@
     x: [x], y: [y], mode: "text", text: [` ${text}`], textposition: "middle right", cliponaxis: false,
     textfont: { color: c, size: narrow() ? 11 : 12.5, weight: 600 }, hoverinfo: "skip", meta: { key },
   });
-  function budgetLine(lo, hi) {
-    const budget = data.plan && data.plan.budget_rollouts;
+  // The plan is the first fit's: its budget is marked there and nowhere else.
+  function budgetLine(fit, lo, hi) {
+    const budget = fit === data.fits[0] && fit.document.unit === "rollouts" && data.plan && data.plan.budget_rollouts;
     if (!budget || budget < lo || budget > hi) return { shapes: [], annotations: [] };
     const x = state.scale === "log" ? Math.log10(budget) : budget;
     return {
@@ -144,7 +146,9 @@
       const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
       const row = rows.get(keyOf(part.problems_per_batch, part.rollouts_per_problem));
       if (!s || !row || !drawable(row) || !shown(s.bp, s.n)) continue;
-      const at = spread(Math.max(part.from, lo), Math.min(part.to, hi), 30);
+      // A curve is known over its own data only, and so is the frontier that it carries.
+      const own = minmax(fit.runs.filter((r) => r.bp === part.problems_per_batch && r.n === s.n).flatMap((r) => r.x));
+      const at = spread(Math.max(part.from, own[0]), Math.min(part.to, own[1]), 30);
       if (!(at[0] < at[29])) continue;
       traces.push({ x: at, y: at.map((x) => value(row, x)), mode: "lines", hoverinfo: "skip",
         line: { color: fade(color(s), 0.26), width: narrow() ? 9 : 13 }, meta: { key: keyOf(s.bp, s.n), under: true } });
@@ -181,7 +185,7 @@
     const thin = fit.thinned;
     return {
       traces,
-      layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "validation score", standoff: 8 }, range }, budgetLine(lo, hi)),
+      layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "validation score", standoff: 8 }, range }, budgetLine(fit, lo, hi)),
       note: thin.dropped ? `${thin.dropped.toLocaleString("en")} of ${(thin.dropped + thin.drawn).toLocaleString("en")} evaluations are not drawn: they share a column of pixels with others, and its lowest and highest stay.` : "",
     };
   }
@@ -207,7 +211,7 @@
     const support = fit.support ? fit.support.map((x) => x / scale) : [at[0].x, at[at.length - 1].x];
     const ends = parts.length ? [parts[0].from / scale, parts[parts.length - 1].to / scale] : support;
     let lo = Math.min(at[0].x, ends[0]), hi = Math.max(at[at.length - 1].x, ends[1]);
-    const budget = data.plan && law.variable === "rollouts" ? data.plan.budget_rollouts : null;
+    const budget = fit === data.fits[0] && data.plan && law.variable === "rollouts" ? data.plan.budget_rollouts : null;
     if (budget && budget > hi && budget < hi * 30) hi = budget;
     lo /= 1.08; hi *= 1.08;
     const clip = (n, edge) => Math.min(Math.max(Number.isFinite(n) ? n : edge, nLow / 1.3), nHigh * 1.3);
@@ -226,7 +230,7 @@
       const x = spread(part.from / scale, part.to / scale, 12);
       const p = part.probability_best;
       traces.push({ x, y: x.map(() => s[of]), mode: "lines", hoverinfo: "none",
-        line: { color: fade(color(s), Number.isFinite(p) ? 0.25 + 0.75 * p : 0.8), width: narrow() ? 7 : 9 },
+        line: { color: fade(color(s), (Number.isFinite(p) ? 0.25 + 0.75 * p : 0.8) * (part.extrapolated ? 0.45 : 1)), width: narrow() ? 7 : 9 },
         meta: { key: keyOf(s.bp, s.n), say: () => `${name(s.bp, s.n)} leads from ${count(part.from / scale)} to ${count(part.to / scale)}${Number.isFinite(p) ? `; probability ${percent(p)}` : ""}${part.extrapolated ? "; extrapolated" : ""}` } });
     }
     // Where B_p differs too, each bar says which pair leads.
@@ -241,11 +245,13 @@
     }
     for (const c of of === "n" ? doc.crossovers || [] : []) {
       if (!c.at || !c.interval) continue;
-      const y = Math.sqrt(c.from_rollouts_per_problem * c.to_rollouts_per_problem);
-      const [a, b] = c.interval.map((v, i) => (Number.isFinite(v) ? v / scale : [lo, hi][i]));
-      traces.push({ x: [a, c.at / scale, b], y: [y, y, y], mode: "lines+markers", hoverinfo: "none",
-        line: { color: look.muted, width: 1.3 }, marker: { symbol: ["line-ns", "diamond", "line-ns"], size: [9, 6, 9], color: look.muted, line: { color: look.muted, width: 1.3 } },
-        meta: { say: () => `n=${c.to_rollouts_per_problem} overtakes n=${c.from_rollouts_per_problem} at ${count(c.at / scale)} (${count(a)} to ${count(b)})` } });
+      // An end that the data do not bound is a short stub with an arrow.
+      const y = Math.sqrt(c.from_rollouts_per_problem * c.to_rollouts_per_problem), middle = c.at / scale;
+      const bound = c.interval.map(Number.isFinite);
+      const [a, b] = c.interval.map((v, i) => (bound[i] ? v / scale : middle * (hi / lo) ** (i ? 0.035 : -0.035)));
+      traces.push({ x: [a, middle, b], y: [y, y, y], mode: "lines+markers", hoverinfo: "none",
+        line: { color: look.muted, width: 1.3 }, marker: { symbol: [bound[0] ? "line-ns" : "triangle-left", "diamond", bound[1] ? "line-ns" : "triangle-right"], size: [8, 6, 8], color: look.muted, line: { color: look.muted, width: 1.3 } },
+        meta: { say: () => `n=${c.to_rollouts_per_problem} overtakes n=${c.from_rollouts_per_problem} at ${count(middle)} (${bound[0] ? count(a) : "not bounded"} to ${bound[1] ? count(b) : "not bounded"})` } });
     }
     const dashes = ["7px,4px", "2px,3px", "9px,3px,2px,3px"], sameKind = [];
     others.forEach((other, i) => {
@@ -263,11 +269,11 @@
         (at[i].interval ? `; interval ${count(at[i].interval[0])} to ${count(at[i].interval[1])}` : "") +
         (at[i].confidence_set && at[i].confidence_set.length ? `; could be best: ${at[i].confidence_set.join(", ")}` : "") +
         (Number.isFinite(at[i].expected_regret) ? `; expected regret ${score(at[i].expected_regret)}` : "") } });
-    const extras = law.variable === "rollouts" ? budgetLine(lo, hi) : { shapes: [], annotations: [] };
+    const extras = law.variable === "rollouts" ? budgetLine(fit, lo, hi) : { shapes: [], annotations: [] };
     for (const [a, b] of [[state.scale === "log" ? lo : 0, support[0]], [support[1], hi]]) {
       if (b > a * 1.001) extras.shapes.push({ type: "rect", x0: a, x1: b, yref: "paper", y0: 0, y1: 1, fillcolor: look.hatch, line: { width: 0 }, layer: "below" });
     }
-    if (of === "n" && data.plan && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi && fit === data.fits[0]) {
+    if (of === "n" && data.plan && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi) {
       traces.push({ x: [budget], y: [data.plan.rollouts_per_problem], mode: "markers", hoverinfo: "none", cliponaxis: false,
         marker: { symbol: "circle", size: 15, color: look.paper, line: { color: look.accent, width: 4 } },
         meta: { say: () => `the prescription: n=${data.plan.rollouts_per_problem} for ${count(budget)} rollouts` } });
@@ -301,7 +307,7 @@
           textfont: { color: look.paper, size: 12.5, weight: 600 }, meta: { key: keyOf(m.s.bp, m.s.n) } });
       }
       if (!traces.length) return null;
-      return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(lo, hi)) };
+      return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(fit, lo, hi)) };
     }
     const parts = doc.frontier.filter((p) => Number.isFinite(p.probability_best) && p.to > p.from);
     if (!parts.length) return null;
@@ -319,7 +325,7 @@
     }
     y.range = [0, 1.08];
     y.tickvals = [0, 0.25, 0.5, 0.75, 1];
-    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(lo, hi)), note: "Shown for the leader of each stretch of the frontier." };
+    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(fit, lo, hi)), note: "Shown for the leader of each stretch of the frontier." };
   }
 
   function bars(rows, title) {
@@ -342,18 +348,20 @@
     for (const [key, s] of series) {
       const mine = rows.filter((r) => keyOf(r.problems_per_batch, r.rollouts_per_problem) === key && Number.isFinite(r.observed));
       if (!mine.length || !shown(s.bp, s.n)) continue;
+      // Evaluations share their budgets: neighbours stand a little apart, the readout has the true one.
+      const index = [...series.keys()].indexOf(key) - (series.size - 1) / 2, x = mine.map((r) => r.x * 10 ** (index * 0.009));
       const gap = (r, field) => (Number.isFinite(r[field]) ? r[field] - r.observed : null);
       const say = (field, words) => (i) => `${name(s.bp, s.n)} at ${count(mine[i].x)}, seen until ${count(mine[i].cut)}: ${words} ${score(mine[i][field])}, observed ${score(mine[i].observed)}`;
-      traces.push({ x: mine.map((r) => r.x), y: mine.map((r) => gap(r, "best_so_far")), mode: "markers", hoverinfo: "none",
+      traces.push({ x, y: mine.map((r) => gap(r, "best_so_far")), mode: "markers", hoverinfo: "none",
         marker: { symbol: `${s.symbol}-open`, size: 6, color: color(s), opacity: 0.55 }, meta: { key, say: say("best_so_far", "best so far") } });
-      traces.push({ x: mine.map((r) => r.x), y: mine.map((r) => gap(r, "predicted")), mode: "markers", hoverinfo: "none",
+      traces.push({ x, y: mine.map((r) => gap(r, "predicted")), mode: "markers", hoverinfo: "none",
         error_y: { type: "data", symmetric: false, color: fade(color(s), 0.4), thickness: 1, width: 0,
           array: mine.map((r) => (r.interval ? r.interval[1] - r.predicted : 0)), arrayminus: mine.map((r) => (r.interval ? r.predicted - r.interval[0] : 0)) },
         marker: { symbol: s.symbol, size: 7.5, color: color(s), line: { color: look.paper, width: 1 } }, meta: { key, say: say("predicted", "predicted") } });
     }
     if (!traces.length) return null;
     const zero = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: look.ink, width: 1.2 }, layer: "below" };
-    return { traces, layout: layoutOf(budgetAxis(lo / 1.06, hi * 1.06, unitOf(doc)), { ...base(), title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
+    return { traces, layout: layoutOf(budgetAxis(lo / 1.12, hi * 1.12, unitOf(doc)), { ...base(), nticks: 5, title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
   }
 
   function sensitivityFigure(fit) {

@@ -30,6 +30,7 @@ class PlantedFit:
     stable: int = 32
     tokens_per_rollout: float | None = None
     setting: tuple[str, int | None] = ("fixed_problems_per_batch", 32)
+    skill: float | None = None
     form: str | None = "sigmoid_log10"
     first: float = 20_000.0
     warnings: tuple[dict[str, str], ...] = ()
@@ -47,6 +48,7 @@ class PlantedFit:
             "unit": "rollouts",
             "level": 0.95,
             "law": {"form": self.form, "plateau": self.plateau, "at": [], "L": 6.0},
+            "backtest": {"skill": self.skill},
             "warnings": list(self.warnings),
         }
 

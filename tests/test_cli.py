@@ -401,6 +401,26 @@ def test_compare_prints_and_writes(
     assert document["at"][0]["difference"] == pytest.approx(0.1)
 
 
+def test_report_writes_one_file_and_the_figures(
+    sweep_csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = tmp_path / "report.html"
+    argv = ["report", str(sweep_csv), "-o", str(page), "--budget", "1e6"]
+    assert main([*argv, "--figures", str(tmp_path / "figures")]) == 0
+    assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
+    assert "1-law.pdf" in {p.name for p in (tmp_path / "figures").iterdir()}
+    assert f"report: {page}" in capsys.readouterr().out
+
+
+def test_report_on_bad_input_writes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out.html"
+    assert main(["report", str(tmp_path / "none.csv"), "-o", str(out)]) == 2
+    assert "none.csv" in complaint(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
 # Output
 
 

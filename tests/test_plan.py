@@ -140,6 +140,36 @@ def test_extrapolation_is_counted_in_decades_beyond_the_support() -> None:
     assert "extrapolated" not in codes(inside)
 
 
+def test_a_back_test_without_skill_is_told_where_it_matters() -> None:
+    doubt = "predicted worse than by 'it stays as it is'"
+    assert doubt in message(plan_budget(PlantedFit(skill=-0.2), 4e6).document, "extrapolated")
+    assert doubt not in message(plan_budget(PlantedFit(skill=0.2), 4e6).document, "extrapolated")
+
+
+def test_advice_has_the_laws_warnings_by_code_unless_they_bear_on_n() -> None:
+    fit = PlantedFit(
+        warnings=(
+            {"code": "tie", "message": "long words"},
+            {"code": "rise_not_claimed", "message": "words that matter"},
+        )
+    )
+    text = "\n".join(advice_lines(plan_budget(fit, 1e6, source="s.csv").document))
+    assert "! of the law itself: tie; `isocompute fit s.csv` explains them." in text
+    assert "! rise_not_claimed: words that matter" in text
+
+
+def test_advice_names_a_plateau_only_where_it_is_identified() -> None:
+    class Open(PlantedFit):
+        @property
+        def document(self) -> dict[str, Any]:
+            document = super().document
+            document["law"]["identified"] = {"plateau": False}
+            return document
+
+    assert "saturates near 512" in "\n".join(advice_lines(plan_budget(PlantedFit(), 1e6).document))
+    assert "saturates" not in "\n".join(advice_lines(plan_budget(Open(), 1e6).document))
+
+
 def test_a_budget_below_the_support_is_extrapolation_too() -> None:
     d = plan_budget(PlantedFit(), 100_000.0).document
     assert d["extrapolation_log10"] == pytest.approx(math.log10(2))

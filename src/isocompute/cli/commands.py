@@ -98,8 +98,9 @@ def report(options: Options) -> int:
     from isocompute.curves import load_curves
     from isocompute.laws import fit_sweep
     from isocompute.plan import plan_from_source
-    from isocompute.report import render_report, study_view
+    from isocompute.report import render_report
     from isocompute.report.figures import save_figures
+    from isocompute.report.study_view import study_view
 
     fits = [
         (source, fit_sweep(load_curves([source], **_scores(options)), sources=[source]))

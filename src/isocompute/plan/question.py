@@ -107,11 +107,17 @@ def distance_notices(q: Question) -> list[Notice]:
     if distance < NOTICEABLE_LOG10:
         return []
     side = "above" if q.rollouts > high else "below"
+    skill = (q.fit.document.get("backtest") or {}).get("skill")
+    doubt = (
+        " Held-out scores of this very sweep were predicted worse than by 'it stays as it is'."
+        if skill is not None and skill < 0
+        else ""
+    )
     return [
         {
             "code": "extrapolated",
             "message": f"the budget lies {distance:.2f} decades {side} the budgets at which every "
             f"n was compared ({compact_number(low)} to {compact_number(high)} rollouts); the "
-            "intervals do not cover a change of the law out there.",
+            f"intervals do not cover a change of the law out there.{doubt}",
         }
     ]

@@ -10,6 +10,8 @@ from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
 WIDTH = 96
+# Warnings of a law that change how its n is to be read.
+_BEARING_ON_N = ("rise_not_claimed", "optimum_at_edge", "non_monotone")
 # A budget less than this outside the support, in decades, is not worth a word.
 NOTICEABLE_LOG10 = 0.01
 
@@ -94,7 +96,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         text += f"; of the n tested, {tested} cannot be told from the best"
     if d["expected_regret"] is not None:
         text += f"; following the law costs {d['expected_regret']:.4f} of score on average"
-    if law.get("plateau") is not None:
+    if law.get("plateau") is not None and (law.get("identified") or {}).get("plateau", True):
         text += f". n saturates near {law['plateau']:.0f}"
     distance = d["extrapolation_log10"]
     where = f"{distance:.2f} decades outside" if distance >= NOTICEABLE_LOG10 else "inside"
@@ -106,8 +108,8 @@ def _ends(interval: Sequence[float | None]) -> str:
 
 
 def _warning_lines(d: Mapping[str, Any]) -> list[str]:
-    """The plan's own warnings in full; those of the law by their codes."""
-    of_law = d["law"].get("warnings") or []
+    """The plan's own warnings, and those of the law that bear on n, in full; others by code."""
+    of_law = [c for c in d["law"].get("warnings") or [] if c not in _BEARING_ON_N]
     lines: list[str] = []
     for warning in d["warnings"]:
         if warning["code"] not in of_law:

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.health import METRICS as HEALTH_METRICS
-from isocompute.health import check_steps
 from isocompute.metrics import score_from_histogram
+from isocompute.store.health import steps_health
 
 if TYPE_CHECKING:
     from isocompute.store import Evaluations, Steps, Store, StoredRun
@@ -362,14 +362,6 @@ def _warnings(runs: Iterable[_Run]) -> list[dict[str, str]]:
             found.append(
                 {"code": f"run_{run.stored.state}", "message": f"{run.label}: {run.stored.reason}"}
             )
-        names, columns = list(run.steps.health), list(run.steps.health.values())
-        rows = (
-            (
-                int(step),
-                {n: float(c[i]) for n, c in zip(names, columns, strict=True) if np.isfinite(c[i])},
-            )
-            for i, step in enumerate(run.steps.step_K)
-        )
-        for finding in check_steps(rows):
+        for finding in steps_health(run.steps):
             found.append({"code": finding.code, "message": f"{run.label}: {finding.message}"})
     return found

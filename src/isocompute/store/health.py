@@ -1,0 +1,31 @@
+"""Health of the runs of a study, from its records.
+
+Shape legend: K steps, Q problems of one batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from isocompute.health import Finding, Thresholds, check_arrays
+from isocompute.store.store import Steps, Store
+
+
+def steps_health(steps: Steps, thresholds: Thresholds | None = None) -> list[Finding]:
+    """Findings of one run. Reward and dead groups come from the counts, whatever was logged."""
+    successes = [np.asarray(s, dtype=np.float64) for s in steps.successes]
+    rates = [s / n for s, n in zip(successes, steps.samples_K, strict=True)]
+    columns = dict(steps.health)
+    columns["reward"] = np.array([r.mean() if r.size else np.nan for r in rates])
+    columns["zero_variance_share"] = np.array(
+        [np.mean((r == 0) | (r == 1)) if r.size else np.nan for r in rates]
+    )
+    return check_arrays(steps.step_K, columns, thresholds)
+
+
+def study_health(store: Store, thresholds: Thresholds | None = None) -> dict[str, list[Finding]]:
+    """Findings of every run by its hash; a healthy run has an empty list.
+
+    Reads every step of the study, which takes seconds for large ones.
+    """
+    return {run.hash: steps_health(store.steps(run.hash), thresholds) for run in store.runs()}

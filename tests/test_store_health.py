@@ -1,0 +1,36 @@
+"""Health of stored runs: what was recorded reaches the rules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+import study_helpers
+from isocompute.health import Thresholds
+from isocompute.runner import run_study
+from isocompute.store import Store
+from isocompute.store.health import steps_health, study_health
+
+
+def test_findings_of_a_study(tmp_path: Path) -> None:
+    study = study_helpers.small_study(ns=(2, 4), rollouts=512)
+    run_study(study, tmp_path, workers=1, settings=study_helpers.FAST)
+    with Store(tmp_path) as store:
+        found = study_health(store)
+        assert set(found) == {run.hash for run in study.runs}
+        steps = store.steps(study.runs[0].hash)
+    # The simulator logs entropy; everything counts as collapsed under this limit.
+    strict = steps_health(steps, Thresholds(entropy_collapse=1.0, solved=1.1))
+    assert "entropy_collapse" in [f.code for f in strict]
+
+    # Reward and dead groups come from the counts: none succeeds any more from step 20 on.
+    none = [s if i < 20 else np.zeros_like(s) for i, s in enumerate(steps.successes)]
+    codes = {f.code: f.severity for f in steps_health(replace(steps, successes=none))}
+    assert codes["dead_batches"] == "failure"
+    assert codes["reward_collapse"] == "failure"
+
+    diverged = np.where(steps.step_K == 5, np.inf, steps.health["grad_norm"])
+    findings = steps_health(replace(steps, health={**steps.health, "grad_norm": diverged}))
+    assert [(f.code, f.step) for f in findings if f.code == "divergence"] == [("divergence", 5)]

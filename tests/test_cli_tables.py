@@ -102,6 +102,18 @@ def test_a_law_that_does_not_rise_is_said() -> None:
     assert "no plateau identified; a rise is not claimed" in "\n".join(fit_lines(d))
 
 
+def test_a_fixed_batch_has_a_second_law() -> None:
+    d = document()
+    at = [{"x": 10.0 * i, "problems_per_batch": 64.0 / i, "interval": None,
+           "confidence_set": None, "expected_regret": 0.1} for i in range(1, 21)]  # fmt: skip
+    d["law_problems_per_batch"] = {**d["law"], "variable": "steps", "at": at}
+    text = "\n".join(fit_lines(d))
+    assert "Problems per batch at this fixed batch:" in text
+    assert "steps  B_p*  interval" in text
+    d["law_problems_per_batch"]["form"] = None
+    assert "Problems per batch" not in "\n".join(fit_lines(d))
+
+
 def test_columns_line_up() -> None:
     assert table(("a", "bb"), [("10", "x")]) == [" a  bb", "10   x"]
     assert table(("a", "bb"), [("10", "x")], left=1) == [" a  bb", "10  x"]

@@ -125,6 +125,15 @@ def test_interval_confidence_set_and_regret_are_the_laws() -> None:
     assert d["expected_regret"] == 0.01
 
 
+def test_rounding_below_the_best_of_the_grid_says_what_it_costs() -> None:
+    # n* = 244: 128 by rounding down, 256 by the grid: 0.9307 against 0.0693 octaves away.
+    reading = Reading(rollouts_per_problem=0.0, confidence_set=(256,))
+    d = plan_budget(PlantedFit(confidence=reading), 4e6).document
+    assert "n=256 is ahead of it" in message(d, "rounded_below_the_best")
+    assert "a cost of 0.017" in message(d, "rounded_below_the_best")
+    assert "rounded_below_the_best" not in codes(plan_budget(PlantedFit(), 4e6).document)
+
+
 def test_predicted_score_is_that_of_the_chosen_allocation() -> None:
     d = plan_budget(PlantedFit(), C_256).document
     assert d["predicted_score"] == pytest.approx(0.7)

@@ -27,15 +27,10 @@ def fit_lines(document: Row) -> list[str]:
     lines += ["", f"Frontier, by {unit}:"]
     lines += _indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
     lines += ["", *_law(document)]
-    if document.get("law_problems_per_batch"):
-        lines += [
-            "",
-            *_law_table(
-                "Problems per batch at this fixed batch:",
-                document["law_problems_per_batch"]["at"],
-                unit,
-            ),
-        ]
+    other = document.get("law_problems_per_batch")
+    if other and other["form"] is not None:
+        lines += ["", "Problems per batch at this fixed batch:"]
+        lines += _indented(_law_table(other, "problems_per_batch", "B_p*"))
     lines += ["", _backtest(document["backtest"])]
     return lines + warning_lines(document["warnings"])
 
@@ -230,7 +225,7 @@ def _law(document: Row) -> list[str]:
     if law["form"] is None:
         return ["Law: none could be identified."]
     plateau = "no plateau identified"
-    if law["plateau"] is not None:
+    if law["plateau"] is not None and (law.get("identified") or {}).get("plateau", True):
         plateau = f"plateau n={law['plateau']:.0f} {span(law['plateau_interval'], 0)}"
     rising = law["rising"]
     rise = "a rise is not claimed"
@@ -238,26 +233,27 @@ def _law(document: Row) -> list[str]:
         rise = f"rises by {rising['octaves']:.1f} octaves (at least {rising['lower_bound']:.1f})"
     flags = f"; {', '.join(law['flags'])}" if law["flags"] else ""
     title = f"Law, {law['form']} in {law['variable']}; {plateau}; {rise}{flags}:"
-    return _law_table(title, law["at"], document["unit"])
+    return [title, *_indented(_law_table(law, "rollouts_per_problem", "n*"))]
 
 
-def _law_table(title: str, at: Sequence[Row], unit: str) -> list[str]:
+def _law_table(law: Row, quantity: str, name: str) -> list[str]:
+    at = law["at"]
     steps = max(len(at) - 1, 1)
     picked = [at[round(i * steps / (_LAW_ROWS - 1))] for i in range(_LAW_ROWS)] if at else []
     rows = [
         (
             compact_number(p["x"]),
-            number(p["rollouts_per_problem"], 0),
+            number(p[quantity], 0),
             span(p["interval"], 0),
-            ", ".join(str(n) for n in p["confidence_set"] or ()),
             number(p["expected_regret"], 4),
+            ", ".join(str(n) for n in p["confidence_set"] or ()),
         )
         for p in picked
     ]
-    return [
-        title,
-        *_indented(table((unit, "n*", "interval", "cannot be told apart", "regret"), rows)),
-    ]
+    header = (law["variable"], name, "interval", "regret", "n that cannot be told from the best")
+    if quantity == "problems_per_batch":  # the set and the regret are those of n
+        return table(header[:3], [row[:3] for row in rows])
+    return table(header, rows, left=1)
 
 
 def _backtest(backtest: Row | None) -> str:

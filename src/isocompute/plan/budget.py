@@ -14,7 +14,7 @@ from typing import Any
 
 from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.errors import InputError, RefusalError
-from isocompute.plan.choose import Choice, choose
+from isocompute.plan.choose import Choice, choose, cost_of_choice
 from isocompute.plan.law import LawFit, Notice, support_of
 from isocompute.plan.question import (
     Question,
@@ -227,6 +227,16 @@ def _answer(q: Question, choice: Choice) -> Plan:
     reading = q.fit.at(q.rollouts)
     score = q.fit.score_at(b_p, n, float(a.rollouts))
     warnings = [*q.warnings, *choice.warnings, *distance_notices(q)]
+    best = [value for value in reading.confidence_set if value > n]
+    if n == choice.wanted and best and n not in reading.confidence_set:
+        warnings.append(
+            {
+                "code": "rounded_below_the_best",
+                "message": f"the law's {reading.rollouts_per_problem:.0f} is rounded down to {n}, "
+                f"but on the grid n={best[0]} is ahead of it at this budget: "
+                f"{cost_of_choice(q, b_p, n, best[0])}",
+            }
+        )
     if score is None:
         warnings.append(
             {

@@ -97,7 +97,7 @@ def _cap_notices(
 ) -> list[Notice]:
     """One warning per limit that moved n, with what the move costs in predicted score."""
     n, b_p = chosen.rollouts_per_problem, chosen.problems_per_batch
-    cost = _cost_of_cap(q, b_p, n, wanted)
+    cost = cost_of_choice(q, b_p, n, wanted)
     notices: list[Notice] = []
     for limit in sorted(set(blocked.values())):
         rule = (
@@ -114,9 +114,10 @@ def _cap_notices(
     return notices
 
 
-def _cost_of_cap(q: Question, b_p: int, n: int, wanted: int) -> str:
+def cost_of_choice(q: Question, b_p: int, n: int, wanted: int) -> str:
     """The predicted scores at both n, and their difference, in words."""
-    there = q.fit.score_at(b_p, wanted, q.rollouts)
+    other_b_p, _ = q.fit.stable_problems_per_batch(wanted)
+    there = q.fit.score_at(other_b_p, wanted, q.rollouts)
     here = q.fit.score_at(b_p, n, q.rollouts)
     if there is None or here is None:
         return "what that costs is not known, since one of the two was not tested at this budget."

@@ -1,8 +1,10 @@
-"""Records -> learning curves, record-breaking points, monotone sigmoid fits."""
+"""What every importer returns: learning curves of runs that others trained."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +21,9 @@ class Curve:
         run: name of the run (data, never a path).
         seed: None where it is not known.
         rollouts_K: cumulative training rollouts, ascending, >= 0.
-        score_K: finite scores.
-        metric, problem_set, split: what was measured, on what.
+        score_K: finite scores in 0..1.
+        metric: "avg@4", "best@4", ...; "" where the source does not name it.
+        problem_set, split: on what it was measured.
         tokens_K, steps_K: None where they are not known.
         n_missing: rows of this run left out because their score was missing.
     """
@@ -31,9 +34,13 @@ class Curve:
     rollouts_K: FloatArray
     score_K: FloatArray
     seed: int | None = None
-    metric: str = "score"
+    metric: str = ""
     problem_set: str = ""
     split: str = "validation"
     tokens_K: FloatArray | None = None
     steps_K: FloatArray | None = None
     n_missing: int = 0
+
+    def replace(self, **changes: Any) -> Curve:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)

@@ -1,0 +1,236 @@
+"""Learning curves -> best-so-far values per bin of log10 C -> monotone sigmoid fits.
+
+Shape legend: R runs of one configuration, X bins of log10 x, K evaluations of one run.
+
+A run's evaluations are averaged around evenly spaced points of log10 C before anything is
+compared, each shared between its two nearest points, so that nothing hangs on where a bin
+begins. Keeping
+only the points that break a record, as the method says, keeps the maxima of noise: on a plateau
+of ten evaluations with noise s the kept level is about 1.5 s too high, and the more often a
+configuration was looked at, the higher. So a bin is dropped only where it lies below an earlier
+one by more than noise can explain; the runs' best-so-far value stands in its place. The strict
+records are found too, drawn and counted.
+Source: arXiv 2603.12151, section 4 and appendix C (records, sigmoid); the rest is ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.importers.base import Curve
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+# Six per doubling of C: narrow, because the fit averages the noise and a bin only adds bias (a
+# curve of slope 8 per decade bends by 0.1% of its rise inside one).
+BIN_WIDTH = float(np.log10(2)) / 6
+WINDOW = 0.25  # decades averaged before a drop is judged: one evaluation alone shows little
+# A window below an earlier one by more than a standard error of the difference is dominated.
+# The paper's rule is 0, which keeps maxima of noise; 3 would average a slow decline in.
+DOMINATED_Z = 1.0
+MIN_BINS = 6  # a 4-parameter curve and two degrees of freedom
+_MIN_WEIGHT = 0.25  # of one evaluation: less is the tail of a neighbour
+
+
+@dataclass(frozen=True, kw_only=True)
+class BinnedRuns:
+    """All runs of one configuration on the common bins.
+
+    Args:
+        problems_per_batch, rollouts_per_problem: the configuration.
+        x_X: mean log10 x of the evaluations in each bin (the centre of an empty one).
+        best_RX: best-so-far value per run and bin, NaN where the run has no data.
+        mean_RX: mean score of the evaluations in the bin.
+        variance_RX: variance of `best_RX` from evaluation noise alone.
+        dominated_RX: bins whose own mean was dropped.
+        record_rollouts, record_score: the strict record-breaking bins, all runs together.
+        n_points: evaluations.
+    """
+
+    problems_per_batch: int
+    rollouts_per_problem: int
+    runs: tuple[Curve, ...]
+    x_X: FloatArray
+    best_RX: FloatArray
+    mean_RX: FloatArray
+    variance_RX: FloatArray
+    dominated_RX: BoolArray
+    record_rollouts: FloatArray
+    record_score: FloatArray
+
+    @property
+    def n_points(self) -> int:
+        """Evaluations of all runs."""
+        return sum(len(c.score_K) for c in self.runs)
+
+    @property
+    def batch_size(self) -> int:
+        """B = B_p * n."""
+        return self.problems_per_batch * self.rollouts_per_problem
+
+
+class Bins(NamedTuple):
+    """Points of log10 x at whole multiples of the width, so that they never move."""
+
+    first: int
+    n: int
+    width: float
+
+    @property
+    def centre_X(self) -> FloatArray:
+        """log10 x at each point."""
+        return (self.first + np.arange(self.n)) * self.width
+
+    def shares(self, x: FloatArray) -> tuple[tuple[NDArray[np.int64], FloatArray], ...]:
+        """The two points that each log10 x is shared between, with the shares."""
+        place = x / self.width - self.first
+        left = np.floor(place + 1e-9).astype(np.int64)
+        right_share = np.clip(place - left, 0.0, 1.0)
+        return (left, 1.0 - right_share), (left + 1, right_share)
+
+
+def position(curve: Curve, unit: str = "rollouts") -> FloatArray:
+    """Compute on the horizontal axis: cumulative rollouts or tokens, shape (K,)."""
+    if unit == "tokens":
+        assert curve.tokens_K is not None  # the caller has refused curves without tokens
+        return curve.tokens_K
+    return curve.rollouts_K
+
+
+def common_bins(curves: Sequence[Curve], *, width: float = BIN_WIDTH, unit: str = "rollouts") -> Bins:
+    """Bins that hold every evaluation after step 0."""
+    xs = [position(c, unit) for c in curves]
+    low = min(float(x[x > 0].min()) for x in xs if (x > 0).any())
+    high = max(float(x.max()) for x in xs if len(x))
+    first = int(np.floor(np.log10(low) / width + 1e-9))
+    last = int(np.floor(np.log10(high) / width + 1e-9))
+    return Bins(first, last - first + 2, width)
+
+
+def noise_scale(curves: Sequence[Curve], *, unit: str = "rollouts") -> float:
+    """Evaluation noise as phi, with variance phi * p (1 - p) for one evaluation of mean p.
+
+    Each evaluation is compared with the line through its two neighbours in log C, which takes
+    the trend out; the median keeps collapses and glitches from counting as noise. A binomial
+    evaluation of m independent samples has phi = 1/m.
+    Source: Gasser, Sroka and Jennen-Steinmetz, Biometrika 73 (1986), 625-633.
+
+    Returns:
+        phi >= 0; 0 when no run has three evaluations at different positions.
+    """
+    ratios = []
+    for curve in curves:
+        x = position(curve, unit)
+        y = curve.score_K[x > 0]
+        x = np.log10(x[x > 0])
+        if len(x) < 3:
+            continue
+        gap = x[2:] - x[:-2]
+        a = np.where(gap > 0, (x[2:] - x[1:-1]) / np.where(gap > 0, gap, 1.0), 0.5)
+        residual = y[1:-1] - a * y[:-2] - (1 - a) * y[2:]
+        p = np.clip((y[:-2] + y[1:-1] + y[2:]) / 3, 0.002, 0.998)
+        ratios.append(np.abs(residual) / np.sqrt((1 + a**2 + (1 - a) ** 2) * p * (1 - p)))
+    if not ratios:
+        return 0.0
+    return float((np.median(np.concatenate(ratios)) / 0.6745) ** 2)
+
+
+def bin_runs(
+    curves: Sequence[Curve],
+    bins: Bins,
+    phi: float,
+    *,
+    unit: str = "rollouts",
+    strict_records: bool = False,
+) -> BinnedRuns:
+    """Bin the runs of one configuration and find what an earlier checkpoint dominates.
+
+    Args:
+        curves: runs of one (B_p, n).
+        bins: the common bins.
+        phi: evaluation noise (`noise_scale`).
+        strict_records: the paper's rule to the letter: every bin that does not break the
+            record is dominated. For the sensitivity table.
+    """
+    R, X = len(curves), bins.n
+    total, weight, square, where = (np.zeros((R, X)) for _ in range(4))
+    for r, curve in enumerate(curves):
+        x = position(curve, unit)
+        y, x = curve.score_K[x > 0], np.log10(x[x > 0])
+        for index, share in bins.shares(x):
+            total[r] += np.bincount(index, share * y, X)
+            weight[r] += np.bincount(index, share, X)
+            square[r] += np.bincount(index, share**2, X)
+            where[r] += np.bincount(index, share * x, X)
+    has = weight >= _MIN_WEIGHT
+    count = np.where(has, weight**2 / np.where(has, square, 1.0), 0.0)  # effective evaluations
+    mean = np.where(has, total / np.where(has, weight, 1.0), np.nan)
+    seen = np.where(has, weight, 0.0).sum(axis=0)
+    x_X = np.where(has, where, 0.0).sum(axis=0) / np.where(seen > 0, seen, 1.0)
+    x_X = np.where(seen > 0, x_X, bins.centre_X)
+    p = np.clip(np.where(has, mean, 0.5), 0.002, 0.998)
+    variance = np.where(has, phi * p * (1 - p) / np.where(has, count, 1.0), np.nan)
+    best, level_variance, dominated = _best_so_far(
+        mean, variance, count, int(round(WINDOW / 2 / bins.width)), strict_records
+    )
+    with np.errstate(invalid="ignore"):
+        peak = np.fmax.accumulate(np.concatenate([np.full((R, 1), -np.inf), mean], axis=1), axis=1)
+        record = has & (mean > peak[:, :-1])
+    rows, columns = np.nonzero(record)
+    return BinnedRuns(
+        problems_per_batch=curves[0].problems_per_batch,
+        rollouts_per_problem=curves[0].rollouts_per_problem,
+        runs=tuple(curves),
+        x_X=x_X,
+        best_RX=best,
+        mean_RX=mean,
+        variance_RX=level_variance,
+        dominated_RX=dominated,
+        record_rollouts=10 ** x_X[columns],
+        record_score=mean[rows, columns],
+    )
+
+
+def _best_so_far(
+    mean_RX: FloatArray, variance_RX: FloatArray, count_RX: FloatArray, half: int, strict: bool
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Replace dominated bins by the level that the run had reached before.
+
+    Whether a bin is dominated is judged on averages over `half` bins to either side.
+    """
+    R, X = mean_RX.shape
+    best, variance = mean_RX.copy(), variance_RX.copy()
+    dominated = np.zeros((R, X), dtype=bool)
+    for r in range(R):
+        known = np.flatnonzero(count_RX[r] > 0)
+        y, v, n = mean_RX[r, known], variance_RX[r, known], count_RX[r, known]
+        if strict:
+            peak = np.maximum.accumulate(np.concatenate([[-np.inf], y]))[:-1]
+            dropped = y <= peak
+            smooth, spread = y, v
+        else:
+            near = np.abs(known[:, None] - known[None]) <= half
+            weight = near * n
+            weight /= weight.sum(axis=1, keepdims=True)
+            smooth, spread = weight @ y, weight**2 @ v
+            earlier = known[:, None] - known[None] > 0
+            gap = smooth[None] - smooth[:, None] - DOMINATED_Z * np.sqrt(spread[None] + spread[:, None])
+            dropped = ((gap > 0) & earlier).any(axis=1)
+        dominated[r, known] = dropped
+        for i in np.flatnonzero(dropped):
+            # The level: all earlier bins that noise cannot tell from the top one, averaged,
+            # because the top one alone is a maximum of noise.
+            before = np.flatnonzero(~dropped[:i])
+            top = before[smooth[before].argmax()]
+            within = DOMINATED_Z * np.sqrt(spread[before] + spread[top])
+            level = before[smooth[before] >= smooth[top] - within] if not strict else before[top:]
+            share = n[level] / n[level].sum()
+            best[r, known[i]] = float((share * y[level]).sum())
+            variance[r, known[i]] = float((share**2 * v[level]).sum())
+    return best, variance, dominated

@@ -1,0 +1,346 @@
+"""Monotone sigmoids per configuration, and what they would be had other runs been drawn.
+
+Shape legend: J configurations, R runs of one, X bins, D bootstrap draws, V values of log10 x.
+
+The draws resample whole runs, never checkpoints of a run. With two seeds or more the deviation
+of each run from its configuration's mean is a unit; with few seeds per configuration a
+resample within one is far too narrow, so deviations, standardised by their expected size, are
+drawn from all configurations, and a draw is widened by the chi-square of their degrees of
+freedom. With one run each, the unit is a run's departure from its own fitted curve (noise and
+misfit, with their run-length); what another seed would have done is not in the data, so the
+spread of ceilings that others have seen is assumed (`UNSEEN_SEED_SD`) and said so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.curves.bins import (
+    BIN_WIDTH,
+    MIN_BINS,
+    BinnedRuns,
+    Bins,
+    bin_runs,
+    common_bins,
+    noise_scale,
+    position,
+)
+from isocompute.errors import RefusalError
+from isocompute.importers.base import Curve
+from isocompute.sigmoid import Bounds, Grid, SigmoidFits, candidate_grid, fit_sigmoids
+
+FloatArray = NDArray[np.float64]
+
+CURVE_BOUNDS = Bounds(low=0.0, high=1.0, slope=(1.0, 30.0), midpoint_margin=0.75)
+HUBER = 2.5  # standardised residuals beyond this count linearly
+MIN_STEPS = 20  # a configuration is compared from its 20th step on
+# ScaleRL calls ceilings within 0.02 of each other ties (three repeats, scores about 0.6): two
+# standard deviations of 0.01, here in units of sqrt(p (1 - p)). Source: arXiv 2510.13786.
+UNSEEN_SEED_SD = 0.01 / float(np.sqrt(0.6 * 0.4))
+_NEGLIGIBLE = 1e-4  # floor of a bin's standard deviation: a score is read to four digits
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurveFits:
+    """Fitted curves of all configurations, in order of (B_p, n).
+
+    Args:
+        binned: one entry per configuration.
+        bins: the common bins of log10 x.
+        unit: of x, "rollouts" or "tokens".
+        phi: evaluation noise, see `noise_scale`.
+        run_sd: standard deviation between runs (seeds), of a bin's score; with one run per
+            configuration, of a run's departure from its fitted curve beyond noise.
+        fit: J fitted curves.
+        draw_J: for each configuration D fitted curves.
+        start_J, end_J: log10 x between which a configuration has data and at least 20 steps.
+        seeds_known: False where every configuration has one run.
+        excluded: configurations left out, with the reason.
+    """
+
+    binned: tuple[BinnedRuns, ...]
+    bins: Bins
+    unit: str
+    phi: float
+    run_sd: float
+    fit: SigmoidFits
+    draw_J: tuple[SigmoidFits, ...]
+    start_J: FloatArray
+    end_J: FloatArray
+    seeds_known: bool
+    excluded: tuple[tuple[int, int, str], ...]
+
+    @property
+    def problems_per_batch_J(self) -> NDArray[np.int64]:
+        """B_p of each configuration."""
+        return np.array([b.problems_per_batch for b in self.binned])
+
+    @property
+    def rollouts_per_problem_J(self) -> NDArray[np.int64]:
+        """n of each configuration."""
+        return np.array([b.rollouts_per_problem for b in self.binned])
+
+    def value(self, x_V: FloatArray) -> FloatArray:
+        """Fitted scores, shape (J, V)."""
+        return self.fit.value(x_V)
+
+    def draw_value(self, x_V: FloatArray) -> FloatArray:
+        """Scores of every draw, shape (D, J, V); the fit itself where none was drawn."""
+        if not self.draw_J:
+            return self.value(x_V)[None]
+        return np.stack([draws.value(x_V) for draws in self.draw_J], axis=1)
+
+
+def fit_curves(
+    curves: Sequence[Curve],
+    *,
+    unit: str = "rollouts",
+    width: float = BIN_WIDTH,
+    strict_records: bool = False,
+    draws: int = 1000,
+    seed: int = 0,
+    unseen_seed_sd: float = UNSEEN_SEED_SD,
+) -> CurveFits:
+    """Fit every configuration and draw what other runs might have given.
+
+    Args:
+        curves: all runs of all configurations, one metric, one problem set.
+        unit: "rollouts" or "tokens".
+        width: of the bins, in decades.
+        strict_records: keep record-breaking bins only (the paper's rule to the letter).
+        draws: bootstrap draws D; 0 for none.
+        seed: of the draws.
+        unseen_seed_sd: spread of ceilings between seeds, in units of sqrt(p (1 - p)), assumed
+            where every configuration has one run; 0 makes intervals conditional on these runs.
+
+    Raises:
+        RefusalError: if no configuration has enough evaluations for a curve.
+    """
+    groups: dict[tuple[int, int], list[Curve]] = {}
+    for curve in sorted(curves, key=lambda c: (c.run, -1 if c.seed is None else c.seed)):
+        if (position(curve, unit) > 0).any():
+            key = (curve.problems_per_batch, curve.rollouts_per_problem)
+            groups.setdefault(key, []).append(curve)
+    phi = noise_scale(curves, unit=unit)
+    binned, excluded = [], []
+    every = [c for group in groups.values() for c in group]
+    bins = common_bins(every, width=width, unit=unit) if every else None
+    for key in sorted(groups):
+        assert bins is not None
+        one = bin_runs(groups[key], bins, phi, unit=unit, strict_records=strict_records)
+        n_bins = int(np.isfinite(one.best_RX).any(axis=0).sum())
+        if n_bins < MIN_BINS:
+            excluded.append((*key, f"{n_bins} bins of {width:g} decades hold data, {MIN_BINS} are needed"))
+        else:
+            binned.append(one)
+    if bins is None or not binned:
+        raise RefusalError(
+            f"a curve needs evaluations in at least {MIN_BINS} bins of {width:g} decades of "
+            f"{unit}, but no configuration has them ({len(excluded)} seen); evaluate more often "
+            "or train longer.",
+            ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
+        )
+    return _fit(tuple(binned), bins, unit, phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd)
+
+
+def _fit(
+    binned: tuple[BinnedRuns, ...], bins: Bins, unit: str, phi: float, draws: int, seed: int,
+    excluded: tuple[tuple[int, int, str], ...], strict_records: bool, unseen_seed_sd: float,
+) -> CurveFits:
+    x_JX = [one.x_X for one in binned]
+    grids = [candidate_grid(x_X, CURVE_BOUNDS) for x_X in x_JX]
+    seeds_known = any(len(b.runs) > 1 for b in binned)
+    run_variance = _between_run_variance(binned) if seeds_known else 0.0
+    base = _measured_start(binned, unit)
+    means, weights, fits, anchors = [], [], [], []
+    for _ in range(1 if seeds_known else 2):
+        # Without seeds the misfit of the first fit stands for the spread between runs.
+        means, weights, fits, anchors = [], [], [], []
+        curves_of = [_mean_curve(one, run_variance, strict_records) for one in binned]
+        for (mean_X, variance_X), x_X, grid in zip(curves_of, x_JX, grids, strict=True):
+            has = np.isfinite(mean_X)
+            weight = np.where(has, 1.0 / np.where(has, variance_X, 1.0), 0.0)
+            anchor = _anchor(base, variance_X)
+            fit, weight = _robust_fit(x_X, np.where(has, mean_X, 0.0), weight, grid, anchor)
+            anchors.append(anchor)
+            means.append(np.where(has, mean_X, np.nan))
+            weights.append(weight)
+            fits.append(fit)
+        if not seeds_known and run_variance == 0.0:
+            run_variance = _misfit_variance(binned, means, fits)
+    fit = SigmoidFits(*(np.concatenate(field) for field in zip(*fits, strict=True)))
+    rng = np.random.default_rng(seed)
+    pool, freedom = _deviation_pool(binned, means, fits, run_variance, seeds_known)
+    draw_J = tuple(
+        _draw_fits(one, f, w, a, pool, freedom, run_variance, draws, rng)
+        for one, f, w, a in zip(binned, fits, weights, anchors, strict=True)
+    ) if draws else ()
+    if not seeds_known and unseen_seed_sd > 0:
+        draw_J = tuple(_spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
+    start, end = zip(*(_support(one, unit) for one in binned), strict=True)
+    return CurveFits(
+        binned=binned, bins=bins, unit=unit, phi=phi, run_sd=float(np.sqrt(run_variance)), fit=fit,
+        draw_J=draw_J, start_J=np.array(start), end_J=np.array(end), seeds_known=seeds_known,
+        excluded=excluded,
+    )
+
+
+def _measured_start(binned: Sequence[BinnedRuns], unit: str) -> float | None:
+    """Mean score at step 0: every run starts from the same base model."""
+    scores = [c.score_K[position(c, unit) == 0] for one in binned for c in one.runs]
+    found = np.concatenate(scores)
+    return float(found.mean()) if len(found) else None
+
+
+def _anchor(start: float | None, variance_X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """The score at step 0 as one more point, of the weight of one bin, where log C is -infinity."""
+    weight = 0.0 if start is None else 1.0 / float(np.nanmedian(variance_X))
+    return np.array([start or 0.0]), np.array([weight])
+
+
+def _sd(one: BinnedRuns, run_variance: float) -> FloatArray:
+    """Expected spread of a run's bins about the truth, shape (R, X)."""
+    return np.sqrt(one.variance_RX + run_variance + _NEGLIGIBLE**2)
+
+
+def _mean_curve(one: BinnedRuns, run_variance: float, strict: bool) -> tuple[FloatArray, FloatArray]:
+    """Mean over runs and its variance, shape (X,); NaN where no run has data."""
+    value = np.where(one.dominated_RX, np.nan, one.best_RX) if strict else one.best_RX
+    has = np.isfinite(value)
+    n = has.sum(axis=0)
+    safe = np.maximum(n, 1)
+    mean = np.where(n > 0, np.where(has, value, 0.0).sum(axis=0) / safe, np.nan)
+    variance = np.where(has, _sd(one, run_variance) ** 2, 0.0).sum(axis=0) / safe**2
+    return mean, np.where(n > 0, variance, np.nan)
+
+
+def _between_run_variance(binned: Sequence[BinnedRuns]) -> float:
+    """Spread between runs beyond evaluation noise, pooled over configurations and bins."""
+    excess, freedom = 0.0, 0
+    for one in binned:
+        has = np.isfinite(one.best_RX)
+        n = has.sum(axis=0)
+        use = n > 1
+        if not use.any():
+            continue
+        best = np.where(has, one.best_RX, 0.0)[:, use]
+        mean = best.sum(axis=0) / n[use]
+        square = (np.where(has[:, use], best - mean, 0.0) ** 2).sum(axis=0)
+        noise = np.where(has, one.variance_RX, 0.0)[:, use].sum(axis=0) / n[use] * (n[use] - 1)
+        excess += float((square - noise).sum())
+        freedom += int((n[use] - 1).sum())
+    return max(excess / max(freedom, 1), 0.0)
+
+
+def _misfit_variance(
+    binned: Sequence[BinnedRuns], means: Sequence[FloatArray], fits: Sequence[SigmoidFits]
+) -> float:
+    excess, freedom = 0.0, 0
+    for one, mean, fit in zip(binned, means, fits, strict=True):
+        has = np.isfinite(mean)
+        if (k := int(has.sum())) <= 4:
+            continue
+        residual = np.where(has, mean - fit.value(one.x_X)[0], 0.0)
+        noise = np.nanmean(np.where(np.isfinite(one.best_RX), one.variance_RX, np.nan))
+        excess += float((residual**2).sum()) - noise * (k - 4)
+        freedom += k - 4
+    return max(excess / max(freedom, 1), 0.0)
+
+
+def _robust_fit(
+    x_X: FloatArray, y_X: FloatArray, weight_X: FloatArray, grid: Grid,
+    anchor: tuple[FloatArray, FloatArray],
+) -> tuple[SigmoidFits, FloatArray]:
+    """Huber's loss by reweighting, its corner tied to the expected noise."""
+    base, weight = weight_X, weight_X
+    fit = fit_sigmoids(x_X, y_X[None], weight[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
+    for _ in range(2):
+        residual = np.abs(y_X - fit.value(x_X)[0]) * np.sqrt(base)
+        scale = max(1.0, float(np.median(residual[base > 0])) / 0.6745)
+        new = base * np.minimum(1.0, HUBER * scale / np.maximum(residual, 1e-12))
+        if np.allclose(new, weight, rtol=1e-3):
+            break
+        weight = new
+        fit = fit_sigmoids(x_X, y_X[None], weight[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
+    return fit, weight
+
+
+def _deviation_pool(
+    binned: Sequence[BinnedRuns], means: Sequence[FloatArray], fits: Sequence[SigmoidFits],
+    run_variance: float, seeds_known: bool,
+) -> tuple[FloatArray, float]:
+    """Standardised deviations of whole runs, shape (number of runs, X), and their freedom."""
+    pool, freedom = [], 0.0
+    for one, mean, fit in zip(binned, means, fits, strict=True):
+        R = len(one.runs)
+        if seeds_known and R < 2:
+            continue
+        centre = mean if seeds_known else fit.value(one.x_X)[0]
+        deviation = (one.best_RX - centre) / _sd(one, run_variance)
+        has = np.isfinite(deviation)
+        n = has.sum(axis=0)
+        if seeds_known:
+            deviation = deviation * np.sqrt(np.where(n > 1, n / np.maximum(n - 1, 1), np.nan))
+            freedom += R - 1
+        else:
+            k = int(has.sum())
+            deviation = deviation * np.sqrt(k / max(k - 4, 1))
+            freedom += k - 4
+        for row in deviation:
+            known = np.flatnonzero(np.isfinite(row))
+            if len(known):
+                # Bins that the donor lacks take its nearest value: deviations have run-length.
+                nearest = known[np.abs(np.arange(len(row))[:, None] - known[None]).argmin(axis=1)]
+                pool.append(row[nearest])
+    return (np.array(pool) if pool else np.zeros((1, binned[0].best_RX.shape[1]))), max(freedom, 1.0)
+
+
+def _draw_fits(
+    one: BinnedRuns, fit: SigmoidFits, weight_X: FloatArray,
+    anchor: tuple[FloatArray, FloatArray], pool: FloatArray,
+    freedom: float, run_variance: float, draws: int, rng: np.random.Generator,
+) -> SigmoidFits:
+    R, x_X = len(one.runs), one.x_X
+    # A draw lies near the fit, so a coarser set of starts finds it.
+    span = float(x_X[-1] - x_X[0]) + 2 * CURVE_BOUNDS.midpoint_margin
+    grid = candidate_grid(x_X, CURVE_BOUNDS, n_slopes=8, midpoint_step=span / 30)
+    has = np.isfinite(one.best_RX)
+    sd = np.where(has, _sd(one, run_variance), 0.0)
+    donor = rng.integers(len(pool), size=(draws, R))
+    sign = rng.choice((-1.0, 1.0), size=(draws, R, 1))
+    deviation = np.einsum("drx,rx->dx", sign * pool[donor], sd) / np.maximum(has.sum(axis=0), 1)
+    widen = np.sqrt(freedom / rng.chisquare(freedom, size=(draws, 1)))
+    y_DX = fit.value(x_X) + widen * deviation
+    value, weight = anchor
+    jitter = rng.standard_normal(draws) * widen[:, 0] / np.sqrt(np.maximum(weight, 1e-12))
+    anchor = (np.clip(value + jitter, 0.0, 1.0), np.broadcast_to(weight, (draws,)))
+    return fit_sigmoids(x_X, y_DX, weight_X[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
+
+
+def _spread_ceilings(draws: SigmoidFits, sd: float, rng: np.random.Generator) -> SigmoidFits:
+    p = np.clip(draws.ceiling, 0.002, 0.998)
+    ceiling = draws.ceiling + sd * np.sqrt(p * (1 - p)) * rng.standard_normal(len(p))
+    return draws._replace(ceiling=np.clip(ceiling, draws.floor, CURVE_BOUNDS.high))
+
+
+def _support(one: BinnedRuns, unit: str) -> tuple[float, float]:
+    """log10 x from the 20th step (and the first data) to where half of the runs still have data."""
+    first, last = [], []
+    for curve in one.runs:
+        x = position(curve, unit)
+        reached = (curve.rollouts_K >= MIN_STEPS * one.batch_size) & (x > 0)
+        if reached.any():
+            first.append(float(x[reached].min()))
+            last.append(float(x[reached].max()))
+    if not first:
+        return np.inf, -np.inf
+    # The 20th step itself lies between two evaluations: in rollouts its place is known.
+    start = float(np.median(first))
+    if unit == "rollouts":
+        earlier = min(float(c.rollouts_K[c.rollouts_K > 0].min()) for c in one.runs if (c.rollouts_K > 0).any())
+        start = max(MIN_STEPS * one.batch_size, earlier)
+    return float(np.log10(start)), float(np.log10(np.median(last)))

@@ -1,0 +1,249 @@
+"""Fitted curves -> upper envelope, crossovers, who wins with what probability.
+
+Shape legend: J configurations, V budgets (evenly spaced in log10 x), D bootstrap draws.
+Source: arXiv 2603.12151, section 4; probabilities, merging and marks are ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.curves.fits import CurveFits
+from isocompute.errors import RefusalError
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+BUDGETS_PER_DECADE = 100
+IN_QUESTION = 0.05  # a configuration that wins in 5% of the draws could be the best
+SUPPORTED = 0.80  # a change that fewer than four in five draws confirm is a tie
+
+@dataclass(frozen=True, kw_only=True)
+class Segment:
+    """A stretch of budgets with one best configuration; x in the unit of the fit."""
+
+    start: float
+    end: float
+    configuration: int
+    score_start: float
+    score_end: float
+    probability_best: float
+    extrapolated: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Crossover:
+    """Where the best configuration changes."""
+
+    at: float
+    interval: tuple[float | None, float | None]
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """The envelope over a set of configurations.
+
+    Args:
+        x_V: log10 budgets, ascending.
+        score_JV: fitted scores.
+        best_V: index of the best configuration after ties were resolved.
+        raw_V: index of the largest fitted score.
+        supported_V: budgets at which every configuration in question has data.
+        draw_best_DV: index of the best configuration in every draw.
+        probability_JV: share of the draws in which a configuration is best.
+        regret_JV: expected loss of score by choosing a configuration.
+        segments, crossovers: the same path in words.
+        ties: changes that were taken back, as (before, after, at, confidence).
+    """
+
+    x_V: FloatArray
+    score_JV: FloatArray
+    best_V: IntArray
+    raw_V: IntArray
+    supported_V: NDArray[np.bool_]
+    draw_best_DV: IntArray
+    probability_JV: FloatArray
+    regret_JV: FloatArray
+    segments: tuple[Segment, ...]
+    crossovers: tuple[Crossover, ...]
+    ties: tuple[tuple[int, int, float, float], ...]
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Smallest and largest budget of the common support."""
+        inside = self.x_V[self.supported_V]
+        return float(10 ** inside[0]), float(10 ** inside[-1])
+
+
+def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
+    """Upper envelope of the fitted curves with its uncertainty.
+
+    Budgets are ranked only where every configuration that could be best has data and 20
+    steps: the common support. A change of the best configuration that the draws do not
+    confirm is a tie, and the configuration that led before keeps the lead.
+
+    Args:
+        fits: fitted curves with draws.
+        level: of the crossovers' intervals.
+
+    Raises:
+        RefusalError: with fewer than two configurations, or none compared at a common budget.
+    """
+    if len(fits.binned) < 2:
+        raise RefusalError(
+            "a frontier needs at least 2 configurations with a fitted curve, but got "
+            f"{len(fits.binned)}; add runs with another rollouts_per_problem.",
+            ["the same study with rollouts_per_problem at least two octaves above and below"],
+        )
+    low, high = float(fits.start_J.min()), float(fits.end_J.max())
+    if not np.isfinite(low) or high <= low:
+        raise RefusalError(
+            "a frontier needs configurations with evaluations beyond 20 steps, but got none; "
+            "train longer."
+        )
+    x_V = np.linspace(low, high, max(24, int(np.ceil((high - low) * BUDGETS_PER_DECADE)) + 1))
+    score, draw_score = fits.value(x_V), fits.draw_value(x_V)
+    J, D = len(score), len(draw_score)
+    draw_best = draw_score.argmax(axis=1)
+    probability = np.stack([(draw_best == j).mean(axis=0) for j in range(J)])
+    regret = (draw_score.max(axis=1, keepdims=True) - draw_score).mean(axis=0)
+    has_data = (x_V >= fits.start_J[:, None] - 1e-9) & (x_V <= fits.end_J[:, None] + 1e-9)
+    supported = _longest_run(((probability < IN_QUESTION) | has_data).all(axis=0) & (has_data.sum(axis=0) > 1))
+    if supported.sum() < 2:
+        raise RefusalError(
+            "configurations can be ranked only at budgets where all that could be best have data "
+            f"(from 20 steps on), but the {J} configurations share none; "
+            "run the larger n longer, or the smaller n further.",
+            ["every rollouts_per_problem to the same budget in rollouts, at least 20 steps each"],
+        )
+    candidate = np.where(has_data | ~supported, score, -np.inf)
+    raw = candidate.argmax(axis=0)
+    best, ties = _resolve_ties(candidate, draw_best, supported, x_V, fits.rollouts_per_problem_J)
+    segments = _segments(best, score, probability, supported, x_V)
+    crossovers = _crossovers(segments, draw_best, draw_score, x_V, supported, level) if D else ()
+    return Frontier(
+        x_V=x_V, score_JV=score, best_V=best, raw_V=raw, supported_V=supported,
+        draw_best_DV=draw_best, probability_JV=probability, regret_JV=regret, segments=segments,
+        crossovers=crossovers, ties=ties,
+    )
+
+
+def _longest_run(flag_V: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Only the longest unbroken stretch of True."""
+    padded = np.concatenate([[False], flag_V, [False]])
+    edges = np.flatnonzero(np.diff(padded.astype(int)))
+    out = np.zeros(len(flag_V), dtype=bool)
+    if len(edges):
+        starts, ends = edges[::2], edges[1::2]
+        k = int((ends - starts).argmax())
+        out[starts[k] : ends[k]] = True
+    return out
+
+
+def _runs(path_V: IntArray) -> list[tuple[int, int]]:
+    """[start, stop) of each stretch of one value."""
+    cuts = [0, *(np.flatnonzero(np.diff(path_V)) + 1).tolist(), len(path_V)]
+    return list(zip(cuts[:-1], cuts[1:], strict=True))
+
+
+def _resolve_ties(
+    candidate_JV: FloatArray, draw_best_DV: IntArray, supported_V: NDArray[np.bool_],
+    x_V: FloatArray, n_J: IntArray,
+) -> tuple[IntArray, tuple[tuple[int, int, float, float], ...]]:
+    """The path with only those changes of n that the draws confirm.
+
+    A change to a larger n stands if somewhere in its stretch `SUPPORTED` of the draws put n* at
+    least as high; a change to a smaller n, at least as low. The least certain stretch is taken
+    out first; its neighbours then meet where their own curves cross. Outside the common
+    support nothing is ranked: the edge's winner stands there.
+    """
+    inside = np.flatnonzero(supported_V)
+    first, last = int(inside[0]), int(inside[-1])
+    value = candidate_JV[:, first : last + 1].copy()
+    draw_n_DV = n_J[draw_best_DV[:, first : last + 1]]
+    ties: list[tuple[int, int, float, float]] = []
+    while True:
+        path = value.argmax(axis=0)
+        runs = _runs(path)
+        weakest: tuple[float, int, int, tuple[int, int]] | None = None
+        for (start, _), (a, b) in zip(runs[:-1], runs[1:], strict=True):
+            before, after = int(path[start]), int(path[a])
+            drawn = draw_n_DV[:, a:b]
+            agrees = drawn >= n_J[after] if n_J[after] >= n_J[before] else drawn <= n_J[after]
+            confidence = float(agrees.mean(axis=0).max())
+            if confidence < SUPPORTED and (weakest is None or confidence < weakest[0]):
+                weakest = (confidence, before, after, (a, b))
+        if weakest is None:
+            break
+        confidence, before, after, (a, b) = weakest
+        ties.append((after, before, float(10 ** x_V[first + a]), confidence))
+        value[after, a:b] = -np.inf
+    full = np.empty(len(x_V), dtype=np.int64)
+    full[first : last + 1], full[:first], full[last + 1 :] = path, path[0], path[-1]
+    return full, tuple(ties)
+
+
+def _segments(
+    best_V: IntArray, score_JV: FloatArray, probability_JV: FloatArray,
+    supported_V: NDArray[np.bool_], x_V: FloatArray,
+) -> tuple[Segment, ...]:
+    """Stretches of one configuration, cut where the support begins and ends too."""
+    code = best_V * 2 + supported_V
+    out = []
+    runs = _runs(code)
+    for i, (a, b) in enumerate(runs):
+        j = int(best_V[a])
+        end = b if i + 1 < len(runs) else b - 1  # a segment ends where the next begins
+        out.append(
+            Segment(
+                start=float(10 ** x_V[a]), end=float(10 ** x_V[end]), configuration=j,
+                score_start=float(score_JV[j, a]), score_end=float(score_JV[j, end]),
+                probability_best=float(probability_JV[j, a:b].mean()),
+                extrapolated=not bool(supported_V[a]),
+            )
+        )
+    return tuple(out)
+
+
+def _crossovers(
+    segments: tuple[Segment, ...], draw_best_DV: IntArray, draw_DJV: FloatArray, x_V: FloatArray,
+    supported_V: NDArray[np.bool_], level: float,
+) -> tuple[Crossover, ...]:
+    """Change points of the path inside the common support, with intervals from the draws."""
+    out = []
+    inside = np.flatnonzero(supported_V)
+    first, last = int(inside[0]), int(inside[-1])
+    tail = (1 - level) / 2
+    for left, right in zip(segments[:-1], segments[1:], strict=True):
+        if left.configuration == right.configuration or right.extrapolated:
+            continue
+        at = np.log10(right.start)
+        lead = draw_DJV[:, right.configuration, first : last + 1] - draw_DJV[:, left.configuration, first : last + 1]
+        positions = np.array([_crossing(row, x_V[first : last + 1], at) for row in lead])
+        lo, hi = np.quantile(positions, [tail, 1 - tail], method="inverted_cdf")
+        out.append(
+            Crossover(
+                at=right.start,
+                interval=(
+                    None if not np.isfinite(lo) else float(10**lo),
+                    None if not np.isfinite(hi) else float(10**hi),
+                ),
+                before=left.configuration, after=right.configuration,
+            )
+        )
+    return tuple(out)
+
+
+def _crossing(lead_V: FloatArray, x_V: FloatArray, near: float) -> float:
+    """log10 x at which the lead turns positive, nearest to `near`; -inf or inf without one."""
+    up = np.flatnonzero((lead_V[:-1] <= 0) & (lead_V[1:] > 0))
+    if not len(up):
+        return -np.inf if lead_V[-1] > 0 else np.inf
+    i = up[np.abs(x_V[up] - near).argmin()]
+    share = -lead_V[i] / (lead_V[i + 1] - lead_V[i])
+    return float(x_V[i] + share * (x_V[i + 1] - x_V[i]))

@@ -1,0 +1,179 @@
+"""Frontier -> law, with what its draws say about every number.
+
+Shape legend: D draws, V budgets, A budgets at which the law is reported, J configurations.
+
+The law is fitted to the mean over the draws of log2 of the frontier-attaining n: the running
+average of the method, with the width that the noise calls for instead of a chosen one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.frontier import Frontier
+from isocompute.laws.form import Law, Variable, law_of, fit_paths
+from isocompute.sigmoid import SigmoidFits
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+N_REPORTED = 24
+RISE_LEVEL = 0.95  # one-sided
+
+
+@dataclass(frozen=True, kw_only=True)
+class LawEstimate:
+    """A law and its uncertainty.
+
+    Args:
+        law: the law.
+        draws: the same form fitted to every draw; None where the law is a constant in all.
+        u_V: positions of the fit (log10 x, or x for a linear law), inside the common support.
+        path_V: log2 of the best value on the merged frontier.
+        draw_path_DV: log2 of the best value in every draw.
+        octaves, lower_bound: change of log2 n* over the common support, and its one-sided 95%
+            lower bound (upper bound for a falling law, as a negative number of octaves).
+        claimed: the change is beyond its bound.
+        non_monotone: the path goes against the form by more than the draws explain.
+        edge: "" or the side ("largest", "smallest") at which the last optimum lies.
+        plateau_interval: None where not known; either end may be None.
+        flags: stable words.
+    """
+
+    law: Law
+    draws: SigmoidFits | None
+    u_V: FloatArray
+    path_V: FloatArray
+    draw_path_DV: FloatArray
+    octaves: float
+    lower_bound: float | None
+    claimed: bool
+    non_monotone: bool
+    edge: str
+    plateau_interval: tuple[float | None, float | None] | None
+    identified: dict[str, bool]
+    flags: tuple[str, ...]
+    decreasing: bool
+
+    def interval(self, x: float, level: float) -> tuple[float, float] | None:
+        """Of the law at x, in n; None without draws."""
+        if not len(self.draw_path_DV):
+            return None
+        tail = (1 - level) / 2
+        lo, hi = np.quantile(2.0 ** self.draw_values(x), [tail, 1 - tail])
+        return float(lo), float(hi)
+
+    def draw_values(self, x: float) -> FloatArray:
+        """log2 n of every draw's law at x, shape (D,)."""
+        if self.draws is None:
+            return self.draw_path_DV.mean(axis=1)
+        u = np.array([x if self.law.form == "sigmoid_linear" else np.log10(x)])
+        value = self.draws.value(u)[:, 0]
+        return -value if self.decreasing else value
+
+
+def estimate_law(
+    frontier: Frontier, value_J: IntArray, *, variable: Variable, batch_size: int | None = None,
+    level: float = 0.95, decreasing: bool = False,
+) -> LawEstimate:
+    """Fit the law of one quantity (n, or B_p) along a frontier.
+
+    Args:
+        frontier: the envelope.
+        value_J: n (or B_p) of each configuration.
+        variable: "steps" makes the law linear in M = x / batch_size.
+        batch_size: B, for "steps".
+        decreasing: the falling form, for B_p*(M).
+    """
+    inside = frontier.supported_V
+    x = frontier.x_V[inside]
+    linear = variable == "steps"
+    u = 10**x / float(batch_size or 1) if linear else x
+    log2_J = np.log2(value_J.astype(np.float64))
+    path = log2_J[frontier.best_V[inside]]
+    draw_path = log2_J[frontier.draw_best_DV[:, inside]] if len(frontier.draw_best_DV) else np.zeros((0, len(x)))
+    points = draw_path.mean(axis=0) if len(draw_path) else path
+    law_bounds = float(log2_J.min()), float(log2_J.max())
+    law = law_of(u, points, variable=variable, linear=linear, decreasing=decreasing, limits=law_bounds)
+    draws = fit_paths(u, draw_path, decreasing=decreasing, limits=law_bounds) if len(draw_path) else None
+    sign = -1.0 if decreasing else 1.0
+    octaves = float(path[-1] - path[0])
+    change = sign * (draw_path[:, -1] - draw_path[:, 0]) if len(draw_path) else np.zeros(0)
+    lower = float(np.quantile(change, 1 - RISE_LEVEL, method="lower")) if len(change) else None
+    claimed = lower is not None and lower > 0 and sign * octaves > 0
+    against = bool((np.diff(path) * sign < 0).any())
+    if octaves == 0 and not against:
+        law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[0]))
+    edge = ""
+    if path[-1] == law_bounds[1]:
+        edge = "largest"
+    elif path[-1] == law_bounds[0]:
+        edge = "smallest"
+    plateau = _plateau_interval(law, draws, draw_path, edge, decreasing, level, law_bounds)
+    identified = {
+        "plateau": plateau is not None and plateau[1] is not None and plateau[0] is not None,
+        "slope": _tight(draws, "slope", level) and law.form != "constant",
+        "x0": _tight(draws, "midpoint", level) and law.form != "constant",
+        "rise": claimed,
+    }
+    flags = list(law.flags)
+    if law.form != "constant" and not identified["slope"]:
+        flags.append("slope_not_identified")
+    if edge:
+        flags.append("optimum_at_edge")
+    if against:
+        flags.append("non_monotone")
+    return LawEstimate(
+        law=law, draws=draws, u_V=u, path_V=path, draw_path_DV=draw_path, octaves=octaves,
+        lower_bound=None if lower is None else sign * lower, claimed=claimed, non_monotone=against,
+        edge=edge, plateau_interval=plateau, identified=identified,
+        flags=tuple(dict.fromkeys(flags)), decreasing=decreasing,
+    )
+
+
+def _plateau_interval(
+    law: Law, draws: SigmoidFits | None, draw_path: FloatArray, edge: str, decreasing: bool,
+    level: float, limits: tuple[float, float],
+) -> tuple[float | None, float | None] | None:
+    """Interval of the value that the law tends to; open where it lies at an edge of the grid."""
+    if draws is None or not len(draw_path):
+        return None
+    end = draw_path[:, -1]
+    final = draws.ceiling * (-1 if decreasing else 1)
+    tail = (1 - level) / 2
+    lo = float(np.quantile(np.minimum(final, end), tail))
+    hi = float(np.quantile(np.maximum(final, end), 1 - tail))
+    # A draw whose optimum is the largest n tested says only that the plateau is no lower.
+    low = None if lo <= limits[0] + 1e-6 and edge == "smallest" else float(2**lo)
+    high = None if hi >= limits[1] - 1e-6 else float(2**hi)
+    return low, high
+
+
+def _tight(draws: SigmoidFits | None, field: str, level: float) -> bool:
+    """A parameter is identified when its interval is shorter than a factor 4 (or 0.5 decades)."""
+    if draws is None:
+        return False
+    value = getattr(draws, field)
+    tail = (1 - level) / 2
+    lo, hi = np.quantile(value, [tail, 1 - tail])
+    if field == "slope":
+        return bool(hi / lo < 4)
+    return bool(hi - lo < 0.5)
+
+
+def reported_budgets(frontier: Frontier, n: int = N_REPORTED) -> FloatArray:
+    """Budgets at which a law is reported: evenly spaced in log over the common support."""
+    low, high = frontier.support
+    return np.geomspace(low, high, n)
+
+
+def confidence_set(probability_J: FloatArray, value_J: IntArray, level: float) -> list[int]:
+    """Fewest values whose probabilities of being best add up to the level, ascending."""
+    values = np.unique(value_J)
+    mass = np.array([probability_J[value_J == v].sum() for v in values])
+    order = np.argsort(-mass, kind="stable")
+    needed = int(np.searchsorted(np.cumsum(mass[order]), min(level, mass.sum()) - 1e-12)) + 1
+    return sorted(int(values[i]) for i in order[:needed])

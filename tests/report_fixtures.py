@@ -7,15 +7,20 @@ the law's numbers are the published ones. Source: arXiv 2603.12151, project page
 
 from __future__ import annotations
 
+import html.parser
 import itertools
+import json
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from isocompute.curves import Curve
+from isocompute.report import render_report
 
 FloatArray = NDArray[np.float64]
 
@@ -217,3 +222,59 @@ def make_plan(budget: float = 4.0e6) -> dict[str, Any]:
         "refusal": None,
         "warnings": [{"code": "bp_untested", "message": "only B_p=32 was tested."}],
     }
+
+
+class Page(html.parser.HTMLParser):
+    """What an HTML parser sees: tags, scripts, text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.words: list[str] = []
+        self._inside = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._inside == "script":
+            attrs, text = self.scripts[-1]
+            self.scripts[-1] = (attrs, text + data)
+        elif self._inside != "style":
+            self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.words).split())
+
+    @property
+    def data(self) -> dict[str, Any]:
+        found = [text for attrs, text in self.scripts if attrs.get("type") == "application/json"]
+        assert len(found) == 1
+        value: dict[str, Any] = json.loads(found[0])
+        return value
+
+
+def with_whole_bundle(test: Any) -> Any:
+    """Marks a test that needs Plotly itself in the page."""
+    test.whole_bundle = True
+    return test
+
+
+def page_of(path: Path, *args: Any, **kwargs: Any) -> Page:
+    return Page(render_report(*args, path / "report.html", **kwargs).read_text("utf-8"))
+
+
+@pytest.fixture(autouse=True)
+def short_bundle(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests look at what surrounds Plotly: they embed a line in its place."""
+    if not getattr(request.function, "whole_bundle", False):
+        monkeypatch.setattr("isocompute.report.html.plotly_script", lambda: "/* plotly.js v0 */")

@@ -6,10 +6,10 @@ import base64
 import copy
 import datetime
 import hashlib
-import html.parser
 import itertools
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +18,11 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
+from isocompute.report.advice import ADVICE
 from isocompute.report.html import content_security_policy, json_for_html
 from isocompute.report.payload import numbers, plain, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
 from isocompute.report.words import (
-    ADVICE,
     backtest_sentence,
     count,
     extrapolation,
@@ -35,66 +35,18 @@ from isocompute.report.words import (
     visible,
     what_would_change,
 )
-from report_fixtures import FixtureFit, make_fit, make_plan
+from report_fixtures import (  # noqa: F401  (`short_bundle` acts on every test here)
+    FixtureFit,
+    Page,
+    make_fit,
+    make_plan,
+    page_of,
+    short_bundle,
+    with_whole_bundle,
+)
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e\u2028"
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
-
-
-class Page(html.parser.HTMLParser):
-    """What an HTML parser sees: tags, scripts, text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.words: list[str] = []
-        self._inside = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        self._inside = tag
-        if tag == "script":
-            self.scripts.append((dict(attrs), ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        self._inside = ""
-
-    def handle_data(self, data: str) -> None:
-        if self._inside == "script":
-            attrs, text = self.scripts[-1]
-            self.scripts[-1] = (attrs, text + data)
-        elif self._inside != "style":
-            self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(" ".join(self.words).split())
-
-    @property
-    def data(self) -> dict[str, Any]:
-        found = [text for attrs, text in self.scripts if attrs.get("type") == "application/json"]
-        assert len(found) == 1
-        value: dict[str, Any] = json.loads(found[0])
-        return value
-
-
-def with_whole_bundle(test: Any) -> Any:
-    """Marks a test that needs Plotly itself in the page."""
-    test.whole_bundle = True
-    return test
-
-
-def page_of(path: Path, *args: Any, **kwargs: Any) -> Page:
-    return Page(render_report(*args, path / "report.html", **kwargs).read_text("utf-8"))
-
-
-@pytest.fixture(autouse=True)
-def short_bundle(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Most tests look at what surrounds Plotly: they embed a line in its place."""
-    if not getattr(request.function, "whole_bundle", False):
-        monkeypatch.setattr("isocompute.report.html.plotly_script", lambda: "/* plotly.js v0 */")
 
 
 @pytest.fixture(scope="module")
@@ -396,6 +348,13 @@ def test_every_fit_has_its_section_and_warnings_are_grouped_by_code(tmp_path: Pa
     assert "first, second" in page.text
     assert f"To do: {ADVICE['bp_untested']}".removeprefix("To do: ") in page.text
     assert "best@4" in page.text
+
+
+def test_every_documented_code_has_its_advice() -> None:
+    page = Path(__file__).parents[1] / "docs" / "warnings.md"
+    codes = set(re.findall(r"^\| `([a-z_]+)` \|", page.read_text("utf-8"), re.MULTILINE))
+    assert codes
+    assert codes <= set(ADVICE)
 
 
 def test_provenance_is_shown(tmp_path: Path, fit: FixtureFit) -> None:

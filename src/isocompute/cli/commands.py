@@ -100,7 +100,7 @@ def report(options: Options) -> int:
     from isocompute.plan import plan_from_source
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
-    from isocompute.report.study_view import study_view
+    from isocompute.report.study_data import study_view
 
     fits = [
         (source, fit_sweep(load_curves([source], **_scores(options)), sources=[source]))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isocompute.report.html import render_report
-    from isocompute.report.study_view import StudyView, study_view
+    from isocompute.report.study_data import StudyView, study_view
 
 # Loaded on first use: matplotlib, jinja2 and the Plotly bundle are heavy.
-_HOME = {"render_report": "html", "StudyView": "study_view", "study_view": "study_view"}
+_HOME = {"render_report": "html", "StudyView": "study_data", "study_view": "study_data"}
 
 __all__ = ["StudyView", "render_report", "study_view"]
 

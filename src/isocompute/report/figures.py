@@ -37,7 +37,7 @@ from isocompute.report.words import Document, percent
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
-    from isocompute.report.study_view import StudyView
+    from isocompute.report.study_data import StudyView
 
 __all__ = [
     "frontier",
@@ -140,6 +140,8 @@ def frontier(fit: Fit, *, title: str | None = None) -> Figure:
             linewidth=2.2 + 2.8 * sure,
             linestyle=(0, (2, 1)) if part.get("extrapolated") else "-",
         )
+        if part.get("extrapolated"):
+            continue  # marked, not ranked
         middle = len(x_line) // 2
         text = styles[pair].label + ("" if probability is None else f"\n{percent(probability)}")
         axes.annotate(

@@ -27,7 +27,7 @@ from isocompute import __version__
 from isocompute.errors import InputError
 from isocompute.report import sections, words
 from isocompute.report.payload import page_payload, plain
-from isocompute.report.study_view import StudyView, study_view
+from isocompute.report.study_data import StudyView, study_view
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit

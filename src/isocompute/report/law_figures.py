@@ -75,7 +75,8 @@ def law(
             [style.rollouts_per_problem] * 2,
             color=style.light,
             linewidth=5,
-            alpha=0.8 if probability is None else 0.25 + 0.75 * probability,
+            alpha=(0.8 if probability is None else 0.25 + 0.75 * probability)
+            * (0.4 if part.get("extrapolated") else 1.0),
             solid_capstyle="butt",
         )
     for crossover in document.get("crossovers") or []:

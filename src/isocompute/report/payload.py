@@ -19,7 +19,7 @@ from isocompute.report.words import Document, redact, visible
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
-    from isocompute.report.study_view import StudyView
+    from isocompute.report.study_data import StudyView
 
 FloatArray = NDArray[np.float64]
 

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.report import words
-from isocompute.report.words import ADVICE, Document, count, interval, percent, score
+from isocompute.report.advice import ADVICE
+from isocompute.report.words import Document, count, interval, percent, score
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
-    from isocompute.report.study_view import StudyView
+    from isocompute.report.study_data import StudyView
 
 Section = dict[str, Any]
 

@@ -14,7 +14,7 @@ from isocompute.report.style import INK, MUTED, series_styles
 from isocompute.report.words import count, visible
 
 if TYPE_CHECKING:
-    from isocompute.report.study_view import StudyView
+    from isocompute.report.study_data import StudyView
 
 
 @house

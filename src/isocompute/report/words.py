@@ -10,27 +10,6 @@ from typing import Any
 
 Document = Mapping[str, Any]
 
-# What to do about a warning, by its code; a code that is not here shows its message alone.
-ADVICE: Mapping[str, str] = {
-    "bp_untested": "Sweep two or three Bₚ at the chosen n before you lock the batch.",
-    "capped_by_max_batch": "Raise the cap if the hardware allows it, or accept the loss named.",
-    "capped_by_min_steps": "Raise the budget, or allow fewer steps.",
-    "capped_by_tested_n": "Sweep larger n: no plateau is known yet.",
-    "difficulty_assumed": "Measure the difficulty of your problems; the recipe depends on it.",
-    "extrapolated": "Extend the sweep, or check one run at the larger budget first.",
-    "fixed_batch_law_missing": "Sweep n at that batch size.",
-    "law_of_another_model": "Sweep your own model: the trend carries over, the saturation "
-    "does not.",
-    "n_at_smallest_tested": "Sweep smaller n.",
-    "no_interval": "Run at least three seeds.",
-    "run_failed": "Start the study again with failed runs retried, or leave the run out.",
-    "run_invalid": "Look at the run's log: a run that did not train is not evidence.",
-    "score_unknown": "Train the chosen configuration once near this budget.",
-    "seeds_missing": "Repeat the configurations nearest the optimum with two more seeds.",
-    "seeds_unpaired": "Use the same seeds on both sides.",
-    "tokens_measured": "Name your own tokens per rollout if they differ.",
-}
-
 _UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps"}
 _SECRET_KEY = re.compile(
     r"(?:^|[_.-])(?:token|secret|password|passwd|credential|api_?key|access_?key|auth)"

@@ -234,7 +234,7 @@
         meta: { key: keyOf(s.bp, s.n), say: () => `${name(s.bp, s.n)} leads from ${count(part.from / scale)} to ${count(part.to / scale)}${Number.isFinite(p) ? `; probability ${percent(p)}` : ""}${part.extrapolated ? "; extrapolated" : ""}` } });
     }
     // Where B_p differs too, each bar says which pair leads.
-    if (severalB) {
+    if (severalB && !narrow()) {
       for (const part of parts) {
         const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
         if (!s || !shown(s.bp, s.n) || Math.log(part.to / part.from) < 0.12 * Math.log(hi / lo)) continue;

@@ -1,0 +1,60 @@
+"""What to do about a warning, by its code.
+
+The codes are those of `docs/warnings.md`; a test holds that every one listed there has its line.
+A code that is not here shows its message alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_MORE_SEEDS = "Repeat the configurations nearest the optimum with two more seeds."
+
+ADVICE: Mapping[str, str] = {
+    # of a fit
+    "ceiling_unbounded": "Train these configurations further until their curves bend.",
+    "configuration_left_out": "Give it more evaluations, or leave it out on purpose.",
+    "falls_after_peak": "Look at its health panels: overfitting or collapse ends a run's use.",
+    "few_seeds": _MORE_SEEDS,
+    "no_skill": "Use the law inside the measured budgets only.",
+    "non_monotone": "Trust the frontier, not the law's shape; add seeds where n falls.",
+    "optimum_at_edge": "Add the next larger (or smaller) n: an edge is a bound, not an optimum.",
+    "rise_not_claimed": "Add seeds, or budgets further apart, before you rely on the law.",
+    "scores_missing": "Nothing, if the rows were meant to be empty; otherwise mend the export.",
+    "seeds_missing": _MORE_SEEDS,
+    "sensitive_to_rules": "Evaluate more often, or add seeds: the reading should not matter.",
+    "slope_not_identified": "Nothing: n* and its interval do not need the slope.",
+    "tie": "Take the cheaper or smaller of the two; more seeds would separate them.",
+    # of a plan
+    "bp_untested": "Sweep two or three Bₚ at the chosen n before you lock the batch.",
+    "capped_by_max_batch": "Raise the cap if the hardware allows it, or accept the loss named.",
+    "capped_by_min_steps": "Raise the budget, or allow fewer steps.",
+    "capped_by_plateau": "Nothing: beyond the plateau, steps are the better use.",
+    "capped_by_tested_n": "Sweep larger n: no plateau is known yet.",
+    "difficulty_assumed": "Measure the difficulty of your problems; the recipe depends on it.",
+    "extrapolated": "Extend the sweep, or check one run at the larger budget first.",
+    "fixed_batch_law_missing": "Sweep n at that batch size.",
+    "law_of_another_model": "Sweep your own model: the trend carries over, the saturation "
+    "does not.",
+    "n_at_smallest_tested": "Sweep smaller n.",
+    "recipes_mixed": "Plan from a study with one recipe.",
+    "rounded_below_the_best": "Take the larger power of two if memory and steps allow it.",
+    "score_unknown": "Train the chosen configuration once near this budget.",
+    "tokens_measured": "Name your own tokens per rollout if they differ.",
+    # of a comparison
+    "no_interval": "Run at least three seeds.",
+    "seeds_unpaired": "Use the same seeds on both sides.",
+    # of a study's runs
+    "clipped_responses": "Raise the length limit: a cut response scores 0 whatever it says.",
+    "dead_batches": "Change the difficulty of the set, or raise n, until groups differ.",
+    "divergence": "Lower the learning rate and start the run again.",
+    "entropy_collapse": "Use the recipe of an easy set: KL anchor and entropy bonus together.",
+    "entropy_explosion": "Drop the entropy bonus, or lower the learning rate.",
+    "gradient_spikes": "Lower the learning rate, or clip at a smaller norm.",
+    "kl_drift": "Lower the learning rate, or anchor with KL.",
+    "length_explosion": "Drop the regularisers on hard sets; look at what the answers say.",
+    "reward_collapse": "Lower the learning rate, or use the recipe of the set's difficulty.",
+    "run_failed": "Start the study again with failed runs retried, or leave the run out.",
+    "run_invalid": "Look at the run's log: a run that did not train is not evidence.",
+    "verifier_errors": "Mend the checker: what it cannot judge biases every score.",
+}

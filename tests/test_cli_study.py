@@ -59,9 +59,13 @@ def test_output_folder_and_overrides(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_status(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(finished)]) == 0
-    assert "4 runs: 4 done" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "4 runs: 4 done" in out
+    assert "of 4 runs without a finding" in out
     assert main(["status", str(finished), "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["states"]["done"] == 4
+    document = json.loads(capsys.readouterr().out)
+    assert document["states"]["done"] == 4
+    assert set(document["health"]) <= {run["hash"] for run in document["runs"]}
 
 
 def test_watch_ends_where_nothing_is_at_work(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from isocompute.cli.live import LiveLine
-from isocompute.cli.tables import fit_lines, number, span, table
+from isocompute.cli.tables import fit_lines, health_lines, number, span, table
 
 
 def document() -> dict[str, Any]:
@@ -123,6 +124,18 @@ def test_what_is_not_known_is_a_question_mark() -> None:
     assert number(None) == number(float("nan")) == span(None) == "?"
     assert number(0.12345) == "0.123"
     assert span([0.1, None], 1) == "[0.1, ?]"
+
+
+def test_health_is_counted_by_configuration_and_rule() -> None:
+    spec = {"problems_per_batch": 32, "rollouts_per_problem": 8}
+    runs: list[Any] = [SimpleNamespace(hash=name, spec=spec) for name in "abc"]
+    found: Any = SimpleNamespace(severity="failure", code="entropy_collapse", step=7)
+    later: Any = SimpleNamespace(severity="failure", code="entropy_collapse", step=9)
+    lines = health_lines(runs, {"a": [later], "b": [found], "c": []})
+    assert lines == [
+        "health: 1 of 3 runs without a finding",
+        "! failure: entropy_collapse at B_p=32, n=8 in 2 runs, first at step 7",
+    ]
 
 
 class Report:

@@ -193,6 +193,23 @@ def test_the_stable_problems_per_batch_is_taken_with_its_notices() -> None:
     assert "bp_untested" not in codes(two)
 
 
+def test_a_problems_per_batch_that_failed_is_not_stable() -> None:
+    fit = PlantedFit(problems_per_batch=(16, 32, 64), stable=16)
+    healthy = plan_budget(fit, 4e6).document
+    assert (healthy["problems_per_batch"], healthy["rollouts_per_problem"]) == (16, 128)
+    d = plan_budget(fit, 4e6, unhealthy={(16, 128): "dead_batches", (32, 64): "nothing"}).document
+    assert d["problems_per_batch"] == 32
+    assert message(d, "bp_unhealthy") == (
+        "B_p=16 at n=128 ended in dead_batches; B_p=32 is the next that did not."
+    )
+
+
+def test_where_every_problems_per_batch_failed_the_plan_says_so() -> None:
+    d = plan_budget(PlantedFit(), 4e6, unhealthy={(32, 128): "divergence"}).document
+    assert d["problems_per_batch"] == 32
+    assert "B_p=32 at n=128 ended in divergence, and no larger B_p" in message(d, "bp_unstable")
+
+
 def test_warnings_of_the_caller_and_of_the_fit_are_carried_once() -> None:
     mine = {"code": "mine", "message": "m"}
     fits = {"code": "fits", "message": "f"}

@@ -148,11 +148,17 @@ def run(options: Options) -> int:
 def status(options: Options) -> int:
     """How far a study is, and what it has cost."""
     check_target(options.json)
+    from isocompute.cli.tables import health_lines
+    from isocompute.store import Store
+    from isocompute.store.health import study_health
     from isocompute.store.status import study_status
 
     now = study_status(options.folder)
-    write_json(now.to_dict(), options.json)
-    show(now.lines(), quiet=options.json == "-")
+    with Store(options.folder) as store:
+        health = study_health(store)
+    findings = {name: [asdict(f) for f in found] for name, found in health.items() if found}
+    write_json({**now.to_dict(), "health": findings}, options.json)
+    show([*now.lines(), *health_lines(now.runs, health)], quiet=options.json == "-")
     return 0
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from isocompute.plan.words import WIDTH, compact_number
 
 if TYPE_CHECKING:
+    from isocompute.health import Finding
     from isocompute.runner import Summary
+    from isocompute.store import StoredRun
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SPARK_WIDTH = 60
@@ -101,6 +103,24 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
         lines.append("Run the same command again to continue.")
     elif summary.done:
         lines.append(f"Next: isocompute fit {folder}")
+    return lines
+
+
+def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Finding]]) -> list[str]:
+    """Health in one line, and one line per configuration and rule that it broke."""
+    broken: dict[tuple[int, int, str, str], list[int]] = {}
+    for run in runs:
+        for f in health.get(run.hash, ()):
+            b_p, n = run.spec["problems_per_batch"], run.spec["rollouts_per_problem"]
+            broken.setdefault((b_p, n, f.severity, f.code), []).append(f.step)
+    healthy = sum(not health.get(run.hash) for run in runs)
+    lines = [f"health: {healthy} of {len(runs)} runs without a finding"]
+    for (b_p, n, severity, code), steps in sorted(broken.items()):
+        seeds = f"{len(steps)} runs" if len(steps) > 1 else "1 run"
+        lines.append(
+            f"{'!' if severity == 'failure' else ' '} {severity}: {code} at B_p={b_p}, n={n} in "
+            f"{seeds}, first at step {min(steps)}"
+        )
     return lines
 
 

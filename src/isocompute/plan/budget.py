@@ -66,6 +66,7 @@ def plan_budget(
     rates: Rates | None = None,
     max_batch_size: int | None = None,
     min_steps: int = MIN_STEPS,
+    unhealthy: Mapping[tuple[int, int], str] | None = None,
     warnings: Sequence[Notice] = (),
 ) -> Plan:
     """How to spend a budget: B_p * n * M <= C always holds.
@@ -79,6 +80,7 @@ def plan_budget(
         rates: what a rollout costs; a missing tokens_per_rollout is measured on the sweep.
         max_batch_size: B_max, rollouts per batch that the hardware holds.
         min_steps: smallest M worth running.
+        unhealthy: (B_p, n) -> health failures of its runs; such a B_p is not called stable.
         warnings: notices to carry into the document (for example, whose law it is).
 
     Raises:
@@ -97,6 +99,7 @@ def plan_budget(
         rates=measured,
         max_batch_size=max_batch_size,
         min_steps=min_steps,
+        unhealthy=unhealthy or {},
         warnings=(*warnings, *notes),
     )
     require_one_batch(question)
@@ -122,6 +125,7 @@ def plan_fixed_batch(
     source: str = "",
     recipe: Recipe | None = None,
     rates: Rates | None = None,
+    unhealthy: Mapping[tuple[int, int], str] | None = None,
     warnings: Sequence[Notice] = (),
 ) -> Plan:
     """How to split a fixed batch B into (B_p, n) when M steps will be run.
@@ -156,6 +160,7 @@ def plan_fixed_batch(
         rates=measured,
         max_batch_size=batch_size,
         min_steps=1,
+        unhealthy=unhealthy or {},
         warnings=(*warnings, *extra, *notes),
     )
     require_one_batch(question)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from isocompute.allocation import Allocation, floor_power_of_two
 from isocompute.errors import RefusalError
-from isocompute.plan.law import Notice, tested
+from isocompute.plan.law import Notice, smallest_stable, tested
 from isocompute.plan.question import Question
 from isocompute.plan.words import compact_number
 
@@ -47,7 +47,7 @@ def choose(q: Question, *, split_of: int | None = None) -> Choice:
     blocked: dict[int, str] = {}
     for n in candidates:
         if split_of is None:
-            b_p, about = q.fit.stable_problems_per_batch(n)
+            b_p, about = smallest_stable(q.fit, n, q.unhealthy)
         else:
             b_p, about = max(split_of // n, 1), ()
         reason = _limit_that_blocks(q, b_p, n)
@@ -116,7 +116,7 @@ def _cap_notices(
 
 def cost_of_choice(q: Question, b_p: int, n: int, wanted: int) -> str:
     """The predicted scores at both n, and their difference, in words."""
-    other_b_p, _ = q.fit.stable_problems_per_batch(wanted)
+    other_b_p, _ = smallest_stable(q.fit, wanted, q.unhealthy)
     there = q.fit.score_at(other_b_p, wanted, q.rollouts)
     here = q.fit.score_at(b_p, n, q.rollouts)
     if there is None or here is None:
@@ -128,7 +128,7 @@ def cost_of_choice(q: Question, b_p: int, n: int, wanted: int) -> str:
 
 
 def _nothing_feasible(q: Question, n: int, limit: str) -> RefusalError:
-    b_p, _ = q.fit.stable_problems_per_batch(n)
+    b_p, _ = smallest_stable(q.fit, n, q.unhealthy)
     if limit == "max_batch":
         return RefusalError(
             f"a batch must hold B_p={b_p} problems of at least n={n} rollouts, the smallest "

@@ -83,3 +83,33 @@ def support_of(fit: LawFit) -> tuple[float, float]:
             ["every n of the sweep up to the same number of rollouts"],
         )
     return float(fit.support[0]), float(fit.support[1])
+
+
+def smallest_stable(
+    fit: LawFit, rollouts_per_problem: int, unhealthy: Mapping[tuple[int, int], str]
+) -> tuple[int, Sequence[Notice]]:
+    """The smallest stable B_p at one n without a health failure.
+
+    Args:
+        fit: the law; knows which B_p reach the score of the best.
+        rollouts_per_problem: n.
+        unhealthy: (B_p, n) -> which health failures its runs had.
+
+    Returns:
+        B_p and what to know about it. Where every B_p tested at or above the one with a good
+        score failed, that one, with warning `bp_unstable`.
+    """
+    n = rollouts_per_problem
+    b_p, notes = fit.stable_problems_per_batch(n)
+    if (b_p, n) not in unhealthy:
+        return b_p, notes
+    larger = [b for m, b in tested(fit) if m == n and b > b_p and (b, n) not in unhealthy]
+    cause = unhealthy[(b_p, n)]
+    if larger:
+        text = f"B_p={b_p} at n={n} ended in {cause}; B_p={larger[0]} is the next that did not."
+        return larger[0], [*notes, {"code": "bp_unhealthy", "message": text}]
+    text = (
+        f"B_p={b_p} at n={n} ended in {cause}, and no larger B_p was tested that did not; "
+        "try a larger B_p or a smaller learning rate before relying on this plan."
+    )
+    return b_p, [*notes, {"code": "bp_unstable", "message": text}]

@@ -6,7 +6,8 @@ docs/plan.md argues the rules.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from isocompute.allocation import Rates
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 MAX_EXTRAPOLATION_LOG10 = 1.0
 MAX_EXTRAPOLATION_SPANS = 2.0
 
+# Warnings of a fit that explain why it has no law.
+NO_LAW = ("non_monotone", "rise_not_claimed")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -35,6 +39,7 @@ class Question:
     rates: Rates
     max_batch_size: int | None
     min_steps: int
+    unhealthy: Mapping[tuple[int, int], str] = field(default_factory=dict)
     warnings: tuple[Notice, ...] = ()
 
 
@@ -62,10 +67,14 @@ def require_carried(q: Question) -> None:
     """
     law = q.fit.document.get("law") or {}
     if law.get("form") is None:
+        why = [w["message"] for w in q.fit.warnings if w["code"] in NO_LAW]
         raise RefusalError(
-            "a plan needs a law, but none could be identified on this sweep; "
-            "add values of n, budget or seeds.",
-            ["isocompute fit shows which curves are missing or not identified"],
+            "a plan needs a law n*(C), but none could be identified on this sweep; "
+            + (why[0] if why else "add values of n, budget or seeds."),
+            [
+                f"`isocompute fit {q.source or 'SOURCE'}` shows the frontier",
+                "at least 3 seeds of the n that lead it, over a wider range of budgets",
+            ],
         )
     observed = min(_first_rollouts(c) for c in q.fit.curves)
     if q.rollouts < observed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -41,6 +41,7 @@ class PlanningLaw:
         difficulty: given, or taken from the source's name, or assumed easy (with a warning).
         recipe: that the source's study trained with, unless a difficulty asks for another; None:
             that of the difficulty.
+        unhealthy: (B_p, n) of a study whose runs failed a health rule, with the rules.
         warnings: about the choice of the law.
     """
 
@@ -48,6 +49,7 @@ class PlanningLaw:
     source: str
     difficulty: Difficulty
     recipe: Recipe | None
+    unhealthy: Mapping[tuple[int, int], str]
     warnings: tuple[Notice, ...]
 
 
@@ -125,6 +127,7 @@ def plan_from_source(
             source=law.source,
             recipe=law.recipe,
             rates=rates,
+            unhealthy=law.unhealthy,
             warnings=law.warnings,
         )
     return plan_budget(
@@ -134,6 +137,7 @@ def plan_from_source(
         source=law.source,
         recipe=law.recipe,
         rates=rates,
+        unhealthy=law.unhealthy,
         max_batch_size=max_batch_size,
         min_steps=MIN_STEPS if min_steps is None else min_steps,
         warnings=law.warnings,
@@ -201,6 +205,7 @@ def planning_law(
         source=chosen,
         difficulty=resolved,
         recipe=recipe,
+        unhealthy={} if source is None else _unhealthy(source),
         warnings=tuple(warnings),
     )
 
@@ -232,6 +237,24 @@ def _with_study_rates(source: str | None, rates: Rates) -> Rates:
 
 def _is_study(source: str) -> bool:
     return (Path(source) / "study.db").is_file()
+
+
+def _unhealthy(source: str) -> dict[tuple[int, int], str]:
+    """Configurations of a study with a run that failed a health rule."""
+    if not _is_study(source):
+        return {}
+    from isocompute.store import Store
+    from isocompute.store.health import study_health
+
+    failed: dict[tuple[int, int], set[str]] = {}
+    with Store(source) as store:
+        findings = study_health(store)
+        for run in store.runs():
+            codes = {f.code for f in findings[run.hash] if f.severity == "failure"}
+            if codes:
+                key = (run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
+                failed.setdefault(key, set()).update(codes)
+    return {key: ", ".join(sorted(codes)) for key, codes in failed.items()}
 
 
 def _study_recipe(source: str, warnings: list[Notice]) -> Recipe | None:

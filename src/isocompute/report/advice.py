@@ -26,6 +26,8 @@ ADVICE: Mapping[str, str] = {
     "slope_not_identified": "Nothing: n* and its interval do not need the slope.",
     "tie": "Take the cheaper or smaller of the two; more seeds would separate them.",
     # of a plan
+    "bp_unhealthy": "Look at the health of the Bₚ that failed, or take the larger one.",
+    "bp_unstable": "Try a larger Bₚ or a smaller learning rate before you rely on the plan.",
     "bp_untested": "Sweep two or three Bₚ at the chosen n before you lock the batch.",
     "capped_by_max_batch": "Raise the cap if the hardware allows it, or accept the loss named.",
     "capped_by_min_steps": "Raise the budget, or allow fewer steps.",

@@ -157,6 +157,30 @@ def opened(browser: Any, report: Path) -> Iterator[Opened]:
     page.context.close()
 
 
+def test_published_curves_open_quietly_and_are_drawn(browser: Any, tmp_path: Path) -> None:
+    from isocompute.curves import load_curves
+    from isocompute.laws import fit_sweep
+
+    names = ["published:qwen2.5-7b-easy", "published:qwen2.5-7b-hard"]
+    fits = [(name, fit_sweep(load_curves([name]), draws=60)) for name in names]
+    path = render_report(fits, None, tmp_path / "published.html")
+    for width in (1280, 390):
+        opened = Opened(browser, path, width)
+        assert opened.console == []
+        assert {url for url in opened.asked if not url.startswith(("data:", "blob:"))} == {
+            path.as_uri()
+        }
+        states = opened.page.eval_on_selector_all(
+            ".figure", "figures => figures.map(f => [f.dataset.kind, f.dataset.state])"
+        )
+        assert {state for _, state in states} == {"drawn"}, states
+        assert {"curves", "law", "probability", "backtest", "sensitivity"} <= {
+            kind for kind, _ in states
+        }
+        assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
+        opened.context.close()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_opens_quietly_and_draws_every_figure(
     browser: Any, report: Path, width: int, scheme: str
@@ -244,6 +268,21 @@ def test_chips_select_configurations_in_every_figure(opened: Opened) -> None:
     assert all(opened.traces(kind) < count for kind, count in before.items())
     opened.page.get_by_role("button", name="All").click()
     assert {kind: opened.traces(kind) for kind in before} == before
+
+
+def test_runs_can_be_taken_out_one_by_one(opened: Opened) -> None:
+    points = "figure => figure.querySelector('.plot').data.reduce((s, t) => s + t.x.length, 0)"
+    before = opened.figure("curves").evaluate(points)
+    box = opened.page.locator("#fit-1 details.runs")
+    box.locator("summary").click()
+    first = box.locator("input").first
+    first.focus()
+    opened.page.keyboard.press("Space")
+    assert not first.is_checked()
+    assert opened.figure("curves").evaluate(points) < before
+    assert "<img src=x" in box.inner_text()  # a hostile name, as text
+    first.check()
+    assert opened.figure("curves").evaluate(points) == before
 
 
 def test_slider_moves_the_landscape_through_training(opened: Opened) -> None:

@@ -199,6 +199,8 @@ def _segments(
     for i, (a, b) in enumerate(runs):
         j = int(best_V[a])
         end = b if i + 1 < len(runs) else b - 1  # a segment ends where the next begins
+        if end <= a and out:
+            continue
         out.append(
             Segment(
                 start=float(10 ** x_V[a]), end=float(10 ** x_V[end]), configuration=j,

@@ -280,7 +280,7 @@ def _sensitivity(
     x = np.geomspace(*frontier.support, 5)
     arg = x / fixed_batch if fixed_batch else x
     rules: list[tuple[str, dict[str, Any]]] = [
-        (f"{6 * f:g} bins per doubling", {"width": BIN_WIDTH / f}) for f in (1 / 3, 2 / 3, 2.0)
+        (f"{8 * f:g} bins per doubling", {"width": BIN_WIDTH / f}) for f in (0.25, 0.5, 2.0)
     ]
     rules.append(("record-breaking bins only", {"strict_records": True}))
     out = []

@@ -6,16 +6,15 @@ Keys were read in the configuration that verl 0.6.0, 0.7.0, 0.8.0 and 0.9.1 ship
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from isocompute.allocation import evaluation_index
+from isocompute.engines.bundle import portable_name, write_bundle
 from isocompute.engines.verl.options import VerlOptions
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
@@ -218,7 +217,8 @@ def write_files(spec: RunSpec, folder: Path) -> None:
                   for row in _rows(problems, "validation", name)]  # fmt: skip
     for name, rows in (("train", train), ("validation", validation)):
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
-    write_reward(spec, folder / "reward")
+    write_bundle((spec.train, *spec.validation.values()), folder / "reward")
+    (folder / "reward" / "reward.py").write_text(_REWARD)
     (folder / "spec.json").write_text(json.dumps(spec.to_dict(), indent=1, sort_keys=True))
 
 
@@ -231,7 +231,7 @@ def _rows(problems: ProblemSet, split: str, name: str | None = None) -> list[dic
             "reward_model": {"style": "rule", "ground_truth": p.answer},
             "extra_info": {
                 "split": split, "index": i, "problem_id": p.id,
-                "problem_set": name or problems.name, "verifier": _portable(problems.verifier),
+                "problem_set": name or problems.name, "verifier": portable_name(problems.verifier),
             },
         }
         for i, p in enumerate(problems.problems)
@@ -279,31 +279,3 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
         "problem_set": str(info["problem_set"]),
     }
 '''
-
-
-def write_reward(spec: RunSpec, folder: Path) -> None:
-    """The reward module with a copy of the verifiers, and of the user's own files."""
-    import isocompute
-
-    source = Path(isocompute.__file__).parent
-    bundle = folder / "bundle" / "isocompute"
-    shutil.rmtree(folder, ignore_errors=True)
-    (bundle / "verifiers").mkdir(parents=True)
-    shutil.copy(source / "errors.py", bundle)
-    (bundle / "__init__.py").write_text('"""The part of isocompute that judges answers."""\n')
-    for file in (source / "verifiers").glob("*.py"):
-        shutil.copy(file, bundle / "verifiers")
-    for problems in (spec.train, *spec.validation.values()):
-        path, colon, _ = problems.verifier.rpartition(":")
-        if colon and path.endswith(".py"):
-            shutil.copy(path, folder / _portable(problems.verifier).rpartition(":")[0])
-    (folder / "reward.py").write_text(_REWARD)
-
-
-def _portable(verifier: str) -> str:
-    """The verifier's name inside the reward folder: a user's file is copied there."""
-    path, colon, function = verifier.rpartition(":")
-    if not colon or not path.endswith(".py"):
-        return verifier
-    digest = hashlib.sha256(path.encode()).hexdigest()[:8]
-    return f"own_{digest}.py:{function}"

@@ -1,0 +1,221 @@
+"""What a study says to the TRL engine, what is refused, and the GRPOConfig it becomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import isocompute
+from isocompute.errors import InputError
+from isocompute.study.spec import RunSpec
+
+_MICRO_BATCH = 512  # completions; 0.66 GB at this size for the embedded model
+# Loss of TRL per aggregation; "dr_grpo" divides by the length limit, not by the tokens.
+_LOSS = {"token-mean": "dapo", "seq-mean-token-mean": "grpo"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrlOptions:
+    """`engine_options` of the TRL engine.
+
+    Args:
+        model: Hugging Face id or folder, or the name of a base model shipped with isocompute.
+        python: the Python that has TRL; None: this one.
+        max_new_tokens: length limit; None: the model folder's generation_config.json.
+        micro_batch: completions per forward pass; the largest divisor of B_p * n up to it is
+            used, and gradients are accumulated.
+        device: "cpu", "cuda", or "auto" (a GPU if there is one).
+        threads: of the process, on a CPU.
+        chat: prompts as a user's message; None: where the tokenizer has a chat template.
+        overrides: further GRPOConfig fields; those that carry the allocation or the recipe are
+            refused.
+    """
+
+    model: str
+    python: str | None = None
+    max_new_tokens: int | None = None
+    micro_batch: int = _MICRO_BATCH
+    device: str = "auto"
+    threads: int = 1
+    chat: bool | None = None
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> TrlOptions:
+        """Read the options of a run.
+
+        Raises:
+            InputError: for an unknown option, or a value outside its range.
+        """
+        known = [f.name for f in fields(cls)]
+        for name in spec.engine_options:
+            if name not in known:
+                raise InputError(
+                    f"engine_options of the engine 'trl' must be among {', '.join(known)}, but "
+                    f"got {name!r}; remove it, or put a GRPOConfig field under overrides."
+                )
+        if not spec.engine_options.get("model"):
+            raise InputError(
+                "engine_options.model must name a Hugging Face model or folder for the engine "
+                "'trl', but got none; add it."
+            )
+        options = cls(**spec.engine_options)
+        for name in ("micro_batch", "threads"):
+            _require_count(name, getattr(options, name))
+        if options.max_new_tokens is not None:
+            _require_count("max_new_tokens", options.max_new_tokens)
+        if options.device not in ("auto", "cpu", "cuda"):
+            raise InputError(
+                f"engine_options.device must be auto, cpu or cuda, but got {options.device!r}; "
+                "choose one of them."
+            )
+        return options
+
+    @property
+    def model_path(self) -> str:
+        """What TRL is given: a shipped base model is its folder."""
+        shipped = Path(isocompute.__file__).parent / "data" / "base" / self.model
+        plain = self.model not in ("", ".", "..") and Path(self.model).name == self.model
+        return str(shipped) if plain and shipped.is_dir() else self.model
+
+    @property
+    def length_limit(self) -> int:
+        """Tokens of a response at most.
+
+        Raises:
+            InputError: if neither the options nor the model's folder say it.
+        """
+        if self.max_new_tokens is not None:
+            return self.max_new_tokens
+        path = Path(self.model_path) / "generation_config.json"
+        limit = json.loads(path.read_text()).get("max_new_tokens") if path.is_file() else None
+        if not isinstance(limit, int):
+            raise InputError(
+                f"the length limit must be known, but neither engine_options.max_new_tokens nor "
+                f"{str(path)!r} says it; add max_new_tokens."
+            )
+        return limit
+
+
+def _require_count(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InputError(
+            f"engine_options.{name} must be an integer >= 1, but got {value!r}; give a whole "
+            "number."
+        )
+
+
+def check_spec(spec: RunSpec) -> None:
+    """Refuse what TRL cannot train as asked, or would train otherwise without a word.
+
+    Raises:
+        InputError: names the knob, its value, and what TRL offers.
+    """
+    recipe, allocation = spec.recipe, spec.allocation
+    supported: tuple[tuple[str, tuple[object, ...], str], ...] = (
+        ("objective", ("grpo", "cispo"), "its PPO has another trainer"),
+        ("advantage_std", ("sample", "none"), "it divides by the sample std or not at all"),
+        ("aggregation", ("token-mean",) if recipe.objective == "cispo" else tuple(_LOSS),
+         "dr_grpo divides by the length limit; cispo is token-mean"),
+        ("kl_estimator", ("k3",) if recipe.kl_coef > 0 else ("k1", "k3"), "its KL is k3"),
+        ("zero_variance_filter", ("none",), "it has no such filter"),
+        ("updates_per_batch", (1,), "the engine keeps TRL on-policy"),
+        ("baseline_rollouts", (None,), "it has no separate rollouts for the baseline"),
+        ("importance_cap", (None,), "its sampler is the trainer: the ratio is 1"),
+    )  # fmt: skip
+    for name, allowed, why in supported:
+        value = getattr(recipe, name)
+        if value not in allowed:
+            raise InputError(
+                f"recipe `{name}` must be {' or '.join(map(repr, allowed))} with the engine "
+                f"'trl', but got {value!r} ({why}); change it or the engine."
+            )
+    if allocation.rollouts_per_problem < 2:
+        raise InputError(
+            "`rollouts_per_problem >= 2` must hold for a group advantage, but got "
+            f"{allocation.rollouts_per_problem}; raise it."
+        )
+    if len(spec.train) < allocation.problems_per_batch:
+        raise InputError(
+            "`problems_per_batch` must not exceed the training problems, but got "
+            f"{allocation.problems_per_batch} for {len(spec.train)}; lower it or add problems."
+        )
+
+
+def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:
+    """Arguments of GRPOConfig; where a model and its outputs lie is left to the program.
+
+    TRL counts completions: B_p * n = per_device_train_batch_size * gradient accumulation, in one
+    process; `steps_per_generation` stays unset, which makes each batch one update.
+
+    Raises:
+        InputError: if an override touches a field that carries the allocation or the recipe.
+    """
+    recipe, allocation = spec.recipe, spec.allocation
+    batch, k = allocation.batch_size, spec.evaluation_samples
+    micro = max(d for d in range(1, min(batch, options.micro_batch) + 1) if batch % d == 0)
+    evaluation = k * max(1, options.micro_batch // k)
+    config: dict[str, Any] = {
+        "per_device_train_batch_size": micro,
+        "gradient_accumulation_steps": batch // micro,
+        "num_generations": allocation.rollouts_per_problem,
+        "per_device_eval_batch_size": evaluation,
+        "num_generations_eval": k,
+        "max_steps": allocation.steps,
+        "num_iterations": 1,
+        "shuffle_dataset": False,  # the program orders the problems itself
+        "max_completion_length": options.length_limit,
+        "temperature": recipe.temperature,
+        "top_p": recipe.top_p,
+        "top_k": 0,
+        "beta": recipe.kl_coef,
+        "entropy_coef": recipe.entropy_coef,
+        "loss_type": "cispo" if recipe.objective == "cispo" else _LOSS[recipe.aggregation],
+        "epsilon": recipe.clip_low,
+        # TRL's CISPO caps the ratio itself, its GRPO the distance from 1
+        "epsilon_high": recipe.clip_high + (1.0 if recipe.objective == "cispo" else 0.0),
+        "scale_rewards": "none" if recipe.advantage_std == "none" else "group",
+        "learning_rate": spec.learning_rate,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": recipe.warmup_steps,
+        "weight_decay": recipe.weight_decay,
+        "max_grad_norm": recipe.max_grad_norm,
+        "disable_dropout": True,
+        "optim": "adamw_torch",
+        "seed": spec.seed,
+        "logging_steps": 1,
+        "logging_strategy": "steps",
+        "save_strategy": "no",
+        "eval_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "dataloader_num_workers": 0,
+    }
+    for key in options.overrides:
+        if key in config:
+            raise InputError(
+                f"an override must not change what the study decides, but got {key!r} (the run "
+                f"has {config[key]!r}); change the study, or remove the override."
+            )
+    return {**config, **options.overrides}
+
+
+def training_order(size: int, batch: int, steps: int, seed: int) -> NDArray[np.int64]:
+    """Problems of all steps in a row: passes over the set in random order, batches unique.
+
+    What a pass leaves over when `size` is no multiple of `batch` is dropped. More steps only
+    append, so that a study that is extended continues its runs.
+    """
+    per_pass = size // batch
+    passes = -(-steps // per_pass)
+    order = [
+        np.random.default_rng([seed, number]).permutation(size)[: per_pass * batch]
+        for number in range(passes)
+    ]
+    return np.concatenate(order)[: steps * batch].astype(np.int64)

@@ -1,0 +1,257 @@
+"""Run by the Python that has TRL: one training run, told to the engine line by line.
+
+    python program.py JOB.json EVENTS_FD
+
+Events go to a file descriptor as JSON lines, one for every update, evaluation and checkpoint;
+the engine answers each on standard input: {"save": ..., "stop": ...}. This file imports nothing
+of isocompute except the verifiers in the bundle beside the job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+JOB: dict[str, Any] = {}
+# Independent streams of random numbers: of an update, of an evaluation.
+_TRAINING, _EVALUATION = 0, 1
+HEALTH = {
+    "loss": "loss", "grad_norm": "grad_norm", "entropy": "entropy", "kl": "kl",
+    "completions/mean_length": "length_tokens", "completions/clipped_ratio": "clipped_share",
+    "frac_reward_zero_std": "zero_variance_share", "clip_ratio/region_mean": "ratio_clipped_share",
+    "cispo_clip_ratio": "ratio_clipped_share",
+}  # fmt: skip
+
+
+class Channel:
+    """Events out, answers in."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.out = os.fdopen(descriptor, "w", encoding="utf-8")
+
+    def send(self, kind: str, **values: Any) -> dict[str, Any]:
+        """One event; returns the engine's answer, and ends the process if it says so."""
+        self.out.write(json.dumps({"kind": kind, **values}) + "\n")
+        self.out.flush()
+        line = sys.stdin.readline()
+        answer: dict[str, Any] = json.loads(line) if line else {"stop": True}
+        if answer.get("stop"):
+            self.out.close()
+            os._exit(0)  # the engine knows why; nothing of ours is left to be written
+        return answer
+
+
+class Outcomes:
+    """Successes per problem of what was judged since the last look."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, int], list[int]] = {}
+        self.tokens = self.failed = self.samples = 0
+
+    def add(self, name: str, index: int, reward: float | None, tokens: int) -> None:
+        """Take one judged response."""
+        tally = self.counts.setdefault((name, index), [0, 0, 0])
+        tally[0] += 1
+        tally[1] += int(reward or 0)
+        tally[2] += int(reward is None)
+        self.tokens += tokens
+        self.samples += 1
+        self.failed += int(reward is None)
+
+    def take(self) -> Outcomes:
+        """A copy; this one starts anew."""
+        taken = Outcomes()
+        taken.__dict__.update(self.__dict__)
+        self.__init__()  # type: ignore[misc]
+        return taken
+
+
+def main() -> None:
+    """Train as the job says."""
+    JOB.update(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    channel = Channel(int(sys.argv[2]))
+    os.environ["OMP_NUM_THREADS"] = str(JOB["threads"])
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    import torch
+
+    torch.set_num_threads(JOB["threads"])
+    run(channel)
+
+
+def run(channel: Channel) -> None:
+    """Model, data and trainer of the job; train to the end."""
+    import datasets
+    import torch
+    import transformers
+    import trl
+
+    datasets.disable_progress_bars()
+    cuda = JOB["device"] == "cuda" or (JOB["device"] == "auto" and torch.cuda.is_available())
+    tokenizer = transformers.AutoTokenizer.from_pretrained(JOB["model"], padding_side="left")
+    if tokenizer.eos_token is None:
+        # answers of fixed length: TRL needs the word for an end, which then never has to come
+        tokenizer.eos_token = tokenizer.pad_token
+    chat = tokenizer.chat_template is not None if JOB["chat"] is None else JOB["chat"]
+    sets = {name: dataset_of(rows, chat) for name, rows in JOB["sets"].items()}
+    train = dataset_of(JOB["train"], chat).select(JOB["order"])
+    arguments = dict(JOB["config"])
+    settings = trl.GRPOConfig(
+        output_dir=JOB["folder"], use_cpu=not cuda, bf16=cuda, gradient_checkpointing=cuda,
+        model_init_kwargs={"dtype": "bfloat16" if cuda else "float32"}, **arguments,
+    )  # fmt: skip
+    trainer = trainer_class(trl)(
+        model=JOB["model"], reward_funcs=judge, args=settings, train_dataset=train,
+        eval_dataset=sets, processing_class=tokenizer,
+    )  # fmt: skip
+    reporter = reporter_class(transformers)(trainer, channel)
+    trainer.add_callback(reporter)
+    judge.reporter = reporter  # type: ignore[attr-defined]
+    trainer.train(resume_from_checkpoint=JOB["resume"])
+    channel.send("end", step=trainer.state.global_step)
+
+
+def dataset_of(rows: list[dict[str, Any]], chat: bool) -> Any:
+    """Prompts with what the reward needs; as conversations where the model is a chat model."""
+    import datasets
+
+    for row in rows:
+        if chat:
+            row["prompt"] = [{"role": "user", "content": row["prompt"]}]
+    return datasets.Dataset.from_list(rows)
+
+
+def trainer_class(trl: Any) -> Any:
+    """GRPOTrainer whose first update has a learning rate."""
+    import torch
+
+    class Trainer(trl.GRPOTrainer):  # type: ignore[misc]
+        def create_scheduler(self, _steps: int = 0, optimizer: Any = None, **_: Any) -> Any:
+            """Step i of the warm-up has i / warmup_steps; TRL's own gives the first step 0."""
+            warmup = JOB["config"]["warmup_steps"]
+            self.lr_scheduler = torch.optim.lr_scheduler.LambdaLR(
+                optimizer or self.optimizer, lambda done: min(1.0, (done + 1) / max(1, warmup))
+            )
+            return self.lr_scheduler
+
+    return Trainer
+
+
+_VERIFIERS: dict[str, Any] = {}
+
+
+def judge(
+    completions: list[Any], completion_ids: list[Any], answer: list[str], index: list[int],
+    problem_set: list[str], verifier: list[str], **_: Any,
+) -> list[float | None]:
+    """Rewards; None where the verifier failed, which TRL leaves out of the group."""
+    from isocompute.verifiers import load_verifier
+
+    reporter = judge.reporter  # type: ignore[attr-defined]
+    outcomes = reporter.training if reporter.trainer.model.training else reporter.evaluation
+    rewards: list[float | None] = []
+    known: dict[tuple[str, str, str], float | None] = {}
+    for completion, ids, right, i, name, spec in zip(
+        completions, completion_ids, answer, index, problem_set, verifier, strict=True
+    ):
+        text = completion if isinstance(completion, str) else completion[0]["content"]
+        if spec not in _VERIFIERS:
+            _VERIFIERS[spec] = load_verifier(spec, folder=JOB["bundle"])
+        key = (spec, text, right)
+        if key not in known:
+            reward = _VERIFIERS[spec](text, right).reward
+            known[key] = None if reward is None else float(reward)
+        rewards.append(known[key])
+        outcomes.add(name, i, known[key], len(ids))
+    return rewards
+
+
+def reporter_class(transformers: Any) -> Any:
+    """The callback that seeds, evaluates on the grid, reports and saves."""
+
+    class Reporter(transformers.TrainerCallback):  # type: ignore[misc]
+        def __init__(self, trainer: Any, channel: Channel) -> None:
+            self.trainer, self.channel = trainer, channel
+            self.training, self.evaluation = Outcomes(), Outcomes()
+            self.tokens = JOB["tokens"]
+            self.started = time.monotonic()
+
+        def seed(self, stream: int, step: int) -> None:
+            """Every update and evaluation has its own stream: a resumed run needs no state."""
+            import numpy as np
+
+            key = np.random.SeedSequence([JOB["config"]["seed"], stream, step])
+            transformers.set_seed(int(key.generate_state(1)[0]))
+
+        def evaluate(self, step: int) -> None:
+            self.seed(_EVALUATION, step)
+            began = time.monotonic()
+            for name in JOB["sets"]:
+                self.evaluation = Outcomes()
+                self.trainer.evaluate(self.trainer.eval_dataset[name], metric_key_prefix="eval")
+                size = len(JOB["sets"][name])
+                drawn = [self.evaluation.counts.get((name, i), [0, 0, 0]) for i in range(size)]
+                self.channel.send(
+                    "evaluation", step=step, tokens=self.tokens, problem_set=name,
+                    samples=[t[0] for t in drawn], successes=[t[1] for t in drawn],
+                    failed=self.evaluation.failed, sampled_tokens=self.evaluation.tokens,
+                    wall_s=time.monotonic() - began,
+                )  # fmt: skip
+            self.evaluation = Outcomes()
+            self.started = time.monotonic()
+
+        def on_train_begin(self, args: Any, _state: Any, _control: Any, **_: Any) -> None:
+            if not JOB["evaluated"]:
+                self.evaluate(0)
+                folder = os.path.join(args.output_dir, "start")
+                self.trainer.save_model(folder)
+                self.channel.send("checkpoint", step=0, tokens=0, path=folder)
+            self.started = time.monotonic()
+
+        def on_step_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+            self.seed(_TRAINING, state.global_step + 1)
+
+        def on_step_end(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
+            control.should_log = True
+
+        def on_log(
+            self, _args: Any, state: Any, control: Any, logs: dict[str, Any], **_: Any
+        ) -> None:
+            if "loss" not in logs or not self.training.samples:
+                return
+            taken = self.training.take()
+            self.tokens += taken.tokens
+            step = state.global_step
+            health = {name: logs[key] for key, name in HEALTH.items() if logs.get(key) is not None}
+            warmup = max(1, JOB["config"]["warmup_steps"])
+            health["learning_rate"] = JOB["config"]["learning_rate"] * min(1.0, step / warmup)
+            judged = max(1, taken.samples - taken.failed)
+            health["reward"] = sum(t[1] for t in taken.counts.values()) / judged
+            health["verifier_error_share"] = taken.failed / taken.samples
+            answer = self.channel.send(
+                "step", step=step, tokens=self.tokens,
+                problems=[index for _, index in taken.counts],
+                samples=[t[0] for t in taken.counts.values()],
+                successes=[t[1] for t in taken.counts.values()],
+                health=health, wall_s=time.monotonic() - self.started,
+            )  # fmt: skip
+            self.started = time.monotonic()
+            if answer.get("evaluate"):
+                # not the trainer's own: that one would drop this step's other flags
+                self.trainer.model.eval()
+                self.evaluate(step)
+                self.trainer.model.train()
+            control.should_save = bool(answer.get("save"))
+
+        def on_save(self, args: Any, state: Any, _control: Any, **_: Any) -> None:
+            path = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+            self.channel.send("checkpoint", step=state.global_step, tokens=self.tokens, path=path)
+
+    return Reporter
+
+
+if __name__ == "__main__":
+    main()

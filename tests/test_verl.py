@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from isocompute.allocation import Allocation
-from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
+from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
 from isocompute.engines.verl.follow import Follower
 from isocompute.engines.verl.options import check_spec
@@ -27,6 +26,7 @@ from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
 from isocompute.study import RunSpec
 from isocompute.trainers import trainer_settings
+from sinks import ListSink
 
 HERE = Path(__file__).parent
 VERL_PYTHON = os.environ.get("ISOCOMPUTE_VERL_PYTHON", str(HERE.parent / ".venv-verl/bin/python"))
@@ -214,35 +214,6 @@ def test_data_and_rewards_stand_on_their_own(tmp_path: Path) -> None:
     assert [j["score"] for j in judged] == [1.0, 0.0]
     assert judged[0] == {"score": 1.0, "acc": 1.0, "verdict": "judged", "problem_id": "hard-0",
                          "problem_set": "hard"}
-
-
-class ListSink:
-    """Keeps records the way the store does: nothing before a checkpoint."""
-
-    def __init__(self, folder: Path, stop_at: int | None = None) -> None:
-        self.folder, self.stop_at = folder, stop_at
-        self.wants_checkpoint = False
-        self.steps: list[StepRecord] = []
-        self.evaluations: list[EvaluationRecord] = []
-        self.pending: list[StepRecord | EvaluationRecord] = []
-        self.last: Path | None = None
-
-    def step(self, record: StepRecord) -> None:
-        self.pending.append(record)
-
-    def evaluation(self, record: EvaluationRecord) -> None:
-        self.pending.append(record)
-
-    @contextlib.contextmanager
-    def checkpoint(self, step: int) -> Iterator[Path]:
-        folder = self.folder / f"c{step}-{len(self.steps)}-{len(self.evaluations)}"
-        folder.mkdir(parents=True, exist_ok=True)
-        yield folder
-        for record in self.pending:
-            (self.steps if isinstance(record, StepRecord) else self.evaluations).append(record)  # type: ignore[arg-type]
-        self.pending, self.last = [], folder
-        if self.stop_at is not None and step >= self.stop_at:
-            raise StopRequested
 
 
 @pytest.fixture

@@ -1,0 +1,41 @@
+"""A sink in memory, for tests of engines that run in processes of their own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
+
+
+class ListSink:
+    """Keeps records the way the store does: nothing before a checkpoint."""
+
+    def __init__(self, folder: Path, stop_at: int | None = None) -> None:
+        self.folder, self.stop_at = folder, stop_at
+        self.wants_checkpoint = False
+        self.steps: list[StepRecord] = []
+        self.evaluations: list[EvaluationRecord] = []
+        self.pending: list[StepRecord | EvaluationRecord] = []
+        self.last: Path | None = None
+
+    def step(self, record: StepRecord) -> None:
+        self.pending.append(record)
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        self.pending.append(record)
+
+    @contextlib.contextmanager
+    def checkpoint(self, step: int) -> Iterator[Path]:
+        folder = self.folder / f"c{step}-{len(self.steps)}-{len(self.evaluations)}"
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        for record in self.pending:
+            if isinstance(record, StepRecord):
+                self.steps.append(record)
+            else:
+                self.evaluations.append(record)
+        self.pending, self.last = [], folder
+        if self.stop_at is not None and step >= self.stop_at:
+            raise StopRequested

@@ -1,0 +1,275 @@
+"""The TRL engine: what it renders and refuses; against TRL itself under `trainers`."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocompute.allocation import Allocation
+from isocompute.engines.base import StopRequested
+from isocompute.engines.trl import TrlEngine, TrlOptions, render_config, training_order
+from isocompute.errors import InputError, RunError
+from isocompute.problems import Problem, ProblemSet
+from isocompute.recipe import Recipe
+from isocompute.study import RunSpec
+from isocompute.trainers import read_allocation, trainer_settings
+from sinks import ListSink
+
+TRL_PYTHON = os.environ.get("ISOCOMPUTE_TRL_PYTHON", sys.executable)
+needs_trl = pytest.mark.skipif(
+    importlib.util.find_spec("trl") is None and "ISOCOMPUTE_TRL_PYTHON" not in os.environ,
+    reason="no Python with trl",
+)
+
+
+def digits(name: str, size: int) -> ProblemSet:
+    return ProblemSet(name=name, verifier="exact", problems=[
+        Problem(id=f"{name}-{i}", prompt=f"{i} + 1 = ?", answer=str(i + 1)) for i in range(size)])
+
+
+def make_spec(
+    b_p: int = 4, n: int = 8, steps: int = 4, *, recipe: Recipe | None = None, seed: int = 0,
+    train: ProblemSet | None = None, validation: ProblemSet | None = None, **options: Any,
+) -> RunSpec:
+    return RunSpec(
+        engine="trl", seed=seed,
+        allocation=Allocation(problems_per_batch=b_p, rollouts_per_problem=n, steps=steps),
+        recipe=recipe or Recipe(), train=train or digits("train", 16),
+        validation={"val": validation or digits("val", 5)}, evaluations_per_octave=1,
+        first_evaluation=64, engine_options={"model": "org/model", "max_new_tokens": 8, **options},
+    )
+
+
+def config_of(spec: RunSpec) -> dict[str, Any]:
+    return render_config(spec, TrlOptions.of(spec))
+
+
+def test_the_allocation_and_recipe_reach_grpo_config() -> None:
+    recipe = Recipe(kl_coef=0.002, entropy_coef=0.003, temperature=0.7, top_p=0.9, clip_low=0.1,
+                    clip_high=0.3, warmup_steps=7, weight_decay=0.01, max_grad_norm=0.5,
+                    advantage_std="none", aggregation="seq-mean-token-mean", learning_rate=3e-6)
+    config = config_of(make_spec(6, 16, 40, recipe=recipe, seed=5, micro_batch=40))
+    expected = {
+        "per_device_train_batch_size": 32, "gradient_accumulation_steps": 3,
+        "num_generations": 16, "max_steps": 40, "num_iterations": 1, "beta": 0.002,
+        "entropy_coef": 0.003, "temperature": 0.7, "top_p": 0.9, "epsilon": 0.1,
+        "epsilon_high": 0.3, "warmup_steps": 7, "weight_decay": 0.01, "max_grad_norm": 0.5,
+        "scale_rewards": "none", "loss_type": "grpo", "seed": 5, "num_generations_eval": 4,
+        "per_device_eval_batch_size": 40, "max_completion_length": 8,
+        "learning_rate": 3e-6 * (96 / 1024) ** 0.5, "lr_scheduler_type": "constant_with_warmup",
+    }
+    assert {key: config[key] for key in expected} == expected
+    cispo = config_of(make_spec(recipe=Recipe(objective="cispo", clip_high=0.3)))
+    assert (cispo["loss_type"], cispo["epsilon_high"]) == ("cispo", 1.3)
+    plain = config_of(make_spec())
+    assert (plain["loss_type"], plain["scale_rewards"]) == ("dapo", "group")
+
+
+@pytest.mark.parametrize(("b_p", "n"), [(1, 2), (7, 3), (32, 16), (13, 64), (1, 2048)])
+def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
+    spec = make_spec(b_p, n, 9, train=digits("train", 40))
+    for keys in (config_of(spec), trainer_settings("trl", spec.allocation, spec.recipe).keys):
+        assert read_allocation("trl", keys) == spec.allocation
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"recipe": Recipe(objective="ppo")}, "`objective` must be 'grpo' or 'cispo'"),
+    ({"recipe": Recipe(advantage_std="population")}, "`advantage_std` must be"),
+    ({"recipe": Recipe(aggregation="seq-mean-token-sum")}, "`aggregation` must be 'token-mean'"),
+    ({"recipe": Recipe(objective="cispo", aggregation="seq-mean-token-mean")},
+     "cispo is token-mean"),
+    ({"recipe": Recipe(kl_estimator="k1", kl_coef=0.1)}, "`kl_estimator` must be 'k3'"),
+    ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be"),
+    ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
+    ({"recipe": Recipe(baseline_rollouts=4)}, "`baseline_rollouts` must be None"),
+    ({"recipe": Recipe(importance_cap=2.0)}, "`importance_cap` must be None"),
+    ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
+    ({"b_p": 17}, "must not exceed the training problems, but got 17 for 16"),
+    ({"model": ""}, "engine_options.model must name"),
+    ({"gpu": 1}, "must be among model, python"),
+    ({"micro_batch": 0}, "engine_options.micro_batch must be an integer >= 1"),
+    ({"threads": True}, "engine_options.threads must be"),
+    ({"max_new_tokens": -1}, "engine_options.max_new_tokens must be"),
+    ({"max_new_tokens": None}, "the length limit must be known"),
+    ({"device": "tpu"}, "engine_options.device must be auto, cpu or cuda"),
+    ({"overrides": {"max_steps": 9}}, "an override must not change what the study decides"),
+])
+def test_what_trl_cannot_do_is_refused_first(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        TrlEngine().check(make_spec(**changes))
+
+
+def test_a_k1_estimator_without_kl_changes_nothing_and_is_allowed() -> None:
+    TrlEngine().check(make_spec(recipe=Recipe(kl_estimator="k1")))
+    assert config_of(make_spec(overrides={"max_prompt_length": 9}))["max_prompt_length"] == 9
+
+
+def test_a_shipped_model_is_its_folder_and_knows_its_length() -> None:
+    options = TrlOptions.of(make_spec(model="bits", max_new_tokens=None))
+    assert Path(options.model_path, "model.safetensors").is_file()
+    assert options.length_limit == 8
+    assert TrlOptions.of(make_spec(model="../bits")).model_path == "../bits"
+
+
+def test_order_of_training_is_passes_of_unique_batches_and_only_grows() -> None:
+    order = training_order(10, 4, 5, seed=1)
+    assert order.size == 20
+    for pass_of in (order[:8], order[8:16]):  # 2 of 10 are dropped per pass
+        assert len(set(pass_of.tolist())) == 8
+    assert np.array_equal(training_order(10, 4, 9, seed=1)[:20], order)
+    assert not np.array_equal(training_order(10, 4, 5, seed=2), order)
+
+
+def test_a_python_that_is_not_there_and_one_that_fails(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="TRL must start, but '/no/python'"):
+        TrlEngine().run(make_spec(python="/no/python"), None, ListSink(tmp_path))
+    failing = tmp_path / "python"
+    failing.write_text("#!/bin/sh\necho no module named trl\nexit 3\n")
+    failing.chmod(0o755)
+    with pytest.raises(RunError, match="gave 3 after step 0 of 4: no module named trl"):
+        TrlEngine().run(make_spec(python=str(failing)), None, ListSink(tmp_path))
+
+
+def fake_python(path: Path, events: list[dict[str, Any]]) -> str:
+    """A Python that sends these events instead of training."""
+    path.write_text(
+        f"#!{sys.executable}\n"
+        "import json, os, sys\n"
+        "out = os.fdopen(int(sys.argv[3]), 'w')\n"
+        f"for event in json.loads({json.dumps(json.dumps(events))}):\n"
+        "    print(json.dumps(event), file=out, flush=True)\n"
+        "    sys.stdin.readline()\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+EVALUATION = {"kind": "evaluation", "step": 0, "tokens": 0, "problem_set": "val",
+              "samples": [4] * 5, "successes": [1] * 5, "failed": 0, "sampled_tokens": 9,
+              "wall_s": 0.1}
+
+
+@pytest.mark.parametrize(("event", "message"), [
+    ({"kind": "step", "step": 1, "samples": [8] * 3, "problems": [0, 1, 2], "successes": [1] * 3},
+     "step 1 must have 4 problems with 8 rollouts each, but TRL trained on 3"),
+    (EVALUATION | {"samples": [4, 4, 4, 4, 2]},
+     "must have 4 samples per problem, but step 0 has 2"),
+    (EVALUATION | {"failed": 3}, "at least one evaluation must be judged in full, but the verifier"
+     " failed on 3 samples of 'val'"),
+])
+def test_records_that_are_not_as_asked_are_refused(
+    tmp_path: Path, event: dict[str, Any], message: str
+) -> None:
+    python = fake_python(tmp_path / "python", [event])
+    with pytest.raises(RunError, match=message):
+        TrlEngine().run(make_spec(python=python), None, ListSink(tmp_path))
+
+
+def test_row_26_an_evaluation_with_a_failed_verifier_is_missing(tmp_path: Path) -> None:
+    later = EVALUATION | {"step": 2}
+    python = fake_python(tmp_path / "python", [EVALUATION | {"failed": 1}, later])
+    sink = ListSink(tmp_path)
+    TrlEngine().run(make_spec(python=python), None, sink)
+    assert [record.step for record in sink.pending] == [2]
+
+
+# ---- with TRL ----
+
+
+def world(name: str, size: int, seed: int) -> ProblemSet:
+    from isocompute.engines.local.worlds import BitRuleWorld
+
+    return BitRuleWorld(agree=17).problems(name, size, seed)
+
+
+def bits_spec(**changes: Any) -> RunSpec:
+    recipe = changes.pop("recipe", None) or Recipe(
+        learning_rate=1e-3, temperature=1.0, warmup_steps=2)
+    return make_spec(
+        recipe=recipe, train=world("train", 16, 1),
+        validation=changes.pop("validation", None) or world("val", 6, 2),
+        model="bits", max_new_tokens=None, python=TRL_PYTHON, micro_batch=16, device="cpu",
+        **changes)
+
+
+def told(sink: ListSink) -> list[Any]:
+    return [
+        *((s.step, s.rollouts, s.tokens, s.problem_Q.tolist(), s.successes_Q.tolist(),
+           s.health["grad_norm"]) for s in sink.steps),
+        *((e.step, e.tokens, e.successes_P.tolist(), e.sampled_tokens) for e in sink.evaluations),
+    ]
+
+
+@pytest.mark.trainers
+@needs_trl
+def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
+    whole = ListSink(tmp_path / "whole")
+    TrlEngine().run(bits_spec(), None, whole)
+    assert [s.step for s in whole.steps] == [1, 2, 3, 4]
+    assert [s.rollouts for s in whole.steps] == [32, 64, 96, 128]
+    assert [e.step for e in whole.evaluations] == [0, 2, 4]
+    assert whole.evaluations[0].sampled_tokens == 6 * 4 * 8
+    first = whole.steps[0]
+    assert first.health["learning_rate"] == pytest.approx(bits_spec().learning_rate / 2)
+    assert first.health["reward"] == first.successes_Q.sum() / 32
+
+    cut = ListSink(tmp_path / "cut", stop_at=2)
+    with pytest.raises(StopRequested):
+        TrlEngine().run(bits_spec(), None, cut)
+    cut.stop_at, cut.pending = None, []
+    TrlEngine().run(bits_spec(), cut.last, cut)
+    assert told(cut) == told(whole)
+    final = [sink.last / "model.safetensors" for sink in (cut, whole) if sink.last]
+    assert final[0].read_bytes() == final[1].read_bytes()
+    kept = {p.name for p in final[0].parent.iterdir()}
+    assert not {"training_args.bin", "rng_state.pth"} & kept  # row 20
+
+    # a larger budget continues the run: its first steps are the same
+    longer = ListSink(tmp_path / "longer")
+    TrlEngine().run(bits_spec(steps=6), cut.last, longer)
+    assert [s.step for s in longer.steps] == [5, 6]
+    TrlEngine().run(bits_spec(), cut.last, longer)  # nothing left to do
+    assert len(longer.steps) == 2
+
+
+@pytest.mark.trainers
+@needs_trl
+@pytest.mark.parametrize("recipe", [
+    Recipe(objective="cispo", learning_rate=1e-3, temperature=1.0),
+    Recipe(kl_coef=0.1, entropy_coef=0.01, learning_rate=1e-3, temperature=1.0),
+])
+def test_other_recipes_train(tmp_path: Path, recipe: Recipe) -> None:
+    sink = ListSink(tmp_path)
+    TrlEngine().run(bits_spec(steps=2, recipe=recipe), None, sink)
+    assert [s.step for s in sink.steps] == [1, 2]
+    if recipe.kl_coef:
+        assert sink.steps[0].health["kl"] == pytest.approx(0.0, abs=1e-6)
+        assert sink.steps[1].health["kl"] > 0
+    weights = [folder / "model.safetensors" for folder in sorted(tmp_path.iterdir())]
+    assert weights[0].read_bytes() != weights[-1].read_bytes()
+
+
+@pytest.mark.trainers
+@needs_trl
+def test_trl_and_the_embedded_engine_draw_from_the_same_policy(tmp_path: Path) -> None:
+    from isocompute.engines.local import LocalEngine
+
+    validation = world("val", 300, 3)
+    means = []
+    for engine, options in ((TrlEngine(), None), (LocalEngine(), {"model": "bits"})):
+        spec = bits_spec(steps=1, validation=validation)
+        if options is not None:
+            spec = RunSpec(**{**spec.__dict__, "engine": "local", "engine_options": options})
+        sink = ListSink(tmp_path / engine.name)
+        engine.run(spec, None, sink)
+        assert sink.steps[0].rollouts == 32
+        assert sink.steps[0].tokens == 32 * 8
+        means.append(sink.evaluations[0].successes_P.mean() / 4)
+    # 1200 samples each, standard error of the difference below 0.02
+    assert means[0] == pytest.approx(means[1], abs=0.06)

@@ -14,7 +14,7 @@ from isocompute.plan import advice_lines, compact_number, plan_budget, plan_fixe
 from isocompute.recipe import Recipe
 from planted_law import PlantedFit, Reading
 
-# n*(C) = 4e6 / 16384 = 244.1 -> 128; with a budget of 256 * 16384 it is 256 exactly.
+# n*(C) = 3.6e6 / 16384 = 219.7 -> 128; with a budget of 256 * 16384 it is 256 exactly.
 C_256 = 256 * 16384
 
 
@@ -27,16 +27,22 @@ def message(document: dict[str, Any], code: str) -> str:
 
 
 def test_n_is_the_law_rounded_down_and_steps_take_the_rest() -> None:
-    d = plan_budget(PlantedFit(), 4e6).document
+    d = plan_budget(PlantedFit(), 3.6e6).document
     assert d["rollouts_per_problem"] == 128
     assert d["problems_per_batch"] == 32
-    assert d["steps"] == 976  # floor(4e6 / 4096)
+    assert d["steps"] == 878  # floor(3.6e6 / 4096)
     assert d["batch_size"] == 4096
-    assert d["rollouts"] == 976 * 4096 <= 4e6
+    assert d["rollouts"] == 878 * 4096 <= 3.6e6
 
 
 def test_an_exact_power_is_not_rounded_down() -> None:
     assert plan_budget(PlantedFit(), C_256).document["rollouts_per_problem"] == 256
+
+
+@pytest.mark.parametrize(("law", "n"), [(460, 256), (469, 256), (471, 512), (505, 512)])
+def test_an_eighth_of_an_octave_below_a_power_counts_as_the_power(law: int, n: int) -> None:
+    # 512 * 2**-0.125 = 469.5
+    assert plan_budget(PlantedFit(), law * 16384.0).document["rollouts_per_problem"] == n
 
 
 def test_learning_rate_follows_the_square_root_from_the_anchor() -> None:
@@ -126,11 +132,11 @@ def test_interval_confidence_set_and_regret_are_the_laws() -> None:
 
 
 def test_rounding_below_the_best_of_the_grid_says_what_it_costs() -> None:
-    # n* = 244: 128 by rounding down, 256 by the grid: 0.9307 against 0.0693 octaves away.
+    # n* = 219.7: 128 by rounding down, 256 by the grid: 0.7794 against 0.2206 octaves away.
     reading = Reading(rollouts_per_problem=0.0, confidence_set=(256,))
-    d = plan_budget(PlantedFit(confidence=reading), 4e6).document
+    d = plan_budget(PlantedFit(confidence=reading), 3.6e6).document
     assert "n=256 is ahead of it" in message(d, "rounded_below_the_best")
-    assert "a cost of 0.017" in message(d, "rounded_below_the_best")
+    assert "a cost of 0.011" in message(d, "rounded_below_the_best")
     assert "rounded_below_the_best" not in codes(plan_budget(PlantedFit(), 4e6).document)
 
 
@@ -195,9 +201,9 @@ def test_the_stable_problems_per_batch_is_taken_with_its_notices() -> None:
 
 def test_a_problems_per_batch_that_failed_is_not_stable() -> None:
     fit = PlantedFit(problems_per_batch=(16, 32, 64), stable=16)
-    healthy = plan_budget(fit, 4e6).document
+    healthy = plan_budget(fit, 3.6e6).document
     assert (healthy["problems_per_batch"], healthy["rollouts_per_problem"]) == (16, 128)
-    d = plan_budget(fit, 4e6, unhealthy={(16, 128): "dead_batches", (32, 64): "nothing"}).document
+    d = plan_budget(fit, 3.6e6, unhealthy={(16, 128): "dead_batches", (32, 64): "nothing"}).document
     assert d["problems_per_batch"] == 32
     assert message(d, "bp_unhealthy") == (
         "B_p=16 at n=128 ended in dead_batches; B_p=32 is the next that did not."
@@ -205,7 +211,7 @@ def test_a_problems_per_batch_that_failed_is_not_stable() -> None:
 
 
 def test_where_every_problems_per_batch_failed_the_plan_says_so() -> None:
-    d = plan_budget(PlantedFit(), 4e6, unhealthy={(32, 128): "divergence"}).document
+    d = plan_budget(PlantedFit(), 3.6e6, unhealthy={(32, 128): "divergence"}).document
     assert d["problems_per_batch"] == 32
     assert "B_p=32 at n=128 ended in divergence, and no larger B_p" in message(d, "bp_unstable")
 
@@ -315,7 +321,7 @@ def test_a_fixed_batch_without_its_own_law_is_split_by_the_budgets_n() -> None:
 
 
 def test_a_fixed_batch_keeps_the_smallest_stable_problems_per_batch() -> None:
-    # n* = 4e6 / 16384 = 244 -> 128, but B = 1024 leaves 32 problems only up to n = 32.
+    # n* = 244 -> 256, but B = 1024 leaves 32 problems only up to n = 32.
     d = plan_fixed_batch(PlantedFit(), 1024, 3900).document
     assert (d["problems_per_batch"], d["rollouts_per_problem"]) == (32, 32)
     assert "capped_by_max_batch" in codes(d)
@@ -342,23 +348,23 @@ def test_a_fixed_batch_needs_positive_numbers(batch: int, steps: int) -> None:
 
 
 def test_advice_reads_in_about_fifteen_lines() -> None:
-    d = plan_budget(PlantedFit(), 4e6, source="published:x").document
+    d = plan_budget(PlantedFit(), 3.6e6, source="published:x").document
     lines = advice_lines(d)
     assert lines[0] == (
-        "With 4M rollouts: 128 rollouts per problem, 32 problems per batch, 976 steps"
+        "With 3.6M rollouts: 128 rollouts per problem, 32 problems per batch, 878 steps"
     )
     text = "\n".join(lines)
     assert "2e-06 after 10 warm-up steps (1e-06 at B=1024, sqrt scaling)" in text
     assert "GRPO, KL 0.001 + entropy 0.001" in text
     assert "avg@4 0.68" in text
-    assert "gives 244 (between 128 and 512)" in text
-    assert "0.30 decades outside" in text
+    assert "gives 220 (between 128 and 512)" in text
+    assert "0.26 decades outside" in text
     assert len(lines) <= 18
     assert max(map(len, lines)) <= 100
 
 
 def test_advice_prints_the_keys_of_a_trainer() -> None:
-    d = plan_budget(PlantedFit(), 4e6).document
+    d = plan_budget(PlantedFit(), 3.6e6).document
     lines = advice_lines(d, trainer="verl")
     assert "  data.train_batch_size=32" in lines
     assert "  actor_rollout_ref.rollout.n=128" in lines

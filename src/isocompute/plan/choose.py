@@ -11,6 +11,10 @@ from isocompute.plan.law import Notice, smallest_stable, tested
 from isocompute.plan.question import Question
 from isocompute.plan.words import compact_number
 
+# A sigmoid reaches its plateau only in the limit, and no sweep resolves an eighth of an octave:
+# a law at 0.92 of a power of two or above counts as that power.
+ROUNDING_OCTAVES = 0.125
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -41,7 +45,7 @@ def choose(q: Question, *, split_of: int | None = None) -> Choice:
                 f"{smallest} is a bound, not an optimum. Test smaller n to know.",
             }
         )
-    top = max(floor_power_of_two(max(target, 1.0)), smallest)
+    top = max(floor_power_of_two(max(target, 1.0) * 2**ROUNDING_OCTAVES), smallest)
     candidates = [1 << e for e in range(top.bit_length()) if smallest <= 1 << e <= top]
     candidates = candidates[::-1] or [smallest]
     blocked: dict[int, str] = {}

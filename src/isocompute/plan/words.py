@@ -89,7 +89,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     known = "without an interval" if interval is None else f"between {_ends(interval)}"
     text = (
         f"Why n={d['rollouts_per_problem']}: the law of {law.get('source') or 'the sweep'} gives "
-        f"{d['rollouts_per_problem_law']:.0f} ({known}), and n is a power of two at or below it"
+        f"{d['rollouts_per_problem_law']:.0f} ({known}), and n is the power of two below or at it"
     )
     if d["confidence_set"]:
         tested = ", ".join(str(n) for n in d["confidence_set"])

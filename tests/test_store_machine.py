@@ -15,7 +15,6 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from study_helpers import small_study
 
 from isocompute.engines.base import EvaluationRecord, StepRecord
 from isocompute.store import Database, FencedError, Store, leases
@@ -23,6 +22,7 @@ from isocompute.store.doctor import examine
 from isocompute.store.files import checkpoint_folder
 from isocompute.store.register import register
 from isocompute.store.writer import RunWriter
+from study_helpers import small_study
 
 TARGET = 6
 BATCH = 8
@@ -75,7 +75,7 @@ class StudyMachine(RuleBasedStateMachine):
         register(self.database, small_study(ns=(2,), rollouts=BATCH * TARGET))
         self.trainers: list[Trainer] = []
         self.drawn = self.names = self.deaths = 0
-        self.clock = mock.patch.object(time, "time", lambda: 0.0)
+        self.clock = mock.patch.object(time, "time", return_value=0.0)
         self.clock.start()
 
     def teardown(self):
@@ -151,7 +151,7 @@ class StudyMachine(RuleBasedStateMachine):
     @rule(to=st.floats(-1e10, 1e10))
     def clock_jump(self, to):
         self.clock.stop()
-        self.clock = mock.patch.object(time, "time", lambda: to)
+        self.clock = mock.patch.object(time, "time", return_value=to)
         self.clock.start()
 
     @invariant()
@@ -178,6 +178,7 @@ class StudyMachine(RuleBasedStateMachine):
         for trainer in self.trainers:
             if not trainer.dead and trainer is not last:
                 leases.settle(self.database, trainer.claim, "fenced", trainer.writer.spent)
+        leases.book_lost(self.database)
         with Store(self.folder) as store:
             run, accounting = store.runs()[0], store.accounting()
             steps, evaluations = store.steps(run.hash), store.evaluations(run.hash)

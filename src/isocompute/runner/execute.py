@@ -68,8 +68,7 @@ def execute(
     except StorageError as error:
         return Outcome(ending="storage", detail=str(error), spent=spent)
     try:
-        engine = load_engine(task.engine)
-        engine.check(task.spec)
+        engine = load_engine(task.engine)  # its `check` was asked before anything started
         if task.claim.from_step < task.claim.target_steps or task.claim.resume is None:
             engine.run(task.spec, task.claim.resume, writer)
         ending: Ending = "done"

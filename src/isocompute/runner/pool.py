@@ -25,6 +25,7 @@ from isocompute.store.leases import Spent, progress_file
 
 # One thread per worker: two processes with two threads each on two cores were measured at a
 # thirtieth of the speed (spinning threads); passive waiting is the second line of defence.
+_MAIN = "import sys; from isocompute.runner.worker import main; main(int(sys.argv[1]))"
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -201,10 +202,10 @@ class ProcessPool:
         # Not multiprocessing: it would import the caller's main script in every worker.
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **_ONE_THREAD}
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+        environment["PYTHONPATH"] = os.pathsep.join(p or os.getcwd() for p in sys.path)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "isocompute.runner.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment,
             )  # fmt: skip
         return _Worker(process=process, connection=Connection(ours.detach()))

@@ -353,6 +353,7 @@ class _Runner:
                 spent = leases.Spent.load(leases.progress_file(self.folder, task.claim.attempt))
                 leases.settle(self.database, task.claim, "stopped", spent, detail="cut off")
             self.tasks.clear()
+            leases.book_lost(self.database)
             leases.leave(self.database, self.id)
 
     # -- reports -----------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""A worker process: waits for tasks on a socket, trains, reports. `python -m` entry point.
+"""A worker process: waits for tasks on a socket, trains, reports.
 
 It ignores Ctrl-C and SIGTERM (its runner decides), and ends at once when its runner is gone.
 """
@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import sys
 import threading
 import time
 from multiprocessing.connection import Connection
@@ -65,7 +64,3 @@ def main(descriptor: int) -> None:
             ending: Ending = "storage" if isinstance(error, StorageError) else "crashed"
             outcome = Outcome(ending=ending, detail=str(error), spent=Spent())
         connection.send(outcome)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

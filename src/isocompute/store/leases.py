@@ -179,7 +179,7 @@ def claim(
         if chosen is None:
             return None
         pending, target = chosen
-        lost = _close_lost(connection, database.folder, pending.run)
+        _close_lost(connection, database.folder, pending.run)
         connection.execute(
             "UPDATE runs SET lease_runner = ?, lease_token = lease_token + 1 WHERE run = ?",
             (runner, pending.run),
@@ -194,8 +194,6 @@ def claim(
              socket.gethostname(), json.dumps(_versions())),
         )  # fmt: skip
         attempt = int(cursor.lastrowid or 0)
-    for file in lost:
-        _forget(file)
     taken = Claim(run=pending.run, hash=pending.hash, token=token, attempt=attempt,
                   from_step=pending.steps_done, target_steps=target)  # fmt: skip
     return _resume(database, taken)
@@ -268,22 +266,41 @@ def _forget(file: Path) -> None:
         file.unlink()
 
 
-def _close_lost(connection: sqlite3.Connection, folder: Path, run: int) -> list[Path]:
-    """Book what attempts drew whose runner never came back to say so."""
+def book_lost(database: Database) -> None:
+    """Book what lost attempts drew after they were given up: a paused one may wake and go on."""
+    with database.write() as connection:
+        for (run,) in connection.execute(
+            "SELECT DISTINCT run FROM attempts WHERE outcome = 'lost'"
+        ).fetchall():
+            _close_lost(connection, database.folder, run, ("lost",))
+
+
+def _close_lost(
+    connection: sqlite3.Connection,
+    folder: Path,
+    run: int,
+    outcomes: tuple[str, ...] = ("running", "lost"),
+) -> None:
+    """Book what attempts drew whose runner never came back to say so.
+
+    Their progress files stay: 40 bytes each, and a paused attempt may still write to its own.
+    """
+    places = ",".join("?" * len(outcomes))
     lost = connection.execute(
-        "SELECT attempt FROM attempts WHERE run = ? AND outcome = 'running'", (run,)
+        f"SELECT attempt FROM attempts WHERE run = ? AND outcome IN ({places})", (run, *outcomes)
     ).fetchall()
-    files = [progress_file(folder, attempt) for (attempt,) in lost]
-    for (attempt,), file in zip(lost, files, strict=True):
+    for (attempt,) in lost:
+        file = progress_file(folder, attempt)
         spent = Spent.load(file)
         connection.execute(
-            "UPDATE attempts SET outcome = 'lost', detail = 'its runner died', rollouts = ?, "
-            "tokens = ?, evaluation_rollouts = ?, evaluation_tokens = ?, wall_s = ? "
+            "UPDATE attempts SET outcome = 'lost', detail = 'its runner died', "
+            "rollouts = max(rollouts, ?), tokens = max(tokens, ?), "
+            "evaluation_rollouts = max(evaluation_rollouts, ?), "
+            "evaluation_tokens = max(evaluation_tokens, ?), wall_s = max(wall_s, ?) "
             "WHERE attempt = ?",
             (spent.rollouts, spent.tokens, spent.evaluation_rollouts, spent.evaluation_tokens,
              spent.wall_s, attempt),
         )  # fmt: skip
-    return files
 
 
 def _resume(database: Database, taken: Claim) -> Claim:

@@ -53,7 +53,7 @@ class Status:
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
             ),
             f"tokens: {a.tokens:,} training, {a.evaluation_tokens:,} evaluation; worker time "
-            f"{a.wall_s / 3600:.2f} h in {a.attempts} attempts; {self.runners} runners at work",
+            f"{_time(a.wall_s)} in {a.attempts} attempts; {self.runners} runners at work",
         ]  # fmt: skip
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
@@ -85,3 +85,7 @@ def study_status(folder: str | Path) -> Status:
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
         )  # fmt: skip
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

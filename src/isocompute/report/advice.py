@@ -29,8 +29,6 @@ ADVICE: Mapping[str, str] = {
     "bp_unhealthy": "Look at the health of the Bₚ that failed, or take the larger one.",
     "bp_unstable": "Try a larger Bₚ or a smaller learning rate before you rely on the plan.",
     "bp_untested": "Sweep two or three Bₚ at the chosen n before you lock the batch.",
-    "bp_unhealthy": "Look at the health of the smaller Bₚ, or keep the larger one.",
-    "bp_unstable": "Try a larger Bₚ or a smaller learning rate before you spend the budget.",
     "capped_by_max_batch": "Raise the cap if the hardware allows it, or accept the loss named.",
     "capped_by_min_steps": "Raise the budget, or allow fewer steps.",
     "capped_by_plateau": "Nothing: beyond the plateau, steps are the better use.",

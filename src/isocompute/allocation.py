@@ -109,9 +109,7 @@ def allocation_grid(
             if (max_batch_size is not None and batch > max_batch_size) or batch > rollouts:
                 continue
             grid.append(
-                Allocation(
-                    problems_per_batch=b_p, rollouts_per_problem=n, steps=rollouts // batch
-                )
+                Allocation(problems_per_batch=b_p, rollouts_per_problem=n, steps=rollouts // batch)
             )
     return grid
 
@@ -129,8 +127,14 @@ def evaluation_index(rollouts: int, *, per_octave: int, first: int) -> int:
     return math.floor(per_octave * math.log2(rollouts / first) + 1e-9) + 1
 
 
-_UNITS = {"": "rollouts", "rollouts": "rollouts", "tok": "tokens", "tokens": "tokens",
-          "gpuh": "gpu_hours", "usd": "usd"}
+_UNITS = {
+    "": "rollouts",
+    "rollouts": "rollouts",
+    "tok": "tokens",
+    "tokens": "tokens",
+    "gpuh": "gpu_hours",
+    "usd": "usd",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -193,8 +197,14 @@ class Rates:
     def cost(self, rollouts: float) -> dict[str, float | None]:
         """{"tokens", "gpu_hours", "usd"} of a number of rollouts; None where no rate is known."""
         tokens = None if self.tokens_per_rollout is None else rollouts * self.tokens_per_rollout
-        hours = None if self.rollouts_per_gpu_hour is None else rollouts / self.rollouts_per_gpu_hour
-        usd = None if hours is None or self.usd_per_gpu_hour is None else hours * self.usd_per_gpu_hour
+        hours = (
+            None if self.rollouts_per_gpu_hour is None else rollouts / self.rollouts_per_gpu_hour
+        )
+        usd = (
+            None
+            if hours is None or self.usd_per_gpu_hour is None
+            else hours * self.usd_per_gpu_hour
+        )
         return {"tokens": tokens, "gpu_hours": hours, "usd": usd}
 
     def _need(self, name: str, budget: Budget) -> float:

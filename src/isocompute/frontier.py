@@ -7,6 +7,7 @@ Source: arXiv 2603.12151, section 4; probabilities, merging and marks are ours.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,7 @@ IntArray = NDArray[np.int64]
 BUDGETS_PER_DECADE = 100
 IN_QUESTION = 0.05  # a configuration that wins in 5% of the draws could be the best
 SUPPORTED = 0.80  # a change that fewer than four in five draws confirm is a tie
+
 
 @dataclass(frozen=True, kw_only=True)
 class Segment:
@@ -113,7 +115,9 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
     probability = np.stack([(draw_best == j).mean(axis=0) for j in range(J)])
     regret = (draw_score.max(axis=1, keepdims=True) - draw_score).mean(axis=0)
     has_data = (x_V >= fits.start_J[:, None] - 1e-9) & (x_V <= fits.end_J[:, None] + 1e-9)
-    supported = _longest_run(((probability < IN_QUESTION) | has_data).all(axis=0) & (has_data.sum(axis=0) > 1))
+    supported = _longest_run(
+        ((probability < IN_QUESTION) | has_data).all(axis=0) & (has_data.sum(axis=0) > 1)
+    )
     if supported.sum() < 2:
         raise RefusalError(
             "configurations can be ranked only at budgets where all that could be best have data "
@@ -125,11 +129,19 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
     raw = candidate.argmax(axis=0)
     best, ties = _resolve_ties(candidate, draw_best, supported, x_V, fits.rollouts_per_problem_J)
     segments = _segments(best, score, probability, supported, x_V)
-    crossovers = _crossovers(segments, draw_best, draw_score, x_V, supported, level) if D else ()
+    crossovers = _crossovers(segments, draw_score, x_V, supported, level) if D else ()
     return Frontier(
-        x_V=x_V, score_JV=score, best_V=best, raw_V=raw, supported_V=supported,
-        draw_best_DV=draw_best, probability_JV=probability, regret_JV=regret, segments=segments,
-        crossovers=crossovers, ties=ties,
+        x_V=x_V,
+        score_JV=score,
+        best_V=best,
+        raw_V=raw,
+        supported_V=supported,
+        draw_best_DV=draw_best,
+        probability_JV=probability,
+        regret_JV=regret,
+        segments=segments,
+        crossovers=crossovers,
+        ties=ties,
     )
 
 
@@ -148,12 +160,15 @@ def _longest_run(flag_V: NDArray[np.bool_]) -> NDArray[np.bool_]:
 def _runs(path_V: IntArray) -> list[tuple[int, int]]:
     """[start, stop) of each stretch of one value."""
     cuts = [0, *(np.flatnonzero(np.diff(path_V)) + 1).tolist(), len(path_V)]
-    return list(zip(cuts[:-1], cuts[1:], strict=True))
+    return list(pairwise(cuts))
 
 
 def _resolve_ties(
-    candidate_JV: FloatArray, draw_best_DV: IntArray, supported_V: NDArray[np.bool_],
-    x_V: FloatArray, n_J: IntArray,
+    candidate_JV: FloatArray,
+    draw_best_DV: IntArray,
+    supported_V: NDArray[np.bool_],
+    x_V: FloatArray,
+    n_J: IntArray,
 ) -> tuple[IntArray, tuple[tuple[int, int, float, float], ...]]:
     """The path with only those changes of n that the draws confirm.
 
@@ -171,7 +186,7 @@ def _resolve_ties(
         path = value.argmax(axis=0)
         runs = _runs(path)
         weakest: tuple[float, int, int, tuple[int, int]] | None = None
-        for (start, _), (a, b) in zip(runs[:-1], runs[1:], strict=True):
+        for (start, _), (a, b) in pairwise(runs):
             before, after = int(path[start]), int(path[a])
             drawn = draw_n_DV[:, a:b]
             agrees = drawn >= n_J[after] if n_J[after] >= n_J[before] else drawn <= n_J[after]
@@ -189,12 +204,15 @@ def _resolve_ties(
 
 
 def _segments(
-    best_V: IntArray, score_JV: FloatArray, probability_JV: FloatArray,
-    supported_V: NDArray[np.bool_], x_V: FloatArray,
+    best_V: IntArray,
+    score_JV: FloatArray,
+    probability_JV: FloatArray,
+    supported_V: NDArray[np.bool_],
+    x_V: FloatArray,
 ) -> tuple[Segment, ...]:
     """Stretches of one configuration, cut where the support begins and ends too."""
     code = best_V * 2 + supported_V
-    out = []
+    out: list[Segment] = []
     runs = _runs(code)
     for i, (a, b) in enumerate(runs):
         j = int(best_V[a])
@@ -203,8 +221,11 @@ def _segments(
             continue
         out.append(
             Segment(
-                start=float(10 ** x_V[a]), end=float(10 ** x_V[end]), configuration=j,
-                score_start=float(score_JV[j, a]), score_end=float(score_JV[j, end]),
+                start=float(10 ** x_V[a]),
+                end=float(10 ** x_V[end]),
+                configuration=j,
+                score_start=float(score_JV[j, a]),
+                score_end=float(score_JV[j, end]),
                 probability_best=float(probability_JV[j, a:b].mean()),
                 extrapolated=not bool(supported_V[a]),
             )
@@ -213,19 +234,25 @@ def _segments(
 
 
 def _crossovers(
-    segments: tuple[Segment, ...], draw_best_DV: IntArray, draw_DJV: FloatArray, x_V: FloatArray,
-    supported_V: NDArray[np.bool_], level: float,
+    segments: tuple[Segment, ...],
+    draw_DJV: FloatArray,
+    x_V: FloatArray,
+    supported_V: NDArray[np.bool_],
+    level: float,
 ) -> tuple[Crossover, ...]:
     """Change points of the path inside the common support, with intervals from the draws."""
     out = []
     inside = np.flatnonzero(supported_V)
     first, last = int(inside[0]), int(inside[-1])
     tail = (1 - level) / 2
-    for left, right in zip(segments[:-1], segments[1:], strict=True):
+    for left, right in pairwise(segments):
         if left.configuration == right.configuration or right.extrapolated:
             continue
         at = np.log10(right.start)
-        lead = draw_DJV[:, right.configuration, first : last + 1] - draw_DJV[:, left.configuration, first : last + 1]
+        lead = (
+            draw_DJV[:, right.configuration, first : last + 1]
+            - draw_DJV[:, left.configuration, first : last + 1]
+        )
         positions = np.array([_crossing(row, x_V[first : last + 1], at) for row in lead])
         lo, hi = np.quantile(positions, [tail, 1 - tail], method="inverted_cdf")
         out.append(
@@ -235,7 +262,8 @@ def _crossovers(
                     None if not np.isfinite(lo) else float(10**lo),
                     None if not np.isfinite(hi) else float(10**hi),
                 ),
-                before=left.configuration, after=right.configuration,
+                before=left.configuration,
+                after=right.configuration,
             )
         )
     return tuple(out)

@@ -13,7 +13,7 @@ midpoint) pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,8 @@ class SigmoidFits(NamedTuple):
 
     def row(self, index: int) -> SigmoidFits:
         """The fit of one data set, with D = 1."""
-        return SigmoidFits(*(field[index : index + 1] for field in self))
+        parts: list[Any] = [field[index : index + 1] for field in self]
+        return SigmoidFits(*parts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,9 @@ class _Moments(NamedTuple):
     wyy: FloatArray
 
 
-def _solve_linear(m: _Moments, low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _solve_linear(
+    m: _Moments, low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Best (floor, rise >= 0) with low <= floor and floor + rise <= high, and its loss."""
     with np.errstate(divide="ignore", invalid="ignore"):
         determinant = m.w * m.wss - m.ws**2
@@ -120,8 +123,12 @@ def _solve_linear(m: _Moments, low: FloatArray, high: FloatArray) -> tuple[Float
         floor = np.where(under, low, floor)
         rise = np.where(under, np.clip(free, 0.0, high - low), rise)
         loss = (
-            m.wyy - 2 * floor * m.wy - 2 * rise * m.wsy
-            + floor**2 * m.w + 2 * floor * rise * m.ws + rise**2 * m.wss
+            m.wyy
+            - 2 * floor * m.wy
+            - 2 * rise * m.wsy
+            + floor**2 * m.w
+            + 2 * floor * rise * m.ws
+            + rise**2 * m.wss
         )
     return floor, rise, np.maximum(loss, 0.0)
 
@@ -157,7 +164,9 @@ def fit_sigmoids(
     y_DX = np.where(weight_DX > 0, y_DX, 0.0)
     D = len(y_DX)
     zero = np.zeros(D)
-    base, base_weight = (zero, zero) if anchor is None else (np.broadcast_to(a, (D,)) for a in anchor)
+    base, base_weight = (
+        (zero, zero) if anchor is None else (np.broadcast_to(a, (D,)) for a in anchor)
+    )
     # A column at s = 0 for every candidate is a point at x = -infinity.
     y_DX = np.concatenate([y_DX, base[:, None]], axis=1)
     weight_DX = np.concatenate([weight_DX, base_weight[:, None]], axis=1)
@@ -182,8 +191,12 @@ def _fit_chunk(
 
     wy = w_DX * y
     moments = _Moments(
-        total[:, None], w_DX @ grid.s_QX.T, w_DX @ (grid.s_QX**2).T,
-        wy.sum(axis=1)[:, None], wy @ grid.s_QX.T, (wy * y).sum(axis=1)[:, None],
+        total[:, None],
+        w_DX @ grid.s_QX.T,
+        w_DX @ (grid.s_QX**2).T,
+        wy.sum(axis=1)[:, None],
+        wy @ grid.s_QX.T,
+        (wy * y).sum(axis=1)[:, None],
     )
     loss_DQ = _solve_linear(moments, low[:, None], high[:, None])[2]
     best = loss_DQ.argmin(axis=1)
@@ -194,9 +207,12 @@ def _fit_chunk(
     edge = 1e-9
     lo_mid, hi_mid = x_X[:-1].min() - bounds.midpoint_margin, x_X.max() + bounds.midpoint_margin
     on_bound = (
-        (log_slope <= np.log(bounds.slope[0]) + edge) | (log_slope >= np.log(bounds.slope[1]) - edge)
-        | (midpoint <= lo_mid + edge) | (midpoint >= hi_mid - edge)
-        | (floor <= low + edge) | (floor + rise >= high - edge)
+        (log_slope <= np.log(bounds.slope[0]) + edge)
+        | (log_slope >= np.log(bounds.slope[1]) - edge)
+        | (midpoint <= lo_mid + edge)
+        | (midpoint >= hi_mid - edge)
+        | (floor <= low + edge)
+        | (floor + rise >= high - edge)
     )
     return SigmoidFits(
         floor + centre, floor + rise + centre, np.exp(log_slope), midpoint, loss, on_bound
@@ -204,15 +220,23 @@ def _fit_chunk(
 
 
 def _polish(
-    x_X: FloatArray, y: FloatArray, w: FloatArray, log_slope: FloatArray, midpoint: FloatArray,
-    low: FloatArray, high: FloatArray, bounds: Bounds,
+    x_X: FloatArray,
+    y: FloatArray,
+    w: FloatArray,
+    log_slope: FloatArray,
+    midpoint: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+    bounds: Bounds,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
     """Damped Gauss-Newton on (log slope, midpoint); a step that does not help is taken back."""
     limits = np.log(bounds.slope[0]), np.log(bounds.slope[1])
     finite = x_X[:-1]  # the last is the anchor
     middle = finite.min() - bounds.midpoint_margin, finite.max() + bounds.midpoint_margin
 
-    def project(a: FloatArray, m: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+    def project(
+        a: FloatArray, m: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         s = _logistic(np.exp(a)[:, None] * (x_X[None, :] - m[:, None]))
         ws, wy = w * s, w * y
         sums = _Moments(
@@ -240,7 +264,10 @@ def _polish(
         s_new, floor_new, rise_new, loss_new = project(new_slope, new_middle)
         better = loss_new < loss
         damping = np.where(better, damping * 0.2, damping * 8)
-        log_slope, midpoint = np.where(better, new_slope, log_slope), np.where(better, new_middle, midpoint)
+        log_slope, midpoint = (
+            np.where(better, new_slope, log_slope),
+            np.where(better, new_middle, midpoint),
+        )
         floor, rise = np.where(better, floor_new, floor), np.where(better, rise_new, rise)
         s = np.where(better[:, None], s_new, s)
         change = np.where(better, loss - loss_new, 0.0)

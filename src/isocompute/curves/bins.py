@@ -86,7 +86,7 @@ class Bins(NamedTuple):
     @property
     def centre_X(self) -> FloatArray:
         """log10 x at each point."""
-        return (self.first + np.arange(self.n)) * self.width
+        return np.asarray((self.first + np.arange(self.n)) * self.width, dtype=np.float64)
 
     def shares(self, x: FloatArray) -> tuple[tuple[NDArray[np.int64], FloatArray], ...]:
         """The two points that each log10 x is shared between, with the shares."""
@@ -104,7 +104,9 @@ def position(curve: Curve, unit: str = "rollouts") -> FloatArray:
     return curve.rollouts_K
 
 
-def common_bins(curves: Sequence[Curve], *, width: float = BIN_WIDTH, unit: str = "rollouts") -> Bins:
+def common_bins(
+    curves: Sequence[Curve], *, width: float = BIN_WIDTH, unit: str = "rollouts"
+) -> Bins:
     """Bins that hold every evaluation after step 0."""
     xs = [position(c, unit) for c in curves]
     low = min(float(x[x > 0].min()) for x in xs if (x > 0).any())
@@ -178,7 +180,7 @@ def bin_runs(
     p = np.clip(np.where(has, mean, 0.5), 0.002, 0.998)
     variance = np.where(has, phi * p * (1 - p) / np.where(has, count, 1.0), np.nan)
     best, level_variance, dominated = _best_so_far(
-        mean, variance, count, int(round(WINDOW / 2 / bins.width)), strict_records
+        mean, variance, count, round(WINDOW / 2 / bins.width), strict_records
     )
     with np.errstate(invalid="ignore"):
         peak = np.fmax.accumulate(np.concatenate([np.full((R, 1), -np.inf), mean], axis=1), axis=1)
@@ -221,7 +223,11 @@ def _best_so_far(
             weight /= weight.sum(axis=1, keepdims=True)
             smooth, spread = weight @ y, weight**2 @ v
             earlier = known[:, None] - known[None] > 0
-            gap = smooth[None] - smooth[:, None] - DOMINATED_Z * np.sqrt(spread[None] + spread[:, None])
+            gap = (
+                smooth[None]
+                - smooth[:, None]
+                - DOMINATED_Z * np.sqrt(spread[None] + spread[:, None])
+            )
             dropped = ((gap > 0) & earlier).any(axis=1)
         dominated[r, known] = dropped
         for i in np.flatnonzero(dropped):

@@ -81,7 +81,7 @@ class CurveFits:
 
     @property
     def rollouts_per_problem_J(self) -> NDArray[np.int64]:
-        """n of each configuration."""
+        """N of each configuration."""
         return np.array([b.rollouts_per_problem for b in self.binned])
 
     def value(self, x_V: FloatArray) -> FloatArray:
@@ -134,7 +134,9 @@ def fit_curves(
         one = bin_runs(groups[key], bins, phi, unit=unit, strict_records=strict_records)
         n_bins = int(np.isfinite(one.best_RX).any(axis=0).sum())
         if n_bins < MIN_BINS:
-            excluded.append((*key, f"{n_bins} bins of {width:g} decades hold data, {MIN_BINS} are needed"))
+            excluded.append(
+                (*key, f"{n_bins} bins of {width:g} decades hold data, {MIN_BINS} are needed")
+            )
         else:
             binned.append(one)
     if bins is None or not binned:
@@ -144,19 +146,31 @@ def fit_curves(
             "or train longer.",
             ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
         )
-    return _fit(tuple(binned), bins, unit, phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd)
+    return _fit(
+        tuple(binned), bins, unit, phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd
+    )
 
 
 def _fit(
-    binned: tuple[BinnedRuns, ...], bins: Bins, unit: str, phi: float, draws: int, seed: int,
-    excluded: tuple[tuple[int, int, str], ...], strict_records: bool, unseen_seed_sd: float,
+    binned: tuple[BinnedRuns, ...],
+    bins: Bins,
+    unit: str,
+    phi: float,
+    draws: int,
+    seed: int,
+    excluded: tuple[tuple[int, int, str], ...],
+    strict_records: bool,
+    unseen_seed_sd: float,
 ) -> CurveFits:
     x_JX = [one.x_X for one in binned]
     grids = [candidate_grid(x_X, CURVE_BOUNDS) for x_X in x_JX]
     seeds_known = any(len(b.runs) > 1 for b in binned)
     run_variance = _between_run_variance(binned) if seeds_known else 0.0
     base = _measured_start(binned, unit)
-    means, weights, fits, anchors = [], [], [], []
+    means: list[FloatArray] = []
+    weights: list[FloatArray] = []
+    fits: list[SigmoidFits] = []
+    anchors: list[tuple[FloatArray, FloatArray]] = []
     for _ in range(1 if seeds_known else 2):
         # Without seeds the misfit of the first fit stands for the spread between runs.
         means, weights, fits, anchors = [], [], [], []
@@ -175,16 +189,28 @@ def _fit(
     fit = SigmoidFits(*(np.concatenate(field) for field in zip(*fits, strict=True)))
     rng = np.random.default_rng(seed)
     pool, freedom = _deviation_pool(binned, means, fits, run_variance, seeds_known)
-    draw_J = tuple(
-        _draw_fits(one, f, w, a, pool, freedom, run_variance, draws, rng)
-        for one, f, w, a in zip(binned, fits, weights, anchors, strict=True)
-    ) if draws else ()
+    draw_J = (
+        tuple(
+            _draw_fits(one, f, w, a, pool, freedom, run_variance, draws, rng)
+            for one, f, w, a in zip(binned, fits, weights, anchors, strict=True)
+        )
+        if draws
+        else ()
+    )
     if not seeds_known and unseen_seed_sd > 0:
         draw_J = tuple(_spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
     start, end = zip(*(_support(one, unit) for one in binned), strict=True)
     return CurveFits(
-        binned=binned, bins=bins, unit=unit, phi=phi, run_sd=float(np.sqrt(run_variance)), fit=fit,
-        draw_J=draw_J, start_J=np.array(start), end_J=np.array(end), seeds_known=seeds_known,
+        binned=binned,
+        bins=bins,
+        unit=unit,
+        phi=phi,
+        run_sd=float(np.sqrt(run_variance)),
+        fit=fit,
+        draw_J=draw_J,
+        start_J=np.array(start),
+        end_J=np.array(end),
+        seeds_known=seeds_known,
         excluded=excluded,
     )
 
@@ -207,7 +233,9 @@ def _sd(one: BinnedRuns, run_variance: float) -> FloatArray:
     return np.sqrt(one.variance_RX + run_variance + _NEGLIGIBLE**2)
 
 
-def _mean_curve(one: BinnedRuns, run_variance: float, strict: bool) -> tuple[FloatArray, FloatArray]:
+def _mean_curve(
+    one: BinnedRuns, run_variance: float, strict: bool
+) -> tuple[FloatArray, FloatArray]:
     """Mean over runs and its variance, shape (X,); NaN where no run has data."""
     value = np.where(one.dominated_RX, np.nan, one.best_RX) if strict else one.best_RX
     has = np.isfinite(value)
@@ -245,14 +273,17 @@ def _misfit_variance(
         if (k := int(has.sum())) <= 4:
             continue
         residual = np.where(has, mean - fit.value(one.x_X)[0], 0.0)
-        noise = np.nanmean(np.where(np.isfinite(one.best_RX), one.variance_RX, np.nan))
+        noise = float(np.nanmean(np.where(np.isfinite(one.best_RX), one.variance_RX, np.nan)))
         excess += float((residual**2).sum()) - noise * (k - 4)
         freedom += k - 4
     return max(excess / max(freedom, 1), 0.0)
 
 
 def _robust_fit(
-    x_X: FloatArray, y_X: FloatArray, weight_X: FloatArray, grid: Grid,
+    x_X: FloatArray,
+    y_X: FloatArray,
+    weight_X: FloatArray,
+    grid: Grid,
     anchor: tuple[FloatArray, FloatArray],
 ) -> tuple[SigmoidFits, FloatArray]:
     """Huber's loss by reweighting, its corner tied to the expected noise."""
@@ -270,8 +301,11 @@ def _robust_fit(
 
 
 def _deviation_pool(
-    binned: Sequence[BinnedRuns], means: Sequence[FloatArray], fits: Sequence[SigmoidFits],
-    run_variance: float, seeds_known: bool,
+    binned: Sequence[BinnedRuns],
+    means: Sequence[FloatArray],
+    fits: Sequence[SigmoidFits],
+    run_variance: float,
+    seeds_known: bool,
 ) -> tuple[FloatArray, float]:
     """Standardised deviations of whole runs, shape (number of runs, X), and their freedom."""
     pool, freedom = [], 0.0
@@ -296,13 +330,21 @@ def _deviation_pool(
                 # Bins that the donor lacks take its nearest value: deviations have run-length.
                 nearest = known[np.abs(np.arange(len(row))[:, None] - known[None]).argmin(axis=1)]
                 pool.append(row[nearest])
-    return (np.array(pool) if pool else np.zeros((1, binned[0].best_RX.shape[1]))), max(freedom, 1.0)
+    return (np.array(pool) if pool else np.zeros((1, binned[0].best_RX.shape[1]))), max(
+        freedom, 1.0
+    )
 
 
 def _draw_fits(
-    one: BinnedRuns, fit: SigmoidFits, weight_X: FloatArray,
-    anchor: tuple[FloatArray, FloatArray], pool: FloatArray,
-    freedom: float, run_variance: float, draws: int, rng: np.random.Generator,
+    one: BinnedRuns,
+    fit: SigmoidFits,
+    weight_X: FloatArray,
+    anchor: tuple[FloatArray, FloatArray],
+    pool: FloatArray,
+    freedom: float,
+    run_variance: float,
+    draws: int,
+    rng: np.random.Generator,
 ) -> SigmoidFits:
     R, x_X = len(one.runs), one.x_X
     # A draw lies near the fit, so a coarser set of starts finds it.
@@ -341,6 +383,10 @@ def _support(one: BinnedRuns, unit: str) -> tuple[float, float]:
     # The 20th step itself lies between two evaluations: in rollouts its place is known.
     start = float(np.median(first))
     if unit == "rollouts":
-        earlier = min(float(c.rollouts_K[c.rollouts_K > 0].min()) for c in one.runs if (c.rollouts_K > 0).any())
+        earlier = min(
+            float(c.rollouts_K[c.rollouts_K > 0].min())
+            for c in one.runs
+            if (c.rollouts_K > 0).any()
+        )
         start = max(MIN_STEPS * one.batch_size, earlier)
     return float(np.log10(start)), float(np.log10(np.median(last)))

@@ -109,11 +109,7 @@ def _study_curves(
     with Store(path) as store:
         runs = [run for run in store.runs() if run.state != "invalid"]
         _require_one_arm(path, runs)
-        return [
-            curve
-            for run in runs
-            for curve in _run_curves(store, run, metric, problem_set)
-        ]
+        return [curve for run in runs for curve in _run_curves(store, run, metric, problem_set)]
 
 
 def _run_curves(

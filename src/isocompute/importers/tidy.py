@@ -87,7 +87,9 @@ def _read(path: Path) -> pa.Table:
     import pyarrow.parquet
 
     if not path.is_file():
-        raise InputError(f"{path}: a source must be a readable file, but there is none; check the path.")
+        raise InputError(
+            f"{path}: a source must be a readable file, but there is none; check the path."
+        )
     if path.stat().st_size == 0:
         raise InputError(f"{path}: a tidy file must not be empty, but it has 0 bytes; add rows.")
     try:
@@ -118,7 +120,8 @@ def _read(path: Path) -> pa.Table:
                 f"{_some(header)}); is this a tidy curves file?"
             )
         options = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(keep, pa.string()), include_columns=keep,
+            column_types=dict.fromkeys(keep, pa.string()),
+            include_columns=keep,
             strings_can_be_null=False,
         )
         table = pa.csv.read_csv(path, convert_options=options)
@@ -205,34 +208,57 @@ def _check(numbers: dict[str, FloatArray], path: Path, score_range: tuple[float,
 
     for name in ("problems_per_batch", "rollouts_per_problem"):
         v = numbers[name]
-        refuse(name, "a whole number >= 1", ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
-               "correct the column")
+        refuse(
+            name,
+            "a whole number >= 1",
+            ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
+            "correct the column",
+        )
     v = numbers["rollouts"]
-    refuse("rollouts", "cumulative rollouts, finite and >= 0", ~((v >= 0) & np.isfinite(v)),
-           "correct or drop those rows")
+    refuse(
+        "rollouts",
+        "cumulative rollouts, finite and >= 0",
+        ~((v >= 0) & np.isfinite(v)),
+        "correct or drop those rows",
+    )
     for name in ("steps", "tokens"):
         if name in numbers:
             v = numbers[name]
-            refuse(name, "finite and >= 0, or empty", ~np.isnan(v) & ~((v >= 0) & np.isfinite(v)),
-                   "correct or empty those cells")
+            refuse(
+                name,
+                "finite and >= 0, or empty",
+                ~np.isnan(v) & ~((v >= 0) & np.isfinite(v)),
+                "correct or empty those cells",
+            )
     if "seed" in numbers:
         v = numbers["seed"]
-        refuse("seed", "a whole number, or empty",
-               ~np.isnan(v) & ~(np.isfinite(v) & (v == np.floor(v)) & (np.abs(v) < 2**53)),
-               "correct or empty those cells")
+        refuse(
+            "seed",
+            "a whole number, or empty",
+            ~np.isnan(v) & ~(np.isfinite(v) & (v == np.floor(v)) & (np.abs(v) < 2**53)),
+            "correct or empty those cells",
+        )
     low, high = score_range
     if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise InputError(f"`low < high` must hold for the range of scores, but got {low:g} {high:g}; "
-                         "give --range LOW HIGH.")
+        raise InputError(
+            f"`low < high` must hold for the range of scores, but got {low:g} {high:g}; "
+            "give --range LOW HIGH."
+        )
     for name in _SCORES:
         if name in numbers:
             v = numbers[name]
-            refuse(name, f"in {low:g}..{high:g}", ~np.isnan(v) & ~((v >= low) & (v <= high)),
-                   "correct those rows, or give --range LOW HIGH if scores are on another scale")
+            refuse(
+                name,
+                f"in {low:g}..{high:g}",
+                ~np.isnan(v) & ~((v >= low) & (v <= high)),
+                "correct those rows, or give --range LOW HIGH if scores are on another scale",
+            )
 
 
 def _group(
-    numbers: dict[str, FloatArray], texts: dict[str, tuple[NDArray[np.int64], list[str]]], path: Path
+    numbers: dict[str, FloatArray],
+    texts: dict[str, tuple[NDArray[np.int64], list[str]]],
+    path: Path,
 ) -> list[Curve]:
     keys: list[NDArray[Any]] = [numbers["problems_per_batch"], numbers["rollouts_per_problem"]]
     keys += [codes for codes, _ in texts.values()]

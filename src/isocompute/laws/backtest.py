@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.bins import WINDOW, Curve, position
+from isocompute.curves.bins import WINDOW, position
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
+from isocompute.importers.base import Curve
 
 FloatArray = NDArray[np.float64]
 
@@ -46,14 +47,19 @@ def backtest(
         return dict.fromkeys(
             ("mae_law", "mae_best_so_far", "mae_power_law", "skill", "coverage")
         ) | {"cuts": [], "n_held_out": 0, "rows": []}
-    error = {k: float(np.mean([abs(r[k] - r["observed"]) for r in rows])) for k in ("predicted", "best_so_far", "power_law")}
+    error = {
+        k: float(np.mean([abs(r[k] - r["observed"]) for r in rows]))
+        for k in ("predicted", "best_so_far", "power_law")
+    }
     inside = [r["interval"][0] <= r["observed"] <= r["interval"][1] for r in rows]
     return {
         "cuts": used,
         "mae_law": error["predicted"],
         "mae_best_so_far": error["best_so_far"],
         "mae_power_law": error["power_law"],
-        "skill": 1 - error["predicted"] / error["best_so_far"] if error["best_so_far"] > 0 else None,
+        "skill": 1 - error["predicted"] / error["best_so_far"]
+        if error["best_so_far"] > 0
+        else None,
         "coverage": float(np.mean(inside)),
         "n_held_out": len(rows),
         "rows": rows,
@@ -71,7 +77,9 @@ def _one_cut(
     except RefusalError:
         return []
     rows: list[dict[str, Any]] = []
-    position_of = {(b.problems_per_batch, b.rollouts_per_problem): j for j, b in enumerate(fits.binned)}
+    position_of = {
+        (b.problems_per_batch, b.rollouts_per_problem): j for j, b in enumerate(fits.binned)
+    }
     tail = (1 - level) / 2
     for one in full.binned:
         j = position_of.get((one.problems_per_batch, one.rollouts_per_problem))
@@ -96,13 +104,22 @@ def _one_cut(
         predicted = fits.fit.row(j).value(x)[0]
         error = np.log(np.clip(1 - observed[seen], 1e-4, None))
         slope, level_0 = np.polyfit(one.x_X[seen], error, 1)
-        power = 1 - np.exp(level_0 + min(float(slope), 0.0) * x + (0.0 if slope < 0 else slope * one.x_X[seen].mean()))
+        power = 1 - np.exp(
+            level_0
+            + min(float(slope), 0.0) * x
+            + (0.0 if slope < 0 else slope * one.x_X[seen].mean())
+        )
         rows += [
             {
-                "cut": cut, "x": float(10 ** x[i]), "problems_per_batch": one.problems_per_batch,
-                "rollouts_per_problem": one.rollouts_per_problem, "predicted": float(predicted[i]),
-                "best_so_far": so_far, "power_law": float(power[i]),
-                "observed": float(observed[b]), "interval": [float(lo[i]), float(hi[i])],
+                "cut": cut,
+                "x": float(10 ** x[i]),
+                "problems_per_batch": one.problems_per_batch,
+                "rollouts_per_problem": one.rollouts_per_problem,
+                "predicted": float(predicted[i]),
+                "best_so_far": so_far,
+                "power_law": float(power[i]),
+                "observed": float(observed[b]),
+                "interval": [float(lo[i]), float(hi[i])],
             }
             for i, b in enumerate(held)
         ]
@@ -112,7 +129,8 @@ def _one_cut(
 def _until(curve: Curve, cut: float, unit: str) -> Curve:
     keep = position(curve, unit) <= cut
     return curve.replace(
-        rollouts_K=curve.rollouts_K[keep], score_K=curve.score_K[keep],
+        rollouts_K=curve.rollouts_K[keep],
+        score_K=curve.score_K[keep],
         tokens_K=None if curve.tokens_K is None else curve.tokens_K[keep],
         steps_K=None if curve.steps_K is None else curve.steps_K[keep],
     )

@@ -44,7 +44,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """numpy -> Python; what is not finite -> null."""
+    """Numpy -> Python; what is not finite -> null."""
     if isinstance(value, dict):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -106,33 +106,43 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             fallen.append(f"n={one.rollouts_per_problem}")
         if len(one.runs) == 1:
             flags.append("one_run")
-        rows.append({
-            "problems_per_batch": one.problems_per_batch,
-            "rollouts_per_problem": one.rollouts_per_problem,
-            "n_runs": len(one.runs),
-            "n_points": one.n_points,
-            "n_records": len(one.record_score),
-            "n_dominated": int(one.dominated_RX.sum()),
-            "max_rollouts": max(float(c.rollouts_K.max()) for c in one.runs),
-            "floor": fits.fit.floor[j], "ceiling": fits.fit.ceiling[j], "slope": fits.fit.slope[j],
-            "log10_midpoint": fits.fit.midpoint[j],
-            "ceiling_interval": [lo, hi],
-            "identified": bounded,
-            "flags": flags,
-        })
+        rows.append(
+            {
+                "problems_per_batch": one.problems_per_batch,
+                "rollouts_per_problem": one.rollouts_per_problem,
+                "n_runs": len(one.runs),
+                "n_points": one.n_points,
+                "n_records": len(one.record_score),
+                "n_dominated": int(one.dominated_RX.sum()),
+                "max_rollouts": max(float(c.rollouts_K.max()) for c in one.runs),
+                "floor": fits.fit.floor[j],
+                "ceiling": fits.fit.ceiling[j],
+                "slope": fits.fit.slope[j],
+                "log10_midpoint": fits.fit.midpoint[j],
+                "ceiling_interval": [lo, hi],
+                "identified": bounded,
+                "flags": flags,
+            }
+        )
     warnings = []
     if open_ceilings:
-        warnings.append(_warning(
-            "ceiling_unbounded",
-            f"the ceiling of {', '.join(open_ceilings)} is not bounded by the data: nothing beyond the last "
-            "evaluation is known; train these further.",
-        ))
+        warnings.append(
+            _warning(
+                "ceiling_unbounded",
+                f"the ceiling of {', '.join(open_ceilings)} is not bounded by the data: nothing "
+                "beyond the last "
+                "evaluation is known; train these further.",
+            )
+        )
     if fallen:
-        warnings.append(_warning(
-            "falls_after_peak",
-            f"scores of {', '.join(fallen)} fall below an earlier level by more than noise; the best checkpoint so far "
-            "stands in for them. Look for overfitting or collapse.",
-        ))
+        warnings.append(
+            _warning(
+                "falls_after_peak",
+                f"scores of {', '.join(fallen)} fall below an earlier level by more than noise; "
+                "the best checkpoint so far "
+                "stands in for them. Look for overfitting or collapse.",
+            )
+        )
     return rows, warnings
 
 
@@ -140,9 +150,13 @@ def _frontier(fit: Fit) -> list[dict[str, Any]]:
     b, n = fit.curve_fits.problems_per_batch_J, fit.curve_fits.rollouts_per_problem_J
     return [
         {
-            "from": s.start, "to": s.end, "problems_per_batch": b[s.configuration],
-            "rollouts_per_problem": n[s.configuration], "score_from": s.score_start,
-            "score_to": s.score_end, "probability_best": s.probability_best,
+            "from": s.start,
+            "to": s.end,
+            "problems_per_batch": b[s.configuration],
+            "rollouts_per_problem": n[s.configuration],
+            "score_from": s.score_start,
+            "score_to": s.score_end,
+            "probability_best": s.probability_best,
             "extrapolated": s.extrapolated,
         }
         for s in fit.frontier.segments
@@ -153,9 +167,12 @@ def _crossovers(fit: Fit) -> list[dict[str, Any]]:
     b, n = fit.curve_fits.problems_per_batch_J, fit.curve_fits.rollouts_per_problem_J
     return [
         {
-            "at": c.at, "interval": list(c.interval),
-            "from_rollouts_per_problem": n[c.before], "to_rollouts_per_problem": n[c.after],
-            "from_problems_per_batch": b[c.before], "to_problems_per_batch": b[c.after],
+            "at": c.at,
+            "interval": list(c.interval),
+            "from_rollouts_per_problem": n[c.before],
+            "to_rollouts_per_problem": n[c.after],
+            "from_problems_per_batch": b[c.before],
+            "to_problems_per_batch": b[c.after],
         }
         for c in fit.frontier.crossovers
     ]
@@ -167,35 +184,52 @@ def _law(fit: Fit, estimate: LawEstimate, quantity: str) -> dict[str, Any]:
     at = []
     for x in reported_budgets(fit.frontier):
         point = fit.at(float(x))
-        at.append({
-            "x": fit.law_x(float(x)),
-            quantity: float(law.predict(fit.law_x(float(x)))),
-            "interval": estimate.interval(fit.law_x(float(x)), fit.level),
-            "confidence_set": point.confidence_set if quantity == "rollouts_per_problem" else None,
-            "expected_regret": point.expected_regret,
-        })
+        at.append(
+            {
+                "x": fit.law_x(float(x)),
+                quantity: float(law.predict(fit.law_x(float(x)))),
+                "interval": estimate.interval(fit.law_x(float(x)), fit.level),
+                "confidence_set": point.confidence_set
+                if quantity == "rollouts_per_problem"
+                else None,
+                "expected_regret": point.expected_regret,
+            }
+        )
         if quantity == "rollouts_per_problem":
             at[-1]["problems_per_batch"] = point.problems_per_batch
     return {
-        "form": None if estimate.non_monotone and not estimate.claimed and estimate.octaves < 0 else law.form,
+        "form": None
+        if estimate.non_monotone and not estimate.claimed and estimate.octaves < 0
+        else law.form,
         "variable": law.variable,
-        "L": law.L, "k": law.k, "x0": law.x0, "b": law.b,
+        "L": law.L,
+        "k": law.k,
+        "x0": law.x0,
+        "b": law.b,
         "plateau": law.plateau,
         "plateau_interval": None if interval is None else list(interval),
         "identified": estimate.identified,
         "flags": list(estimate.flags),
         "rms_octaves": law.rms,
-        "rising": {"octaves": estimate.octaves, "lower_bound": estimate.lower_bound, "claimed": estimate.claimed},
+        "rising": {
+            "octaves": estimate.octaves,
+            "lower_bound": estimate.lower_bound,
+            "claimed": estimate.claimed,
+        },
         "at": at,
     }
 
 
 def _probabilities(fit: Fit) -> dict[str, Any]:
     inside = np.flatnonzero(fit.frontier.supported_V)
-    pick = inside[np.linspace(0, len(inside) - 1, min(_PROBABILITY_POINTS, len(inside))).astype(int)]
+    pick = inside[
+        np.linspace(0, len(inside) - 1, min(_PROBABILITY_POINTS, len(inside))).astype(int)
+    ]
     return {
         "x": 10 ** fit.frontier.x_V[pick],
-        "configurations": [[b.problems_per_batch, b.rollouts_per_problem] for b in fit.curve_fits.binned],
+        "configurations": [
+            [b.problems_per_batch, b.rollouts_per_problem] for b in fit.curve_fits.binned
+        ],
         "best": fit.frontier.probability_JV[:, pick],
         "regret": fit.frontier.regret_JV[:, pick],
     }
@@ -210,65 +244,94 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
     n = fits.rollouts_per_problem_J
     found = []
     if not fits.seeds_known:
-        found.append(_warning(
-            "seeds_missing",
-            "every configuration has one run, so how far another seed would lie is not in the data; ceilings are "
-            "assumed to spread by 0.01 (one standard deviation, as ScaleRL saw). Run at least 3 seeds.",
-        ))
-    elif (few := [b.rollouts_per_problem for b in fits.binned if len(b.runs) < 3]):
-        found.append(_warning(
-            "few_seeds",
-            f"n={', '.join(map(str, sorted(set(few))))} {'has' if len(set(few)) == 1 else 'have'} fewer than 3 runs; "
-            "the spread between seeds is borrowed from the other configurations.",
-        ))
+        found.append(
+            _warning(
+                "seeds_missing",
+                "every configuration has one run, so how far another seed would lie is not in the "
+                "data; ceilings are "
+                "assumed to spread by 0.01 (one standard deviation, as ScaleRL saw). Run at least "
+                "3 seeds.",
+            )
+        )
+    elif few := [b.rollouts_per_problem for b in fits.binned if len(b.runs) < 3]:
+        found.append(
+            _warning(
+                "few_seeds",
+                f"n={', '.join(map(str, sorted(set(few))))} "
+                f"{'has' if len(set(few)) == 1 else 'have'} fewer than 3 runs; "
+                "the spread between seeds is borrowed from the other configurations.",
+            )
+        )
     if law.edge:
-        found.append(_warning(
-            "optimum_at_edge",
-            f"the best n at the largest budget is the {law.edge} tested ({int(round(2 ** law.path_V[-1]))}): a bound, "
-            f"not an optimum. Test {'larger' if law.edge == 'largest' else 'smaller'} n.",
-        ))
+        found.append(
+            _warning(
+                "optimum_at_edge",
+                f"the best n at the largest budget is the {law.edge} tested "
+                f"({round(float(2 ** law.path_V[-1]))}): a bound, "
+                f"not an optimum. Test {'larger' if law.edge == 'largest' else 'smaller'} n.",
+            )
+        )
     if law.law.form != "constant" and not law.claimed:
-        found.append(_warning(
-            "rise_not_claimed",
-            f"the frontier moves by {law.octaves:.1f} octaves, but the draws do not exclude none "
-            f"(one-sided 95% bound {0.0 if law.lower_bound is None else law.lower_bound:.1f}); do not rely on the law's shape.",
-        ))
+        found.append(
+            _warning(
+                "rise_not_claimed",
+                f"the frontier moves by {law.octaves:.1f} octaves, but the draws do not exclude "
+                f"none (one-sided 95% bound {law.lower_bound or 0.0:.1f}); "
+                "do not rely on the law's shape.",
+            )
+        )
     if law.non_monotone:
-        found.append(_warning(
-            "non_monotone",
-            "the best n falls somewhere as the budget grows, by more than noise explains; the sigmoid is the closest "
-            "rising form, the frontier is the evidence.",
-        ))
+        found.append(
+            _warning(
+                "non_monotone",
+                "the best n falls somewhere as the budget grows, by more than noise explains; the "
+                "sigmoid is the closest rising form, the frontier is the evidence.",
+            )
+        )
     if "slope_not_identified" in law.flags:
-        found.append(_warning(
-            "slope_not_identified",
-            "the slope of the law is not identified by these data (a near-step); compare laws by n*(C), not by k.",
-        ))
+        found.append(
+            _warning(
+                "slope_not_identified",
+                "the slope of the law is not identified by these data (a near-step); compare laws "
+                "by n*(C), not by k.",
+            )
+        )
     for before, after, at, confidence in fit.frontier.ties:
-        found.append(_warning(
-            "tie",
-            f"n={n[before]} leads n={n[after]} from {at:.3g} {fit.unit} on with confidence {confidence:.2f} only: within "
-            "noise, taken as a tie and not drawn.",
-        ))
+        found.append(
+            _warning(
+                "tie",
+                f"n={n[before]} leads n={n[after]} from {at:.3g} {fit.unit} on with confidence "
+                f"{confidence:.2f} only: within "
+                "noise, taken as a tie and not drawn.",
+            )
+        )
     for b_p, n_out, reason in fits.excluded:
-        found.append(_warning(
-            "configuration_left_out", f"B_p={b_p}, n={n_out} takes part in nothing: {reason}."
-        ))
-    if (missing := sum(c.n_missing for c in fit.curves)):
+        found.append(
+            _warning(
+                "configuration_left_out", f"B_p={b_p}, n={n_out} takes part in nothing: {reason}."
+            )
+        )
+    if missing := sum(c.n_missing for c in fit.curves):
         found.append(_warning("scores_missing", f"{missing} rows without a score were left out."))
     skill = fit.backtest.get("skill")
     if skill is not None and skill < 0:
-        found.append(_warning(
-            "no_skill",
-            f"fitted on the first part of the budget, the curves predict the rest worse than 'it stays as it is' (skill "
-            f"{skill:.2f}); do not extrapolate.",
-        ))
+        found.append(
+            _warning(
+                "no_skill",
+                "fitted on the first part of the budget, the curves predict the rest worse than "
+                "'it stays as it is' (skill "
+                f"{skill:.2f}); do not extrapolate.",
+            )
+        )
     moved = _moved(fit)
     if moved is not None and moved > 1:
-        found.append(_warning(
-            "sensitive_to_rules",
-            f"other bin widths or the strict record rule move n* by up to {moved:.1f} octaves; see sensitivity.",
-        ))
+        found.append(
+            _warning(
+                "sensitive_to_rules",
+                f"other bin widths or the strict record rule move n* by up to {moved:.1f} octaves; "
+                "see sensitivity.",
+            )
+        )
     return found
 
 
@@ -276,7 +339,8 @@ def _moved(fit: Fit) -> float | None:
     """Largest move of log2 n* over the sensitivity table, in octaves."""
     moves = [
         abs(math.log2(n / float(fit.law.law.predict(fit.law_x(x)))))
-        for row in fit.sensitivity if row["rollouts_per_problem"]
+        for row in fit.sensitivity
+        if row["rollouts_per_problem"]
         for x, n in zip(row["x"], row["rollouts_per_problem"], strict=True)
     ]
     return max(moves) if moves else None

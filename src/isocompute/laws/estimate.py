@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.frontier import Frontier
-from isocompute.laws.form import Law, Variable, law_of, fit_paths
+from isocompute.laws.form import Law, Variable, fit_paths, law_of
 from isocompute.sigmoid import SigmoidFits
 
 FloatArray = NDArray[np.float64]
@@ -69,15 +69,20 @@ class LawEstimate:
     def draw_values(self, x: float) -> FloatArray:
         """log2 n of every draw's law at x, shape (D,)."""
         if self.draws is None:
-            return self.draw_path_DV.mean(axis=1)
+            return np.asarray(self.draw_path_DV.mean(axis=1), dtype=np.float64)
         u = np.array([x if self.law.form == "sigmoid_linear" else np.log10(x)])
         value = self.draws.value(u)[:, 0]
         return -value if self.decreasing else value
 
 
 def estimate_law(
-    frontier: Frontier, value_J: IntArray, *, variable: Variable, batch_size: int | None = None,
-    level: float = 0.95, decreasing: bool = False,
+    frontier: Frontier,
+    value_J: IntArray,
+    *,
+    variable: Variable,
+    batch_size: int | None = None,
+    level: float = 0.95,
+    decreasing: bool = False,
 ) -> LawEstimate:
     """Fit the law of one quantity (n, or B_p) along a frontier.
 
@@ -94,11 +99,21 @@ def estimate_law(
     u = 10**x / float(batch_size or 1) if linear else x
     log2_J = np.log2(value_J.astype(np.float64))
     path = log2_J[frontier.best_V[inside]]
-    draw_path = log2_J[frontier.draw_best_DV[:, inside]] if len(frontier.draw_best_DV) else np.zeros((0, len(x)))
+    draw_path = (
+        log2_J[frontier.draw_best_DV[:, inside]]
+        if len(frontier.draw_best_DV)
+        else np.zeros((0, len(x)))
+    )
     points = draw_path.mean(axis=0) if len(draw_path) else path
     law_bounds = float(log2_J.min()), float(log2_J.max())
-    law = law_of(u, points, variable=variable, linear=linear, decreasing=decreasing, limits=law_bounds)
-    draws = fit_paths(u, draw_path, decreasing=decreasing, limits=law_bounds) if len(draw_path) else None
+    law = law_of(
+        u, points, variable=variable, linear=linear, decreasing=decreasing, limits=law_bounds
+    )
+    draws = (
+        fit_paths(u, draw_path, decreasing=decreasing, limits=law_bounds)
+        if len(draw_path)
+        else None
+    )
     sign = -1.0 if decreasing else 1.0
     octaves = float(path[-1] - path[0])
     change = sign * (draw_path[:, -1] - draw_path[:, 0]) if len(draw_path) else np.zeros(0)
@@ -112,7 +127,7 @@ def estimate_law(
         edge = "largest"
     elif path[-1] == law_bounds[0]:
         edge = "smallest"
-    plateau = _plateau_interval(law, draws, draw_path, edge, decreasing, level, law_bounds)
+    plateau = _plateau_interval(draws, draw_path, edge, decreasing, level, law_bounds)
     identified = {
         "plateau": plateau is not None and plateau[1] is not None and plateau[0] is not None,
         "slope": _tight(draws, "slope", level) and law.form != "constant",
@@ -127,16 +142,30 @@ def estimate_law(
     if against:
         flags.append("non_monotone")
     return LawEstimate(
-        law=law, draws=draws, u_V=u, path_V=path, draw_path_DV=draw_path, octaves=octaves,
-        lower_bound=None if lower is None else sign * lower, claimed=claimed, non_monotone=against,
-        edge=edge, plateau_interval=plateau, identified=identified,
-        flags=tuple(dict.fromkeys(flags)), decreasing=decreasing,
+        law=law,
+        draws=draws,
+        u_V=u,
+        path_V=path,
+        draw_path_DV=draw_path,
+        octaves=octaves,
+        lower_bound=None if lower is None else sign * lower,
+        claimed=claimed,
+        non_monotone=against,
+        edge=edge,
+        plateau_interval=plateau,
+        identified=identified,
+        flags=tuple(dict.fromkeys(flags)),
+        decreasing=decreasing,
     )
 
 
 def _plateau_interval(
-    law: Law, draws: SigmoidFits | None, draw_path: FloatArray, edge: str, decreasing: bool,
-    level: float, limits: tuple[float, float],
+    draws: SigmoidFits | None,
+    draw_path: FloatArray,
+    edge: str,
+    decreasing: bool,
+    level: float,
+    limits: tuple[float, float],
 ) -> tuple[float | None, float | None] | None:
     """Interval of the value that the law tends to; open where it lies at an edge of the grid."""
     if draws is None or not len(draw_path):

@@ -103,16 +103,21 @@ def fit_law(
     >>> [round(float(n)) for n in law.predict([1e5, 1e7])]
     [8, 512]
     """
-    x, n = np.asarray(rollouts, dtype=np.float64), np.asarray(rollouts_per_problem, dtype=np.float64)
+    x, n = (
+        np.asarray(rollouts, dtype=np.float64),
+        np.asarray(rollouts_per_problem, dtype=np.float64),
+    )
     if x.ndim != 1 or x.shape != n.shape:
         raise InputError(
-            "`rollouts` and `rollouts_per_problem` must be 1-D arrays of one length, but got shapes "
+            "`rollouts` and `rollouts_per_problem` must be 1-D arrays of one length, but got "
+            "shapes "
             f"{x.shape} and {n.shape}; pass one n per budget."
         )
     if not ((np.isfinite(x) & (x > 0)).all() and (np.isfinite(n) & (n >= 1)).all()):
         raise InputError(
             "`rollouts > 0` and `rollouts_per_problem >= 1` must hold for every point, but got "
-            f"minima {x.min():g} and {n.min():g} (or a value that is not finite); drop those points."
+            f"minima {x.min():g} and {n.min():g} (or a value that is not finite); drop those "
+            "points."
         )
     if len(x) < MIN_POINTS:
         raise RefusalError(
@@ -171,7 +176,9 @@ def fit_paths(
         low, high = (-limits[1], -limits[0]) if decreasing else limits
     bounds = Bounds(low=low, high=high, slope=(0.5, 80.0), midpoint_margin=0.75)
     u = u_V / scale
-    fit = fit_sigmoids(u, y, np.ones((1, len(u))), bounds, grid=candidate_grid(u, bounds, n_slopes=16))
+    fit = fit_sigmoids(
+        u, y, np.ones((1, len(u))), bounds, grid=candidate_grid(u, bounds, n_slopes=16)
+    )
     return fit._replace(slope=fit.slope / scale, midpoint=fit.midpoint * scale)
 
 
@@ -184,13 +191,25 @@ def _law(
     if ceiling - floor < 1e-9:
         # No rise at all describes the points best: they fall, or go up and down.
         return Law(
-            form="constant", variable=variable, L=0.0, k=None, x0=None, b=float(y.mean()), rms=rms,
+            form="constant",
+            variable=variable,
+            L=0.0,
+            k=None,
+            x0=None,
+            b=float(y.mean()),
+            rms=rms,
             flags=("non_monotone",),
         )
     if decreasing:  # -(floor + rise s(u)) = -ceiling + rise (1 - s(u))
         floor, ceiling, k = -ceiling, -floor, -k
     return Law(
-        form=form, variable=variable, L=ceiling - floor, k=k, x0=x0, b=floor, rms=rms,
+        form=form,
+        variable=variable,
+        L=ceiling - floor,
+        k=k,
+        x0=x0,
+        b=floor,
+        rms=rms,
         on_bound=bool(fit.on_bound[0]),
     )
 

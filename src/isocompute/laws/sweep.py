@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +10,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.bins import BIN_WIDTH, Curve
+from isocompute.curves.bins import BIN_WIDTH
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import InputError, RefusalError
 from isocompute.frontier import Frontier, fit_frontier
+from isocompute.importers.base import Curve
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 
@@ -112,7 +112,10 @@ class Fit:
             InputError: if the budget is not finite and > 0.
         """
         if not (np.isfinite(rollouts) and rollouts > 0):
-            raise InputError(f"`{self.unit} > 0` must hold for a budget, but got {rollouts!r}; give a positive number.")
+            raise InputError(
+                f"`{self.unit} > 0` must hold for a budget, but got {rollouts!r}; give a positive "
+                "number."
+            )
         n = float(self.law.law.predict(self.law_x(rollouts)))
         low, high = self.support
         x = np.log10(rollouts)
@@ -124,7 +127,8 @@ class Fit:
         regret = float(self.frontier.regret_JV[rows, where].min()) if distance < 1e-9 else None
         chosen = int(rows[self.frontier.score_JV[rows, where].argmax()])
         return LawPoint(
-            rollouts=float(rollouts), rollouts_per_problem=n,
+            rollouts=float(rollouts),
+            rollouts_per_problem=n,
             interval=self.law.interval(self.law_x(rollouts), self.level),
             confidence_set=confidence_set(self.frontier.probability_JV[:, where], n_J, self.level),
             expected_regret=regret,
@@ -136,7 +140,11 @@ class Fit:
         self, problems_per_batch: int, rollouts_per_problem: int, rollouts: float
     ) -> tuple[float, float, float] | None:
         """(score, low, high) of a configuration's curve at a budget; None where it has none."""
-        pairs = zip(self.curve_fits.problems_per_batch_J, self.curve_fits.rollouts_per_problem_J, strict=True)
+        pairs = zip(
+            self.curve_fits.problems_per_batch_J,
+            self.curve_fits.rollouts_per_problem_J,
+            strict=True,
+        )
         for j, pair in enumerate(pairs):
             if pair == (problems_per_batch, rollouts_per_problem):
                 x = np.array([np.log10(rollouts)])
@@ -161,11 +169,14 @@ class Fit:
         rows = np.flatnonzero(n_J == n)
         if len(rows) == 1:
             only = int(b_J[rows[0]])
-            return only, [{
-                "code": "bp_untested",
-                "message": f"B_p={only} is the only problems_per_batch tested at n={n}; whether a "
-                "smaller one is stable, or a larger one better, is not known.",
-            }]
+            return only, [
+                {
+                    "code": "bp_untested",
+                    "message": f"B_p={only} is the only problems_per_batch tested at n={n}; "
+                    "whether a "
+                    "smaller one is stable, or a larger one better, is not known.",
+                }
+            ]
         x = np.array([float(self.curve_fits.end_J[rows].min())])
         score = self.curve_fits.value(x)[rows, 0]
         good = rows[score >= score.max() - STABLE_WITHIN]
@@ -214,8 +225,10 @@ def fit_sweep(
     if unit == "tokens" and any(c.tokens_K is None for c in curves):
         without = next(c for c in curves if c.tokens_K is None)
         raise InputError(
-            "a fit by tokens needs a `tokens` column on every row, but the run of problems_per_batch="
-            f"{without.problems_per_batch}, rollouts_per_problem={without.rollouts_per_problem} lacks "
+            "a fit by tokens needs a `tokens` column on every row, but the run of "
+            "problems_per_batch="
+            f"{without.problems_per_batch}, rollouts_per_problem={without.rollouts_per_problem} "
+            "lacks "
             "it; add it or fit by rollouts."
         )
     chosen, setting = _select(curves, fix, joint)
@@ -223,19 +236,45 @@ def fit_sweep(
     frontier = fit_frontier(fits, level=level)
     fixed_batch = setting["value"] if setting["kind"] == "fixed_batch_size" else None
     if fixed_batch is not None and unit == "tokens":
-        raise InputError("a fixed batch is a law in steps, so unit must be rollouts, but got tokens; drop --unit.")
+        raise InputError(
+            "a fixed batch is a law in steps, so unit must be rollouts, but got tokens; drop "
+            "--unit."
+        )
     variable: Any = "steps" if fixed_batch else unit
-    law = estimate_law(frontier, fits.rollouts_per_problem_J, variable=variable, batch_size=fixed_batch, level=level)
+    law = estimate_law(
+        frontier,
+        fits.rollouts_per_problem_J,
+        variable=variable,
+        batch_size=fixed_batch,
+        level=level,
+    )
     other = (
-        estimate_law(frontier, fits.problems_per_batch_J, variable=variable, batch_size=fixed_batch, level=level, decreasing=True)
-        if fixed_batch else None
+        estimate_law(
+            frontier,
+            fits.problems_per_batch_J,
+            variable=variable,
+            batch_size=fixed_batch,
+            level=level,
+            decreasing=True,
+        )
+        if fixed_batch
+        else None
     )
     return Fit(
-        curves=tuple(chosen), curve_fits=fits, frontier=frontier, law=law, law_problems_per_batch=other,
-        setting=setting, metric=metric or _metric_of(chosen), unit=unit, level=level,
+        curves=tuple(chosen),
+        curve_fits=fits,
+        frontier=frontier,
+        law=law,
+        law_problems_per_batch=other,
+        setting=setting,
+        metric=metric or _metric_of(chosen),
+        unit=unit,
+        level=level,
         backtest=backtest(chosen, fits, unit=unit, level=level, seed=seed),
-        sensitivity=_sensitivity(chosen, fits, frontier, variable, fixed_batch, unit),
-        sources=tuple(sources), seed=seed, draws=draws,
+        sensitivity=_sensitivity(chosen, frontier, variable, fixed_batch, unit),
+        sources=tuple(sources),
+        seed=seed,
+        draws=draws,
     )
 
 
@@ -244,11 +283,16 @@ def _metric_of(curves: Sequence[Curve]) -> str:
     return names[0] if len(names) == 1 and names[0] else "score"
 
 
-def _select(curves: Sequence[Curve], fix: Fix | None, joint: bool) -> tuple[list[Curve], dict[str, Any]]:
+def _select(
+    curves: Sequence[Curve], fix: Fix | None, joint: bool
+) -> tuple[list[Curve], dict[str, Any]]:
     if not curves:
         raise InputError("a fit needs at least 1 run, but got 0; check the sources and the metric.")
     if joint and fix:
-        raise InputError(f"--joint and --fix exclude each other, but got both (--fix {fix[0]}={fix[1]}); drop one.")
+        raise InputError(
+            f"--joint and --fix exclude each other, but got both (--fix {fix[0]}={fix[1]}); drop "
+            "one."
+        )
     values = sorted({c.problems_per_batch for c in curves})
     if fix is None and len(values) == 1 and not joint:
         fix = ("problems_per_batch", values[0])
@@ -263,7 +307,10 @@ def _select(curves: Sequence[Curve], fix: Fix | None, joint: bool) -> tuple[list
         chosen = [c for c in curves if c.problems_per_batch == value]
         kind, there = "fixed_problems_per_batch", values
     else:
-        raise InputError(f"--fix must name problems_per_batch or batch_size, but got {name!r}; choose one of them.")
+        raise InputError(
+            f"--fix must name problems_per_batch or batch_size, but got {name!r}; choose one of "
+            "them."
+        )
     if not chosen:
         raise InputError(
             f"--fix {name}={value} must match a run, but the curves have {name} in "
@@ -273,8 +320,11 @@ def _select(curves: Sequence[Curve], fix: Fix | None, joint: bool) -> tuple[list
 
 
 def _sensitivity(
-    curves: Sequence[Curve], fits: CurveFits, frontier: Frontier, variable: Any,
-    fixed_batch: int | None, unit: str,
+    curves: Sequence[Curve],
+    frontier: Frontier,
+    variable: Any,
+    fixed_batch: int | None,
+    unit: str,
 ) -> list[dict[str, Any]]:
     """The law under other bin widths and under the paper's strict record rule."""
     x = np.geomspace(*frontier.support, 5)
@@ -288,11 +338,23 @@ def _sensitivity(
         try:
             other = fit_curves(curves, unit=unit, draws=0, **options)
             law = estimate_law(
-                fit_frontier(other), other.rollouts_per_problem_J, variable=variable, batch_size=fixed_batch
+                fit_frontier(other),
+                other.rollouts_per_problem_J,
+                variable=variable,
+                batch_size=fixed_batch,
             ).law
             n = [float(v) for v in law.predict(arg)]
         except RefusalError as refusal:
-            out.append({"rule": name, "x": [float(v) for v in x], "rollouts_per_problem": None, "refused": refusal.reason})
+            out.append(
+                {
+                    "rule": name,
+                    "x": [float(v) for v in x],
+                    "rollouts_per_problem": None,
+                    "refused": refusal.reason,
+                }
+            )
             continue
-        out.append({"rule": name, "x": [float(v) for v in x], "rollouts_per_problem": n, "refused": None})
+        out.append(
+            {"rule": name, "x": [float(v) for v in x], "rollouts_per_problem": n, "refused": None}
+        )
     return out

@@ -20,7 +20,7 @@ from isocompute.errors import InputError, RunError
 from isocompute.runner import Progress, Settings, run_study
 from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
-from isocompute.store import Database, StorageError, Store, leases
+from isocompute.store import BusyError, Database, StorageError, Store, leases
 from isocompute.study import Limits
 from study_helpers import FAST, digest, small_study
 
@@ -260,10 +260,26 @@ def test_row_6_four_runners_do_each_run_once(tmp_path):
     assert len(slices) == 8 * 2
 
 
+def pause_between_transactions(process, folder):
+    """SIGSTOP; a process that is stopped inside a transaction keeps SQLite's lock, so try again."""
+    for _ in range(100):
+        os.killpg(process.pid, signal.SIGSTOP)
+        database = Database(folder)
+        try:
+            with database.write(patience_s=0.2):
+                return
+        except BusyError:
+            os.killpg(process.pid, signal.SIGCONT)
+            time.sleep(0.02)
+        finally:
+            database.close()
+    pytest.fail("the runner could not be stopped outside a transaction")
+
+
 def test_rows_6_and_7_a_paused_runner_is_taken_over_and_fenced(tmp_path):
     slow = start(tmp_path, workers=1)
     wait_for_work(slow)
-    os.killpg(slow.pid, signal.SIGSTOP)
+    pause_between_transactions(slow, tmp_path)
     study = odd("slow", ns=(2,), rollouts=640)
     began = time.monotonic()
     summary = run_study(study, tmp_path, workers=1, settings=FAST)

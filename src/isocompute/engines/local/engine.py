@@ -167,7 +167,6 @@ class _Run:
             for name, problems in sorted(spec.validation.items())
         }
         self.step = self.rollouts = self.tokens = 0
-        self.saved_step = -1
 
     def _grid_index(self, rollouts: int) -> int:
         return evaluation_index(
@@ -179,11 +178,11 @@ class _Run:
         batch = self.spec.allocation.batch_size
         while self.step < self.spec.allocation.steps:
             self.update()
-            if self._grid_index(self.rollouts) > self._grid_index(self.rollouts - batch):
+            due = self._grid_index(self.rollouts) > self._grid_index(self.rollouts - batch)
+            if due:
                 self.evaluate()
+            if due or self.sink.wants_checkpoint or self.step == self.spec.allocation.steps:
                 self.save()
-        if self.saved_step != self.step:
-            self.save()
 
     def update(self) -> None:
         """Sample, reward, one gradient step."""
@@ -224,7 +223,6 @@ class _Run:
             "length_tokens": samples.tokens / allocation.batch_size,
             "zero_variance_share": 1 - float(report.varies_P.float().mean()),
             "loss": report.loss,
-            "distinct_share": samples.count_N.numel() / allocation.batch_size,
         }
         if report.kl is not None:
             health["kl"] = report.kl
@@ -262,7 +260,6 @@ class _Run:
             self.optimizer.save(folder / "training.safetensors")
             position = {"step": self.step, "rollouts": self.rollouts, "tokens": self.tokens}
             (folder / "position.json").write_text(json.dumps(position), encoding="utf-8")
-        self.saved_step = self.step
 
     def load(self, folder: Path) -> None:
         """Continue from what `save` wrote."""
@@ -271,4 +268,3 @@ class _Run:
             int(position[name]) for name in ("step", "rollouts", "tokens")
         )
         self.optimizer.load(folder / "training.safetensors")
-        self.saved_step = self.step

@@ -103,7 +103,6 @@ def draw_children(
     return child, count[child], rank[key_R]
 
 
-@torch.inference_mode()
 def sample(
     model: Transformer,
     prompt_PS: Tensor,
@@ -149,6 +148,7 @@ def sample(
     tokens = [s.tokens for s in parts]
     first = list(range(0, p, per_pass))
 
+    # Made outside inference mode, so that gradients may be computed from them.
     def joined(name: str) -> Tensor:
         return torch.cat([getattr(s, name) for s in parts])
 
@@ -160,6 +160,7 @@ def sample(
     )
 
 
+@torch.inference_mode()
 def _sample_pass(
     model: Transformer,
     prompt_PS: Tensor,

@@ -6,6 +6,7 @@ Shape legend: P problems of a batch, D prompt bits, T answer bits, L tokens of a
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from isocompute.engines.local.folders import save_model
 from isocompute.engines.local.model import ModelConfig, Transformer
@@ -20,6 +22,25 @@ from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
 from isocompute.engines.local.worlds import BitRuleWorld, answer_texts, prompt_texts
 
 _STREAM_BASE = 9
+WARMUP_STEPS = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Phase:
+    """One stretch of supervised training.
+
+    Args:
+        steps: updates.
+        problems: size of a fixed set that is gone through again and again, flipped bits and
+            all; None: every sequence is a new problem.
+        batch: sequences per update.
+        learning_rate: after 20 warm-up steps, constant.
+    """
+
+    steps: int
+    problems: int | None = None
+    batch: int = 128
+    learning_rate: float = 3e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,18 +48,15 @@ class Supervision:
     """How a base model is trained.
 
     Args:
-        steps: updates.
-        batch: sequences per update; every sequence is a new problem.
-        learning_rate: after 20 warm-up steps, constant.
-        flip: share of the answer's bits that are flipped, so that the rule is never certain.
+        phases: one after another, each with a fresh optimizer.
+        flip: share of the answers' bits that are flipped: the rule is never certain.
+        weight_decay: AdamW's.
         seed: of weights, problems and flips.
     """
 
-    steps: int
-    batch: int = 128
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
+    phases: tuple[Phase, ...]
     flip: float = 0.3
+    weight_decay: float = 0.01
     seed: int = 0
 
 
@@ -46,36 +64,50 @@ def train_base(
     world: BitRuleWorld,
     config: ModelConfig,
     supervision: Supervision,
-    report: Callable[[int, float], None] | None = None,
+    report: Callable[[int, int, float], None] | None = None,
 ) -> Transformer:
-    """Train a model on prompt and noisy answer, next token by next token.
+    """Train a model on prompts and noisy answers, next token by next token.
 
     Args:
         world: where problems come from.
         config: sizes of the model.
-        supervision: how long and on how noisy answers.
-        report: called with (step, loss) after every step.
+        supervision: how long, on what, and how noisy.
+        report: called with (phase, step, loss in nats per answer token) after every step.
     """
-    s = supervision
-    words = world.tokenizer()
-    model = Transformer(config, torch.Generator().manual_seed(s.seed))
-    optimizer = FlatAdamW(model, weight_decay=s.weight_decay, max_grad_norm=1e9)
-    rng = np.random.default_rng([s.seed, _STREAM_BASE])
-    for step in range(1, s.steps + 1):
-        bit_PD = rng.integers(0, 2, size=(s.batch, world.prompt_bits), dtype=np.int8) > 0
-        bit_PT = world.answers(bit_PD)
-        bit_PT ^= rng.random(bit_PT.shape) < s.flip
-        texts = zip(prompt_texts(bit_PD), answer_texts(bit_PT), strict=True)
-        token_PL = torch.tensor([words.encode(prompt + answer) for prompt, answer in texts])
-        answered = world.answer_tokens
-        hidden, _ = model.prompt(token_PL[:, :-1])
-        logits = model.logits(hidden[:, -answered:])
-        loss = F.cross_entropy(logits.flatten(0, 1), token_PL[:, -answered:].flatten())
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step(warmed_up(s.learning_rate, step, 20))
-        if report is not None:
-            report(step, float(loss.detach()))
+    model = Transformer(config, torch.Generator().manual_seed(supervision.seed))
+    for number, phase in enumerate(supervision.phases):
+        rng = np.random.default_rng([supervision.seed, _STREAM_BASE, number])
+        optimizer = FlatAdamW(
+            model, weight_decay=supervision.weight_decay, max_grad_norm=math.inf
+        )
+        fixed_PL = None
+        if phase.problems is not None:
+            fixed_PL = _noisy_sequences(world, phase.problems, supervision.flip, rng)
+        for step in range(1, phase.steps + 1):
+            if fixed_PL is None:
+                token_PL = _noisy_sequences(world, phase.batch, supervision.flip, rng)
+            else:
+                token_PL = fixed_PL[torch.from_numpy(rng.integers(len(fixed_PL), size=phase.batch))]
+            hidden, _ = model.prompt(token_PL[:, :-1])
+            logits = model.logits(hidden[:, -world.answer_tokens :])
+            target = token_PL[:, -world.answer_tokens :]
+            loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step(warmed_up(phase.learning_rate, step, WARMUP_STEPS))
+            if report is not None:
+                report(number, step, float(loss.detach()))
     return model
+
+
+def _noisy_sequences(
+    world: BitRuleWorld, size: int, flip: float, rng: np.random.Generator
+) -> Tensor:
+    """Prompts followed by answers with flipped bits, as tokens (P, L)."""
+    bit_PD = rng.integers(0, 2, size=(size, world.prompt_bits), dtype=np.int8) > 0
+    bit_PT = world.answers(bit_PD) ^ (rng.random((size, world.answer_bits)) < flip)
+    words = world.tokenizer()
+    texts = zip(prompt_texts(bit_PD), answer_texts(bit_PT), strict=True)
+    return torch.tensor([words.encode(prompt + answer) for prompt, answer in texts])
 
 
 def save_base(

@@ -6,7 +6,8 @@ Shape legend: P problems, D prompt bits, T answer bits, H hidden units of the ru
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +48,7 @@ class BitRuleWorld:
 
     prompt_bits: int = 32
     answer_bits: int = 32
-    agree: int = 21
+    agree: int = 20
     hidden: int = 64
     gain: float = 1.5
     rule_seed: int = 0
@@ -115,6 +116,33 @@ class BitRuleWorld:
             ],
             verifier=self.verifier,
         )
+
+
+def world_problems(name: str, *, size: int, seed: int = 0, **rule: int | float) -> ProblemSet:
+    """Problems of the bit-rule world, as a study file asks for them.
+
+    Args:
+        name: of the set; ids begin with it.
+        size: number of problems.
+        seed: which problems of the rule.
+        rule: fields of `BitRuleWorld` that differ from the shipped base model's world.
+
+    Raises:
+        InputError: for an unknown field, or a size or seed that is not a whole number.
+    """
+    known = [field.name for field in fields(BitRuleWorld)]
+    for option in rule:
+        if option not in known:
+            raise InputError(
+                f"options of a generated world must be among size, seed, {', '.join(known)}, but "
+                f"got {option!r}; remove it."
+            )
+    for option, value, least in (("size", size, 1), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(
+                f"`{option}` must be an integer >= {least}, but got {value!r}; correct the set."
+            )
+    return BitRuleWorld(**cast("dict[str, Any]", rule)).problems(name, size, seed)
 
 
 def prompt_texts(bit_PD: NDArray[np.bool_]) -> list[str]:

@@ -1,0 +1,249 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+import numpy as np  # noqa: E402 (torch is optional)
+
+from isocompute.allocation import Allocation  # noqa: E402
+from isocompute.engines.local import LocalEngine  # noqa: E402
+from isocompute.engines.local.engine import batch_problems, stream  # noqa: E402
+from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
+from isocompute.engines.local.tokenizer import WordTokenizer, load_tokenizer  # noqa: E402
+from isocompute.engines.local.worlds import BitRuleWorld, world_problems  # noqa: E402
+from isocompute.errors import InputError, RunError  # noqa: E402
+from isocompute.problems import Problem, ProblemSet  # noqa: E402
+from isocompute.recipe import Recipe  # noqa: E402
+from isocompute.study import RunSpec  # noqa: E402
+from isocompute.testing import EngineTestCase  # noqa: E402
+from isocompute.verifiers import Outcome, load_verifier  # noqa: E402
+from local_tools import WORLD, tiny_folder  # noqa: E402
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tiny_folder(tmp_path_factory.mktemp("tiny"))
+
+
+def make_spec(folder, **changes):
+    spec = RunSpec(
+        engine="local",
+        allocation=Allocation(problems_per_batch=4, rollouts_per_problem=6, steps=8),
+        recipe=Recipe(learning_rate=3e-2, temperature=1.0, warmup_steps=2),
+        train=WORLD.problems("train", 10, seed=1),
+        validation={"val": WORLD.problems("val", 12, seed=2)},
+        seed=0,
+        engine_options={"model": str(folder)},
+        first_evaluation=48,
+        evaluations_per_octave=1,
+    )
+    return replace(spec, **changes)
+
+
+class TestLocalEngine(EngineTestCase):
+    supported = (
+        {"advantage_std": "none"},
+        {"aggregation": "seq-mean-token-sum"},
+        {"kl_coef": 0.5},
+        {"kl_coef": 0.5, "kl_estimator": "k1"},
+        {"kl_coef": 0.5, "entropy_coef": 0.5},
+        {"zero_variance_filter": "loss"},
+        {"learning_rate": 1e-2},
+        {"learning_rate_scaling": "linear"},
+        {"warmup_steps": 0},
+        {"weight_decay": 0.5},
+        {"max_grad_norm": 1e-3},
+        {"temperature": 0.5},
+        {"top_p": 0.5},
+    )
+    unsupported = (
+        {"objective": "ppo"},
+        {"objective": "cispo"},
+        {"clip_low": 0.1},
+        {"updates_per_batch": 2},
+        {"baseline_rollouts": 12},
+        {"importance_cap": 2.0},
+    )
+    unsupported_options = ({"no_such_option": 1}, {"max_new_tokens": 2.5}, {"model": "no-model"})
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, folder):
+        self.folder = folder
+
+    def engine(self):
+        return LocalEngine()
+
+    def spec(self):
+        return make_spec(self.folder)
+
+
+def test_training_raises_the_reward(folder):
+    case = TestLocalEngine()
+    case.folder = folder
+    spec = make_spec(
+        folder, allocation=Allocation(problems_per_batch=8, rollouts_per_problem=32, steps=40)
+    )
+    with case.recorded(spec) as run:
+        rewards = [r.health["reward"] for r in run.steps]
+    assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.15
+
+
+def test_health_numbers_say_what_happened(folder):
+    case = TestLocalEngine()
+    case.folder = folder
+    spec = make_spec(folder, recipe=make_spec(folder).recipe.replace(kl_coef=0.01))
+    with case.recorded(spec) as run:
+        for record in run.steps:
+            health = record.health
+            assert health["reward"] == pytest.approx(record.successes_Q.sum() / 24)
+            same = np.isin(record.successes_Q, (0, 6)).mean()
+            assert health["zero_variance_share"] == pytest.approx(same)
+            assert health["length_tokens"] == 3.0
+            assert health["entropy"] > 0
+            assert health["kl"] >= 0
+            assert "clipped_share" not in health  # nothing ends this model's text but its limit
+        assert run.steps[0].health["learning_rate"] == pytest.approx(spec.learning_rate / 2)
+        assert run.steps[-1].health["learning_rate"] == pytest.approx(spec.learning_rate)
+        assert run.steps[-1].tokens == 8 * 24 * 3
+        assert run.evaluations[0].sampled_tokens == 12 * 4 * 3
+
+
+def test_batches_pass_over_the_set():
+    seen = np.concatenate([batch_problems(step, 12, 4, seed=3) for step in (1, 2, 3)])
+    assert sorted(seen.tolist()) == list(range(12))
+    again = [batch_problems(step, 12, 4, seed=3).tolist() for step in (4, 5, 6)]
+    assert again != seen.reshape(3, 4).tolist()
+    assert len(set(batch_problems(1, 10, 4, seed=0).tolist())) == 4
+
+
+def test_streams_differ_and_repeat():
+    draws = [torch.rand(3, generator=stream(*key)).tolist() for key in [(0, 1), (1, 0), (0, 1)]]
+    assert draws[0] == draws[2] != draws[1]
+
+
+def test_small_groups_and_large_batches_are_refused(folder):
+    for allocation, message in (
+        (Allocation(problems_per_batch=4, rollouts_per_problem=1, steps=1),
+         "`rollouts_per_problem >= 2` must hold .* got 1"),
+        (Allocation(problems_per_batch=11, rollouts_per_problem=2, steps=1),
+         "`problems_per_batch` must not exceed .* got 11 for 10"),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=message):
+            LocalEngine().check(make_spec(folder, allocation=allocation))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "message"),
+    [
+        ("A0B1!", "abc", "text must be made of the model's 33 words"),
+        ("A0" * 40, "abc", "a prompt must have 1 to 29 tokens for this model, but .* has 40"),
+        ("", "abc", "a prompt must have 1 to 29 tokens for this model, but .* has 0"),
+        ("A0B1", "xyz", "every answer must be one that 'hexbits>=7' can match"),
+    ],
+)
+def test_problems_of_another_world_are_refused(folder, prompt, answer, message):
+    problems = ProblemSet(
+        name="odd", problems=[Problem(id="x", prompt=prompt, answer=answer)], verifier="hexbits>=7"
+    )
+    with pytest.raises(InputError, match=message):
+        LocalEngine().check(make_spec(folder, validation={"odd": problems}))
+
+
+def test_a_failing_verifier_ends_the_run(folder):
+    policy = Policy(folder)
+    data = policy.tokenize(WORLD.problems("val", 2, seed=2))
+
+    class Failing:
+        spec = "failing"
+
+        def __call__(self, response, answer):
+            return Outcome(None, "broken pipe")
+
+        def check_answer(self, answer):
+            return None
+
+        def close(self):
+            pass
+
+    with pytest.raises(RunError, match="failed on problem 'val-0' .* broken pipe"):
+        policy.count_successes(
+            replace(data, verifier=Failing()), 2, stream(0), temperature=1.0
+        )
+
+
+def test_a_limit_is_needed(folder, tmp_path):
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    with pytest.raises(InputError, match="`max_new_tokens` must be >= 1, but got None"):
+        Policy(tmp_path)
+    assert Policy(tmp_path, max_new_tokens=5).max_new_tokens == 5
+
+
+def test_the_world_is_what_it_says():
+    world = BitRuleWorld()
+    one, two = world.problems("a", 50, seed=1), world.problems("a", 50, seed=1)
+    assert one.sha256 == two.sha256 != world.problems("a", 50, seed=2).sha256
+    _, bit_PT = world.draw(50, seed=1)
+    assert 0.4 < bit_PT.mean() < 0.6
+    verify = load_verifier(world.verifier)
+    assert one.verifier == f"hexbits>={world.agree}"
+    for problem, bits in zip(one.problems, bit_PT, strict=True):
+        assert int(problem.answer, 16) == int("".join("01"[int(b)] for b in bits), 2)
+        flipped = int(problem.answer, 16) ^ ((1 << (32 - world.agree)) - 1)
+        assert verify(f"{flipped:08x}", problem.answer).reward == 1
+        assert verify(f"{flipped ^ (1 << 31):08x}", problem.answer).reward == 0
+    words = world.tokenizer()
+    assert words.decode(words.encode(one.problems[0].prompt)) == one.problems[0].prompt
+    assert len(words.encode(one.problems[0].answer)) == world.answer_tokens
+
+
+def test_worlds_refuse_impossible_sizes():
+    for change, message in (
+        ({"prompt_bits": 33}, "`prompt_bits` must be a multiple of 2"),
+        ({"answer_bits": 10}, "`answer_bits` must be a positive multiple of 4"),
+        ({"agree": 33}, "`agree` must be between 1 and answer_bits=32, but got 33"),
+    ):
+        with pytest.raises(InputError, match=message):
+            BitRuleWorld(**change)
+
+
+def test_worlds_of_a_study_file():
+    made = world_problems("train", size=5, seed=3, agree=9)
+    assert made.verifier == "hexbits>=9"
+    assert made.sha256 == BitRuleWorld(agree=9).problems("train", 5, seed=3).sha256
+    with pytest.raises(InputError, match="must be among size, seed, .* got 'depth'"):
+        world_problems("train", size=5, depth=2)
+    with pytest.raises(InputError, match="`size` must be an integer >= 1, but got 0"):
+        world_problems("train", size=0)
+
+
+def test_other_tokenizers(tmp_path, folder):
+    with pytest.raises(InputError, match=r"must hold tokenizer.json"):
+        load_tokenizer(tmp_path)
+    assert isinstance(load_tokenizer(folder), WordTokenizer)
+    data = json.loads((folder / "tokenizer.json").read_text())
+    data["decoder"] = None
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data))
+    try:
+        import tokenizers  # noqa: F401 (asked for, not used)
+    except ModuleNotFoundError:
+        with pytest.raises(InputError, match="needs the package `tokenizers`"):
+            load_tokenizer(tmp_path)
+    else:
+        assert load_tokenizer(tmp_path).encode("A1") == load_tokenizer(folder).encode("A1")
+
+
+def test_the_shipped_base_model_knows_its_world_half():
+    """Its pass rates lie where the quickstart needs them: many problems between 0.3 and 0.6."""
+    policy = Policy(base_folder("bits"))
+    world = json.loads((policy.folder / "world.json").read_text())
+    problems = policy.tokenize(BitRuleWorld().problems("probe", 200, seed=5))
+    assert world["agree"] == BitRuleWorld().agree
+    successes, tokens = policy.count_successes(problems, 16, stream(0), temperature=1.0)
+    rate = successes.double() / 16
+    assert tokens == 200 * 16 * 8
+    assert 0.3 < rate.mean() < 0.5
+    assert ((rate >= 0.3) & (rate <= 0.6)).double().mean() > 0.2
+    with pytest.raises(InputError, match=r"`model` must be a folder or one of .*bits"):
+        base_folder("../base/bits2")

@@ -1,0 +1,159 @@
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from isocompute.engines.local.folders import (  # noqa: E402 (torch is optional)
+    config_from_json,
+    config_to_json,
+    load_model,
+    save_model,
+)
+from isocompute.engines.local.model import Grouping, ResponseCache  # noqa: E402
+from isocompute.errors import InputError  # noqa: E402
+from local_tools import WORLD, tiny_config, tiny_folder, tiny_model  # noqa: E402
+
+
+def test_logits_are_pinned():
+    # transformers 5.23 gives these numbers for the same folder (test below, where installed).
+    logits = tiny_model()(torch.tensor([[1, 20, 3, 30]]))
+    assert logits[0, -1, :4].tolist() == pytest.approx(
+        [0.6107923, 0.1728680, 1.3259217, 1.9406182], abs=1e-5
+    )
+
+
+
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_logits_equal_those_of_transformers(tmp_path, tied):
+    transformers = pytest.importorskip("transformers")
+    model = tiny_model(tie_word_embeddings=tied)
+    save_model(model, tmp_path)
+    theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval()
+    token = torch.randint(0, 33, (5, 20), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(model(token), theirs(token).logits, atol=2e-5, rtol=1e-5)
+
+
+def test_a_folder_of_transformers_loads(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
+        num_attention_heads=3, num_key_value_heads=1, max_position_embeddings=64,
+    )  # fmt: skip
+    theirs = transformers.LlamaForCausalLM(config).eval()
+    theirs.save_pretrained(tmp_path)
+    token = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(
+            load_model(tmp_path)(token), theirs(token).logits, atol=2e-5, rtol=1e-5
+        )
+
+
+def test_the_tokenizer_loads_in_transformers(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    folder = tiny_folder(tmp_path)
+    theirs = transformers.AutoTokenizer.from_pretrained(folder)
+    problem = WORLD.problems("p", 1, seed=0).problems[0]
+    words = WORLD.tokenizer()
+    text = problem.prompt + problem.answer
+    assert theirs(text)["input_ids"] == words.encode(text)
+    assert theirs.decode(words.encode(text)) == text == words.decode(words.encode(text))
+
+
+def test_a_saved_model_loads_bit_for_bit(tmp_path):
+    model = tiny_model()
+    save_model(model, tmp_path)
+    loaded = load_model(tmp_path)
+    assert loaded.config == model.config
+    for one, two in zip(model.parameters(), loaded.parameters(), strict=True):
+        assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("lengths", [[10, 10, 10], [10, 7, 1]])
+@pytest.mark.parametrize("counts", [[2, 2, 2], [3, 1, 4]])
+def test_shared_prompts_and_cache_equal_the_plain_forward(lengths, counts):
+    model = tiny_model()
+    draw = torch.Generator().manual_seed(3)
+    prompt = torch.randint(0, 33, (3, 10), generator=draw)
+    length = torch.tensor(lengths)
+    groups = Grouping(torch.tensor(counts))
+    response = torch.randint(0, 33, (groups.rows, 6), generator=draw)
+    with torch.no_grad():
+        hidden, prompts = model.prompt(prompt, length)
+        whole = model.logits(model.respond(response, prompts, groups))
+        cache = ResponseCache(model.config, groups.rows, 6, hidden)
+        steps = [model.respond(response[:, t : t + 1], prompts, groups, cache) for t in range(6)]
+        cached = model.logits(torch.cat(steps, 1))
+        for row, p in enumerate(groups.prompt_N.tolist()):
+            plain = model(torch.cat([prompt[p, : length[p]], response[row]])[None])[0, -6:]
+            torch.testing.assert_close(whole[row], plain, atol=1e-5, rtol=1e-4)
+            torch.testing.assert_close(cached[row], plain, atol=1e-5, rtol=1e-4)
+
+
+def test_a_branched_cache_follows_its_parents():
+    model = tiny_model()
+    prompt = torch.randint(0, 33, (1, 5), generator=torch.Generator().manual_seed(3))
+    with torch.no_grad():
+        hidden, prompts = model.prompt(prompt)
+        cache = ResponseCache(model.config, 2, 2, hidden)
+        one = Grouping(torch.tensor([2]))
+        model.respond(torch.tensor([[4], [9]]), prompts, one, cache)
+        cache.branch(torch.tensor([1, 1, 0]))
+        three = Grouping(torch.tensor([3]))
+        out = model.respond(torch.tensor([[7], [8], [7]]), prompts, three, cache)[:, 0]
+        for row, tail in enumerate([[9, 7], [9, 8], [4, 7]]):
+            plain, _ = model.prompt(torch.cat([prompt[0], torch.tensor(tail)])[None])
+            torch.testing.assert_close(out[row], plain[0, -1], atol=1e-5, rtol=1e-4)
+
+
+def test_config_survives_its_json():
+    config = tiny_config(tie_word_embeddings=True, eos_token_id=2, rope_theta=500.0)
+    assert config_from_json(json.loads(json.dumps(config_to_json(config)))) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"model_type": "gpt2"}, "model_type='llama'"),
+        ({"attention_bias": True}, "attention_bias=False"),
+        ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type='default'"),
+        ({"hidden_act": "gelu"}, "hidden_act='silu'"),
+    ],
+)
+def test_other_architectures_are_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        config_from_json({**config_to_json(tiny_config()), **change})
+
+
+def test_a_missing_size_is_named():
+    data = config_to_json(tiny_config())
+    del data["vocab_size"]
+    with pytest.raises(InputError, match="must give vocab_size, but it is missing"):
+        config_from_json(data)
+
+
+def test_bad_sizes_are_refused():
+    with pytest.raises(InputError, match="got 4 and 3"):
+        tiny_config(num_key_value_heads=3)
+    with pytest.raises(InputError, match="`head_dim` must be even.*got 7"):
+        tiny_config(head_dim=7)
+
+
+def test_broken_folders_are_refused(tmp_path):
+    with pytest.raises(InputError, match=r"must hold config.json and model.safetensors"):
+        load_model(tmp_path)
+    model = tiny_model()
+    save_model(model, tmp_path)
+    data = config_to_json(model.config)
+    (tmp_path / "config.json").write_text(json.dumps({**data, "num_hidden_layers": 3}))
+    with pytest.raises(InputError, match="'model.layers.2.input_layernorm.weight' is missing"):
+        load_model(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**data, "num_hidden_layers": 1}))
+    with pytest.raises(InputError, match="only the weights of a Llama model"):
+        load_model(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({**data, "vocab_size": 40}))
+    with pytest.raises(InputError, match="must have the shape that config.json gives"):
+        load_model(tmp_path)

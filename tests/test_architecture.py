@@ -22,6 +22,7 @@ PACKAGE = ROOT / "src" / "isocompute"
 # longer name (`engines.base`) has a place of its own.
 ORDER = (
     "errors",
+    "files",
     "allocation",
     "intervals",
     "verifiers",

@@ -6,7 +6,7 @@ import argparse
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from isocompute.cli.output import check_target, show, warn, write_json
 
@@ -118,6 +118,50 @@ def report(options: Options) -> int:
     if options.figures is not None:
         files = save_figures(fits, options.figures, plan=answer, study=study)
         show([f"figures: {len(files)} files in {options.figures}"])
+    return 0
+
+
+def run_quickstart(options: Options) -> int:
+    """The whole playbook, with a line per stage."""
+    from isocompute.cli.live import LiveLine
+    from isocompute.cli.tables import quickstart_lines
+    from isocompute.quickstart import quickstart
+
+    with LiveLine() as progress:
+        result = quickstart(
+            options.folder, workers=options.workers, say=progress.say, progress=progress
+        )
+    for line in result.summary.warnings:
+        warn(line)
+    show(quickstart_lines(result))
+    return 0
+
+
+def difficulty(options: Options) -> int:
+    """Pass rates of a base model on a problem set."""
+    check_target(options.json, [options.problems])
+    from isocompute.cli.tables import difficulty_lines
+    from isocompute.difficulty import Draws, measure_difficulty
+    from isocompute.engines import embedded_success_counter
+    from isocompute.problems import load_problems, save_problems
+
+    problems = load_problems(options.problems, verifier=options.verifier)
+    count = embedded_success_counter()(
+        options.model, problems, max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature, seed=options.seed,
+    )  # fmt: skip
+
+    def sample(index_P: Any, samples: int) -> Draws:
+        successes_P, tokens = count(index_P, samples)
+        return Draws(successes_P, tokens=tokens)
+
+    measured = measure_difficulty(
+        sample, problems, samples=options.samples, second_stage=options.second_stage
+    )
+    if options.output is not None:
+        save_problems(measured.problems, options.output)
+    write_json(measured.document, options.json)
+    show(difficulty_lines(measured.document), quiet=options.json == "-")
     return 0
 
 

@@ -48,6 +48,13 @@ class LiveLine:
         if self._shown:
             print(file=sys.stderr)
 
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if self._shown:
+            print(file=sys.stderr)
+            self._shown = False
+        print(visible(line), file=sys.stderr, flush=True)
+
     def __call__(self, report: Reportable) -> None:
         """Show one report."""
         line = visible(report.line())

@@ -6,12 +6,12 @@ import json
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.files import write_text
 
 
 def strict_json(document: Mapping[str, Any]) -> str:
@@ -52,28 +52,6 @@ def check_target(target: str | None, sources: Sequence[str] = ()) -> None:
             raise InputError(
                 f"an output must not overwrite an input, but both are {target!r}; change the name."
             )
-
-
-def write_text(path: str | Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    path = Path(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def write_json(document: Mapping[str, Any], target: str | None) -> None:

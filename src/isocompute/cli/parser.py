@@ -34,6 +34,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"isocompute {__version__}")
     stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
+    _add_quickstart(stages)
+    _add_difficulty_stage(stages)
     _add_run(stages)
     _add_folder(stages)
     _add_import(stages)
@@ -173,6 +175,49 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         choices=TRAINERS,
         metavar="TRAINER",
         help=f"also print the keys of {', '.join(TRAINERS)}",
+    )
+    _add_json(parser)
+
+
+def _add_quickstart(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "quickstart",
+        commands.run_quickstart,
+        "the whole playbook on the embedded engine; resumes",
+        "example: isocompute quickstart my-first-study",
+    )
+    parser.add_argument(
+        "folder", nargs="?", default="quickstart", metavar="DIR", help="default: quickstart"
+    )
+    parser.add_argument(
+        "--workers", type=_count, metavar="N", help="processes of one thread each (default: one per core)"
+    )  # fmt: skip
+
+
+def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "difficulty",
+        commands.difficulty,
+        "pass rates of a base model, sets by difficulty, recommended recipe",
+        "example: isocompute difficulty problems.jsonl --model ./base -o measured.jsonl",
+    )
+    parser.add_argument("problems", metavar="PROBLEMS", help="JSONL or Parquet")
+    parser.add_argument(
+        "--model", required=True, metavar="M", help="a Hugging Face folder, or `bits` (shipped)"
+    )
+    parser.add_argument("--verifier", metavar="V", help="default: the file's, else exact")
+    parser.add_argument("--samples", type=_positive_int, default=16, metavar="K", help="default 16")
+    parser.add_argument(
+        "--second-stage", type=_count, default=128, metavar="K",
+        help="samples in all for problems without a success (default 128; 0: none)",
+    )  # fmt: skip
+    parser.add_argument("--temperature", type=_positive, default=1.0, metavar="T", help="default 1")
+    parser.add_argument("--max-new-tokens", type=_positive_int, metavar="N", help="length limit")
+    parser.add_argument("--seed", type=_count, default=0, help="of sampling (default 0)")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"
     )
     _add_json(parser)
 

@@ -7,10 +7,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from isocompute.plan.words import WIDTH, compact_number
+from isocompute.plan.words import WIDTH, advice_lines, compact_number
 
 if TYPE_CHECKING:
     from isocompute.health import Finding
+    from isocompute.quickstart import Result as QuickstartResult
     from isocompute.runner import Summary
     from isocompute.store import StoredRun
 
@@ -104,6 +105,43 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     elif summary.done:
         lines.append(f"Next: isocompute fit {folder}")
     return lines
+
+
+def quickstart_lines(result: QuickstartResult) -> list[str]:
+    """What the playbook found, and where to look."""
+    lines = [*summary_lines(result.summary, str(result.folder / "study"))[:3]]
+    if result.fit is not None:
+        lines += ["", *fit_lines(result.fit.document)]
+    if result.refusal is not None:
+        lines += ["", f"No law: {result.refusal}"]
+    if result.plan is not None:
+        lines += ["", *advice_lines(result.plan)]
+    return [*lines, "", f"report: {result.report}"]
+
+
+def difficulty_lines(document: Row) -> list[str]:
+    """Histogram of successes, sets, and the recipe that goes with them."""
+    histogram = document["histogram"]
+    width = max(1, *histogram)
+    lines = [
+        f"{document['n_problems']} problems, {document['samples']} samples each "
+        f"({compact_number(document['rollouts'])} rollouts in all): mean pass rate "
+        f"{number(document['mean_pass_rate'])} {span(document['mean_pass_rate_interval'])}",
+        "",
+    ]
+    for successes, problems in enumerate(histogram):
+        bar = "#" * round(40 * problems / width)
+        lines.append(f"  {successes:>3}/{document['samples']}  {problems:>6}  {bar}")
+    lines.append("")
+    rows = [
+        (name.replace("_", " "), f"{band['low']:g} to {band['high']:g}", str(band["n_problems"]))
+        for name, band in document["bands"].items()
+    ]
+    lines += table(("set", "pass rate", "problems"), rows, left=2)
+    lines += ["", f"recipe: {document['recipe']} ({document['reason']})"]
+    if document["errors"]:
+        lines.append(f"{document['errors']} samples could not be judged; they count in no rate")
+    return lines + warning_lines(document["warnings"])
 
 
 def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Finding]]) -> list[str]:

@@ -89,11 +89,25 @@ def load_engine(target: str) -> Engine:
     Raises:
         InputError: if what it needs is not installed.
     """
+    module = target.partition(":")[0]
+    return cast(Engine, _attribute(target, extra=module.rsplit(".", 1)[-1])())
+
+
+def embedded_success_counter() -> Callable[..., Any]:
+    """`engines.local.base_rates.success_counter`.
+
+    Raises:
+        InputError: if torch is not installed.
+    """
+    target = "isocompute.engines.local.base_rates:success_counter"
+    return cast("Callable[..., Any]", _attribute(target, extra="local"))
+
+
+def _attribute(target: str, *, extra: str) -> Any:
     module, _, attribute = target.partition(":")
     try:
-        return cast(Engine, getattr(importlib.import_module(module), attribute)())
+        return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        extra = module.rsplit(".", 1)[-1]
         raise InputError(
             f"engine {target!r} needs the package {error.name!r}, which is not installed; "
             f"install it, for this project's own engines with the extra [{extra}]."

@@ -15,7 +15,6 @@ import base64
 import datetime
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -25,6 +24,7 @@ import jinja2
 
 from isocompute import __version__
 from isocompute.errors import InputError
+from isocompute.files import write_text
 from isocompute.report import sections, words
 from isocompute.report.payload import page_payload, plain
 from isocompute.report.study_data import StudyView, study_view
@@ -92,12 +92,7 @@ def render_report(
     )
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        draft.write_text(html, encoding="utf-8", newline="\n")
-        os.replace(draft, target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_text(target, html)
     return target
 
 

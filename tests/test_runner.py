@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -20,7 +21,7 @@ from isocompute.errors import InputError, RunError
 from isocompute.runner import Progress, Settings, run_study
 from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
-from isocompute.store import BusyError, Database, StorageError, Store, leases
+from isocompute.store import Database, StorageError, Store, leases
 from isocompute.study import Limits
 from study_helpers import FAST, digest, small_study
 
@@ -264,15 +265,15 @@ def pause_between_transactions(process, folder):
     """SIGSTOP; a process that is stopped inside a transaction keeps SQLite's lock, so try again."""
     for _ in range(100):
         os.killpg(process.pid, signal.SIGSTOP)
-        database = Database(folder)
+        connection = sqlite3.connect(folder / "study.db", timeout=0.2, isolation_level=None)
         try:
-            with database.write(patience_s=0.2):
-                return
-        except BusyError:
+            connection.execute("BEGIN EXCLUSIVE")
+            return
+        except sqlite3.OperationalError:
             os.killpg(process.pid, signal.SIGCONT)
             time.sleep(0.02)
         finally:
-            database.close()
+            connection.close()
     pytest.fail("the runner could not be stopped outside a transaction")
 
 

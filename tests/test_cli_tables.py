@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from isocompute.cli.live import LiveLine
-from isocompute.cli.tables import fit_lines, health_lines, number, span, table
+from isocompute.cli.tables import (
+    difficulty_lines,
+    fit_lines,
+    health_lines,
+    number,
+    quickstart_lines,
+    span,
+    table,
+)
+from isocompute.plan import plan_budget
+from planted_law import PlantedFit
 
 
 def document() -> dict[str, Any]:
@@ -138,6 +149,46 @@ def test_health_is_counted_by_configuration_and_rule() -> None:
     ]
 
 
+def test_difficulty_draws_its_histogram() -> None:
+    d = {
+        "problem_set": "math", "n_problems": 30, "samples": 2, "mean_pass_rate": 0.4,
+        "mean_pass_rate_interval": [0.3, 0.5], "histogram": [20, 0, 10], "errors": 3,
+        "bands": {"very_easy": {"low": 0.6, "high": 0.9, "n_problems": 4}}, "rollouts": 60,
+        "recipe": "easy", "reason": "the mean lies above 0.3", "warnings": [],
+    }  # fmt: skip
+    lines = difficulty_lines(d)
+    assert lines[0].startswith("30 problems, 2 samples each (60 rollouts in all): mean pass rate")
+    assert lines[0].endswith("0.400 [0.300, 0.500]")
+    bars = [line.split() for line in lines[2:5]]
+    assert bars == [["0/2", "20", "#" * 40], ["1/2", "0"], ["2/2", "10", "#" * 20]]
+    assert any("very easy" in line and "0.6 to 0.9" in line for line in lines)
+    assert "recipe: easy (the mean lies above 0.3)" in lines
+    assert "3 samples could not be judged; they count in no rate" in lines
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_quickstart_ends_with_the_law_the_plan_and_the_report(refused: bool) -> None:
+    law: Any = None if refused else SimpleNamespace(document=document())
+    spent = SimpleNamespace(
+        rollouts=1_800_000, evaluation_rollouts=1, wasted_rollouts=0, wasted_evaluation_rollouts=0,
+        wall_s=300.0,
+    )  # fmt: skip
+    summary = SimpleNamespace(
+        done=18, failed=0, invalid=0, pending=0, accounting=spent, elapsed_s=150.0
+    )
+    plan = None if refused else plan_budget(PlantedFit(), 1e6).document
+    result: Any = SimpleNamespace(
+        folder=Path("q"), summary=summary, fit=law, plan=plan, report=Path("q/report.html"),
+        refusal="one n is too few" if refused else None, sweep_s=150.0,
+    )  # fmt: skip
+    lines = quickstart_lines(result)
+    text = "\n".join(lines)
+    assert "18 of 18 runs done" in lines[0]
+    assert ("No law: one n is too few" in text) is refused
+    assert ("With 1M rollouts: " in text) is not refused
+    assert lines[-1] == "report: q/report.html"
+
+
 class Report:
     rollouts_done = 1
     rollouts_total = 4
@@ -167,6 +218,7 @@ def test_progress_on_a_terminal_renews_one_line(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with LiveLine() as live:
         live(Report())
+        live.say("a stage")
     err = capsys.readouterr().err
     assert err.startswith("\r[######..................] a quarter")
-    assert err.endswith("\n")
+    assert err.endswith("\na stage\n")

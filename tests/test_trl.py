@@ -19,6 +19,7 @@ from isocompute.errors import InputError, RunError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
 from isocompute.study import RunSpec
+from isocompute.testing import EngineTestCase
 from isocompute.trainers import read_allocation, trainer_settings
 from sinks import ListSink
 
@@ -273,3 +274,18 @@ def test_trl_and_the_embedded_engine_draw_from_the_same_policy(tmp_path: Path) -
         means.append(sink.evaluations[0].successes_P.mean() / 4)
     # 1200 samples each, standard error of the difference below 0.02
     assert means[0] == pytest.approx(means[1], abs=0.06)
+
+
+@pytest.mark.trainers
+@needs_trl
+class TestConformance(EngineTestCase):
+    supported = [{"learning_rate": 1e-1}, {"temperature": 0.5}, {"advantage_std": "none"}]
+    unsupported = [{"objective": "ppo"}, {"zero_variance_filter": "loss"},
+                   {"updates_per_batch": 2}]
+    unsupported_options = [{"no_such_option": 1}, {"max_new_tokens": "many"}]
+
+    def engine(self) -> TrlEngine:
+        return TrlEngine()
+
+    def spec(self) -> RunSpec:
+        return bits_spec(steps=4)

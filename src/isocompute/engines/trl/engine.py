@@ -228,6 +228,7 @@ class _Run:
             for name in sorted(p.name for p in source.iterdir()):
                 if name in _KEPT or (name.startswith("model-") and name.endswith(".safetensors")):
                     shutil.move(str(source / name), str(folder / name))
+            _strip_history(folder / "trainer_state.json")
             (folder / _POSITION).write_text(json.dumps(
                 {"step": event["step"], "tokens": event["tokens"]}
             ))  # fmt: skip
@@ -235,6 +236,14 @@ class _Run:
 
     def _on_end(self, event: dict[str, Any]) -> None:
         """Nothing to do: the steps that arrived say how far it came."""
+
+
+def _strip_history(path: Path) -> None:
+    """Take the log out of a Trainer's state: it holds clock times, and the store has it all."""
+    if path.is_file():
+        state = json.loads(path.read_text())
+        state["log_history"] = []
+        path.write_text(json.dumps(state, sort_keys=True))
 
 
 def _rows(problems: ProblemSet, name: str) -> list[dict[str, Any]]:

@@ -20,9 +20,9 @@ import pytest
 
 from isocompute import __version__, laws
 from isocompute.cli import main
-from isocompute.cli import output as cli_output
-from isocompute.cli.output import check_target, strict_json, write_text
+from isocompute.cli.output import check_target, strict_json
 from isocompute.errors import InputError
+from isocompute.files import write_text
 from isocompute.importers.base import Curve
 
 _FIT_SWEEP = laws.fit_sweep
@@ -438,7 +438,7 @@ def test_files_appear_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.Mo
     def fail(number: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cli_output.os, "fsync", fail)
+    monkeypatch.setattr("isocompute.files.os.fsync", fail)
     with pytest.raises(OSError, match="No space"):
         write_text(target, "new")
     assert target.read_text() == "old"

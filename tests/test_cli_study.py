@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -177,3 +178,17 @@ def test_a_stopped_run_says_so_and_resumes(number: int, code: int, tmp_path: Pat
     assert process.returncode == code
     assert b"Traceback" not in err
     assert main(["doctor", str(tmp_path / "tiny")]) == 0
+
+
+def test_a_stopped_quickstart_keeps_the_exit_code_of_the_signal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = SimpleNamespace(exit_code=143, stopped_by=15)
+    study = SimpleNamespace(runs=[], rollouts=0)
+    monkeypatch.setattr("isocompute.quickstart._difficulty", lambda *_: {"recipe": "easy"})
+    monkeypatch.setattr("isocompute.quickstart._book_difficulty", lambda *_: None)
+    monkeypatch.setattr("isocompute.runner.open_study", lambda *_: study)
+    monkeypatch.setattr("isocompute.runner.run_study", lambda *_, **__: stopped)
+    assert main(["quickstart", str(tmp_path)]) == 143
+    _, err = capsys.readouterr()
+    assert "it was stopped; run `isocompute quickstart" in err

@@ -113,11 +113,13 @@ def quickstart(
     took = time.monotonic() - start
     _book_difficulty(folder, difficulty)
     if summary.exit_code:
-        raise RunError(
-            "the sweep must be finished before its law is fitted, but it ended early "
-            f"({summary.stopped_by or 'runs failed'}); run `isocompute quickstart {folder}` again "
-            "to go on."
+        why = "runs failed" if summary.stopped_by is None else "it was stopped"
+        early = RunError(
+            f"the sweep must be finished before its law is fitted, but {why}; run "
+            f"`isocompute quickstart {folder}` again to go on."
         )
+        early.exit_code = summary.exit_code  # 130 or 143 after a signal
+        raise early
     return _decide(folder, study.runs[0].allocation.rollouts, summary, took, say)
 
 

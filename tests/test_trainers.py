@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from isocompute.allocation import Allocation
@@ -100,3 +107,65 @@ def test_a_batch_of_completions_must_hold_whole_groups() -> None:
     keys = {**trainer_settings("prime-rl", PLAN, Recipe()).keys, "orchestrator.batch_size": 100}
     with pytest.raises(InputError, match="multiple of its group, but got 100 and 256"):
         read_allocation("prime-rl", keys)
+
+
+HERE = Path(__file__).resolve().parent
+TRL_PYTHON = os.environ.get("ISOCOMPUTE_TRL_PYTHON", sys.executable)
+VERL_PYTHON = os.environ.get("ISOCOMPUTE_VERL_PYTHON", str(HERE.parent / ".venv-verl/bin/python"))
+NO_TRL = importlib.util.find_spec("trl") is None and "ISOCOMPUTE_TRL_PYTHON" not in os.environ
+
+TRL_SCRIPT = """
+import json, sys
+from trl import GRPOConfig
+for keys in json.load(sys.stdin):
+    config = GRPOConfig(output_dir="out", use_cpu=True, bf16=False, report_to="none", **keys)
+    assert config.steps_per_generation == config.gradient_accumulation_steps, "off-policy"
+    print(config.generation_batch_size // config.num_generations, config.num_generations,
+          config.max_steps)
+"""
+
+VERL_SCRIPT = """
+import json, os, sys
+import verl
+from hydra import compose, initialize_config_dir
+folder = os.path.join(os.path.dirname(verl.__file__), "trainer/config")
+for lines in json.load(sys.stdin):
+    with initialize_config_dir(folder, version_base=None):
+        config = compose("ppo_trainer", overrides=lines)
+    print(config.data.train_batch_size, config.actor_rollout_ref.rollout.n,
+          config.trainer.total_training_steps)
+"""
+
+RECIPES = (
+    Recipe.for_difficulty("easy"),
+    Recipe.for_difficulty("hard"),
+    Recipe(objective="cispo", aggregation="seq-mean-token-mean", advantage_std="none"),
+)
+
+
+def accepted(python: str, script: str, payload: list[object], folder: Path) -> list[list[int]]:
+    done = subprocess.run(
+        [python, "-c", script],
+        input=json.dumps(payload),
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [[int(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.trainers
+@pytest.mark.skipif(NO_TRL, reason="no Python with trl")
+def test_trl_itself_accepts_the_keys(tmp_path: Path) -> None:
+    keys: list[object] = [dict(trainer_settings("trl", PLAN, r).keys) for r in RECIPES]
+    assert accepted(TRL_PYTHON, TRL_SCRIPT, keys, tmp_path) == [[32, 256, 488]] * len(RECIPES)
+
+
+@pytest.mark.trainers
+@pytest.mark.skipif(not Path(VERL_PYTHON).is_file(), reason="no Python with verl")
+def test_verl_itself_accepts_the_keys(tmp_path: Path) -> None:
+    lines: list[object] = [key_lines(trainer_settings("verl", PLAN, r).keys) for r in RECIPES]
+    assert accepted(VERL_PYTHON, VERL_SCRIPT, lines, tmp_path) == [[32, 256, 488]] * len(RECIPES)

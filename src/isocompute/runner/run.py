@@ -74,6 +74,7 @@ def run_study(
     progress: Callable[[Progress], None] | None = None,
     settings: Settings | None = None,
     retry_failed: bool = False,
+    pool: Callable[[Database], Pool] | None = None,
 ) -> Summary:
     """Train every run of a study that is not done yet.
 
@@ -88,12 +89,15 @@ def run_study(
         progress: called about once a second, and when something happens.
         settings: timing.
         retry_failed: try failed and invalid runs again.
+        pool: where to train instead of worker processes here (`isocompute.runner.ray.ray_pool`);
+            `workers` then only scales the estimated time.
 
     Raises:
         InputError: if the study, an engine or the folder's content does not fit.
         StorageError: if the disk is full or cannot be written; nothing committed is lost.
     """
-    return _Runner(study, Path(folder), workers, progress, settings or Settings()).run(retry_failed)
+    runner = _Runner(study, Path(folder), workers, progress, settings or Settings())
+    return runner.run(retry_failed, pool)
 
 
 class _Runner:
@@ -135,15 +139,15 @@ class _Runner:
         self.others: dict[str, tuple[int, int]] = {}  # runner -> (beat, my beats when it moved)
         self.stopping_since: float | None = None
 
-    def run(self, retry_failed: bool) -> Summary:
+    def run(
+        self, retry_failed: bool, pool: Callable[[Database], Pool] | None = None
+    ) -> Summary:
         database = Database(self.folder, create=True)
         try:
             self.database = database
             self.warnings += check_folder(self.folder)
             register(database, self.study, retry_failed=retry_failed)
-            self.pool: Pool = (
-                ProcessPool(self._places()) if self.workers else InlinePool(database, self._tick)
-            )
+            self.pool = self._make_pool(pool)
             with self._signals():
                 try:
                     self._loop()
@@ -157,9 +161,12 @@ class _Runner:
         finally:
             database.close()
 
-    def _places(self) -> int:
-        """Workers that can be busy at once: never more than runs."""
-        return max(1, min(self.workers, len(self.specs)))
+    def _make_pool(self, pool: Callable[[Database], Pool] | None) -> Pool:
+        if pool is not None:
+            return pool(self.database)
+        if self.workers == 0:
+            return InlinePool(self.database, self._tick)
+        return ProcessPool(min(self.workers, len(self.specs)))  # never more than runs
 
     def _loop(self) -> None:
         while True:

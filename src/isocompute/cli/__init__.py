@@ -33,12 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     previous = _on_sigterm()
     try:
-        args = parse_options(argv)
-        code: int = args.command(args)
+        code = _run(argv)
         sys.stdout.flush()
         return code
-    except SystemExit as asked:  # --help and --version
-        return int(asked.code or 0)
     except RefusalError as error:
         steps = f" Run next: {'; '.join(error.run_next)}." if error.run_next else ""
         return _complain(error.reason + steps, error.exit_code)
@@ -70,6 +67,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         if previous is not None:
             signal.signal(signal.SIGTERM, previous)
+
+
+def _run(argv: Sequence[str] | None) -> int:
+    try:
+        options = parse_options(argv)
+    except SystemExit as asked:  # --help and --version have printed what they were asked for
+        return int(asked.code or 0)
+    code: int = options.command(options)
+    return code
 
 
 def _on_sigterm() -> signal.Handlers | None:

@@ -13,6 +13,8 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.files import write_text
 
+_PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█", "_.:-=+*#")
+
 
 def strict_json(document: Mapping[str, Any]) -> str:
     """JSON text; NaN and infinity become null, numpy values plain ones."""
@@ -72,7 +74,7 @@ def show(lines: Sequence[str], *, quiet: bool = False) -> None:
     if quiet:
         return
     encoding = sys.stdout.encoding or "utf-8"
-    lines = [line.encode(encoding, errors="replace").decode(encoding) for line in lines]
+    lines = [_encodable(line, encoding) for line in lines]
     if not (sys.stdout.isatty() and not os.environ.get("NO_COLOR")):
         for line in lines:
             print(visible(line))
@@ -86,6 +88,15 @@ def show(lines: Sequence[str], *, quiet: bool = False) -> None:
         warning = line.startswith("! ") or (warning and line.startswith("  "))
         style = "yellow" if warning else "bold" if index == 0 or line.endswith(":") else ""
         console.print(Text(visible(line), style=style))
+
+
+def _encodable(line: str, encoding: str) -> str:
+    """The line as this encoding can say it; bars of a sparkline become plain characters."""
+    try:
+        line.encode(encoding)
+    except UnicodeEncodeError:
+        line = line.translate(_PLAIN_BARS)
+    return line.encode(encoding, errors="replace").decode(encoding)
 
 
 def visible(line: str) -> str:

@@ -191,7 +191,10 @@ def _add_quickstart(stages: argparse._SubParsersAction[Parser]) -> None:
         "folder", nargs="?", default="quickstart", metavar="DIR", help="default: quickstart"
     )
     parser.add_argument(
-        "--workers", type=_count, metavar="N", help="processes of one thread each (default: one per core)"
+        "--workers",
+        type=_count,
+        metavar="N",
+        help="processes of one thread each (default: one per core)",
     )  # fmt: skip
 
 

@@ -64,9 +64,20 @@ def test_labels_at_the_ends_do_not_cover_each_other(fit: FixtureFit) -> None:
     assert min(np.diff(heights)) > 0.035 * (top - bottom)
 
 
+def test_many_configurations_are_labelled_by_n(fit: FixtureFit) -> None:
+    records = {(b, n): xy for (_, n), xy in fit.records.items() for b in (8, 16)}
+    rows = [{"problems_per_batch": b, "rollouts_per_problem": n} for b, n in records]
+    document = {**fit.document, "curves": rows}
+    joint = FixtureFit(document=document, curves=[], records=records)
+    texts = [t.get_text() for t in figures.learning_curves(joint).axes[0].texts]
+    assert sorted(texts) == sorted(f"n={n}" for _, n in fit.records)
+
+
 def test_title_can_be_given(fit: FixtureFit) -> None:
     assert figures.frontier(fit, title="Mine").axes[0].get_title(loc="left") == "Mine"
-    assert "B" in figures.frontier(fit).axes[0].get_title(loc="left")
+    plain = figures.frontier(fit).axes[0]
+    assert plain.get_title(loc="left") == "Frontier"
+    assert plain.get_title(loc="right") == "Bₚ = 32 held fixed"
     assert figures.law(fit, title="$x$").axes[0].get_title(loc="left") == r"\$x\$"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ParamSpec
 
 import matplotlib as mpl
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from isocompute.report.style import MATPLOTLIB, SeriesStyle
+from isocompute.report.style import MATPLOTLIB, MUTED, SeriesStyle
 from isocompute.report.words import Document, unit_name, visible
 
 P = ParamSpec("P")
@@ -29,11 +30,12 @@ def house(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return styled
 
 
-def canvas(title: str) -> tuple[Figure, Axes]:
-    """A figure with one pair of axes and its title."""
+def canvas(title: str, note: str = "") -> tuple[Figure, Axes]:
+    """A figure with one pair of axes, its title, and a quiet note at the right of it."""
     figure = Figure(layout="constrained")
     axes = figure.subplots()
     axes.set_title(label_text(title))
+    axes.set_title(label_text(note), loc="right", fontsize=8, fontweight="normal", color=MUTED)
     return figure, axes
 
 
@@ -70,6 +72,14 @@ def short(value: float) -> str:
 
 def end_labels(axes: Axes, labels: Sequence[tuple[float, SeriesStyle]]) -> None:
     """Names at the right edge, pushed apart so that none covers another."""
+    if len(labels) > 12:  # colour follows n: one label per n, at the middle of its lines
+        by_n: dict[int, list[tuple[float, SeriesStyle]]] = {}
+        for y, style in labels:
+            by_n.setdefault(style.rollouts_per_problem, []).append((y, style))
+        labels = [
+            (sum(y for y, _ in rows) / len(rows), replace(rows[0][1], label=f"n={n}"))
+            for n, rows in by_n.items()
+        ]
     bottom, top = axes.get_ylim()
     gap = (top - bottom) * 0.045
     ordered = sorted(labels, key=lambda item: item[0])

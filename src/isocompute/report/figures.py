@@ -29,11 +29,10 @@ from isocompute.report.reading import (
     metric_of,
     sigmoid,
     styles_of,
-    title_of,
 )
 from isocompute.report.study_figures import landscape, scores
 from isocompute.report.style import BAND, MATPLOTLIB, SeriesStyle
-from isocompute.report.words import Document, percent
+from isocompute.report.words import Document, percent, setting_name
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
@@ -59,10 +58,10 @@ def learning_curves(fit: Fit, *, title: str | None = None) -> Figure:
 
     Args:
         fit: the fit to draw.
-        title: None: the metric and what was held fixed.
+        title: None: what it shows.
     """
     document = fit.document
-    figure, axes = canvas(title or title_of("Learning curves", document))
+    figure, axes = canvas(title or "Learning curves", setting_name(document))
     styles = styles_of(fit)
     for curve in fit.curves:
         style = styles[(curve.problems_per_batch, curve.rollouts_per_problem)]
@@ -105,10 +104,10 @@ def frontier(fit: Fit, *, title: str | None = None) -> Figure:
 
     Args:
         fit: the fit to draw.
-        title: None: the metric and what was held fixed.
+        title: None: what it shows.
     """
     document = fit.document
-    figure, axes = canvas(title or title_of("Frontier", document))
+    figure, axes = canvas(title or "Frontier", setting_name(document))
     styles = styles_of(fit)
     for crossover in document.get("crossovers") or []:
         lo, hi = crossover.get("interval") or (None, None)
@@ -120,7 +119,9 @@ def frontier(fit: Fit, *, title: str | None = None) -> Figure:
             x_line = grid(*data_span(fit, pair, fit.records.get(pair, (np.array([]),))[0]))
             axes.plot(x_line, sigmoid(row, x_line), color=style.light, linewidth=0.8, alpha=0.55)
     bottom, top = axes.get_ylim()
-    for part in document.get("frontier", []):
+    parts = document.get("frontier", [])
+    whole = math.log(parts[-1]["to"] / parts[0]["from"]) if parts else 0.0
+    for part in parts:
         pair = (part["problems_per_batch"], part["rollouts_per_problem"])
         row = curve_row(document, pair)
         if row is None or not part["from"] < part["to"]:
@@ -140,8 +141,9 @@ def frontier(fit: Fit, *, title: str | None = None) -> Figure:
             linewidth=2.2 + 2.8 * sure,
             linestyle=(0, (2, 1)) if part.get("extrapolated") else "-",
         )
-        if part.get("extrapolated"):
-            continue  # marked, not ranked
+        share = math.log(x_line[-1] / x_line[0]) / whole if whole > 0 else 1.0
+        if part.get("extrapolated") or share < 0.045:
+            continue  # marked, not ranked; or no room for a name
         middle = len(x_line) // 2
         text = styles[pair].label + ("" if probability is None else f"\n{percent(probability)}")
         axes.annotate(
@@ -170,10 +172,10 @@ def probability_best(fit: Fit, *, title: str | None = None) -> Figure:
     Args:
         fit: the fit to draw; its document's `probabilities` where there are any, otherwise the
             probability of the leader of each stretch of the frontier.
-        title: None: the metric and what was held fixed.
+        title: None: what it shows.
     """
     document = fit.document
-    figure, axes = canvas(title or title_of("Probability of being best", document))
+    figure, axes = canvas(title or "Probability of being best", setting_name(document))
     styles = styles_of(fit)
     full = document.get("probabilities")
     if full:
@@ -184,14 +186,17 @@ def probability_best(fit: Fit, *, title: str | None = None) -> Figure:
             x, shares, colors=[styles[p].light for p in pairs], edgecolor="white", linewidth=0.6
         )
         top = np.cumsum(shares, axis=0)
+        taken: list[tuple[float, float]] = []
         for i, pair in enumerate(pairs):
             j = int(np.argmax(shares[i]))
-            if shares[i, j] > 0.22:
-                place = j / max(x.size - 1, 1)
+            place, height = j / max(x.size - 1, 1), float(top[i, j] - shares[i, j] / 2)
+            free = all(abs(place - a) > 0.1 or abs(height - b) > 0.07 for a, b in taken)
+            if shares[i, j] > 0.22 and free:
+                taken.append((place, height))
                 side = "left" if place < 0.12 else "right" if place > 0.88 else "center"
                 axes.text(
                     x[j],
-                    top[i, j] - shares[i, j] / 2,
+                    height,
                     f" {styles[pair].label} ",
                     ha=side,
                     va="center",

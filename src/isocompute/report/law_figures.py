@@ -16,12 +16,12 @@ from isocompute.report.canvas import budget_axis, canvas, house, label_text
 from isocompute.report.reading import (
     Row,
     finite_or_nan,
+    metric_of,
     rollouts_per_step,
     styles_of,
-    title_of,
 )
 from isocompute.report.style import INK, MUTED
-from isocompute.report.words import Document
+from isocompute.report.words import Document, setting_name
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
@@ -43,7 +43,7 @@ def law(
         fit: the fit to draw.
         others: (name, fit) whose laws of the same variable are drawn as thin dark lines.
         plan: a `plan --json` document; its budget and choice are marked.
-        title: None: what was held fixed.
+        title: None: what it shows.
 
     Raises:
         InputError: if the fit holds no law.
@@ -56,7 +56,9 @@ def law(
             f"a figure of the law needs a fitted law, but got form={found.get('form')!r} with "
             f"{len(at)} points; draw frontier(fit), or add budgets or configurations."
         )
-    figure, axes = canvas(title or title_of("Best rollouts per problem", document, metric=True))
+    figure, axes = canvas(
+        title or f"Best rollouts per problem for {metric_of(document)}", setting_name(document)
+    )
     styles = styles_of(fit)
     scale = rollouts_per_step(document)
     x = np.array([row["x"] for row in at], dtype=np.float64)
@@ -122,7 +124,7 @@ def law_problems_per_batch(fit: Fit, *, title: str | None = None) -> Figure:
 
     Args:
         fit: the fit to draw.
-        title: None: what was held fixed.
+        title: None: what it shows.
 
     Raises:
         InputError: if the fit holds no such law.
@@ -134,7 +136,9 @@ def law_problems_per_batch(fit: Fit, *, title: str | None = None) -> Figure:
             "a figure of B_p*(M) needs a law of problems_per_batch, but this fit holds none; fit "
             "with --fix batch_size=B."
         )
-    figure, axes = canvas(title or title_of("Best problems per batch", document, metric=True))
+    figure, axes = canvas(
+        title or f"Best problems per batch for {metric_of(document)}", setting_name(document)
+    )
     styles, scale = styles_of(fit), rollouts_per_step(document)
     x = np.array([row["x"] for row in at], dtype=np.float64)
     b_p = finite_or_nan(row.get("problems_per_batch") for row in at)

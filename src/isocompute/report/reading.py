@@ -12,20 +12,13 @@ from numpy.typing import NDArray
 from isocompute.report.canvas import label_text
 from isocompute.report.payload import configurations
 from isocompute.report.style import SeriesStyle, series_styles
-from isocompute.report.words import Document, setting_name
+from isocompute.report.words import Document
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
 
 FloatArray = NDArray[np.float64]
 Row = Mapping[str, Any]
-
-
-def title_of(what: str, document: Document, *, metric: bool = False) -> str:
-    """What a figure shows and what was held fixed."""
-    held = setting_name(document)
-    about = f" for {metric_of(document)}" if metric else ""
-    return f"{what}{about}" + (f" ({held})" if held else "")
 
 
 def metric_of(document: Document) -> str:

@@ -9,7 +9,7 @@
   const severalB = data.several;
   const keyOf = (bp, n) => (severalB ? `${bp}|${n}` : `${n}`);
   const series = new Map(data.series.map((s) => [keyOf(s.bp, s.n), s]));
-  const state = { hidden: new Set(), hiddenRuns: new Set(), scale: "log", theme: "light", choice: "auto", step: -1, lit: null };
+  const state = { hidden: new Set(), hiddenRuns: new Set(), scale: "log", theme: "light", choice: "auto", step: -1, lit: null, paper: false };
   const darkQuery = matchMedia("(prefers-color-scheme: dark)");
   const narrow = () => innerWidth < 640;
 
@@ -98,15 +98,23 @@
     };
   }
   // Labels at the lines' ends, pushed apart so that none covers another.
-  function endLabels(items, lo, hi, height) {
+  function endLabels(all, lo, hi, height) {
+    let items = all.filter((i) => Number.isFinite(i.y));
+    if (items.length > 12) { // colour follows n: one label per n, at the middle of its lines
+      const groups = new Map();
+      for (const item of items) groups.set(item.s.n, [...(groups.get(item.s.n) || []), item]);
+      items = [...groups.values()].map((g) => ({ ...g[0], text: `n=${g[0].s.n}`, y: g.reduce((sum, i) => sum + i.y, 0) / g.length }));
+    }
     const gap = ((hi - lo) * (narrow() ? 14 : 16)) / height;
-    const sorted = items.filter((i) => Number.isFinite(i.y)).sort((a, b) => a.y - b.y);
+    const sorted = items.sort((a, b) => a.y - b.y);
     for (let pass = 0; pass < 60; pass++) {
       for (let i = 1; i < sorted.length; i++) {
         const overlap = gap - (sorted[i].y - sorted[i - 1].y);
         if (overlap > 1e-12) { sorted[i].y += overlap / 2; sorted[i - 1].y -= overlap / 2; }
       }
     }
+    for (let i = sorted.length - 1, top = hi; i >= 0; i--, top -= gap) sorted[i].y = Math.min(sorted[i].y, top);
+    for (let i = 0, bottom = lo; i < sorted.length; i++, bottom += gap) sorted[i].y = Math.max(sorted[i].y, bottom);
     return sorted;
   }
   const labelTrace = (key, x, y, text, c) => ({
@@ -181,7 +189,7 @@
         meta: { key, say: (i) => `${name(s.bp, s.n)} · record at ${count(record.x[i])} ${doc.unit}: ${score(record.y[i])}` } });
     }
     const right = hi;
-    for (const l of endLabels(labels, range[0], range[1], height - 58)) traces.push(labelTrace(l.key, right, l.y, l.s.label, color(l.s)));
+    for (const l of endLabels(labels, range[0], range[1], height - 58)) traces.push(labelTrace(l.key, right, l.y, l.text || l.s.label, color(l.s)));
     const thin = fit.thinned;
     return {
       traces,
@@ -295,7 +303,9 @@
         if (Math.max(...p) < 0.005) return;
         let widest = 0;
         p.forEach((v, j) => { if (v > p[widest]) widest = j; });
-        if (p[widest] > 0.22) mids.push({ s, x: full.x[widest], y: below[widest] + p[widest] / 2, edge: widest / (p.length - 1) });
+        const label = { s, x: full.x[widest], y: below[widest] + p[widest] / 2, edge: widest / (p.length - 1) };
+        const free = mids.every((m) => Math.abs(m.edge - label.edge) > 0.1 || Math.abs(m.y - label.y) > 0.09);
+        if (p[widest] > 0.22 && free) mids.push(label);
         const top = p.map((v, j) => (below[j] += v));
         traces.push({ x: full.x, y: p, stackgroup: "p", mode: "lines", hoverinfo: "none", hoveron: "points",
           line: { color: look.paper, width: 1.2 }, fillcolor: color(s),
@@ -407,7 +417,7 @@
       const c = i % columns, r = Math.floor(i / columns), w = 1 / columns, h = 1 / rowsCount;
       const suffix = i ? i + 1 : "";
       const top = 1 - r * h - (rowsCount > 1 ? 0.06 : 0), domainX = [c * w + (c ? 0.05 : 0), (c + 1) * w - (c < columns - 1 ? 0.02 : 0)];
-      layout[`xaxis${suffix}`] = { ...base(), domain: domainX, type: "category", anchor: `y${suffix}`, title: { text: pairs ? "B\u209A × n" : "rollouts per problem, n", standoff: 6 }, showgrid: false };
+      layout[`xaxis${suffix}`] = { ...base(), domain: domainX, type: "category", anchor: `y${suffix}`, title: { text: pairs ? "B\u209A × n" : state.paper || innerWidth < 1000 ? "n" : "rollouts per problem, n", standoff: 6 }, showgrid: false };
       layout[`yaxis${suffix}`] = { ...base(), domain: [1 - (r + 1) * h + (rowsCount > 1 ? 0.12 : 0), top - 0.06], anchor: `x${suffix}`, rangemode: "tozero", nticks: 5 };
       layout.annotations.push({ x: domainX[0], y: top, xref: "paper", yref: "paper", xanchor: "left", yanchor: "middle", showarrow: false, text: safe(metric), font: { size: 13, color: look.ink } });
     });
@@ -501,7 +511,9 @@
     const config = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset", showTips: false };
     if (built.slider) slider(figure, built.slider);
     if (built.named) legendOf(figure, built.named);
-    Plotly.react(plot, traces, { ...built.layout, height: undefined, autosize: true }, config);
+    // Paper has a width of its own: that of A4 and Letter within their margins.
+    const width = state.paper ? (figure.closest(".multiples") ? 320 : 660) : undefined;
+    Plotly.react(plot, traces, { ...built.layout, width, autosize: !state.paper }, config);
     if (!figure.wired) wire(figure, plot);
     figure.dataset.state = "drawn";
     $$("a", plot).forEach((a) => a.remove());
@@ -705,8 +717,13 @@
   themes.forEach((b) => b.addEventListener("click", () => { state.choice = b.dataset.themeChoice; press(themes, (o) => o === b); theme(); }));
   scales.forEach((b) => b.addEventListener("click", () => { state.scale = b.dataset.scale; press(scales, (o) => o === b); redraw(); }));
   darkQuery.addEventListener("change", () => theme());
-  addEventListener("beforeprint", () => { while (waiting.size) draw([...waiting][0]); $$("details").forEach((d) => { d.open = true; }); theme("light"); });
-  addEventListener("afterprint", () => theme());
+  addEventListener("beforeprint", () => {
+    state.paper = true;
+    while (waiting.size) draw([...waiting][0]);
+    $$("details.numbers").forEach((d) => { d.open = true; });
+    theme("light");
+  });
+  addEventListener("afterprint", () => { state.paper = false; theme(); });
   let width = narrow();
   addEventListener("resize", () => { if (narrow() !== width) { width = narrow(); redraw(); } });
 

@@ -29,6 +29,9 @@ Numbers go to standard output, progress and complaints to standard error. `--jso
 the same numbers for programs (`-` for standard output); values that cannot be estimated are
 null. `NO_COLOR` is respected, and a pipe gets plain text. With `ISOCOMPUTE_DEBUG=1` an
 unexpected failure shows its traceback.
+
+Shell completion: install the extra `[completion]` and put
+`eval "$(register-python-argcomplete isocompute)"` into the shell's start file.
 """
 
 

@@ -533,6 +533,20 @@ def test_text_survives_a_terminal_without_unicode(sweep_csv: Path) -> None:
     assert "score  ___" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("typed", "offered"), [("isocompute pl", "plan"), ("isocompute plan --max", "--max-batch")]
+)
+def test_the_shell_is_offered_completions(typed: str, offered: str, tmp_path: Path) -> None:
+    pytest.importorskip("argcomplete")
+    answer = tmp_path / "answer"
+    done = run_process(
+        COMP_LINE=typed, COMP_POINT=str(len(typed)), _ARGCOMPLETE="1", _ARGCOMPLETE_IFS="\n",
+        _ARGCOMPLETE_STDOUT_FILENAME=str(answer),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert offered in answer.read_text()
+
+
 def test_the_page_of_the_command_line_is_current() -> None:
     spec = importlib.util.spec_from_file_location("docs", ROOT / "scripts" / "make_cli_docs.py")
     assert spec is not None

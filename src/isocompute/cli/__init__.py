@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from isocompute.cli.output import visible
-from isocompute.cli.parser import parse_options
+from isocompute.cli.parser import build_parser, parse_options
 from isocompute.errors import IsocomputeError, RefusalError
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -70,6 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
+    if "_ARGCOMPLETE" in os.environ:  # the shell asks for completions, see docs/cli.md
+        import argcomplete
+
+        argcomplete.autocomplete(build_parser())
     try:
         options = parse_options(argv)
     except SystemExit as asked:  # --help and --version have printed what they were asked for

@@ -165,13 +165,13 @@ def start(folder, work, **options):
 
 def random_kills(tmp_path, kills, seed):
     """SIGKILL of the whole process tree at random instants, then a run to the end."""
+    began = time.monotonic()
     assert start(tmp_path / "whole", tmp_path).wait() == 0
+    span = 1.2 * (time.monotonic() - began)  # so instants cover the whole life of a study
     truth = digest(tmp_path / "whole", tmp_path / "a")
     rng, folder, killed, studies = random.Random(seed), tmp_path / "study", 0, 0
-    span = 1.0
     while killed < kills or not studies:
         process = start(folder, tmp_path)
-        began = time.monotonic()
         try:
             code = process.wait(rng.uniform(0.0, span) if killed < kills else None)
         except subprocess.TimeoutExpired:
@@ -180,7 +180,6 @@ def random_kills(tmp_path, kills, seed):
             killed += 1
             continue
         assert code == 0, process.stderr.read()
-        span = max(span, 1.2 * (time.monotonic() - began))
         assert digest(folder, tmp_path / "b") == truth
         studies += 1
         if killed < kills:

@@ -242,9 +242,9 @@ def test_checkpoints_wait_where_commits_would_take_too_much_time(database):
         (step_record(1, rollouts=-1), "do not fall"),
         (step_record(1, tokens=-1), "do not fall"),
         (step_record(1, successes=(1, 2, 1)), "one count of successes per problem"),
-        (step_record(1, successes=(3, 0)), "within|0..samples"),
-        (step_record(1, successes=(-1, 0)), "0..samples"),
-        (step_record(1, problem_Q=np.array([-1, 2])), "values >= 0"),
+        (step_record(1, successes=(3, 0)), r"lie in 0\.\.2"),
+        (step_record(1, successes=(-1, 0)), r"lie in 0\.\.2"),
+        (step_record(1, problem_Q=np.array([-1, 2])), r"lie in 0\.\.,"),
     ],
 )
 def test_wrong_steps_are_refused(database, record, message):
@@ -516,7 +516,7 @@ def test_packing():
     assert count_text(np.array([0, 2, 2]), 3) == "[1,0,2,0]"
     with pytest.raises(InputError, match="1, 2, 4 or 8 bytes each"):
         unpack(b"abc", 2)
-    with pytest.raises(InputError, match="1-D with values >= 0"):
+    with pytest.raises(InputError, match="must be 1-D"):
         pack(np.zeros((2, 2), dtype=int))
 
 

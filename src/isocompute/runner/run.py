@@ -303,6 +303,8 @@ class _Runner:
 
     def _enforce_limits(self) -> None:
         limits, now = self.study.limits, time.monotonic()
+        if limits.wall_s is None and limits.memory_gb is None:
+            return
         for task, started in list(self.tasks.values()):
             used_s = self.used_s[task.claim.attempt] + now - started
             if limits.wall_s is not None and used_s > limits.wall_s:

@@ -16,24 +16,27 @@ from isocompute.errors import InputError
 IntArray = NDArray[np.int64]
 
 
-def pack(values: NDArray[np.integer[Any]]) -> bytes:
-    """Bytes of a 1-D array of integers >= 0.
+def pack(values: NDArray[np.integer[Any]], *, most: int | None = None) -> bytes:
+    """Bytes of a 1-D array of integers in 0..most (None: no upper end).
 
     >>> pack(np.array([1, 2, 300])).hex()
     '010002002c01'
 
     Raises:
-        InputError: if a value is negative, or the array is not 1-D.
+        InputError: if a value lies outside, or the array is not 1-D.
     """
     array = np.asarray(values)
-    if array.ndim != 1 or (array.size and int(array.min()) < 0):
+    # Negative values become huge ones, so that a single pass finds both ends.
+    unsigned = array.astype(np.uint64)
+    top = int(unsigned.max()) if array.size else 0
+    if array.ndim != 1 or top >= 1 << 63 or (most is not None and top > most):
+        ends = (int(array.min()), int(array.max())) if array.size else ()
         raise InputError(
-            "an array of counts must be 1-D with values >= 0, but got shape "
-            f"{array.shape}, smallest {array.min() if array.size else None}; correct the engine."
+            f"counts must be 1-D and lie in 0..{'' if most is None else most}, but got shape "
+            f"{array.shape} with ends {ends}; correct the engine."
         )
-    top = int(array.max()) if array.size else 0
-    width = next(w for w in (1, 2, 4, 8) if top < 1 << (8 * w))
-    return array.astype(f"<u{width}").tobytes()
+    width = 1 if top < 1 << 8 else 2 if top < 1 << 16 else 4 if top < 1 << 32 else 8
+    return unsigned.astype(f"<u{width}").tobytes()
 
 
 def unpack(data: bytes, size: int) -> IntArray:

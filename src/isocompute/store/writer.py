@@ -23,6 +23,7 @@ from isocompute.store.leases import Claim, Spent, check_token, progress_file
 from isocompute.store.pack import count_text, pack
 
 _PATIENCE_S = 2.0  # a commit that a slow reader blocks is put off: the engine goes on
+_encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
 _LAST_PATIENCE_S = 600.0  # the last one has to wait
 
 
@@ -143,12 +144,11 @@ class RunWriter:
                 f"{len(record.successes_Q)} counts for {len(record.problem_Q)} problems; "
                 "correct the engine."
             )
-        count_text(record.successes_Q, record.samples)  # counts within 0..samples
         health = {k: float(v) if math.isfinite(v) else None for k, v in record.health.items()}
         self._steps.append((
             record.step, record.rollouts, record.tokens, record.samples, record.wall_s,
-            json.dumps(health, sort_keys=True), len(record.problem_Q),
-            pack(record.problem_Q), pack(record.successes_Q),
+            _encode(health), len(record.problem_Q), pack(record.problem_Q),
+            pack(record.successes_Q, most=record.samples),
         ))  # fmt: skip
         self._position = replace(here, step=record.step, rollouts=record.rollouts,
                                  tokens=record.tokens)  # fmt: skip

@@ -18,7 +18,7 @@ from isocompute.errors import RefusalError
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-BUDGETS_PER_DECADE = 100
+BUDGETS_PER_DECADE = 48  # a step of 5% of the budget; crossovers are interpolated
 IN_QUESTION = 0.05  # a configuration that wins in 5% of the draws could be the best
 SUPPORTED = 0.80  # a change that fewer than four in five draws confirm is a tie
 

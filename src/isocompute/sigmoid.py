@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 _CHUNK = 2_000_000  # elements of one D x Q work array: about 16 MB each, 10 at a time
-_POLISH_STEPS = 12
+_POLISH_STEPS = 40
+_CONVERGED = 1e-6  # relative gain of the loss at which a fit is left
+_GIVE_UP = 1e3  # damping at which a fit that no step helps is left
 
 
 class SigmoidFits(NamedTuple):
@@ -65,7 +67,8 @@ class Bounds:
 
 
 def _logistic(z: FloatArray) -> FloatArray:
-    out: FloatArray = 0.5 * (1.0 + np.tanh(0.5 * z))
+    with np.errstate(over="ignore"):
+        out: FloatArray = 1.0 / (1.0 + np.exp(-z))
     return out
 
 
@@ -160,24 +163,29 @@ def fit_sigmoids(
     bounds = bounds or Bounds()
     grid = grid or candidate_grid(x_X, bounds)
     y_DX = np.atleast_2d(np.asarray(y_DX, dtype=np.float64))
-    weight_DX = np.broadcast_to(np.atleast_2d(weight_DX), y_DX.shape)
-    y_DX = np.where(weight_DX > 0, y_DX, 0.0)
+    weight_WX = np.atleast_2d(np.asarray(weight_DX, dtype=np.float64))  # W: D, or 1 for all
+    y_DX = np.where(weight_WX > 0, y_DX, 0.0)
     D = len(y_DX)
-    zero = np.zeros(D)
-    base, base_weight = (
-        (zero, zero) if anchor is None else (np.broadcast_to(a, (D,)) for a in anchor)
-    )
+    base, base_weight = (np.zeros(1), np.zeros(1)) if anchor is None else anchor
+    W = max(len(weight_WX), len(base_weight))
     # A column at s = 0 for every candidate is a point at x = -infinity.
-    y_DX = np.concatenate([y_DX, base[:, None]], axis=1)
-    weight_DX = np.concatenate([weight_DX, base_weight[:, None]], axis=1)
-    grid = grid._replace(s_QX=np.concatenate([grid.s_QX, np.zeros((len(grid.s_QX), 1))], axis=1))
+    y_DX = np.column_stack([y_DX, np.broadcast_to(base, (D,))])
+    weight_WX = np.column_stack(
+        [np.broadcast_to(weight_WX, (W, y_DX.shape[1] - 1)), np.broadcast_to(base_weight, (W,))]
+    )
+    grid = grid._replace(s_QX=np.column_stack([grid.s_QX, np.zeros(len(grid.s_QX))]))
     x_X = np.append(np.asarray(x_X, dtype=np.float64), -np.inf)
-    step = max(1, _CHUNK // grid.slope_Q.size)
+    step = max(1, _CHUNK // max(grid.slope_Q.size, 5 * len(x_X)))
     parts = [
-        _fit_chunk(x_X, y_DX[i : i + step], weight_DX[i : i + step], bounds, grid)
+        _fit_chunk(x_X, y_DX[i : i + step], _rows(weight_WX, slice(i, i + step)), bounds, grid)
         for i in range(0, D, step)
     ]
     return SigmoidFits(*(np.concatenate(field) for field in zip(*parts, strict=True)))
+
+
+def _rows(w_WX: FloatArray, index: slice | NDArray[Any]) -> FloatArray:
+    """Rows of the weights; the one row that all data sets share stays."""
+    return w_WX if len(w_WX) == 1 else w_WX[index]
 
 
 def _fit_chunk(
@@ -188,21 +196,9 @@ def _fit_chunk(
     centre = (w_DX * y_DX).sum(axis=1) / total
     y = np.where(w_DX > 0, y_DX - centre[:, None], 0.0)
     low, high = bounds.low - centre, bounds.high - centre
-
-    wy = w_DX * y
-    moments = _Moments(
-        total[:, None],
-        w_DX @ grid.s_QX.T,
-        w_DX @ (grid.s_QX**2).T,
-        wy.sum(axis=1)[:, None],
-        wy @ grid.s_QX.T,
-        (wy * y).sum(axis=1)[:, None],
-    )
-    loss_DQ = _solve_linear(moments, low[:, None], high[:, None])[2]
-    best = loss_DQ.argmin(axis=1)
-    log_slope, midpoint = np.log(grid.slope_Q[best]), grid.midpoint_Q[best]
+    best = _best_start(y, w_DX, low, high, grid)
     log_slope, midpoint, floor, rise, loss = _polish(
-        x_X, y, w_DX, log_slope, midpoint, low, high, bounds
+        x_X, y, w_DX, np.log(grid.slope_Q[best]), grid.midpoint_Q[best], low, high, bounds
     )
     edge = 1e-9
     lo_mid, hi_mid = x_X[:-1].min() - bounds.midpoint_margin, x_X.max() + bounds.midpoint_margin
@@ -219,6 +215,57 @@ def _fit_chunk(
     )
 
 
+def _best_start(
+    y_DX: FloatArray, w_DX: FloatArray, low: FloatArray, high: FloatArray, grid: Grid
+) -> NDArray[np.int64]:
+    """Index of the candidate with the smallest loss, for centred values."""
+    s, s_square = grid.s_QX.T, (grid.s_QX**2).T
+    total = w_DX.sum(axis=1, keepdims=True)
+    ws, wss, wsy = w_DX @ s, w_DX @ s_square, (w_DX * y_DX) @ s
+    spread = wss - ws**2 / total
+    flat = spread <= 1e-12 * wss
+    # Without bounds the loss falls by wsy^2 / spread, as the values have mean 0.
+    gain = np.maximum(wsy, 0.0)
+    gain *= gain
+    gain *= np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, spread))
+    best = gain.argmax(axis=1)
+    rows = np.arange(len(y_DX))
+    at = np.zeros(len(y_DX), dtype=np.int64) if len(w_DX) == 1 else rows
+    rise = np.where(flat[at, best], 0.0, np.maximum(wsy[rows, best], 0.0)) / np.where(
+        flat[at, best], 1.0, spread[at, best]
+    )
+    floor = -rise * ws[at, best] / total[at, 0]
+    outside = np.flatnonzero((floor < low) | (floor + rise > high))
+    if len(outside):
+        w, wy = _rows(w_DX, outside), _rows(w_DX, outside) * y_DX[outside]
+        moments = _Moments(
+            w.sum(axis=1)[:, None],
+            w @ s,
+            w @ s_square,
+            wy.sum(axis=1)[:, None],
+            wsy[outside],
+            (wy * y_DX[outside]).sum(axis=1)[:, None],
+        )
+        loss = _solve_linear(moments, low[outside, None], high[outside, None])[2]
+        best[outside] = loss.argmin(axis=1)
+    return np.asarray(best, dtype=np.int64)
+
+
+class _State(NamedTuple):
+    """A point of the polish: parameters, linear solution, and the Gram matrix (D, 5, 5) of the
+    columns 1, s, ds/d(log slope), ds/d(midpoint), y."""
+
+    log_slope: FloatArray
+    midpoint: FloatArray
+    floor: FloatArray
+    rise: FloatArray
+    loss: FloatArray
+    gram: FloatArray
+
+    def take(self, index: NDArray[Any]) -> _State:
+        return _State(*(part[index] for part in self))
+
+
 def _polish(
     x_X: FloatArray,
     y: FloatArray,
@@ -229,61 +276,87 @@ def _polish(
     high: FloatArray,
     bounds: Bounds,
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Damped Gauss-Newton on (log slope, midpoint); a step that does not help is taken back."""
+    """Damped Gauss-Newton on (log slope, midpoint); a step that does not help is taken back.
+
+    Rows leave the iteration when they have converged.
+    """
     limits = np.log(bounds.slope[0]), np.log(bounds.slope[1])
     finite = x_X[:-1]  # the last is the anchor
     middle = finite.min() - bounds.midpoint_margin, finite.max() + bounds.midpoint_margin
 
-    def project(
-        a: FloatArray, m: FloatArray
-    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-        s = _logistic(np.exp(a)[:, None] * (x_X[None, :] - m[:, None]))
-        ws, wy = w * s, w * y
-        sums = _Moments(
-            w.sum(1), ws.sum(1), (ws * s).sum(1), wy.sum(1), (wy * s).sum(1), (wy * y).sum(1)
-        )
-        floor, rise, _ = _solve_linear(sums, low, high)
-        residual = y - floor[:, None] - rise[:, None] * s
-        return s, floor, rise, (w * residual**2).sum(1)
-
-    s, floor, rise, loss = project(log_slope, midpoint)
+    here = _state(x_X, y, w, log_slope, midpoint, low, high)
+    done = _State(*(np.array(part) for part in here))
+    active = np.arange(len(y))
     damping = np.full(len(y), 1e-3)
     for _ in range(_POLISH_STEPS):
-        slope = np.exp(log_slope)[:, None]
-        curvature = rise[:, None] * s * (1 - s)
-        distance = np.where(np.isfinite(x_X), x_X, 0.0)[None, :] - midpoint[:, None]
-        columns = (curvature * slope * distance, -curvature * slope)
-        j1, j2 = (_project_out(column, s, w) for column in columns)
-        residual = y - floor[:, None] - rise[:, None] * s
-        g1, g2 = (w * j1 * residual).sum(1), (w * j2 * residual).sum(1)
-        h11, h22, h12 = (w * j1**2).sum(1), (w * j2**2).sum(1), (w * j1 * j2).sum(1)
-        h11, h22 = h11 * (1 + damping) + 1e-30, h22 * (1 + damping) + 1e-30
-        determinant = np.maximum(h11 * h22 - h12**2, 1e-60)
-        new_slope = np.clip(log_slope + (h22 * g1 - h12 * g2) / determinant, *limits)
-        new_middle = np.clip(midpoint + (h11 * g2 - h12 * g1) / determinant, *middle)
-        s_new, floor_new, rise_new, loss_new = project(new_slope, new_middle)
-        better = loss_new < loss
-        damping = np.where(better, damping * 0.2, damping * 8)
-        log_slope, midpoint = (
-            np.where(better, new_slope, log_slope),
-            np.where(better, new_middle, midpoint),
+        step_1, step_2 = _gauss_newton_step(here, damping)
+        new = _state(
+            x_X,
+            y[active],
+            _rows(w, active),
+            np.clip(here.log_slope + step_1, *limits),
+            np.clip(here.midpoint + step_2, *middle),
+            low[active],
+            high[active],
         )
-        floor, rise = np.where(better, floor_new, floor), np.where(better, rise_new, rise)
-        s = np.where(better[:, None], s_new, s)
-        change = np.where(better, loss - loss_new, 0.0)
-        loss = np.where(better, loss_new, loss)
-        if not (better & (change > 1e-10 * loss)).any() and (damping > 1e2).all():
+        better = new.loss < here.loss
+        gain = np.where(better, here.loss - new.loss, np.inf)
+        here = _State(
+            *(
+                np.where(better.reshape(-1, *(1,) * (old.ndim - 1)), fresh, old)
+                for old, fresh in zip(here, new, strict=True)
+            )
+        )
+        damping = np.where(better, damping * 0.2, damping * 8)
+        going = np.where(better, gain > _CONVERGED * here.loss, damping < _GIVE_UP)
+        for whole, part in zip(done[:5], here[:5], strict=True):
+            whole[active] = part
+        if not going.any():
             break
-    return log_slope, midpoint, floor, rise, loss
+        if not going.all():
+            active, damping, here = active[going], damping[going], here.take(going)
+    return done.log_slope, done.midpoint, done.floor, done.rise, done.loss
 
 
-def _project_out(column: FloatArray, s: FloatArray, w: FloatArray) -> FloatArray:
-    """Remove the part of `column` that floor and rise can take up (weighted)."""
-    total = w.sum(1, keepdims=True)
-    s_mean = (w * s).sum(1, keepdims=True) / total
-    centred = s - s_mean
-    norm = (w * centred**2).sum(1, keepdims=True)
-    column = column - (w * column).sum(1, keepdims=True) / total
-    along = (w * column * centred).sum(1, keepdims=True) / np.where(norm > 0, norm, 1.0)
-    out: FloatArray = column - np.where(norm > 0, along, 0.0) * centred
-    return out
+def _state(
+    x_X: FloatArray,
+    y: FloatArray,
+    w: FloatArray,
+    log_slope: FloatArray,
+    midpoint: FloatArray,
+    low: FloatArray,
+    high: FloatArray,
+) -> _State:
+    slope = np.exp(log_slope)[:, None]
+    s = _logistic(slope * (x_X[None, :] - midpoint[:, None]))
+    by_midpoint = -slope * s * (1 - s)
+    by_slope = by_midpoint * (midpoint[:, None] - np.where(np.isfinite(x_X), x_X, 0.0)[None, :])
+    columns = np.stack([np.ones_like(s), s, by_slope, by_midpoint, y], axis=1)
+    gram = (columns * w[:, None, :]) @ columns.transpose(0, 2, 1)
+    sums = _Moments(
+        gram[:, 0, 0], gram[:, 0, 1], gram[:, 1, 1], gram[:, 0, 4], gram[:, 1, 4], gram[:, 4, 4]
+    )
+    floor, rise, loss = _solve_linear(sums, low, high)
+    return _State(log_slope, midpoint, floor, rise, loss, gram)
+
+
+def _gauss_newton_step(here: _State, damping: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Step in (log slope, midpoint), floor and ceiling following (Kaufman's approximation)."""
+    g, rise = here.gram, here.rise
+    total = g[:, 0, 0]
+
+    def inner(i: int, j: int) -> FloatArray:
+        """Inner product of two columns after 1 and s are projected out."""
+        one_i, one_j, one_s = g[:, 0, i] / total, g[:, 0, j], g[:, 0, 1]
+        ss = g[:, 1, 1] - one_s**2 / total
+        si, sj = g[:, 1, i] - one_s * one_i, g[:, 1, j] - one_s * one_j / total
+        out: FloatArray = (
+            g[:, i, j] - one_i * one_j - np.where(ss > 0, si * sj, 0.0) / np.where(ss > 0, ss, 1.0)
+        )
+        return out
+
+    g1, g2 = (rise * inner(i, 4) for i in (2, 3))
+    h11, h22, h12 = rise**2 * inner(2, 2), rise**2 * inner(3, 3), rise**2 * inner(2, 3)
+    h11, h22 = h11 * (1 + damping) + 1e-30, h22 * (1 + damping) + 1e-30
+    determinant = np.maximum(h11 * h22 - h12**2, 1e-60)
+    return (h22 * g1 - h12 * g2) / determinant, (h11 * g2 - h12 * g1) / determinant

@@ -84,6 +84,21 @@ class CurveFits:
         """N of each configuration."""
         return np.array([b.rollouts_per_problem for b in self.binned])
 
+    def ceiling_interval(self, j: int, level: float) -> tuple[float | None, float | None]:
+        """Of one configuration's ceiling; the upper end is None where the data do not bound it.
+
+        A ceiling is known only when the curve has passed its midpoint within the data in nearly
+        all draws.
+        """
+        if not self.draw_J:
+            return None, None
+        tail = (1 - level) / 2
+        draws, one = self.draw_J[j], self.binned[j]
+        lo, hi = (float(v) for v in np.quantile(draws.ceiling, [tail, 1 - tail]))
+        last = float(one.x_X[np.isfinite(one.best_RX).any(axis=0)].max())
+        past = float(np.quantile(draws.midpoint, 1 - tail)) <= last
+        return lo, hi if past and hi < CURVE_BOUNDS.high - 1e-6 else None
+
     def value(self, x_V: FloatArray) -> FloatArray:
         """Fitted scores, shape (J, V)."""
         return self.fit.value(x_V)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isocompute import __version__
-from isocompute.curves.fits import CURVE_BOUNDS
 from isocompute.laws.estimate import LawEstimate, reported_budgets
 
 if TYPE_CHECKING:
@@ -81,21 +80,10 @@ def _provenance(fit: Fit) -> dict[str, Any]:
 def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     fits = fit.curve_fits
     rows, open_ceilings, fallen = [], [], []
-    tail = (1 - fit.level) / 2
     for j, one in enumerate(fits.binned):
         flags = []
-        lo: float | None = None
-        hi: float | None = None
-        bounded = False
-        last = float(one.x_X[np.isfinite(one.best_RX).any(axis=0)].max())
-        if fits.draw_J:
-            draws = fits.draw_J[j]
-            lo, hi = (float(v) for v in np.quantile(draws.ceiling, [tail, 1 - tail]))
-            # A ceiling is known only when the curve has passed its midpoint in nearly all draws.
-            past = float(np.quantile(draws.midpoint, 1 - tail)) <= last
-            bounded = past and hi < CURVE_BOUNDS.high - 1e-6
-            if not bounded:
-                hi = None
+        lo, hi = fits.ceiling_interval(j, fit.level)
+        bounded = hi is not None
         if not bounded:
             flags.append("ceiling_unbounded")
             open_ceilings.append(f"n={one.rollouts_per_problem}")

@@ -49,8 +49,6 @@ class Fit:
         metric: name of the score.
         unit: "rollouts" or "tokens", of every x.
         level: of all intervals.
-        backtest: see `laws.backtest`.
-        sensitivity: how the law moves with the rules, see `laws.sweep`.
         sources: where the curves came from.
         seed, draws: of the bootstrap.
     """
@@ -64,11 +62,21 @@ class Fit:
     metric: str
     unit: str
     level: float
-    backtest: dict[str, Any]
-    sensitivity: list[dict[str, Any]]
     sources: tuple[str, ...]
     seed: int
     draws: int
+
+    @cached_property
+    def backtest(self) -> dict[str, Any]:
+        """How well the first part of the sweep predicts the rest, see `laws.backtest`."""
+        return backtest(
+            self.curves, self.curve_fits, unit=self.unit, level=self.level, seed=self.seed
+        )
+
+    @cached_property
+    def sensitivity(self) -> list[dict[str, Any]]:
+        """The law under other bin widths and under the paper's strict record rule."""
+        return _sensitivity(self)
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -270,8 +278,6 @@ def fit_sweep(
         metric=metric or _metric_of(chosen),
         unit=unit,
         level=level,
-        backtest=backtest(chosen, fits, unit=unit, level=level, seed=seed),
-        sensitivity=_sensitivity(chosen, frontier, variable, fixed_batch, unit),
         sources=tuple(sources),
         seed=seed,
         draws=draws,
@@ -319,42 +325,27 @@ def _select(
     return chosen, {"kind": kind, "value": int(value)}
 
 
-def _sensitivity(
-    curves: Sequence[Curve],
-    frontier: Frontier,
-    variable: Any,
-    fixed_batch: int | None,
-    unit: str,
-) -> list[dict[str, Any]]:
-    """The law under other bin widths and under the paper's strict record rule."""
-    x = np.geomspace(*frontier.support, 5)
-    arg = x / fixed_batch if fixed_batch else x
+def _sensitivity(fit: Fit) -> list[dict[str, Any]]:
+    x = np.geomspace(*fit.support, 5)
+    fixed_batch = fit.setting["value"] if fit.variable == "steps" else None
     rules: list[tuple[str, dict[str, Any]]] = [
         (f"{8 * f:g} bins per doubling", {"width": BIN_WIDTH / f}) for f in (0.25, 0.5, 2.0)
     ]
     rules.append(("record-breaking bins only", {"strict_records": True}))
     out = []
     for name, options in rules:
+        row: dict[str, Any] = {"rule": name, "x": [float(v) for v in x]}
         try:
-            other = fit_curves(curves, unit=unit, draws=0, **options)
+            fits = fit_curves(fit.curves, unit=fit.unit, draws=0, **options)
             law = estimate_law(
-                fit_frontier(other),
-                other.rollouts_per_problem_J,
-                variable=variable,
+                fit_frontier(fits),
+                fits.rollouts_per_problem_J,
+                variable=fit.law.law.variable,
                 batch_size=fixed_batch,
             ).law
-            n = [float(v) for v in law.predict(arg)]
+            n = [float(v) for v in law.predict([fit.law_x(v) for v in x])]
+            row |= {"rollouts_per_problem": n, "refused": None}
         except RefusalError as refusal:
-            out.append(
-                {
-                    "rule": name,
-                    "x": [float(v) for v in x],
-                    "rollouts_per_problem": None,
-                    "refused": refusal.reason,
-                }
-            )
-            continue
-        out.append(
-            {"rule": name, "x": [float(v) for v in x], "rollouts_per_problem": n, "refused": None}
-        )
+            row |= {"rollouts_per_problem": None, "refused": refusal.reason}
+        out.append(row)
     return out

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from isocompute.cli import main
+from isocompute.errors import RunError
 
 STUDY = """
 engine: simulator
@@ -56,6 +57,28 @@ def test_output_folder_and_overrides(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert main([*argv, "grid.seeds=[3]", "budget=320"]) == 0
     assert "2 of 2 runs done" in capsys.readouterr().out
     assert not (tmp_path / "tiny").exists()
+
+
+def test_ray_options_reach_the_pool(
+    finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[dict[str, object]] = []
+
+    def no_cluster(**options: object) -> None:
+        asked.append(options)
+        raise RunError("no cluster here")
+
+    monkeypatch.setattr("isocompute.runner.ray.ray_pool", no_cluster)
+    file = str(finished.parent / "tiny.yaml")
+    assert main(["run", file, "--ray-address", "auto", "--num-cpus", "2", "--num-gpus", "0.5"]) == 1
+    assert main(["run", file, "--ray-address", "local"]) == 1
+    assert asked == [
+        {"address": "auto", "num_cpus": 2.0, "num_gpus": 0.5},
+        {"address": None, "num_cpus": 1, "num_gpus": 0},
+    ]
+    assert "no cluster here" in capsys.readouterr().err
+    assert main(["run", file, "--num-gpus", "-1"]) == 2
+    assert "must not be below 0" in capsys.readouterr().err
 
 
 def test_status(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -174,6 +174,12 @@ def run(options: Options) -> int:
 
     study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
+    pool = None
+    if options.ray_address is not None:
+        from isocompute.runner.ray import ray_pool
+
+        address = None if options.ray_address == "local" else options.ray_address
+        pool = ray_pool(address=address, num_cpus=options.num_cpus, num_gpus=options.num_gpus)
     with LiveLine() as progress:
         summary = run_study(
             study,
@@ -181,6 +187,7 @@ def run(options: Options) -> int:
             workers=options.workers,
             progress=progress,
             retry_failed=options.retry_failed,
+            pool=pool,
         )
     for line in (*summary.warnings, *(f"run {name}: {why}" for name, why in summary.problems)):
         warn(line)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from isocompute import __version__
 from isocompute.cli import commands
+from isocompute.cli.values import count, finite, fix, nonnegative, positive, positive_int
 from isocompute.errors import InputError
 from isocompute.trainers import TRAINERS
 
@@ -88,7 +88,7 @@ def _add_scores(parser: Parser) -> None:
     parser.add_argument(
         "--range",
         nargs=2,
-        type=_finite,
+        type=finite,
         default=(0.0, 1.0),
         metavar=("LOW", "HIGH"),
         help="what scores of tidy files may be (default: 0 1); they are rescaled to 0..1",
@@ -106,7 +106,7 @@ def _add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
     setting = parser.add_mutually_exclusive_group()
     setting.add_argument(
-        "--fix", type=_fix, metavar="NAME=VALUE", help="problems_per_batch=32 or batch_size=8192"
+        "--fix", type=fix, metavar="NAME=VALUE", help="problems_per_batch=32 or batch_size=8192"
     )
     setting.add_argument("--joint", action="store_true", help="the frontier over all (B_p, n)")
     _add_scores(parser)
@@ -137,37 +137,37 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
     _add_difficulty(parser)
     parser.add_argument(
         "--max-batch",
-        type=_positive_int,
+        type=positive_int,
         metavar="B",
         help="rollouts per batch that the hardware holds",
     )
     parser.add_argument(
         "--min-steps",
-        type=_positive_int,
+        type=positive_int,
         metavar="M",
         help="fewest steps worth running (default: 20)",
     )
     parser.add_argument(
         "--batch-size",
-        type=_positive_int,
+        type=positive_int,
         metavar="B",
         help="with --steps, instead of a budget: how to split a fixed batch",
     )
-    parser.add_argument("--steps", type=_positive_int, metavar="M", help="see --batch-size")
+    parser.add_argument("--steps", type=positive_int, metavar="M", help="see --batch-size")
     parser.add_argument(
         "--tokens-per-rollout",
-        type=_positive,
+        type=positive,
         metavar="T",
         help="for budgets and costs in tokens (default: as the sweep logged)",
     )
     parser.add_argument(
         "--rollouts-per-gpu-hour",
-        type=_positive,
+        type=positive,
         metavar="R",
         help="for budgets and costs in GPU-hours and money",
     )
     parser.add_argument(
-        "--usd-per-gpu-hour", type=_positive, metavar="USD", help="for budgets and costs in money"
+        "--usd-per-gpu-hour", type=positive, metavar="USD", help="for budgets and costs in money"
     )
     parser.add_argument(
         "--for",
@@ -192,7 +192,7 @@ def _add_quickstart(stages: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=_count,
+        type=count,
         metavar="N",
         help="processes of one thread each (default: one per core)",
     )  # fmt: skip
@@ -211,14 +211,14 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
         "--model", required=True, metavar="M", help="a Hugging Face folder, or `bits` (shipped)"
     )
     parser.add_argument("--verifier", metavar="V", help="default: the file's, else exact")
-    parser.add_argument("--samples", type=_positive_int, default=16, metavar="K", help="default 16")
+    parser.add_argument("--samples", type=positive_int, default=16, metavar="K", help="default 16")
     parser.add_argument(
-        "--second-stage", type=_count, default=128, metavar="K",
+        "--second-stage", type=count, default=128, metavar="K",
         help="samples in all for problems without a success (default 128; 0: none)",
     )  # fmt: skip
-    parser.add_argument("--temperature", type=_positive, default=1.0, metavar="T", help="default 1")
-    parser.add_argument("--max-new-tokens", type=_positive_int, metavar="N", help="length limit")
-    parser.add_argument("--seed", type=_count, default=0, help="of sampling (default 0)")
+    parser.add_argument("--temperature", type=positive, default=1.0, metavar="T", help="default 1")
+    parser.add_argument("--max-new-tokens", type=positive_int, metavar="N", help="length limit")
+    parser.add_argument("--seed", type=count, default=0, help="of sampling (default 0)")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"
     )
@@ -242,12 +242,27 @@ def _add_run(stages: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument(
         "--workers",
-        type=_count,
+        type=count,
         metavar="N",
         help="processes of one thread each (default: one per core; 0: in this process)",
     )
     parser.add_argument(
         "--retry-failed", action="store_true", help="try failed and invalid runs again"
+    )
+    parser.add_argument(
+        "--ray-address",
+        metavar="ADDRESS",
+        help="train on Ray: auto (the cluster of this machine), local (start one), or its address",
+    )
+    parser.add_argument(
+        "--num-cpus", type=positive, default=1, metavar="N", help="of one run on Ray (default: 1)"
+    )
+    parser.add_argument(
+        "--num-gpus",
+        type=nonnegative,
+        default=0,
+        metavar="N",
+        help="of one run on Ray (default: 0)",
     )
     _add_json(parser)
 
@@ -263,7 +278,7 @@ def _add_folder(stages: argparse._SubParsersAction[Parser]) -> None:
         if name == "watch":
             parser.add_argument(
                 "--every",
-                type=_positive,
+                type=positive,
                 default=2.0,
                 metavar="SECONDS",
                 help="between two looks (default: 2)",
@@ -359,45 +374,3 @@ def _add_compare(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("b", metavar="B", help="likewise; differences are B - A")
     _add_scores(parser)
     _add_json(parser)
-
-
-def _positive_int(text: str) -> int:
-    """A whole number >= 1; 4096, 1e6 and 8_192 are fine."""
-    value = _positive(text)
-    if not value.is_integer():
-        raise argparse.ArgumentTypeError(f"must be a whole number, but got {text!r}")
-    return int(value)
-
-
-def _count(text: str) -> int:
-    """A whole number >= 0."""
-    value = _finite(text)
-    if value < 0 or not value.is_integer():
-        raise argparse.ArgumentTypeError(f"must be a whole number >= 0, but got {text!r}")
-    return int(value)
-
-
-def _positive(text: str) -> float:
-    value = _finite(text)
-    if value <= 0:
-        raise argparse.ArgumentTypeError(f"must be above 0, but got {text!r}")
-    return value
-
-
-def _finite(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        raise argparse.ArgumentTypeError(f"must be a finite number, but got {text!r}")
-    return value
-
-
-def _fix(text: str) -> tuple[str, int]:
-    name, _, value = text.partition("=")
-    if name not in ("problems_per_batch", "batch_size"):
-        raise argparse.ArgumentTypeError(
-            f"must be problems_per_batch=VALUE or batch_size=VALUE, but got {text!r}"
-        )
-    return name, _positive_int(value)

@@ -1,0 +1,59 @@
+"""Words of the command line -> numbers, each with its complaint."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def positive_int(text: str) -> int:
+    """A whole number >= 1; 4096, 1e6 and 8_192 are fine."""
+    value = positive(text)
+    if not value.is_integer():
+        raise argparse.ArgumentTypeError(f"must be a whole number, but got {text!r}")
+    return int(value)
+
+
+def count(text: str) -> int:
+    """A whole number >= 0."""
+    value = finite(text)
+    if value < 0 or not value.is_integer():
+        raise argparse.ArgumentTypeError(f"must be a whole number >= 0, but got {text!r}")
+    return int(value)
+
+
+def positive(text: str) -> float:
+    """A finite number > 0."""
+    value = finite(text)
+    if value <= 0:
+        raise argparse.ArgumentTypeError(f"must be above 0, but got {text!r}")
+    return value
+
+
+def nonnegative(text: str) -> float:
+    """A finite number >= 0."""
+    value = finite(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"must not be below 0, but got {text!r}")
+    return value
+
+
+def finite(text: str) -> float:
+    """Any finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be a finite number, but got {text!r}")
+    return value
+
+
+def fix(text: str) -> tuple[str, int]:
+    """What a fit holds fixed: NAME=VALUE."""
+    name, _, value = text.partition("=")
+    if name not in ("problems_per_batch", "batch_size"):
+        raise argparse.ArgumentTypeError(
+            f"must be problems_per_batch=VALUE or batch_size=VALUE, but got {text!r}"
+        )
+    return name, positive_int(value)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,6 @@ class OddEngine(SimulatorEngine):
         getattr(self, f"_{fault}")(spec, resume, sink)
 
     def _plain(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
-        from dataclasses import replace
-
         super().run(replace(spec, engine_options={}), resume, sink)
 
     def _counted(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
@@ -125,6 +124,14 @@ class OddEngine(SimulatorEngine):
 
         self._plain(spec, resume, _Hook(sink, maybe))
 
+    def _diverges(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
+        class Diverging(_Hook):
+            def step(self, record: StepRecord) -> None:
+                health = {"entropy": math.nan} if record.step >= 3 else {}
+                self._sink.step(replace(record, health=health))
+
+        self._plain(spec, resume, Diverging(sink, None))
+
     def _raises(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         def fail(step: int) -> None:
             raise RuntimeError("the trainer broke")
@@ -132,8 +139,6 @@ class OddEngine(SimulatorEngine):
         self._plain(spec, resume, _Hook(sink, fail))
 
     def _stops_short(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
-        from dataclasses import replace
-
         short = replace(spec.allocation, steps=max(1, spec.allocation.steps - 3))
         self._plain(replace(spec, allocation=short), resume, sink)
 

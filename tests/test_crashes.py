@@ -191,6 +191,7 @@ def random_kills(tmp_path, kills, seed):
     return killed, studies
 
 
+@pytest.mark.slow
 def test_row_1_sigkill_of_the_process_tree(tmp_path):
     assert random_kills(tmp_path, 2, seed=0)[0] == 2
 
@@ -201,6 +202,7 @@ def test_row_1_sigkill_of_the_process_tree_200_times(tmp_path):
     print(f"{killed} kills over {studies} studies")
 
 
+@pytest.mark.slow
 def test_row_8_a_file_size_limit_stops_cleanly_and_resumes(tmp_path):
     def limit():
         resource.setrlimit(resource.RLIMIT_FSIZE, (45_000, 45_000))

@@ -134,6 +134,19 @@ def test_a_refusal_of_the_engine_comes_before_anything_is_written(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_health_rules_speak_while_a_run_goes_on(tmp_path, workers):
+    notes = []
+    study = odd("diverges", ns=(2,), seeds=(0,))
+    run_study(study, tmp_path, workers=workers, settings=FAST,
+              progress=lambda p: notes.append(p.note))  # fmt: skip
+    said = [note for note in notes if "divergence" in note]
+    # Once, although the run goes on for two slices after it.
+    assert len(said) == 1
+    assert said[0].startswith("problems_per_batch=4, rollouts_per_problem=2, seed=0: failure")
+    assert "at step 3" in said[0]
+
+
 def test_wall_limit(tmp_path):
     study = odd("slow", ns=(2,), rollouts=4096, limits=Limits(wall_s=0.3))
     for workers in (0, 1):
@@ -143,6 +156,7 @@ def test_wall_limit(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="resident memory is read from /proc")
+@pytest.mark.slow
 def test_memory_limit(tmp_path):
     study = odd("memory", ns=(2,), rollouts=4096, limits=Limits(memory_gb=0.4))
     summary = run_study(study, tmp_path, workers=1, settings=FAST)
@@ -198,8 +212,15 @@ def wait_for_work(process):
     pytest.fail(f"the runner ended early: {process.stderr.read()}")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("number", "code", "workers"),
+    [
+        (signal.SIGTERM, 143, 1),
+        (signal.SIGINT, 130, 0),
+        pytest.param(signal.SIGTERM, 143, 0, marks=pytest.mark.slow),
+        pytest.param(signal.SIGINT, 130, 1, marks=pytest.mark.slow),
+    ],
+)
 def test_row_3_a_signal_commits_and_can_be_resumed(tmp_path, number, code, workers):
     process = start(tmp_path, workers=workers)
     wait_for_work(process)
@@ -225,6 +246,7 @@ def test_row_3_a_second_ctrl_c_stops_at_once(tmp_path):
     assert not Path(f"/proc/{worker}").exists()
 
 
+@pytest.mark.slow
 def test_workers_end_when_their_runner_is_killed(tmp_path):
     process = start(tmp_path, workers=1)
     wait_for_work(process)
@@ -300,6 +322,7 @@ def test_rows_6_and_7_a_paused_runner_is_taken_over_and_fenced(tmp_path):
     assert digest(tmp_path, tmp_path / "a") == digest(tmp_path / "whole", tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_a_runner_that_died_here_is_taken_over_at_once(tmp_path):
     process = start(tmp_path, workers=1)
     wait_for_work(process)

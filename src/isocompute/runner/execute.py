@@ -13,6 +13,7 @@ from typing import Literal
 from isocompute.engines import load_engine
 from isocompute.engines.base import StopRequested
 from isocompute.errors import InputError
+from isocompute.health import Finding
 from isocompute.store.database import Database, FencedError, StorageError
 from isocompute.store.leases import Claim, Spent
 from isocompute.store.writer import RunWriter
@@ -49,12 +50,18 @@ def slice_of(spec: RunSpec, steps: int) -> RunSpec:
     return replace(spec, allocation=replace(spec.allocation, steps=steps))
 
 
+def finding_line(finding: Finding) -> str:
+    """What a health rule found, in one line for the progress."""
+    return f"{finding.severity} {finding.code} at step {finding.step}: {finding.message}"
+
+
 def execute(
     task: Task,
     database: Database,
     *,
     stop: Callable[[], bool],
     on_step: Callable[[int, int], None],
+    on_note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Train one slice. Never raises for anything that the engine does."""
     spent = Spent()
@@ -62,7 +69,9 @@ def execute(
         writer = RunWriter(
             database, task.claim,
             {name: len(problems) for name, problems in task.spec.validation.items()},
-            stop=stop, on_step=on_step, checkpoint_every_s=task.checkpoint_every_s,
+            stop=stop, on_step=on_step,
+            on_finding=None if on_note is None else lambda f: on_note(finding_line(f)),
+            checkpoint_every_s=task.checkpoint_every_s,
             commit_share=task.commit_share,
         )  # fmt: skip
     except StorageError as error:

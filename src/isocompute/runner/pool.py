@@ -38,10 +38,11 @@ _ONE_THREAD = {
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that a task reports: progress (`outcome` None), or its end."""
+    """Something that a task reports: a step, a note, or its end (`outcome`)."""
 
     task: Task
     step: int = 0
+    note: str = ""
     outcome: Outcome | None = None
 
 
@@ -169,6 +170,8 @@ class ProcessPool:
         if isinstance(message, Outcome):
             worker.task = None
             return Event(task=task, outcome=message)
+        if isinstance(message, str):
+            return Event(task=task, note=message)
         return Event(task=task, step=message[0])
 
     def _died(self, worker: _Worker, task: Task) -> Event:
@@ -240,16 +243,18 @@ class InlinePool:
         if task is None:
             time.sleep(timeout_s)
             return []
+        notes: list[Event] = []
         outcome = execute(
             task, self._database, stop=lambda: self._stopping or self._killed is not None,
             on_step=lambda step, _: self._tick(task, step),
+            on_note=lambda note: notes.append(Event(task=task, note=note)),
         )  # fmt: skip
         if self._killed is not None and outcome.ending == "stopped":
             reason, limit = self._killed
             ending: Ending = "failed" if limit else "stopped"
             outcome = Outcome(ending=ending, detail=reason, spent=outcome.spent)
         self._task = self._killed = None
-        return [Event(task=task, outcome=outcome)]
+        return [*notes, Event(task=task, outcome=outcome)]
 
     def kill(self, task: Task, reason: str, *, limit: bool) -> None:
         """This process does not kill itself: the task ends at its next checkpoint."""

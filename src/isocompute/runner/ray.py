@@ -25,7 +25,7 @@ from typing import Any
 from isocompute.engines import load_engine
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.errors import InputError, RunError
-from isocompute.runner.execute import Ending, Outcome, Task
+from isocompute.runner.execute import Ending, Outcome, Task, finding_line
 from isocompute.runner.pool import Event
 from isocompute.store.database import Database, FencedError, StorageError
 from isocompute.store.leases import Spent
@@ -89,6 +89,7 @@ class _Running:
     killed: tuple[str, bool] | None = None
     told_to_stop: bool = False
     faults: list[tuple[Ending, str]] = field(default_factory=list)
+    notes: list[Event] = field(default_factory=list)
 
 
 class RayPool:
@@ -127,6 +128,7 @@ class RayPool:
             {name: len(problems) for name, problems in task.spec.validation.items()},
             stop=lambda: self._stopping or running.killed is not None,
             checkpoint_every_s=task.checkpoint_every_s, commit_share=task.commit_share,
+            on_finding=lambda f: running.notes.append(Event(task=task, note=finding_line(f))),
         )  # fmt: skip
         resume = None if task.claim.resume is None else _pack(task.claim.resume)
         running.actor = self._actor_class.remote(task.engine, task.spec, resume)
@@ -183,9 +185,10 @@ class RayPool:
         for message in messages:
             ended = self._handle(running, *message)
             if ended is not None:
-                return [ended]
+                return [*running.notes, ended]
         running.message = running.actor.messages.remote()
-        return [Event(task=running.task, step=running.writer.position)]
+        notes, running.notes = running.notes, []
+        return [*notes, Event(task=running.task, step=running.writer.position)]
 
     def _handle(self, running: _Running, kind: str, *content: Any) -> Event | None:
         writer = running.writer

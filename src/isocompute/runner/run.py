@@ -262,6 +262,13 @@ class _Runner:
 
     def _take(self, event: Event) -> None:
         claim = event.task.claim
+        if event.note:
+            allocation = event.task.spec.allocation
+            self._report(force=True, note=(
+                f"problems_per_batch={allocation.problems_per_batch}, rollouts_per_problem="
+                f"{allocation.rollouts_per_problem}, seed={event.task.spec.seed}: {event.note}"
+            ))  # fmt: skip
+            return
         if event.outcome is None:
             self.live[claim.hash] = (event.step, claim.target_steps)
             return

@@ -59,7 +59,8 @@ def main(descriptor: int) -> None:
         try:
             if task.folder not in databases:
                 databases[task.folder] = Database(task.folder)
-            outcome = execute(task, databases[task.folder], stop=stop.is_set, on_step=report)
+            outcome = execute(task, databases[task.folder], stop=stop.is_set, on_step=report,
+                              on_note=connection.send)  # fmt: skip
         except IsocomputeError as error:
             ending: Ending = "storage" if isinstance(error, StorageError) else "crashed"
             outcome = Outcome(ending=ending, detail=str(error), spent=Spent())

@@ -15,12 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.errors import InputError
+from isocompute.health import Finding, Monitor
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
 from isocompute.store.leases import Claim, Spent, check_token, progress_file
-from isocompute.store.pack import count_text, pack
+from isocompute.store.pack import count_text, pack, unpack
 
 _PATIENCE_S = 2.0  # a commit that a slow reader blocks is put off: the engine goes on
 _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
@@ -47,6 +51,7 @@ class RunWriter:
         validation: number of problems of each validation set, by name.
         stop: asked after each record; True ends the run at its next checkpoint.
         on_step: called with (step, rollouts) after each update, for progress.
+        on_finding: called with what a health rule newly found, while the run goes on.
         checkpoint_every_s: `wants_checkpoint` turns true after that much uncommitted work.
         commit_share: share of the time that commits may take. A checkpoint that comes sooner
             after the last commit than that allows is left to the next one, except at the end;
@@ -61,11 +66,15 @@ class RunWriter:
         *,
         stop: Callable[[], bool] = lambda: False,
         on_step: Callable[[int, int], None] = lambda *_: None,
+        on_finding: Callable[[Finding], None] | None = None,
         checkpoint_every_s: float = 30.0,
         commit_share: float = 0.01,
     ) -> None:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
+        self._on_finding, self._monitor = on_finding, Monitor()
+        if on_finding is not None:
+            self._replay(database)
         self._share, self._commit_s = commit_share, 0.02
         self._first_weights = ""
         row = database.read(
@@ -154,6 +163,10 @@ class RunWriter:
                                  tokens=record.tokens)  # fmt: skip
         self._note()
         self._on_step(record.step, record.rollouts)
+        if self._on_finding is not None:
+            values = dict(record.health) | _reward(record.successes_Q, record.samples)
+            for finding in self._monitor.update(record.step, values):
+                self._on_finding(finding)
 
     def evaluation(self, record: EvaluationRecord) -> None:
         """Take one evaluation's record; one that was committed before is kept as it was.
@@ -228,6 +241,16 @@ class RunWriter:
     def close(self) -> None:
         """Close the progress file (its content stays until the attempt is settled)."""
         os.close(self._progress)
+
+    def _replay(self, database: Database) -> None:
+        """Show the monitor the steps before the checkpoint, so that rules know the start."""
+        rows = database.read(
+            "SELECT step, samples, size, successes, health FROM steps WHERE run = ? ORDER BY step",
+            (self._claim.run,),
+        )
+        for step, samples, size, successes, health in rows:
+            values = {k: math.inf if v is None else v for k, v in json.loads(health).items()}
+            self._monitor.update(step, values | _reward(unpack(successes, size), samples))
 
     def _note(self) -> None:
         # One pwrite, not synced: it survives the death of the process, and costs microseconds.
@@ -323,3 +346,7 @@ class RunWriter:
             checkpoint_folder(self._database.folder, self._claim.hash, token, serial)
             for token, serial in drop
         ]
+
+
+def _reward(successes_Q: NDArray[np.integer[Any]], samples: int) -> dict[str, float]:
+    return {"reward": float(successes_Q.mean()) / samples} if len(successes_Q) else {}

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,6 +27,8 @@ from isocompute.store.register import differences, register
 from isocompute.store.status import study_status
 from isocompute.store.writer import RunWriter
 from study_helpers import FAST, digest, small_study
+
+DATA = Path(__file__).parent / "data"
 
 
 def first(free):
@@ -310,6 +313,22 @@ def test_row_11_a_newer_schema_is_refused_and_left_alone(database):
         with pytest.raises(InputError, match=r"schema 99; upgrade isocompute"):
             Database(database.folder, create=create)
     assert database.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [1])
+def test_studies_of_older_schemas_still_open(tmp_path, version):
+    """Files written by older versions are kept; they open, extend and stay sound."""
+    shutil.copy(DATA / f"store-v{version}" / "study.db", tmp_path)
+    with Store(tmp_path) as store:
+        assert [(r.state, r.rollouts) for r in store.runs()] == [("done", 64), ("done", 64)]
+        assert store.evaluations().rollouts_K.tolist() == [0, 32, 64] * 2
+        assert store.steps(store.runs()[0].hash).step_K.tolist() == list(range(1, 9))
+    # The checkpoints were not kept: the runs start over and say so.
+    summary = run_study(small_study(rollouts=128), tmp_path, workers=0, settings=FAST)
+    assert summary.done == 2
+    assert "its folder is missing" in summary.warnings[0]
+    assert summary.accounting.wasted_rollouts == 128
+    assert examine(tmp_path) == [] or {f.code for f in examine(tmp_path)} == {"mixed_versions"}
 
 
 def test_another_programs_database_is_refused(tmp_path):

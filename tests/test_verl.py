@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import isocompute
 from isocompute.allocation import Allocation
 from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
@@ -342,6 +343,8 @@ def test_dumps_that_are_not_of_this_run_are_refused(tmp_path: Path) -> None:
         list(Follower(spec, tmp_path).poll())
 
 
+# verl looks at a critic's model, so it has to be there
+MODEL = str(Path(isocompute.__file__).parent / "data" / "base" / "bits")
 RECIPES = st.builds(
     dict,
     objective=st.sampled_from(["grpo", "ppo", "cispo"]),
@@ -361,7 +364,7 @@ RECIPES = st.builds(
 )
 SPECS = st.builds(
     lambda b, n, m, recipe, gpus, seed: make_spec(
-        b, n, m, recipe=Recipe(**recipe), train=64, gpus_per_node=gpus, seed=seed),
+        b, n, m, recipe=Recipe(**recipe), train=64, gpus_per_node=gpus, seed=seed, model=MODEL),
     b=st.integers(1, 70), n=st.integers(1, 64), m=st.integers(1, 5000), recipe=RECIPES,
     gpus=st.sampled_from([1, 1, 2, 4, 8]), seed=st.integers(0, 2**31 - 1),
 )

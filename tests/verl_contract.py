@@ -15,6 +15,7 @@ import sys
 import warnings
 
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["HF_HUB_OFFLINE"] = "1"  # the critic's configuration looks at its model
 warnings.filterwarnings("ignore")
 
 

@@ -21,6 +21,7 @@ from isocompute.errors import InputError, RunError
 from isocompute.runner import Progress, Settings, run_study
 from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
+from isocompute.runner.pulse import Pulse
 from isocompute.store import Database, StorageError, Store, leases
 from isocompute.study import Limits
 from study_helpers import FAST, digest, small_study
@@ -337,25 +338,22 @@ def test_a_runner_that_died_here_is_taken_over_at_once(tmp_path):
 def test_a_file_that_nobody_can_write_expires_nobody(tmp_path):
     """A foreign reader blocks every heartbeat: leases must not run out meanwhile."""
     database = Database(tmp_path, create=True)
-    from isocompute.runner.run import _Runner
-
-    runner = _Runner(small_study(), tmp_path, 0, None, FAST)
-    runner.database = database
+    pulse = Pulse(database, "me", beat_s=1e-9, lease_beats=6)
     leases.beat(database, "other", json.dumps(["elsewhere", "boot", "ns", 1, "0"]))
-    runner._beat()
-    assert runner._dead() == set()
-    for _ in range(FAST.lease_beats - 1):
-        runner.last_beat = -1e9
-        runner._beat()
-    assert runner._dead() == set()  # five beats of mine since I first saw its counter
-    for _ in range(50):
-        time.sleep(0.001)  # time passes, but without a beat of mine it proves nothing
-        assert runner._dead() == set()
-    runner.last_beat = -1e9
-    runner._beat()
-    assert runner._dead() == {"other"}
+    pulse.beat()
+    assert pulse.dead() == set()  # its counter is seen for the first time, after my first beat
+    for _ in range(5):
+        pulse.beat()
+    assert pulse.dead() == set()
+    blocked = Pulse(database, "me", beat_s=1e9, lease_beats=6)
+    blocked.beat()
+    for _ in range(50):  # time passes, but without beats of mine it proves nothing
+        blocked.beat()
+        assert blocked.dead() == set()
+    pulse.beat()
+    assert pulse.dead() == {"other"}
     leases.beat(database, "other", "{}")
-    assert runner._dead() == set()
+    assert pulse.dead() == set()
     database.close()
 
 

@@ -19,6 +19,7 @@ from isocompute.runner.execute import Outcome, Task, slice_of
 from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
 from isocompute.runner.preflight import check_folder
 from isocompute.runner.progress import Pace, Progress, Summary, progress_of
+from isocompute.runner.pulse import Pulse
 from isocompute.runner.verdict import verdict
 from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, StorageError
@@ -125,7 +126,6 @@ class _Runner:
                 if spec.engine == name:
                     engine.check(spec)
         self.id = secrets.token_hex(8)
-        self.process = leases.this_process()
         self.started = time.monotonic()
         self.stopped_by: int | None = None
         self.storage_fault = ""
@@ -134,9 +134,7 @@ class _Runner:
         self.live: dict[str, tuple[int, int]] = {}
         self.tasks: dict[int, tuple[Task, float]] = {}  # attempt -> (task, start)
         self.used_s: dict[int, float] = {}  # attempt -> seconds of the run's earlier attempts
-        self.beats_made = 0
-        self.last_beat = self.last_report = -1e9
-        self.others: dict[str, tuple[int, int]] = {}  # runner -> (beat, my beats when it moved)
+        self.last_report = -1e9
         self.stopping_since: float | None = None
 
     def run(
@@ -145,6 +143,7 @@ class _Runner:
         database = Database(self.folder, create=True)
         try:
             self.database = database
+            self.pulse = Pulse(database, self.id, self.settings.beat_s, self.settings.lease_beats)
             self.warnings += check_folder(self.folder)
             register(database, self.study, retry_failed=retry_failed)
             self.pool = self._make_pool(pool)
@@ -170,7 +169,7 @@ class _Runner:
 
     def _loop(self) -> None:
         while True:
-            self._beat()
+            self.pulse.beat()
             self._start_tasks()
             if not self.tasks and (self._stopping or not self._pending()):
                 return
@@ -183,7 +182,7 @@ class _Runner:
 
     def _start_tasks(self) -> None:
         while self.pool.free and not self._stopping and self._pending(free_only=True):
-            claim = leases.claim(self.database, self.id, self._choose, dead=self._dead())
+            claim = leases.claim(self.database, self.id, self._choose, dead=self.pulse.dead())
             if claim is None:
                 return
             for note in claim.notes:
@@ -221,42 +220,11 @@ class _Runner:
 
     def _pending(self, *, free_only: bool = False) -> bool:
         rows = self.database.read("SELECT hash, lease_runner FROM runs WHERE state = 'pending'")
-        dead = self._dead() if free_only else set()
+        dead = self.pulse.dead() if free_only else set()
         return any(
             row[0] in self.specs and (not free_only or row[1] is None or row[1] in dead)
             for row in rows
         )
-
-    # -- heartbeats --------------------------------------------------------------------------
-
-    def _beat(self) -> None:
-        now = time.monotonic()
-        if now - self.last_beat < self.settings.beat_s:
-            return
-        self.last_beat = now
-        # A file that nobody can write expires nobody: only successful beats are counted.
-        with contextlib.suppress(BusyError):
-            leases.beat(self.database, self.id, self.process)
-            self.beats_made += 1
-
-    def _dead(self) -> set[str]:
-        dead = set()
-        known = leases.beats(self.database)
-        for runner, (process, count) in known.items():
-            if runner == self.id:
-                continue
-            seen, since = self.others.get(runner, (-1, 0))
-            if count != seen:
-                self.others[runner] = (count, self.beats_made)
-                since = self.beats_made
-            if self.beats_made - since >= self.settings.lease_beats or leases.has_died(process):
-                dead.add(runner)
-        return dead | self._unknown(known)
-
-    def _unknown(self, known: dict[str, tuple[str, int]]) -> set[str]:
-        """Lease holders that have left without freeing their runs."""
-        rows = self.database.read("SELECT DISTINCT lease_runner FROM runs")
-        return {row[0] for row in rows if row[0] is not None and row[0] not in known} - {self.id}
 
     # -- what tasks report -------------------------------------------------------------------
 
@@ -376,7 +344,7 @@ class _Runner:
 
     def _tick(self, task: Task, step: int) -> None:
         self.live[task.claim.hash] = (step, task.claim.target_steps)
-        self._beat()
+        self.pulse.beat()
         self._enforce_limits()
         self._report()
 

@@ -1,0 +1,64 @@
+"""A runner's heartbeat, and which other runners have stopped beating."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from isocompute.store import leases
+from isocompute.store.database import BusyError, Database
+
+
+class Pulse:
+    """Beats for one runner and watches the others.
+
+    No clocks are compared: another runner's counter is measured in this one's own successful
+    beats, so a file that nobody can write expires nobody.
+
+    Args:
+        database: of the study.
+        runner: who beats.
+        beat_s: seconds between beats, on the monotonic clock.
+        lease_beats: another runner is given up after so many beats of this one without any of its
+            own.
+    """
+
+    def __init__(self, database: Database, runner: str, beat_s: float, lease_beats: int) -> None:
+        self._database, self._runner = database, runner
+        self._beat_s, self._lease_beats = beat_s, lease_beats
+        self._process = leases.this_process()
+        self._made = 0
+        self._last = -1e9
+        self._others: dict[str, tuple[int, int]] = {}  # runner -> (beat, my beats when it moved)
+
+    def beat(self) -> None:
+        """Raise the counter if it is time."""
+        now = time.monotonic()
+        if now - self._last < self._beat_s:
+            return
+        self._last = now
+        with contextlib.suppress(BusyError):
+            leases.beat(self._database, self._runner, self._process)
+            self._made += 1
+
+    def dead(self) -> set[str]:
+        """Runners whose runs may be taken over."""
+        dead = set()
+        known = leases.beats(self._database)
+        for runner, (process, count) in known.items():
+            if runner == self._runner:
+                continue
+            seen, since = self._others.get(runner, (-1, 0))
+            if count != seen:
+                self._others[runner] = (count, self._made)
+                since = self._made
+            if self._made - since >= self._lease_beats or leases.has_died(process):
+                dead.add(runner)
+        return dead | self._unknown(known)
+
+    def _unknown(self, known: dict[str, tuple[str, int]]) -> set[str]:
+        """Lease holders that have left without freeing their runs."""
+        rows = self._database.read("SELECT DISTINCT lease_runner FROM runs")
+        return {row[0] for row in rows if row[0] is not None and row[0] not in known} - {
+            self._runner
+        }

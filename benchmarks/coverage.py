@@ -42,6 +42,7 @@ class Cell:
     seconds: float = 0.0
 
     def mean(self, name: str) -> float:
+        """Mean of the outcomes under a name; NaN where there is none."""
         values = self.tally.get(name)
         return float(np.mean(values)) if values else float("nan")
 
@@ -87,7 +88,7 @@ def check_curves(cell: Cell, truth: Truth, fits: CurveFits) -> None:
                 cell.tally[f"ceiling {level:.2f}"].append(lo <= arm.ceiling <= hi)
 
 
-def check_crossovers(cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier, draws: int) -> None:
+def check_crossovers(cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier) -> None:
     low, high = fr.support
     true = {(c.before, c.after): c.at for c in truth.crossovers(low, high)}
     for level in LEVELS:
@@ -116,7 +117,7 @@ def run_cell(world: World, noise: Noise, seeds: int, sweeps: int, draws: int, ba
             continue
         check_law(cell, truth, fits, fr, law)
         check_curves(cell, truth, fits)
-        check_crossovers(cell, truth, fits, fr, draws)
+        check_crossovers(cell, truth, fits, fr)
         cell.tally["rise claimed"].append(law.claimed)
     cell.seconds = time.process_time() - start
     return cell
@@ -129,7 +130,7 @@ def regret_cell(world: World, noise: Noise, seeds: int, sweeps: int, draws: int,
     start = time.process_time()
     for i in range(sweeps):
         try:
-            fits, fr, law = pipeline(world, noise, seeds, base + i, draws)
+            _, fr, law = pipeline(world, noise, seeds, base + i, draws)
         except RefusalError:
             cell.refused += 1
             continue
@@ -225,9 +226,8 @@ def main(argv: list[str] | None = None) -> int:
                         cell.tally["rise"].append(law.claimed)
                     except RefusalError:
                         cell.refused += 1
-                out(
-                    f"| {name} | {noise} | {seeds} | {percent(cell.mean('rise'))} | {cell.refused} |"
-                )
+                rise = percent(cell.mean("rise"))
+                out(f"| {name} | {noise} | {seeds} | {rise} | {cell.refused} |")
     if "regret" in options.parts:
         out(f"\n### Regret in score (median, 95th percentile), {options.sweeps} sweeps a cell\n")
         names = ("law", "best n of the sweep", "best score")

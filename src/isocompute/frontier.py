@@ -19,7 +19,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 BUDGETS_PER_DECADE = 48  # a step of 5% of the budget; crossovers are interpolated
-IN_QUESTION = 0.05  # a configuration that wins in 5% of the draws could be the best
+IN_QUESTION = 0.02  # chance that the best configuration is one without data at a budget
 SUPPORTED = 0.80  # a change that fewer than four in five draws confirm is a tie
 
 
@@ -116,7 +116,7 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
     regret = (draw_score.max(axis=1, keepdims=True) - draw_score).mean(axis=0)
     has_data = (x_V >= fits.start_J[:, None] - 1e-9) & (x_V <= fits.end_J[:, None] + 1e-9)
     supported = _longest_run(
-        ((probability < IN_QUESTION) | has_data).all(axis=0) & (has_data.sum(axis=0) > 1)
+        ((probability * ~has_data).sum(axis=0) < IN_QUESTION) & (has_data.sum(axis=0) > 1)
     )
     if supported.sum() < 2:
         raise RefusalError(

@@ -252,8 +252,10 @@ def _best_start(
 
 
 class _State(NamedTuple):
-    """A point of the polish: parameters, linear solution, and the Gram matrix (D, 5, 5) of the
-    columns 1, s, ds/d(log slope), ds/d(midpoint), y."""
+    """A point of the polish: parameters, linear solution and Gram matrix.
+
+    `gram`, (D, 5, 5), is of the columns 1, s, ds/d(log slope), ds/d(midpoint), y.
+    """
 
     log_slope: FloatArray
     midpoint: FloatArray

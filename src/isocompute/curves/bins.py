@@ -31,10 +31,11 @@ BoolArray = NDArray[np.bool_]
 # (a curve of slope 8 per decade bends by less than 0.1% of its rise inside one).
 BIN_WIDTH = float(np.log10(2)) / 8
 WINDOW = 0.25  # decades averaged before a drop is judged: one evaluation alone shows little
-# A window below an earlier one by more than half a standard error of the difference is
+# A window below an earlier one by more than this many standard errors of the difference is
 # dominated. The paper's rule is 0 on single evaluations, which keeps maxima of noise; 3 would
-# average a slow decline in. The bias that is left is measured in docs/laws.md.
-DOMINATED_Z = 0.5
+# average a slow decline in. At 1 the two biases balance on planted sweeps, see docs/laws.md.
+DOMINATED_Z = 1.0
+COLLAPSED_Z = 5.0  # a run is called broken on no less
 MIN_BINS = 6  # a 4-parameter curve and two degrees of freedom
 _MIN_WEIGHT = 0.25  # of one evaluation: less is the tail of a neighbour
 
@@ -50,6 +51,8 @@ class BinnedRuns:
         mean_RX: mean score of the evaluations in the bin.
         variance_RX: variance of `best_RX` from evaluation noise alone.
         dominated_RX: bins whose own mean was dropped.
+        collapsed_R: runs that broke for good while their siblings did not; their bins from
+            there on are NaN.
         record_rollouts, record_score: the strict record-breaking bins, all runs together.
         n_points: evaluations.
     """
@@ -62,6 +65,7 @@ class BinnedRuns:
     mean_RX: FloatArray
     variance_RX: FloatArray
     dominated_RX: BoolArray
+    collapsed_R: BoolArray
     record_rollouts: FloatArray
     record_score: FloatArray
 
@@ -161,30 +165,24 @@ def bin_runs(
         strict_records: the paper's rule to the letter: every bin that does not break the
             record is dominated. For the sensitivity table.
     """
-    R, X = len(curves), bins.n
-    total, weight, square, where = (np.zeros((R, X)) for _ in range(4))
-    for r, curve in enumerate(curves):
-        x = position(curve, unit)
-        y, x = curve.score_K[x > 0], np.log10(x[x > 0])
-        for index, share in bins.shares(x):
-            total[r] += np.bincount(index, share * y, X)
-            weight[r] += np.bincount(index, share, X)
-            square[r] += np.bincount(index, share**2, X)
-            where[r] += np.bincount(index, share * x, X)
-    has = weight >= _MIN_WEIGHT
-    count = np.where(has, weight**2 / np.where(has, square, 1.0), 0.0)  # effective evaluations
-    mean = np.where(has, total / np.where(has, weight, 1.0), np.nan)
-    seen = np.where(has, weight, 0.0).sum(axis=0)
-    x_X = np.where(has, where, 0.0).sum(axis=0) / np.where(seen > 0, seen, 1.0)
-    x_X = np.where(seen > 0, x_X, bins.centre_X)
-    p = np.clip(np.where(has, mean, 0.5), 0.002, 0.998)
-    variance = np.where(has, phi * p * (1 - p) / np.where(has, count, 1.0), np.nan)
-    best, level_variance, dominated = _best_so_far(
-        mean, variance, count, round(WINDOW / 2 / bins.width), strict_records
+    x_X, mean, count = _averages(curves, bins, unit)
+    p = np.clip(np.where(count > 0, mean, 0.5), 0.002, 0.998)
+    variance = np.where(count > 0, phi * p * (1 - p) / np.where(count > 0, count, 1.0), np.nan)
+    half = round(WINDOW / 2 / bins.width)
+    start = [c.score_K[position(c, unit) == 0] for c in curves]
+    fault = _collapses(
+        mean, variance, count, half, np.array([s.mean() if len(s) else np.nan for s in start])
+    )
+    mean, variance = np.where(fault, np.nan, mean), np.where(fault, np.nan, variance)
+    count = np.where(fault, 0.0, count)
+    best, level_variance, dominated = (
+        _strict_records(mean, variance)
+        if strict_records
+        else _best_so_far(mean, variance, count, half)
     )
     with np.errstate(invalid="ignore"):
-        peak = np.fmax.accumulate(np.concatenate([np.full((R, 1), -np.inf), mean], axis=1), axis=1)
-        record = has & (mean > peak[:, :-1])
+        before = np.concatenate([np.full((len(mean), 1), -np.inf), mean[:, :-1]], axis=1)
+        record = (count > 0) & (mean > np.fmax.accumulate(before, axis=1))
     rows, columns = np.nonzero(record)
     return BinnedRuns(
         problems_per_batch=curves[0].problems_per_batch,
@@ -195,49 +193,128 @@ def bin_runs(
         mean_RX=mean,
         variance_RX=level_variance,
         dominated_RX=dominated,
+        collapsed_R=np.asarray(fault.any(axis=1)),
         record_rollouts=10 ** x_X[columns],
         record_score=mean[rows, columns],
     )
 
 
-def _best_so_far(
-    mean_RX: FloatArray, variance_RX: FloatArray, count_RX: FloatArray, half: int, strict: bool
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Replace dominated bins by the level that the run had reached before.
+def _averages(
+    curves: Sequence[Curve], bins: Bins, unit: str
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Position of each bin (X,), and per run its mean score and number of evaluations (R, X).
 
-    Whether a bin is dominated is judged on averages over `half` bins to either side.
+    An evaluation is shared between two points, so the numbers add up to the evaluations: no
+    score counts twice in a fit.
     """
-    R, X = mean_RX.shape
-    best, variance = mean_RX.copy(), variance_RX.copy()
-    dominated = np.zeros((R, X), dtype=bool)
-    for r in range(R):
+    R, X = len(curves), bins.n
+    total, weight, where = (np.zeros((R, X)) for _ in range(3))
+    for r, curve in enumerate(curves):
+        x = position(curve, unit)
+        y, x = curve.score_K[x > 0], np.log10(x[x > 0])
+        for index, share in bins.shares(x):
+            total[r] += np.bincount(index, share * y, X)
+            weight[r] += np.bincount(index, share, X)
+            where[r] += np.bincount(index, share * x, X)
+    has = weight >= _MIN_WEIGHT
+    count = np.where(has, weight, 0.0)
+    mean = np.where(has, total / np.where(has, weight, 1.0), np.nan)
+    seen = count.sum(axis=0)
+    x_X = np.where(has, where, 0.0).sum(axis=0) / np.where(seen > 0, seen, 1.0)
+    return np.where(seen > 0, x_X, bins.centre_X), mean, count
+
+
+def _windows(
+    y: FloatArray, v: FloatArray, n: FloatArray, known: NDArray[np.int64], half: int
+) -> tuple[FloatArray, FloatArray]:
+    """Averages over `half` bins to either side, and their variances."""
+    weight = (np.abs(known[:, None] - known[None]) <= half) * n
+    weight = weight / weight.sum(axis=1, keepdims=True)
+    return weight @ y, weight**2 @ v
+
+
+def _collapses(
+    mean_RX: FloatArray,
+    variance_RX: FloatArray,
+    count_RX: FloatArray,
+    half: int,
+    start_R: FloatArray,
+) -> BoolArray:
+    """Bins from which on a run has lost for good half of what it had gained, its siblings not.
+
+    Such a run broke; what it scores afterwards says nothing about its configuration. Where all
+    runs of a configuration do so (or the only one), it is the configuration's own doing, and
+    the best checkpoint so far stands.
+    """
+    fault: BoolArray = np.zeros(mean_RX.shape, dtype=np.bool_)
+    if len(mean_RX) == 1:
+        return fault
+    for r in range(len(mean_RX)):
         known = np.flatnonzero(count_RX[r] > 0)
-        y, v, n = mean_RX[r, known], variance_RX[r, known], count_RX[r, known]
-        if strict:
-            peak = np.maximum.accumulate(np.concatenate([[-np.inf], y]))[:-1]
-            dropped = y <= peak
-            smooth, spread = y, v
-        else:
-            near = np.abs(known[:, None] - known[None]) <= half
-            weight = near * n
-            weight /= weight.sum(axis=1, keepdims=True)
-            smooth, spread = weight @ y, weight**2 @ v
-            earlier = known[:, None] - known[None] > 0
-            gap = (
-                smooth[None]
-                - smooth[:, None]
-                - DOMINATED_Z * np.sqrt(spread[None] + spread[:, None])
-            )
-            dropped = ((gap > 0) & earlier).any(axis=1)
-        dominated[r, known] = dropped
-        for i in np.flatnonzero(dropped):
-            # The level: all earlier bins that noise cannot tell from the top one, averaged,
-            # because the top one alone is a maximum of noise.
-            before = np.flatnonzero(~dropped[:i])
-            top = before[smooth[before].argmax()]
-            within = DOMINATED_Z * np.sqrt(spread[before] + spread[top])
-            level = before[smooth[before] >= smooth[top] - within] if not strict else before[top:]
-            share = n[level] / n[level].sum()
-            best[r, known[i]] = float((share * y[level]).sum())
-            variance[r, known[i]] = float((share**2 * v[level]).sum())
+        if len(known) < 2:
+            continue
+        y, spread = _windows(
+            mean_RX[r, known], variance_RX[r, known], count_RX[r, known], known, half
+        )
+        peak = np.maximum.accumulate(y)
+        first = start_R[r] if np.isfinite(start_R[r]) else y[0]
+        limit = peak - np.maximum((peak - first) / 2, COLLAPSED_Z * np.sqrt(spread + spread.max()))
+        lost = np.flatnonzero(y >= limit)[-1] + 1
+        if lost < len(known):
+            # The window sees the drop late: from the last bin that still holds the level on.
+            holds = np.flatnonzero(mean_RX[r, known[: lost + half]] >= limit[min(lost, len(y) - 1)])
+            fault[r, known[holds[-1] + 1 if len(holds) else lost] :] = True
+    if fault.any(axis=1).all():
+        fault[:] = False
+    return fault
+
+
+def _strict_records(
+    mean_RX: FloatArray, variance_RX: FloatArray
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """The paper's rule: a bin that does not break the run's record gives way to the record."""
+    best, variance = mean_RX.copy(), variance_RX.copy()
+    dominated = np.zeros(mean_RX.shape, dtype=bool)
+    for r, y in enumerate(mean_RX):
+        known = np.flatnonzero(np.isfinite(y))
+        top = known[0] if len(known) else 0
+        for i in known[1:]:
+            if y[i] > y[top]:
+                top = i
+            else:
+                dominated[r, i], best[r, i], variance[r, i] = True, y[top], variance[r, top]
+    return best, variance, dominated
+
+
+def _best_so_far(
+    mean_RX: FloatArray, variance_RX: FloatArray, count_RX: FloatArray, half: int
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Replace dominated bins by the level that the runs had reached before.
+
+    Whether a bin is dominated is judged on all runs together (a decline that seeds share is
+    seen sooner, and the maxima of one run's noise count for less), in windows.
+    """
+    best, variance = mean_RX.copy(), variance_RX.copy()
+    dominated = np.zeros(mean_RX.shape, dtype=bool)
+    n = count_RX.sum(axis=0)
+    known = np.flatnonzero(n > 0)
+    share = count_RX[:, known] / n[known]
+    y = np.where(share > 0, share * mean_RX[:, known], 0.0).sum(axis=0)
+    v = np.where(share > 0, share**2 * variance_RX[:, known], 0.0).sum(axis=0)
+    smooth, spread = _windows(y, v, n[known], known, half)
+    gap = smooth[None] - smooth[:, None] - DOMINATED_Z * np.sqrt(spread[None] + spread[:, None])
+    dropped = ((gap > 0) & (known[:, None] > known[None])).any(axis=1)
+    for i in np.flatnonzero(dropped):
+        # The level: all earlier bins that noise cannot tell from the top one, averaged,
+        # because the top one alone is a maximum of noise.
+        before = np.flatnonzero(~dropped[:i])
+        top = before[smooth[before].argmax()]
+        within = DOMINATED_Z * np.sqrt(spread[before] + spread[top])
+        level = known[before[smooth[before] >= smooth[top] - within]]
+        for r in np.flatnonzero((count_RX[:, known[i]] > 0) & (count_RX[:, level] > 0).any(axis=1)):
+            weight = count_RX[r, level] / count_RX[r, level].sum()
+            use = level[weight > 0]
+            best[r, known[i]] = weight[weight > 0] @ mean_RX[r, use]
+            variance[r, known[i]] = weight[weight > 0] ** 2 @ variance_RX[r, use]
+            dominated[r, known[i]] = True
     return best, variance, dominated

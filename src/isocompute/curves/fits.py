@@ -41,6 +41,7 @@ MIN_STEPS = 20  # a configuration is compared from its 20th step on
 # ScaleRL calls ceilings within 0.02 of each other ties (three repeats, scores about 0.6): two
 # standard deviations of 0.01, here in units of sqrt(p (1 - p)). Source: arXiv 2510.13786.
 UNSEEN_SEED_SD = 0.01 / float(np.sqrt(0.6 * 0.4))
+_OFFSET_ROUNDS = 10
 _NEGLIGIBLE = 1e-4  # floor of a bin's standard deviation: a score is read to four digits
 
 
@@ -256,9 +257,17 @@ def _mean_curve(
     has = np.isfinite(value)
     n = has.sum(axis=0)
     safe = np.maximum(n, 1)
-    mean = np.where(n > 0, np.where(has, value, 0.0).sum(axis=0) / safe, np.nan)
+    # A run that ends early must not bend the mean where it ends: runs differ by a constant,
+    # which is estimated where they overlap (and is zero on average over the runs).
+    offset = np.zeros((len(value), 1))
+    mean = np.zeros(value.shape[1])
+    for _ in range(1 if (has == has[0]).all() else _OFFSET_ROUNDS):
+        mean = np.where(has, value - offset, 0.0).sum(axis=0) / safe
+        own = np.where(has, value - mean, 0.0).sum(axis=1, keepdims=True)
+        offset = own / np.maximum(has.sum(axis=1, keepdims=True), 1)
+        offset -= offset.mean()
     variance = np.where(has, _sd(one, run_variance) ** 2, 0.0).sum(axis=0) / safe**2
-    return mean, np.where(n > 0, variance, np.nan)
+    return np.where(n > 0, mean, np.nan), np.where(n > 0, variance, np.nan)
 
 
 def _between_run_variance(binned: Sequence[BinnedRuns]) -> float:

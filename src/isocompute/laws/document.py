@@ -299,6 +299,14 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
                 "configuration_left_out", f"B_p={b_p}, n={n_out} takes part in nothing: {reason}."
             )
         )
+    if broken := sorted({b.rollouts_per_problem for b in fits.binned if b.collapsed_R.any()}):
+        found.append(
+            _warning(
+                "unhealthy_run",
+                f"a run of n={', '.join(map(str, broken))} lost more than half of what it had "
+                "gained, and for good, while its siblings did not: it is left out from there on.",
+            )
+        )
     if missing := sum(c.n_missing for c in fit.curves):
         found.append(_warning("scores_missing", f"{missing} rows without a score were left out."))
     skill = fit.backtest.get("skill")

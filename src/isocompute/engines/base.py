@@ -91,8 +91,9 @@ class Sink(Protocol):
     def checkpoint(self, step: int) -> AbstractContextManager[Path]:
         """A fresh folder for the engine's own files (safetensors, JSON).
 
-        On a clean exit of the context everything since the last checkpoint is committed with
-        it in one transaction. Raises RunError if the run was lost to another runner, and
+        On a clean exit of the context everything since the last commit is committed with it in
+        one transaction; where the last commit was only moments ago this may be left to the
+        next checkpoint. Raises RunError if the run was lost to another runner, and
         `StopRequested` if the runner wants to stop: both after, or instead of, the commit.
         """
 

@@ -33,8 +33,8 @@ BIN_WIDTH = float(np.log10(2)) / 8
 WINDOW = 0.25  # decades averaged before a drop is judged: one evaluation alone shows little
 # A window below an earlier one by more than this many standard errors of the difference is
 # dominated. The paper's rule is 0 on single evaluations, which keeps maxima of noise; 3 would
-# average a slow decline in. At 1 the two biases balance on planted sweeps, see docs/laws.md.
-DOMINATED_Z = 1.0
+# average a slow decline in. At 1.25 the two biases balance on planted sweeps, see docs/laws.md.
+DOMINATED_Z = 1.25
 COLLAPSED_Z = 5.0  # a run is called broken on no less
 MIN_BINS = 6  # a 4-parameter curve and two degrees of freedom
 _MIN_WEIGHT = 0.25  # of one evaluation: less is the tail of a neighbour
@@ -303,7 +303,7 @@ def _best_so_far(
     v = np.where(share > 0, share**2 * variance_RX[:, known], 0.0).sum(axis=0)
     smooth, spread = _windows(y, v, n[known], known, half)
     gap = smooth[None] - smooth[:, None] - DOMINATED_Z * np.sqrt(spread[None] + spread[:, None])
-    dropped = ((gap > 0) & (known[:, None] > known[None])).any(axis=1)
+    dropped = np.asarray(((gap > 0) & (known[:, None] > known[None])).any(axis=1))
     for i in np.flatnonzero(dropped):
         # The level: all earlier bins that noise cannot tell from the top one, averaged,
         # because the top one alone is a maximum of noise.

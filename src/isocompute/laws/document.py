@@ -175,7 +175,7 @@ def _law(fit: Fit, estimate: LawEstimate, quantity: str) -> dict[str, Any]:
         at.append(
             {
                 "x": fit.law_x(float(x)),
-                quantity: float(law.predict(fit.law_x(float(x)))),
+                quantity: estimate.predict(fit.law_x(float(x))),
                 "interval": estimate.interval(fit.law_x(float(x)), fit.level),
                 "confidence_set": point.confidence_set
                 if quantity == "rollouts_per_problem"
@@ -186,15 +186,13 @@ def _law(fit: Fit, estimate: LawEstimate, quantity: str) -> dict[str, Any]:
         if quantity == "rollouts_per_problem":
             at[-1]["problems_per_batch"] = point.problems_per_batch
     return {
-        "form": None
-        if estimate.non_monotone and not estimate.claimed and estimate.octaves < 0
-        else law.form,
+        "form": law.form if estimate.monotone else None,
         "variable": law.variable,
-        "L": law.L,
-        "k": law.k,
-        "x0": law.x0,
-        "b": law.b,
-        "plateau": law.plateau,
+        "L": law.L if estimate.monotone else None,
+        "k": law.k if estimate.monotone else None,
+        "x0": law.x0 if estimate.monotone else None,
+        "b": law.b if estimate.monotone else None,
+        "plateau": law.plateau if estimate.monotone else None,
         "plateau_interval": None if interval is None else list(interval),
         "identified": estimate.identified,
         "flags": list(estimate.flags),
@@ -259,7 +257,7 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
                 f"not an optimum. Test {'larger' if law.edge == 'largest' else 'smaller'} n.",
             )
         )
-    if law.law.form != "constant" and not law.claimed:
+    if law.octaves > 0 and not law.claimed:
         found.append(
             _warning(
                 "rise_not_claimed",
@@ -272,8 +270,20 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
         found.append(
             _warning(
                 "non_monotone",
-                "the best n falls somewhere as the budget grows, by more than noise explains; the "
-                "sigmoid is the closest rising form, the frontier is the evidence.",
+                "the best n goes up and down as the budget grows, by more than noise explains; "
+                + (
+                    "the sigmoid is the closest monotone form, the frontier is the evidence."
+                    if law.monotone
+                    else "no sigmoid is fitted, n* is read off the frontier."
+                ),
+            )
+        )
+    if "falling" in law.flags:
+        found.append(
+            _warning(
+                "falling",
+                f"the best n falls with the budget, by {-law.octaves:.1f} octaves; spend what a "
+                "larger budget buys on steps.",
             )
         )
     if "slope_not_identified" in law.flags:

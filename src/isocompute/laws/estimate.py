@@ -37,7 +37,9 @@ class LawEstimate:
         octaves, lower_bound: change of log2 n* over the common support, and its one-sided 95%
             lower bound (upper bound for a falling law, as a negative number of octaves).
         claimed: the change is beyond its bound.
-        non_monotone: the path goes against the form by more than the draws explain.
+        decreasing: whether the falling form was fitted.
+        linear: whether x enters linearly.
+        non_monotone: the path goes against the form somewhere.
         edge: "" or the side ("largest", "smallest") at which the last optimum lies.
         plateau_interval: None where not known; either end may be None.
         flags: stable words.
@@ -57,6 +59,22 @@ class LawEstimate:
     identified: dict[str, bool]
     flags: tuple[str, ...]
     decreasing: bool
+    linear: bool
+
+    @property
+    def monotone(self) -> bool:
+        """Whether the path goes one way, up to reversals of less than half its change."""
+        return "no_form" not in self.flags
+
+    def predict(self, x: float) -> float:
+        """The law at x, in n; where the path is no law of the form, the path itself."""
+        if self.monotone:
+            return float(self.law.predict(x))
+        return float(2.0 ** self.path_V[self._nearest(x)])
+
+    def _nearest(self, x: float) -> int:
+        u = x if self.linear else np.log10(x)
+        return int(np.abs(self.u_V - u).argmin())
 
     def interval(self, x: float, level: float) -> tuple[float, float] | None:
         """Of the law at x, in n; None without draws."""
@@ -68,9 +86,9 @@ class LawEstimate:
 
     def draw_values(self, x: float) -> FloatArray:
         """log2 n of every draw's law at x, shape (D,)."""
-        if self.draws is None:
-            return np.asarray(self.draw_path_DV.mean(axis=1), dtype=np.float64)
-        u = np.array([x if self.law.form == "sigmoid_linear" else np.log10(x)])
+        if self.draws is None or not self.monotone:
+            return np.asarray(self.draw_path_DV[:, self._nearest(x)], dtype=np.float64)
+        u = np.array([x if self.linear else np.log10(x)])
         value = self.draws.value(u)[:, 0]
         return -value if self.decreasing else value
 
@@ -91,7 +109,8 @@ def estimate_law(
         value_J: n (or B_p) of each configuration.
         variable: "steps" makes the law linear in M = x / batch_size.
         batch_size: B, for "steps".
-        decreasing: the falling form, for B_p*(M).
+        decreasing: the change that is expected, and claimed or not: falling for B_p*(M). A path
+            that ends on the other side of where it began is fitted by the other form.
     """
     inside = frontier.supported_V
     x = frontier.x_V[inside]
@@ -106,20 +125,17 @@ def estimate_law(
     )
     points = draw_path.mean(axis=0) if len(draw_path) else path
     law_bounds = float(log2_J.min()), float(log2_J.max())
-    law = law_of(
-        u, points, variable=variable, linear=linear, decreasing=decreasing, limits=law_bounds
-    )
-    draws = (
-        fit_paths(u, draw_path, decreasing=decreasing, limits=law_bounds)
-        if len(draw_path)
-        else None
-    )
-    sign = -1.0 if decreasing else 1.0
     octaves = float(path[-1] - path[0])
-    change = sign * (draw_path[:, -1] - draw_path[:, 0]) if len(draw_path) else np.zeros(0)
+    expected = -1.0 if decreasing else 1.0
+    sign = float(np.sign(octaves)) or expected
+    falls = sign < 0
+    law = law_of(u, points, variable=variable, linear=linear, decreasing=falls, limits=law_bounds)
+    draws = fit_paths(u, draw_path, decreasing=falls, limits=law_bounds) if len(draw_path) else None
+    change = expected * (draw_path[:, -1] - draw_path[:, 0]) if len(draw_path) else np.zeros(0)
     lower = float(np.quantile(change, 1 - RISE_LEVEL, method="lower")) if len(change) else None
-    claimed = lower is not None and lower > 0 and sign * octaves > 0
+    claimed = lower is not None and lower > 0 and expected * octaves > 0
     against = bool((np.diff(path) * sign < 0).any())
+    reversal = float((np.maximum.accumulate(path * sign) - path * sign).max())
     if octaves == 0 and not against:
         law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[0]))
     edge = ""
@@ -127,7 +143,7 @@ def estimate_law(
         edge = "largest"
     elif path[-1] == law_bounds[0]:
         edge = "smallest"
-    plateau = _plateau_interval(draws, draw_path, edge, decreasing, level, law_bounds)
+    plateau = _plateau_interval(draws, draw_path, edge, falls, level, law_bounds)
     identified = {
         "plateau": plateau is not None and plateau[1] is not None and plateau[0] is not None,
         "slope": _tight(draws, "slope", level) and law.form != "constant",
@@ -141,6 +157,10 @@ def estimate_law(
         flags.append("optimum_at_edge")
     if against:
         flags.append("non_monotone")
+    if reversal > abs(octaves) / 2:
+        flags.append("no_form")
+    if octaves * expected < 0:
+        flags.append("rising" if decreasing else "falling")
     return LawEstimate(
         law=law,
         draws=draws,
@@ -148,14 +168,15 @@ def estimate_law(
         path_V=path,
         draw_path_DV=draw_path,
         octaves=octaves,
-        lower_bound=None if lower is None else sign * lower,
+        lower_bound=None if lower is None else expected * lower,
         claimed=claimed,
         non_monotone=against,
         edge=edge,
         plateau_interval=plateau,
         identified=identified,
         flags=tuple(dict.fromkeys(flags)),
-        decreasing=decreasing,
+        decreasing=falls,
+        linear=linear,
     )
 
 

@@ -124,7 +124,7 @@ class Fit:
                 f"`{self.unit} > 0` must hold for a budget, but got {rollouts!r}; give a positive "
                 "number."
             )
-        n = float(self.law.law.predict(self.law_x(rollouts)))
+        n = self.law.predict(self.law_x(rollouts))
         low, high = self.support
         x = np.log10(rollouts)
         distance = max(0.0, float(np.log10(low) - x), float(x - np.log10(high)))
@@ -133,14 +133,13 @@ class Fit:
         near = _nearest(n, n_J)
         rows = np.flatnonzero(n_J == near)
         regret = float(self.frontier.regret_JV[rows, where].min()) if distance < 1e-9 else None
-        chosen = int(rows[self.frontier.score_JV[rows, where].argmax()])
         return LawPoint(
             rollouts=float(rollouts),
             rollouts_per_problem=n,
             interval=self.law.interval(self.law_x(rollouts), self.level),
             confidence_set=confidence_set(self.frontier.probability_JV[:, where], n_J, self.level),
             expected_regret=regret,
-            problems_per_batch=int(self.curve_fits.problems_per_batch_J[chosen]),
+            problems_per_batch=self.stable_problems_per_batch(near)[0],
             extrapolation_log10=distance,
         )
 

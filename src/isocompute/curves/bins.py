@@ -303,7 +303,8 @@ def _best_so_far(
     v = np.where(share > 0, share**2 * variance_RX[:, known], 0.0).sum(axis=0)
     smooth, spread = _windows(y, v, n[known], known, half)
     gap = smooth[None] - smooth[:, None] - DOMINATED_Z * np.sqrt(spread[None] + spread[:, None])
-    dropped = np.asarray(((gap > 0) & (known[:, None] > known[None])).any(axis=1))
+    later = known[:, None] > known[None]
+    dropped: NDArray[np.bool_] = np.any((gap > 0) & later, axis=1)
     for i in np.flatnonzero(dropped):
         # The level: all earlier bins that noise cannot tell from the top one, averaged,
         # because the top one alone is a maximum of noise.

@@ -9,7 +9,14 @@ import numpy as np  # noqa: E402 (torch is optional)
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine  # noqa: E402
 from isocompute.engines.local.engine import batch_problems, stream  # noqa: E402
+from isocompute.engines.local.mlp import BitMlp, MlpConfig  # noqa: E402
 from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
+from isocompute.engines.local.supervised import (  # noqa: E402
+    Phase,
+    Supervision,
+    save_base,
+    train_base,
+)
 from isocompute.engines.local.tokenizer import WordTokenizer, load_tokenizer  # noqa: E402
 from isocompute.engines.local.worlds import BitRuleWorld, world_problems  # noqa: E402
 from isocompute.errors import InputError, RunError  # noqa: E402
@@ -18,7 +25,7 @@ from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.study import RunSpec  # noqa: E402
 from isocompute.testing import EngineTestCase  # noqa: E402
 from isocompute.verifiers import Outcome, load_verifier  # noqa: E402
-from local_tools import WORLD, tiny_folder  # noqa: E402
+from local_tools import WORLD, tiny_folder, tiny_model  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +77,24 @@ class TestLocalEngine(EngineTestCase):
     @pytest.fixture(autouse=True)
     def _folder(self, folder):
         self.folder = folder
+
+    def engine(self):
+        return LocalEngine()
+
+    def spec(self):
+        return make_spec(self.folder)
+
+
+class TestFeedForwardPolicy(EngineTestCase):
+    supported = ({"kl_coef": 0.5}, {"entropy_coef": 0.5, "kl_coef": 0.5}, {"temperature": 0.5})
+    unsupported = ({"objective": "ppo"},)
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, tmp_path):
+        config = MlpConfig(prompt_words=len(WORLD.tokenizer()), answer_tokens=3, width=12)
+        model = BitMlp(config, torch.Generator().manual_seed(0))
+        save_base(model, WORLD, Supervision(phases=()), tmp_path)
+        self.folder = tmp_path
 
     def engine(self):
         return LocalEngine()
@@ -247,3 +272,23 @@ def test_the_shipped_base_model_knows_its_world_half():
     assert ((rate >= 0.3) & (rate <= 0.6)).double().mean() > 0.2
     with pytest.raises(InputError, match=r"`model` must be a folder or one of .*bits"):
         base_folder("../base/bits2")
+
+
+@pytest.mark.parametrize("kind", ["transformer", "feed-forward"])
+def test_supervision_teaches_the_rule_and_repeats(kind):
+    def trained(steps):
+        if kind == "transformer":
+            model = tiny_model(initializer_range=0.1)
+        else:
+            config = MlpConfig(prompt_words=len(WORLD.tokenizer()), answer_tokens=3, width=24)
+            model = BitMlp(config, torch.Generator().manual_seed(0))
+        losses = []
+        phases = (Phase(steps=steps, batch=64), Phase(steps=5, problems=32, batch=16))
+        supervision = Supervision(phases=phases, flip=0.1)
+        train_base(WORLD, model, supervision, lambda phase, step, loss: losses.append(loss))
+        return losses
+
+    losses = trained(60)
+    assert len(losses) == 65
+    assert np.mean(losses[50:60]) < 0.93 * np.log(16)
+    assert trained(3)[:3] == losses[:3]

@@ -10,7 +10,9 @@ from isocompute.engines.local.folders import (  # noqa: E402 (torch is optional)
     load_model,
     save_model,
 )
-from isocompute.engines.local.model import Grouping, ResponseCache  # noqa: E402
+from isocompute.engines.local.grouping import Grouping  # noqa: E402
+from isocompute.engines.local.mlp import BitMlp, MlpConfig  # noqa: E402
+from isocompute.engines.local.model import ResponseCache  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
 from local_tools import WORLD, tiny_config, tiny_folder, tiny_model  # noqa: E402
 
@@ -157,3 +159,33 @@ def test_broken_folders_are_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({**data, "vocab_size": 40}))
     with pytest.raises(InputError, match="must have the shape that config.json gives"):
         load_model(tmp_path)
+
+
+def feed_forward():
+    config = MlpConfig(prompt_words=len(WORLD.tokenizer()), answer_tokens=3, width=12)
+    return BitMlp(config, torch.Generator().manual_seed(0))
+
+
+def test_a_digit_of_the_feed_forward_policy_is_four_independent_bits(tmp_path):
+    model = feed_forward()
+    prompt = torch.tensor([[17, 22, 25, 30], [17, 22, 0, 0]])
+    length = torch.tensor([4, 2])
+    with torch.no_grad():
+        logits = model.answer_logits(prompt, length)
+        probability = torch.softmax(logits, -1)
+        x = model.words[[17, 22]].sum(0) + model.words_bias
+        x = torch.nn.functional.gelu(x) @ model.middle.T + model.middle_bias
+        bit = torch.sigmoid(torch.nn.functional.gelu(x) @ model.bits.T + model.bits_bias)
+    assert logits.shape == (2, 3, 17)
+    assert probability[..., 0].max() == 0  # padding is never said
+    for digit in range(16):
+        expected = 1.0
+        for place in range(4):
+            on = digit >> (3 - place) & 1
+            expected *= float(bit[4 + place] if on else 1 - bit[4 + place])
+        assert probability[1, 1, 1 + digit].item() == pytest.approx(expected, rel=1e-4)
+    save_model(model, tmp_path)
+    again = load_model(tmp_path)
+    assert isinstance(again, BitMlp)
+    with torch.no_grad():
+        assert torch.equal(again.answer_logits(prompt, length), logits)

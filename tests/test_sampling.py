@@ -5,8 +5,9 @@ import pytest
 torch = pytest.importorskip("torch")
 from scipy import stats  # noqa: E402 (torch is optional)
 
-from isocompute.engines.local.gradient import accumulate, response_logprobs  # noqa: E402
-from isocompute.engines.local.model import Grouping  # noqa: E402
+from isocompute.engines.local.gradient import accumulate  # noqa: E402
+from isocompute.engines.local.grouping import Grouping  # noqa: E402
+from isocompute.engines.local.mlp import BitMlp, MlpConfig  # noqa: E402
 from isocompute.engines.local.sampling import Samples, draw_children, nucleus, sample  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
 from local_tools import tiny_model  # noqa: E402
@@ -110,9 +111,8 @@ def test_responses_end_at_the_end_of_text():
 def test_logprobs_are_those_of_the_trainer():
     model = small(eos_token_id=2)
     drawn = draw(model, 60, tokens=4, temperature=0.7)
-    logprob = response_logprobs(
-        model, PROMPT, LENGTH, drawn.token_NT, Grouping(drawn.distinct_P), 0.7
-    )
+    logits = model.response_logits(PROMPT, LENGTH, drawn.token_NT, Grouping(drawn.distinct_P))
+    logprob = torch.log_softmax(logits / 0.7, -1)
     chosen = logprob.gather(-1, drawn.token_NT[..., None])[..., 0].detach()
     mask = torch.arange(4) < drawn.length_N[:, None]
     torch.testing.assert_close(drawn.logprob_NT, chosen * mask, atol=1e-5, rtol=1e-4)
@@ -190,3 +190,22 @@ def test_the_weighted_gradient_equals_the_plain_one(change):
     assert reports[0].varies_P.tolist() == [True, False]
     if change.get("zero_variance_filter", "none") == "none" and "kl_coef" in change:
         assert reports[0].kl == pytest.approx(reports[1].kl, rel=1e-4)
+
+
+def test_the_feed_forward_policy_is_sampled_from_its_own_distribution():
+    config = MlpConfig(prompt_words=8, answer_tokens=2, width=6, prompt_tokens=4)
+    model, n = BitMlp(config, torch.Generator().manual_seed(1)), 20_000
+    drawn = draw(model, n, tokens=2)
+    with torch.no_grad():
+        probability = torch.softmax(model.answer_logits(PROMPT, LENGTH), -1).double()
+    for p in range(2):
+        mine = drawn.prompt_N == p
+        seen = torch.zeros(17, 17)
+        tokens = drawn.token_NT[mine]
+        seen[tokens[:, 0], tokens[:, 1]] = drawn.count_N[mine].float()
+        expected = n * torch.outer(probability[p, 0], probability[p, 1])[1:, 1:].flatten()
+        result = stats.chisquare(seen[1:, 1:].flatten(), expected, sum_check=False)
+        assert result.pvalue > 1e-4
+    logits = model.response_logits(PROMPT, LENGTH, drawn.token_NT, Grouping(drawn.distinct_P))
+    chosen = torch.log_softmax(logits, -1).gather(-1, drawn.token_NT[..., None])[..., 0].detach()
+    torch.testing.assert_close(drawn.logprob_NT, chosen)

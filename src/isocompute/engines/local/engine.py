@@ -18,7 +18,7 @@ from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.local.folders import load_model
 from isocompute.engines.local.gradient import accumulate
-from isocompute.engines.local.model import Transformer
+from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
 from isocompute.engines.local.policy import (
     Policy,
@@ -154,7 +154,7 @@ class _Run:
         options = Options.of(spec)
         folder = base_folder(options.model)
         self.policy = Policy(folder, options.max_new_tokens)
-        self.reference: Transformer | None = None
+        self.reference: PolicyModel | None = None
         if self.recipe.kl_coef > 0:
             self.reference = load_model(folder).requires_grad_(False)
         self.optimizer = FlatAdamW(
@@ -226,7 +226,7 @@ class _Run:
         }
         if report.kl is not None:
             health["kl"] = report.kl
-        if self.policy.model.config.eos_token_id is not None:
+        if self.policy.model.sizes.eos_token_id is not None:
             cut = int((samples.count_N * samples.clipped_N).sum())
             health["clipped_share"] = cut / allocation.batch_size
         self.sink.step(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from isocompute.engines.local.interface import PolicyModel
+from isocompute.engines.local.mlp import BitMlp, MlpConfig
 from isocompute.engines.local.model import ModelConfig, Transformer
 from isocompute.errors import InputError
+
+MLP_TYPE = "isocompute_bits"
 
 
 def _to_hugging_face(model: Transformer) -> dict[str, Tensor]:
@@ -147,35 +151,48 @@ def config_from_json(data: dict[str, Any]) -> ModelConfig:
     )
 
 
-def save_model(model: Transformer, folder: Path, tokenizer_from: Path | None = None) -> None:
+def save_model(model: PolicyModel, folder: Path, tokenizer_from: Path | None = None) -> None:
     """Write `config.json` and `model.safetensors`, and copy the tokenizer's files."""
     from safetensors.torch import save_file
 
+    if isinstance(model, Transformer):
+        config, state = config_to_json(model.config), _to_hugging_face(model)
+    else:
+        assert isinstance(model, BitMlp)
+        config = {"model_type": MLP_TYPE, **asdict(model.config)}
+        state = {k: v.detach().cpu().clone() for k, v in model.state_dict().items()}
     folder.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(config_to_json(model.config), indent=2)
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
-    save_file(_to_hugging_face(model), folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     for name in ("tokenizer.json", "tokenizer_config.json"):
         if tokenizer_from is not None and (tokenizer_from / name).exists():
             shutil.copyfile(tokenizer_from / name, folder / name)
 
 
-def load_model(folder: Path) -> Transformer:
-    """Read a Hugging Face folder of a Llama model (safetensors only), in float32.
+def load_model(folder: Path) -> PolicyModel:
+    """Read a model folder (safetensors only), in float32.
+
+    A Hugging Face folder of a Llama model gives a `Transformer`; the type "isocompute_bits", this
+    package's own, a `BitMlp`.
 
     Raises:
-        InputError: if files are missing or the model is not of this architecture.
+        InputError: if files are missing or the model is of another architecture.
     """
     from safetensors.torch import load_file
 
-    files: Sequence[Path] = sorted(folder.glob("model*.safetensors"))
+    files = sorted(folder.glob("model*.safetensors"))
     if not (folder / "config.json").is_file() or not files:
         raise InputError(
             "a model folder must hold config.json and model.safetensors, but got "
             f"{folder}; give a Hugging Face folder saved with safetensors."
         )
-    config = config_from_json(json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    data = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     state = {k: v.float() for file in files for k, v in load_file(file).items()}
-    model = Transformer(config)
+    if data.get("model_type") == MLP_TYPE:
+        del data["model_type"]
+        mlp = BitMlp(MlpConfig(**data))
+        mlp.load_state_dict(state)
+        return mlp
+    model = Transformer(config_from_json(data))
     _from_hugging_face(model, state)
     return model

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from isocompute.engines.local import objectives
-from isocompute.engines.local.model import Grouping, Transformer
+from isocompute.engines.local.grouping import Grouping
+from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.sampling import Samples, token_logprobs
 from isocompute.recipe import Recipe
 
@@ -35,27 +36,9 @@ class GradientReport:
     varies_P: Tensor
 
 
-def response_logprobs(
-    model: Transformer,
-    prompt_PS: Tensor,
-    length_P: Tensor,
-    token_NT: Tensor,
-    groups: Grouping,
-    temperature: float,
-) -> Tensor:
-    """Log-probabilities (N, T, V) of every token at each position of the responses."""
-    hidden, cache = model.prompt(prompt_PS, length_P)
-    last = hidden[torch.arange(len(prompt_PS), device=hidden.device), length_P - 1]
-    first = token_logprobs(model.logits(last), temperature)[groups.prompt_N, None]
-    if token_NT.shape[1] == 1:
-        return first
-    rest = model.respond(token_NT[:, :-1], cache, groups)
-    return torch.cat([first, token_logprobs(model.logits(rest), temperature)], 1)
-
-
 def accumulate(
-    model: Transformer,
-    reference: Transformer | None,
+    model: PolicyModel,
+    reference: PolicyModel | None,
     prompt_PS: Tensor,
     length_P: Tensor,
     samples: Samples,
@@ -102,15 +85,16 @@ def accumulate(
         length_R = samples.length_N[rows]
         token_RT = samples.token_NT[rows, : int(length_R.max())]
         mask_RT = torch.arange(token_RT.shape[1], device=rows.device) < length_R[:, None]
-        prompts = (prompt_PS[first:stop], length_P[first:stop])
-        logprob_RTV = response_logprobs(model, *prompts, token_RT, groups, recipe.temperature)
+        given = (prompt_PS[first:stop], length_P[first:stop], token_RT, groups)
+        logprob_RTV = token_logprobs(model.response_logits(*given), recipe.temperature)
         logprob_RT = logprob_RTV.gather(-1, token_RT[..., None]).squeeze(-1)
         term_RT = objectives.policy_loss(logprob_RT, advantage_N[rows]) * weight_N[rows, None]
         if recipe.kl_coef > 0 and reference is not None:
             with torch.no_grad():
-                reference_RT = response_logprobs(
-                    reference, *prompts, token_RT, groups, recipe.temperature
-                ).gather(-1, token_RT[..., None]).squeeze(-1)
+                reference_RTV = token_logprobs(
+                    reference.response_logits(*given), recipe.temperature
+                )
+                reference_RT = reference_RTV.gather(-1, token_RT[..., None]).squeeze(-1)
             kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, recipe.kl_estimator)
             term_RT = term_RT + recipe.kl_coef * kl_RT * regular_N[rows, None]
             counted_RT = mask_RT * count_N[rows, None]

@@ -23,6 +23,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isocompute.engines.local.grouping import Grouping
+from isocompute.engines.local.interface import Decoder, PolicyModel
 from isocompute.errors import InputError
 
 
@@ -57,41 +59,6 @@ class ModelConfig:
                 f"`head_dim` must be even for rotary positions, but got {self.head_dim}; "
                 "choose an even number."
             )
-
-
-class Grouping:
-    """Which prompt each response row belongs to; rows of one prompt stand together.
-
-    With the same number of rows for every prompt, grouping is a view; otherwise rows are
-    spread over `G = max count` slots per prompt and gathered back.
-    """
-
-    def __init__(self, counts_P: Tensor) -> None:
-        self.counts_P = counts_P
-        self.prompts = int(counts_P.numel())
-        self.rows = int(counts_P.sum())
-        self.slots = int(counts_P.max()) if self.prompts else 0
-        self.regular = self.rows == self.slots * self.prompts
-        self.prompt_N = torch.repeat_interleave(
-            torch.arange(self.prompts, device=counts_P.device), counts_P, output_size=self.rows
-        )
-        if not self.regular:
-            first_P = torch.cumsum(counts_P, 0) - counts_P
-            rank_N = torch.arange(self.rows, device=counts_P.device) - first_P[self.prompt_N]
-            self.slot_N = self.prompt_N * self.slots + rank_N
-
-    def spread(self, value_NX: Tensor) -> Tensor:
-        """(N, ...) -> (P, G, ...), zero in empty slots."""
-        shape = (self.prompts, self.slots, *value_NX.shape[1:])
-        if self.regular:
-            return value_NX.view(shape)
-        flat = value_NX.new_zeros((self.prompts * self.slots, *value_NX.shape[1:]))
-        return flat.index_copy(0, self.slot_N, value_NX).view(shape)
-
-    def gather(self, value_PGX: Tensor) -> Tensor:
-        """(P, G, ...) -> (N, ...)."""
-        flat = value_PGX.reshape(-1, *value_PGX.shape[2:])
-        return flat if self.regular else flat.index_select(0, self.slot_N)
 
 
 class PromptCache(NamedTuple):
@@ -177,7 +144,7 @@ class Layer(nn.Module):
         self.down = nn.Parameter(torch.empty(hidden, wide))
 
 
-class Transformer(nn.Module):
+class Transformer(PolicyModel):
     """Decoder-only transformer; see the module's docstring."""
 
     def __init__(self, config: ModelConfig, generator: torch.Generator | None = None) -> None:
@@ -204,6 +171,11 @@ class Transformer(nn.Module):
         self.sin: Tensor
         self.register_buffer("cos", angle.cos(), persistent=False)
         self.register_buffer("sin", angle.sin() * sign, persistent=False)
+
+    @property
+    def sizes(self) -> ModelConfig:
+        """Sizes of the model."""
+        return self.config
 
     def blocks(self) -> Iterator[Layer]:
         """The layers, in order."""
@@ -337,7 +309,43 @@ class Transformer(nn.Module):
             cache.length += 1
         return x
 
+    def decoder(self, prompt_PS: Tensor, length_P: Tensor, rows: int, limit: int) -> Decoder:
+        """Begin to sample, with a cache of keys and values."""
+        return _TransformerDecoder(self, prompt_PS, length_P, rows, limit)
+
+    def response_logits(
+        self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping
+    ) -> Tensor:
+        """Logits (N, T, V) of every token of given responses; each prompt is computed once."""
+        hidden, cache = self.prompt(prompt_PS, length_P)
+        last = hidden[torch.arange(len(prompt_PS), device=hidden.device), length_P - 1]
+        first = self.logits(last)[groups.prompt_N, None]
+        if token_NT.shape[1] == 1:
+            return first
+        return torch.cat([first, self.logits(self.respond(token_NT[:, :-1], cache, groups))], 1)
+
     def forward(self, token_PS: Tensor) -> Tensor:
         """Logits (P, S, V) of whole sequences without padding."""
         hidden, _ = self.prompt(token_PS)
         return self.logits(hidden)
+
+
+class _TransformerDecoder(Decoder):
+    """Sampling with a cache that branches where prefixes do."""
+
+    def __init__(
+        self, model: Transformer, prompt_PS: Tensor, length_P: Tensor, rows: int, limit: int
+    ) -> None:
+        self.model = model
+        hidden, self.prompts = model.prompt(prompt_PS, length_P)
+        last = torch.arange(len(prompt_PS), device=hidden.device)
+        self.first_PV = model.logits(hidden[last, length_P - 1])
+        self.cache = ResponseCache(model.config, rows, limit, hidden)
+        self.cache.rows = len(prompt_PS)
+
+    def advance(self, parent_N: Tensor | None, token_N: Tensor, prompt_N: Tensor) -> Tensor:
+        if parent_N is not None:
+            self.cache.branch(parent_N)
+        groups = Grouping(torch.bincount(prompt_N, minlength=len(self.prompts.length_P)))
+        hidden = self.model.respond(token_N[:, None], self.prompts, groups, self.cache)
+        return self.model.logits(hidden[:, 0])

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from isocompute.engines.local.folders import load_model
-from isocompute.engines.local.model import Transformer
+from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.sampling import Samples, sample
 from isocompute.engines.local.tokenizer import Tokenizer, load_tokenizer
 from isocompute.errors import InputError, RunError
@@ -86,7 +86,7 @@ class Policy:
             )
         self.folder = folder
         self.max_new_tokens = limit
-        self.model: Transformer = load_model(folder)
+        self.model: PolicyModel = load_model(folder)
         self.tokenizer: Tokenizer = load_tokenizer(folder)
 
     def tokenize(self, problems: ProblemSet) -> TokenizedProblems:
@@ -98,7 +98,7 @@ class Policy:
         """
         verifier = load_verifier(problems.verifier)
         rows = [self.tokenizer.encode(p.prompt) for p in problems.problems]
-        room = self.model.config.max_position_embeddings - self.max_new_tokens
+        room = self.model.sizes.max_position_embeddings - self.max_new_tokens
         for problem, row in zip(problems.problems, rows, strict=True):
             if not 1 <= len(row) <= room:
                 raise InputError(
@@ -112,7 +112,7 @@ class Policy:
                     f"{problem.id!r} has {problem.answer!r}: {fault}; correct the problem set."
                 )
         width = max(map(len, rows))
-        pad = self.model.config.pad_token_id
+        pad = self.model.sizes.pad_token_id
         token_PS = torch.tensor([row + [pad] * (width - len(row)) for row in rows])
         length_P = torch.tensor([len(row) for row in rows])
         return TokenizedProblems(

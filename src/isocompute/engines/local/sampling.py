@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isocompute.engines.local.model import Grouping, ResponseCache, Transformer
+from isocompute.engines.local.interface import PolicyModel
 
 # Rows of one decoding pass: activations of so many rows stay in a core's cache.
 ROWS_PER_PASS = 1024
@@ -104,7 +104,7 @@ def draw_children(
 
 
 def sample(
-    model: Transformer,
+    model: PolicyModel,
     prompt_PS: Tensor,
     length_P: Tensor,
     rollouts_per_prompt: int,
@@ -162,20 +162,18 @@ def sample(
 
 @torch.inference_mode()
 def _sample_pass(
-    model: Transformer,
+    model: PolicyModel,
     prompt_PS: Tensor,
     length_P: Tensor,
     uniform_RT: Tensor,
     temperature: float,
     top_p: float,
 ) -> Samples:
-    config = model.config
+    config = model.sizes
     device = prompt_PS.device
     p, (r, limit) = prompt_PS.shape[0], uniform_RT.shape
-    hidden, prompts = model.prompt(prompt_PS, length_P)
-    logits_NV = model.logits(hidden[torch.arange(p, device=device), length_P - 1])
-    cache = ResponseCache(config, r, limit, hidden)
-    cache.rows = p
+    decoder = model.decoder(prompt_PS, length_P, r, limit)
+    logits_NV = decoder.first_PV
     node_R = torch.arange(p, device=device).repeat_interleave(r // p)
     prompt_N = torch.arange(p, device=device)
     count_N = torch.full((p,), r // p, device=device)
@@ -223,12 +221,7 @@ def _sample_pass(
             parent, token_N, token_NT = parent[stay], token_N[stay], token_NT[stay]
             prompt_N, count_N, logprob_NT = prompt_N[stay], count_N[stay], logprob_NT[stay]
             moved = True
-        if moved:
-            cache.branch(parent)
-        groups = Grouping(torch.bincount(prompt_N, minlength=p))
-        logits_NV = model.logits(
-            model.respond(token_N[:, None], prompts, groups, cache)[:, 0]
-        )
+        logits_NV = decoder.advance(parent if moved else None, token_N, prompt_N)
     token, length, prompt, count, logprob, clipped = (
         torch.cat(x) for x in zip(*done, strict=True)
     )

@@ -17,7 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isocompute.engines.local.folders import save_model
-from isocompute.engines.local.model import ModelConfig, Transformer
+from isocompute.engines.local.grouping import Grouping
+from isocompute.engines.local.interface import PolicyModel
+from isocompute.engines.local.model import Transformer
 from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
 from isocompute.engines.local.worlds import BitRuleWorld, answer_texts, prompt_texts
 
@@ -51,7 +53,7 @@ class Supervision:
         phases: one after another, each with a fresh optimizer.
         flip: share of the answers' bits that are flipped: the rule is never certain.
         weight_decay: AdamW's.
-        seed: of weights, problems and flips.
+        seed: of problems and flips.
     """
 
     phases: tuple[Phase, ...]
@@ -62,19 +64,18 @@ class Supervision:
 
 def train_base(
     world: BitRuleWorld,
-    config: ModelConfig,
+    model: PolicyModel,
     supervision: Supervision,
     report: Callable[[int, int, float], None] | None = None,
-) -> Transformer:
-    """Train a model on prompts and noisy answers, next token by next token.
+) -> None:
+    """Train a new model on prompts and noisy answers, next token by next token.
 
     Args:
         world: where problems come from.
-        config: sizes of the model.
+        model: freshly initialised; changed in place.
         supervision: how long, on what, and how noisy.
         report: called with (phase, step, loss in nats per answer token) after every step.
     """
-    model = Transformer(config, torch.Generator().manual_seed(supervision.seed))
     for number, phase in enumerate(supervision.phases):
         rng = np.random.default_rng([supervision.seed, _STREAM_BASE, number])
         optimizer = FlatAdamW(
@@ -88,15 +89,24 @@ def train_base(
                 token_PL = _noisy_sequences(world, phase.batch, supervision.flip, rng)
             else:
                 token_PL = fixed_PL[torch.from_numpy(rng.integers(len(fixed_PL), size=phase.batch))]
-            hidden, _ = model.prompt(token_PL[:, :-1])
-            logits = model.logits(hidden[:, -world.answer_tokens :])
+            logits = _answer_logits(model, token_PL, world.answer_tokens)
             target = token_PL[:, -world.answer_tokens :]
             loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step(warmed_up(phase.learning_rate, step, WARMUP_STEPS))
             if report is not None:
                 report(number, step, float(loss.detach()))
-    return model
+
+
+def _answer_logits(model: PolicyModel, token_PL: Tensor, answer_tokens: int) -> Tensor:
+    """Logits (P, T, V) of the answer's tokens, each from what stands before it."""
+    if isinstance(model, Transformer):
+        hidden, _ = model.prompt(token_PL[:, :-1])
+        return model.logits(hidden[:, -answer_tokens:])
+    prompt_PS, answer_PT = token_PL[:, :-answer_tokens], token_PL[:, -answer_tokens:]
+    length_P = torch.full((len(token_PL),), prompt_PS.shape[1])
+    one_each = Grouping(torch.ones_like(length_P))
+    return model.response_logits(prompt_PS, length_P, answer_PT, one_each)
 
 
 def _noisy_sequences(
@@ -111,13 +121,13 @@ def _noisy_sequences(
 
 
 def save_base(
-    model: Transformer, world: BitRuleWorld, supervision: Supervision, folder: Path
+    model: PolicyModel, world: BitRuleWorld, supervision: Supervision, folder: Path
 ) -> None:
     """A Hugging Face folder with tokenizer, and `world.json`: where it came from."""
     save_model(model, folder)
     world.tokenizer().save(folder)
     generation = {"max_new_tokens": world.answer_tokens, "do_sample": True, "temperature": 1.0,
-                  "top_k": 0, "pad_token_id": model.config.pad_token_id}  # fmt: skip
+                  "top_k": 0, "pad_token_id": model.sizes.pad_token_id}  # fmt: skip
     origin = {"world": "bits", **asdict(world), "supervision": asdict(supervision)}
     for name, data in (("generation_config.json", generation), ("world.json", origin)):
         (folder / name).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,44 @@
+"""Rows of responses and the prompts that they share.
+
+Shape legend: P prompts, N rows, G slots per prompt.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Grouping:
+    """Which prompt each response row belongs to; rows of one prompt stand together.
+
+    With the same number of rows for every prompt, grouping is a view; otherwise rows are
+    spread over `G = max count` slots per prompt and gathered back.
+    """
+
+    def __init__(self, counts_P: Tensor) -> None:
+        self.counts_P = counts_P
+        self.prompts = int(counts_P.numel())
+        self.rows = int(counts_P.sum())
+        self.slots = int(counts_P.max()) if self.prompts else 0
+        self.regular = self.rows == self.slots * self.prompts
+        self.prompt_N = torch.repeat_interleave(
+            torch.arange(self.prompts, device=counts_P.device), counts_P, output_size=self.rows
+        )
+        if not self.regular:
+            first_P = torch.cumsum(counts_P, 0) - counts_P
+            rank_N = torch.arange(self.rows, device=counts_P.device) - first_P[self.prompt_N]
+            self.slot_N = self.prompt_N * self.slots + rank_N
+
+    def spread(self, value_NX: Tensor) -> Tensor:
+        """(N, ...) -> (P, G, ...), zero in empty slots."""
+        shape = (self.prompts, self.slots, *value_NX.shape[1:])
+        if self.regular:
+            return value_NX.view(shape)
+        flat = value_NX.new_zeros((self.prompts * self.slots, *value_NX.shape[1:]))
+        return flat.index_copy(0, self.slot_N, value_NX).view(shape)
+
+    def gather(self, value_PGX: Tensor) -> Tensor:
+        """(P, G, ...) -> (N, ...)."""
+        flat = value_PGX.reshape(-1, *value_PGX.shape[2:])
+        return flat if self.regular else flat.index_select(0, self.slot_N)

@@ -1,0 +1,72 @@
+"""What sampling and training need of a policy, whatever its architecture.
+
+Shape legend: P prompts, S prompt tokens, N distinct prefixes or responses, T tokens, V words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Protocol
+
+from torch import Tensor, nn
+
+from isocompute.engines.local.grouping import Grouping
+
+
+class PolicyConfig(Protocol):
+    """Sizes that every policy has."""
+
+    @property
+    def vocab_size(self) -> int:
+        """V, words that the policy may say."""
+
+    @property
+    def max_position_embeddings(self) -> int:
+        """Tokens of prompt and response together, at most."""
+
+    @property
+    def pad_token_id(self) -> int:
+        """Fills the tail of short rows."""
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """Ends a response; None where only the length limit does."""
+
+
+class Decoder(ABC):
+    """One sampling pass: prefixes grow by a token at a time.
+
+    Attributes:
+        first_PV: logits of the first token of each prompt's responses.
+    """
+
+    first_PV: Tensor
+
+    @abstractmethod
+    def advance(self, parent_N: Tensor | None, token_N: Tensor, prompt_N: Tensor) -> Tensor:
+        """Logits (N, V) after prefixes were extended.
+
+        Args:
+            parent_N: which of the last prefixes each new one extends; None: one each, in order.
+            token_N: the token that extends it.
+            prompt_N: its prompt, ascending.
+        """
+
+
+class PolicyModel(nn.Module, ABC):
+    """A distribution over responses to prompts."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> PolicyConfig:
+        """Sizes of the model."""
+
+    @abstractmethod
+    def decoder(self, prompt_PS: Tensor, length_P: Tensor, rows: int, limit: int) -> Decoder:
+        """Begin to sample: at most `rows` prefixes and `limit` tokens."""
+
+    @abstractmethod
+    def response_logits(
+        self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping
+    ) -> Tensor:
+        """Logits (N, T, V) of every token of given responses, for a gradient."""

@@ -52,7 +52,7 @@ def pipeline(
 ) -> tuple[CurveFits, Frontier, LawEstimate]:
     curves = world.sample(noise, seeds, np.random.default_rng(seed))
     fits = fit_curves(curves, draws=draws, seed=seed, unseen_seed_sd=0.0)
-    frontier = fit_frontier(fits)
+    frontier = fit_frontier(fits, level=LEVELS[0])
     law = estimate_law(frontier, fits.rollouts_per_problem_J, variable="rollouts")
     return fits, frontier, law
 
@@ -92,7 +92,8 @@ def check_crossovers(cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier) ->
     low, high = fr.support
     true = {(c.before, c.after): c.at for c in truth.crossovers(low, high)}
     for level in LEVELS:
-        found = {(c.before, c.after): c for c in fit_frontier(fits, level=level).crossovers}
+        at_level = fr if level == LEVELS[0] else fit_frontier(fits, level=level)
+        found = {(c.before, c.after): c for c in at_level.crossovers}
         for pair, c in found.items():
             score = truth.score(np.geomspace(low, high, 400))
             lead = score[pair[1]] - score[pair[0]]

@@ -6,9 +6,9 @@ The draws resample whole runs, never checkpoints of a run. With two seeds or mor
 of each run from its configuration's mean is a unit; with few seeds per configuration a
 resample within one is far too narrow, so deviations, standardised by their expected size, are
 drawn from all configurations, and a draw is widened by the chi-square of their degrees of
-freedom. With one run each, the unit is a run's departure from its own fitted curve (noise and
-misfit, with their run-length); what another seed would have done is not in the data, so the
-spread of ceilings that others have seen is assumed (`UNSEEN_SEED_SD`) and said so.
+freedom. With one run each, a draw holds evaluation noise and the misfit of the curves; what
+another seed would have done is not in the data, so the spread of ceilings that others have
+seen is assumed (`UNSEEN_SEED_SD`) and said so.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from isocompute.curves.bins import (
     BIN_WIDTH,
     MIN_BINS,
+    WINDOW,
     BinnedRuns,
     Bins,
     bin_runs,
@@ -204,7 +205,7 @@ def _fit(
             run_variance = _misfit_variance(binned, means, fits)
     fit = SigmoidFits(*(np.concatenate(field) for field in zip(*fits, strict=True)))
     rng = np.random.default_rng(seed)
-    pool, freedom = _deviation_pool(binned, means, fits, run_variance, seeds_known)
+    pool, freedom = _deviation_pool(binned, means, run_variance, seeds_known)
     draw_J = (
         tuple(
             _draw_fits(one, f, w, a, pool, freedom, run_variance, draws, rng)
@@ -327,36 +328,31 @@ def _robust_fit(
 def _deviation_pool(
     binned: Sequence[BinnedRuns],
     means: Sequence[FloatArray],
-    fits: Sequence[SigmoidFits],
     run_variance: float,
     seeds_known: bool,
 ) -> tuple[FloatArray, float]:
-    """Standardised deviations of whole runs, shape (number of runs, X), and their freedom."""
+    """Standardised deviations of whole runs, shape (number of runs, X), and their freedom.
+
+    Without seeds there are none: what a run leaves over of its own fit is orthogonal to it, so
+    that a refit would not move. The pool is then empty.
+    """
     pool, freedom = [], 0.0
-    for one, mean, fit in zip(binned, means, fits, strict=True):
+    for one, mean in zip(binned, means, strict=True):
         R = len(one.runs)
-        if seeds_known and R < 2:
+        if R < 2:
+            freedom += 0.0 if seeds_known else max(one.n_points - 4, 0)
             continue
-        centre = mean if seeds_known else fit.value(one.x_X)[0]
-        deviation = (one.best_RX - centre) / _sd(one, run_variance)
-        has = np.isfinite(deviation)
-        n = has.sum(axis=0)
-        if seeds_known:
-            deviation = deviation * np.sqrt(np.where(n > 1, n / np.maximum(n - 1, 1), np.nan))
-            freedom += R - 1
-        else:
-            k = int(has.sum())
-            deviation = deviation * np.sqrt(k / max(k - 4, 1))
-            freedom += k - 4
+        deviation = (one.best_RX - mean) / _sd(one, run_variance)
+        n = np.isfinite(deviation).sum(axis=0)
+        deviation = deviation * np.sqrt(np.where(n > 1, n / np.maximum(n - 1, 1), np.nan))
+        freedom += R - 1
         for row in deviation:
             known = np.flatnonzero(np.isfinite(row))
             if len(known):
                 # Bins that the donor lacks take its nearest value: deviations have run-length.
                 nearest = known[np.abs(np.arange(len(row))[:, None] - known[None]).argmin(axis=1)]
                 pool.append(row[nearest])
-    return (np.array(pool) if pool else np.zeros((1, binned[0].best_RX.shape[1]))), max(
-        freedom, 1.0
-    )
+    return np.array(pool).reshape(len(pool), binned[0].best_RX.shape[1]), max(freedom, 1.0)
 
 
 def _draw_fits(
@@ -375,16 +371,40 @@ def _draw_fits(
     span = float(x_X[-1] - x_X[0]) + 2 * CURVE_BOUNDS.midpoint_margin
     grid = candidate_grid(x_X, CURVE_BOUNDS, n_slopes=8, midpoint_step=span / 30)
     has = np.isfinite(one.best_RX)
-    sd = np.where(has, _sd(one, run_variance), 0.0)
-    donor = rng.integers(len(pool), size=(draws, R))
-    sign = rng.choice((-1.0, 1.0), size=(draws, R, 1))
-    deviation = np.einsum("drx,rx->dx", sign * pool[donor], sd) / np.maximum(has.sum(axis=0), 1)
+    if len(pool):
+        sd = np.where(has, _sd(one, run_variance), 0.0)
+        donor = rng.integers(len(pool), size=(draws, R))
+        sign = rng.choice((-1.0, 1.0), size=(draws, R, 1))
+        deviation = np.einsum("drx,rx->dx", sign * pool[donor], sd)
+        deviation /= np.maximum(has.sum(axis=0), 1)
+    else:
+        deviation = _noise_within_run(one, has[0], run_variance, draws, rng)
     widen = np.sqrt(freedom / rng.chisquare(freedom, size=(draws, 1)))
     y_DX = fit.value(x_X) + widen * deviation
     value, weight = anchor
     jitter = rng.standard_normal(draws) * widen[:, 0] / np.sqrt(np.maximum(weight, 1e-12))
     anchor = (np.clip(value + jitter, 0.0, 1.0), np.broadcast_to(weight, (draws,)))
     return fit_sigmoids(x_X, y_DX, weight_X[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
+
+
+def _noise_within_run(
+    one: BinnedRuns,
+    has_X: NDArray[np.bool_],
+    misfit_variance: float,
+    draws: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Evaluation noise, new in each bin, and misfit, which lasts for a window, shape (D, X)."""
+    noise = np.sqrt(np.where(has_X, one.variance_RX[0], 0.0) + _NEGLIGIBLE**2)
+    n_blocks = int(np.ptp(one.x_X) / WINDOW) + 3
+    block = ((one.x_X - one.x_X[0]) / WINDOW + rng.uniform(size=(draws, 1))).astype(np.int64)
+    wave = np.take_along_axis(rng.standard_normal((draws, n_blocks)), block, axis=1)
+    out: FloatArray = np.where(
+        has_X,
+        noise * rng.standard_normal((draws, len(noise))) + np.sqrt(misfit_variance) * wave,
+        0.0,
+    )
+    return out
 
 
 def _spread_ceilings(draws: SigmoidFits, sd: float, rng: np.random.Generator) -> SigmoidFits:

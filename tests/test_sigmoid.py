@@ -1,0 +1,144 @@
+"""The sigmoid solver against certified values, scipy, and what must not change an answer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import least_squares
+
+from isocompute.sigmoid import Bounds, candidate_grid, fit_sigmoids
+
+WIDE = Bounds(low=0.0, high=1.0, slope=(0.5, 30.0), midpoint_margin=0.75)
+X = np.linspace(4.0, 7.0, 25)
+
+
+def curve(x, floor, ceiling, slope, midpoint):
+    return floor + (ceiling - floor) / (1 + np.exp(-slope * (x - midpoint)))
+
+
+def one(y, weight=None, bounds=WIDE, x=X, **more):
+    weight = np.ones(len(x)) if weight is None else weight
+    return fit_sigmoids(x, y[None], weight[None], bounds, **more)
+
+
+def test_noiseless_curves_are_recovered() -> None:
+    rng = np.random.default_rng(0)
+    floor, ceiling = rng.uniform(0.05, 0.4, 60), rng.uniform(0.5, 0.95, 60)
+    slope, midpoint = np.exp(rng.uniform(0.5, 2.5, 60)), rng.uniform(4.5, 6.5, 60)
+    y = np.array([curve(X, *p) for p in zip(floor, ceiling, slope, midpoint, strict=True)])
+    fit = fit_sigmoids(X, y, np.ones((1, len(X))), WIDE)
+    assert np.allclose(fit.value(X), y, atol=1e-6)
+    assert np.allclose(fit.ceiling, ceiling, atol=1e-5)
+    assert np.allclose(fit.floor, floor, atol=1e-5)
+    assert np.allclose(fit.midpoint, midpoint, atol=1e-4)
+    assert np.allclose(fit.slope, slope, rtol=1e-3)
+    assert not fit.on_bound.any()
+
+
+def test_nist_rat42_is_reproduced() -> None:
+    """NIST StRD Rat42: b1 / (1 + exp(b2 - b3 x)), a sigmoid whose floor is 0."""
+    y = np.array([8.93, 10.8, 18.59, 22.33, 39.35, 56.11, 61.73, 64.62, 67.08])
+    x = np.array([9.0, 14.0, 21.0, 28.0, 42.0, 57.0, 63.0, 70.0, 79.0])
+    bounds = Bounds(low=0.0, high=1e3, slope=(1e-3, 1.0), midpoint_margin=50.0)
+    base = (np.array([0.0]), np.array([1e7]))  # holds the floor at 0
+    fit = fit_sigmoids(x, y[None], np.ones((1, 9)), bounds, anchor=base)
+    assert fit.ceiling[0] == pytest.approx(72.462237576, rel=1e-5)
+    assert fit.slope[0] == pytest.approx(0.067359200066, rel=1e-5)
+    assert fit.slope[0] * fit.midpoint[0] == pytest.approx(2.6180768402, rel=1e-5)
+    assert fit.loss[0] == pytest.approx(8.0565229338, rel=1e-6)
+
+
+def test_scipy_on_the_same_loss_finds_nothing_better() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(8):
+        truth = (rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.8), rng.uniform(2, 8), rng.uniform(5, 6))
+        y = curve(X, *truth) + rng.normal(0, 0.02, len(X))
+        w = rng.uniform(0.2, 2.0, len(X))
+        ours = one(y, w)
+        best = min(
+            least_squares(
+                lambda p, y=y, w=w: np.sqrt(w) * (curve(X, *p) - y),
+                (0.2, 0.6, k, m),
+                bounds=([0, 0, 0.5, 3.25], [1, 1, 30, 7.75]),
+            ).cost
+            for k in (1.5, 6.0)
+            for m in (4.8, 5.5, 6.2)
+        )
+        assert ours.loss[0] <= 2 * best * (1 + 1e-5)
+
+
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    rng = np.random.default_rng(2)
+    y = curve(X, 0.2, 0.7, 4.0, 5.5) + rng.normal(0, 0.02, (7, len(X)))
+    w = rng.uniform(0.5, 1.5, (7, len(X)))
+    together = fit_sigmoids(X, y, w, WIDE)
+    for d in range(7):
+        alone = fit_sigmoids(X, y[d : d + 1], w[d : d + 1], WIDE)
+        assert np.allclose(alone.value(X), together.row(d).value(X), atol=1e-6)
+
+
+def test_shift_and_scale_of_x_move_the_parameters_with_them() -> None:
+    y = curve(X, 0.2, 0.7, 4.0, 5.5) + np.random.default_rng(3).normal(0, 0.01, len(X))
+    plain, moved = one(y), one(y, x=X + 3.0)
+    assert moved.midpoint[0] == pytest.approx(plain.midpoint[0] + 3.0, abs=1e-3)
+    assert moved.ceiling[0] == pytest.approx(plain.ceiling[0], abs=1e-4)
+
+
+def test_weight_decides_and_zero_weight_means_absent() -> None:
+    y = curve(X, 0.2, 0.7, 4.0, 5.5)
+    spoiled = y.copy()
+    spoiled[10] = np.nan
+    weight = np.ones(len(X))
+    weight[10] = 0.0
+    assert np.allclose(one(spoiled, weight).value(X)[0], y, atol=1e-6)
+    outlier = y.copy()
+    outlier[-1] = 0.1
+    heavy, light = one(outlier).value(X)[0], one(outlier, np.where(X < 7, 1.0, 1e-3)).value(X)[0]
+    assert abs(light[-2] - y[-2]) < abs(heavy[-2] - y[-2]) / 10
+
+
+def test_the_loss_is_a_weighted_sum() -> None:
+    y = curve(X, 0.2, 0.7, 4.0, 5.5) + np.random.default_rng(4).normal(0, 0.02, len(X))
+    fit, double = one(y), one(y, np.full(len(X), 2.0))
+    assert fit.loss[0] == pytest.approx(((y - fit.value(X)[0]) ** 2).sum(), rel=1e-6)
+    assert double.loss[0] == pytest.approx(2 * fit.loss[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("truth", "bounds"),
+    [
+        ((0.2, 0.7, 40.0, 5.5), WIDE),  # steeper than allowed
+        ((0.2, 0.7, 4.0, 5.5), Bounds(low=0.0, high=0.6, slope=(0.5, 30.0))),  # ceiling cut
+        ((0.2, 0.7, 4.0, 5.5), Bounds(low=0.3, high=1.0, slope=(0.5, 30.0))),  # floor cut
+        ((0.2, 0.7, 4.0, 7.6), Bounds(slope=(0.5, 30.0), midpoint_margin=0.1)),  # midpoint beyond
+    ],
+)
+def test_a_parameter_on_its_bound_is_flagged_and_kept(truth, bounds) -> None:
+    fit = one(curve(X, *truth), bounds=bounds)
+    assert fit.on_bound[0]
+    assert bounds.low - 1e-9 <= fit.floor[0] <= fit.ceiling[0] <= bounds.high + 1e-9
+    assert bounds.slope[0] - 1e-9 <= fit.slope[0] <= bounds.slope[1] + 1e-9
+
+
+def test_a_falling_curve_becomes_flat() -> None:
+    fit = one(0.7 - 0.1 * (X - 4.0))
+    assert fit.ceiling[0] - fit.floor[0] < 1e-6
+    assert fit.value(X)[0] == pytest.approx(np.full(len(X), 0.55), abs=1e-6)
+
+
+def test_an_anchor_sets_the_floor() -> None:
+    late = X[X > 5.6]
+    y = curve(late, 0.3, 0.7, 4.0, 5.5)
+    free = one(y, x=late)
+    low = one(y, x=late, anchor=(np.array([0.1]), np.array([100.0])))
+    held = one(y, x=late, anchor=(np.array([0.3]), np.array([100.0])))
+    assert abs(held.floor[0] - 0.3) < 1e-3
+    assert low.floor[0] < held.floor[0] - 0.05
+    assert low.loss[0] > free.loss[0]
+
+
+def test_a_given_grid_is_used() -> None:
+    y = curve(X, 0.2, 0.7, 4.0, 5.5)
+    coarse = candidate_grid(X, WIDE, n_slopes=4, midpoint_step=0.5)
+    assert len(coarse.slope_Q) < len(candidate_grid(X, WIDE).slope_Q)
+    assert np.allclose(one(y, grid=coarse).value(X), y, atol=1e-5)

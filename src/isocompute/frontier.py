@@ -175,7 +175,8 @@ def _resolve_ties(
     A change to a larger n stands if somewhere in its stretch `SUPPORTED` of the draws put n* at
     least as high; a change to a smaller n, at least as low. The least certain stretch is taken
     out first; its neighbours then meet where their own curves cross. Outside the common
-    support nothing is ranked: the edge's winner stands there.
+    support nothing is ranked: above it the edge's winner stands, below it the largest fitted
+    score, both marked.
     """
     inside = np.flatnonzero(supported_V)
     first, last = int(inside[0]), int(inside[-1])
@@ -198,8 +199,8 @@ def _resolve_ties(
         confidence, before, after, (a, b) = weakest
         ties.append((after, before, float(10 ** x_V[first + a]), confidence))
         value[after, a:b] = -np.inf
-    full = np.empty(len(x_V), dtype=np.int64)
-    full[first : last + 1], full[:first], full[last + 1 :] = path, path[0], path[-1]
+    full = candidate_JV.argmax(axis=0)
+    full[first : last + 1], full[last + 1 :] = path, path[-1]
     return full, tuple(ties)
 
 

@@ -11,6 +11,12 @@ from isocompute.engines.local.folders import (  # noqa: E402 (torch is optional)
     save_model,
 )
 from isocompute.engines.local.grouping import Grouping  # noqa: E402
+from isocompute.engines.local.kernels import (  # noqa: E402
+    gated_unit,
+    rms_norm,
+    token_logprob,
+    token_logprob_and_entropy,
+)
 from isocompute.engines.local.mlp import BitMlp, MlpConfig  # noqa: E402
 from isocompute.engines.local.model import ResponseCache  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
@@ -189,3 +195,59 @@ def test_a_digit_of_the_feed_forward_policy_is_four_independent_bits(tmp_path):
     assert isinstance(again, BitMlp)
     with torch.no_grad():
         assert torch.equal(again.answer_logits(prompt, length), logits)
+
+
+def values_and_gradients(function, *inputs):
+    """Outputs of `function` and gradients of a fixed weighted sum of them."""
+    leaves = [x.clone().requires_grad_(x.is_floating_point()) for x in inputs]
+    out = function(*leaves)
+    outputs = out if isinstance(out, tuple) else (out,)
+    total = sum((o * torch.linspace(-1, 2, o.numel()).view(o.shape)).sum() for o in outputs)
+    total.backward()
+    return [*outputs, *(x.grad for x in leaves if x.requires_grad)]
+
+
+def check_kernel(ours, plain, *inputs):
+    for one, two in zip(
+        values_and_gradients(ours, *inputs), values_and_gradients(plain, *inputs), strict=True
+    ):
+        torch.testing.assert_close(one, two, atol=1e-6, rtol=1e-5)
+    with torch.no_grad():
+        torch.testing.assert_close(ours(*inputs), plain(*inputs), atol=1e-6, rtol=1e-5)
+
+
+def test_kernels_equal_plain_autograd():
+    draw = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(3, 5, 8, generator=draw), torch.randn(8, generator=draw)
+    token = torch.randint(0, 8, (3, 5), generator=draw)
+
+    def plain_logprob(logits, token):
+        logprob = torch.log_softmax(logits, -1)
+        return logprob.gather(-1, token[..., None])[..., 0]
+
+    def plain_both(logits, token):
+        logprob = torch.log_softmax(logits, -1)
+        return plain_logprob(logits, token), -(logprob.exp() * logprob).sum(-1)
+
+    check_kernel(
+        lambda x, w: rms_norm(x, w, 1e-6),
+        lambda x, w: torch.nn.functional.rms_norm(x, (8,), w, 1e-6), x, weight,
+    )  # fmt: skip
+    check_kernel(
+        gated_unit,
+        lambda x: torch.nn.functional.silu(x[..., :4]) * x[..., 4:], x,
+    )  # fmt: skip
+    check_kernel(token_logprob, plain_logprob, x, token)
+    check_kernel(token_logprob_and_entropy, plain_both, x, token)
+
+
+def test_words_that_cannot_be_said_have_no_gradient():
+    logits = torch.tensor([[-torch.inf, 1.0, 2.0]], requires_grad=True)
+    logprob, entropy = token_logprob_and_entropy(logits, torch.tensor([2]))
+    (logprob + entropy).sum().backward()
+    p = torch.softmax(torch.tensor([1.0, 2.0]), -1)
+    h = -(p * p.log()).sum()
+    expected = torch.tensor([0.0, 1.0]) - p - p * (p.log() + h)
+    assert entropy.item() == pytest.approx(h.item())
+    assert logits.grad[0, 0] == 0
+    torch.testing.assert_close(logits.grad[0, 1:], expected)

@@ -14,7 +14,8 @@ from torch import Tensor
 from isocompute.engines.local import objectives
 from isocompute.engines.local.grouping import Grouping
 from isocompute.engines.local.interface import PolicyModel
-from isocompute.engines.local.sampling import Samples, token_logprobs
+from isocompute.engines.local.kernels import token_logprob, token_logprob_and_entropy
+from isocompute.engines.local.sampling import Samples, scaled
 from isocompute.recipe import Recipe
 
 # Rows of one forward and backward pass: few enough for the cache, enough to fill a product.
@@ -86,22 +87,22 @@ def accumulate(
         token_RT = samples.token_NT[rows, : int(length_R.max())]
         mask_RT = torch.arange(token_RT.shape[1], device=rows.device) < length_R[:, None]
         given = (prompt_PS[first:stop], length_P[first:stop], token_RT, groups)
-        logprob_RTV = token_logprobs(model.response_logits(*given), recipe.temperature)
-        logprob_RT = logprob_RTV.gather(-1, token_RT[..., None]).squeeze(-1)
+        logits_RTV = scaled(model.response_logits(*given), recipe.temperature)
+        if recipe.entropy_coef > 0:
+            logprob_RT, entropy_RT = token_logprob_and_entropy(logits_RTV, token_RT)
+        else:
+            logprob_RT = token_logprob(logits_RTV, token_RT)
         term_RT = objectives.policy_loss(logprob_RT, advantage_N[rows]) * weight_N[rows, None]
         if recipe.kl_coef > 0 and reference is not None:
             with torch.no_grad():
-                reference_RTV = token_logprobs(
-                    reference.response_logits(*given), recipe.temperature
-                )
-                reference_RT = reference_RTV.gather(-1, token_RT[..., None]).squeeze(-1)
+                reference_RTV = scaled(reference.response_logits(*given), recipe.temperature)
+                reference_RT = token_logprob(reference_RTV, token_RT)
             kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, recipe.kl_estimator)
             term_RT = term_RT + recipe.kl_coef * kl_RT * regular_N[rows, None]
             counted_RT = mask_RT * count_N[rows, None]
             kl_sum += float((kl_RT.detach() * counted_RT).sum())
             token_sum += float(counted_RT.sum())
         if recipe.entropy_coef > 0:
-            entropy_RT = objectives.token_entropy(logprob_RTV)
             term_RT = term_RT - recipe.entropy_coef * entropy_RT * regular_N[rows, None]
         total = (term_RT * mask_RT).sum()
         total.backward()  # type: ignore[no-untyped-call]

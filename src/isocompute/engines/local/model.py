@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from isocompute.engines.local.grouping import Grouping
 from isocompute.engines.local.interface import Decoder, PolicyModel
+from isocompute.engines.local.kernels import gated_unit, rms_norm
 from isocompute.errors import InputError
 
 
@@ -186,11 +187,11 @@ class Transformer(PolicyModel):
     # Blocks -----------------------------------------------------------------------------
 
     def _rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        half = self.config.head_dim // 2
-        return x * cos + torch.cat([x[..., half:], x[..., :half]], dim=-1) * sin
+        # Rolling by half swaps the halves; the sign of the second term is in `sin`.
+        return torch.addcmul(x * cos, x.roll(self.config.head_dim // 2, -1), sin)
 
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, (self.config.hidden_size,), weight, self.config.rms_norm_eps)
+        return rms_norm(x, weight, self.config.rms_norm_eps)
 
     def _qkv(
         self, layer: Layer, x_NTH: Tensor, cos: Tensor, sin: Tensor
@@ -201,13 +202,14 @@ class Transformer(PolicyModel):
         a, k = c.num_attention_heads, c.num_key_value_heads
         fused = F.linear(self._normed(x_NTH, layer.input_norm), layer.qkv)
         heads = fused.view(rows, new, a + 2 * k, c.head_dim).transpose(1, 2)
-        rotated = self._rotate(heads[:, : a + k], cos, sin)
-        return rotated[:, :a], rotated[:, a:], heads[:, a + k :]
+        turning, value = torch.split(heads, [a + k, k], dim=1)
+        query, key = torch.split(self._rotate(turning, cos, sin), [a, k], dim=1)
+        return query, key, value
 
     def _finish(self, layer: Layer, x_NTH: Tensor, mixed_NTH: Tensor) -> Tensor:
         x = x_NTH + F.linear(mixed_NTH, layer.out)
-        gate, up = F.linear(self._normed(x, layer.post_norm), layer.gate_up).chunk(2, dim=-1)
-        return x + F.linear(F.silu(gate) * up, layer.down)
+        wide = gated_unit(F.linear(self._normed(x, layer.post_norm), layer.gate_up))
+        return x + F.linear(wide, layer.down)
 
     def logits(self, hidden_NTH: Tensor) -> Tensor:
         """Final norm and head: (..., H) -> (..., V)."""
@@ -294,7 +296,7 @@ class Transformer(PolicyModel):
             if causal is not None:
                 to_self = (to_self.view(rows, k_heads, repeat, new, -1) + causal).flatten(2, 3)
             weight = torch.softmax(torch.cat([to_prompt, to_self], dim=-1), dim=-1)
-            on_prompt, on_self = weight[..., :s], weight[..., s:]
+            on_prompt, on_self = torch.split(weight, [s, weight.shape[-1] - s], dim=-1)
             from_prompt = torch.matmul(
                 groups.spread(on_prompt.contiguous()).transpose(1, 2).reshape(p, k_heads, -1, s),
                 prompts.value_LPKSE[i],

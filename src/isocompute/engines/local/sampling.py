@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isocompute.engines.local.interface import PolicyModel
+from isocompute.engines.local.objectives import token_entropy
 
 # Rows of one decoding pass: activations of so many rows stay in a core's cache.
 ROWS_PER_PASS = 1024
@@ -59,9 +60,9 @@ class Samples:
         return int((self.length_N * self.count_N).sum())
 
 
-def token_logprobs(logits_NV: Tensor, temperature: float) -> Tensor:
-    """Log-probabilities at a temperature: (..., V) -> (..., V)."""
-    return torch.log_softmax(logits_NV if temperature == 1.0 else logits_NV / temperature, dim=-1)
+def scaled(logits: Tensor, temperature: float) -> Tensor:
+    """Logits at a temperature; the policy that is sampled and trained is their softmax."""
+    return logits if temperature == 1.0 else logits / temperature
 
 
 def nucleus(probability_NV: Tensor, top_p: float) -> Tensor:
@@ -183,10 +184,9 @@ def _sample_pass(
     entropy_sum = torch.zeros((), dtype=torch.float64, device=device)
     token_sum = 0
     for t in range(limit):
-        logprob_NV = token_logprobs(logits_NV, temperature)
+        logprob_NV = torch.log_softmax(scaled(logits_NV, temperature), dim=-1)
         probability_NV = logprob_NV.exp()
-        entropy_N = -(probability_NV * logprob_NV.clamp(min=-1e30)).sum(-1)
-        entropy_sum += (entropy_N.double() * count_N).sum()
+        entropy_sum += (token_entropy(logprob_NV).double() * count_N).sum()
         token_sum += int(uniform_RT.shape[0])
         child, count_N, node_R = draw_children(
             nucleus(probability_NV, top_p), node_R, uniform_RT[:, t]

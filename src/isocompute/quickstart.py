@@ -41,7 +41,7 @@ problems:
   train: {{path: train.jsonl}}
   validation:
     easy: {{path: validation.jsonl}}
-recipe: {{difficulty: {difficulty}, learning_rate: 2e-3, temperature: 1.0}}
+recipe: {{difficulty: {difficulty}, learning_rate: 1e-3, temperature: 1.0}}
 grid:
   problems_per_batch: 32
   rollouts_per_problem: {{low: 4, high: 128}}

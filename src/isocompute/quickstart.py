@@ -47,7 +47,7 @@ grid:
   rollouts_per_problem: {{low: 4, high: 128}}
   seeds: 3
 budget: 98304
-evaluation: {{samples: 4, per_octave: 3, first: 1024}}
+evaluation: {{samples: 4, per_octave: 3, first: 768}}
 slices: [0.25, 1]
 """
 

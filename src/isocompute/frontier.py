@@ -20,6 +20,7 @@ IntArray = NDArray[np.int64]
 
 BUDGETS_PER_DECADE = 48  # a step of 5% of the budget; crossovers are interpolated
 IN_QUESTION = 0.02  # chance that the best configuration is one without data at a budget
+_NEVER = 1e3  # stands for a score without data: finite, so that sums stay so
 SUPPORTED = 0.80  # a change that fewer than four in five draws confirm is a tie
 
 
@@ -174,31 +175,39 @@ def _resolve_ties(
 
     A change to a larger n stands if somewhere in its stretch `SUPPORTED` of the draws put n* at
     least as high; a change to a smaller n, at least as low. The least certain stretch is taken
-    out first; its neighbours then meet where their own curves cross. Outside the common
-    support nothing is ranked: above it the edge's winner stands, below it the largest fitted
-    score, both marked.
+    out first and shared between its neighbours at the point where that costs least, so that
+    each round leaves fewer stretches. Outside the common support nothing is ranked: above it the
+    edge's winner stands, below it the largest fitted score, both marked.
     """
     inside = np.flatnonzero(supported_V)
     first, last = int(inside[0]), int(inside[-1])
-    value = candidate_JV[:, first : last + 1].copy()
+    value = candidate_JV[:, first : last + 1]
+    value = np.where(np.isfinite(value), value, -_NEVER)
     draw_n_DV = n_J[draw_best_DV[:, first : last + 1]]
+    path = value.argmax(axis=0)
     ties: list[tuple[int, int, float, float]] = []
     while True:
-        path = value.argmax(axis=0)
         runs = _runs(path)
-        weakest: tuple[float, int, int, tuple[int, int]] | None = None
-        for (start, _), (a, b) in pairwise(runs):
-            before, after = int(path[start]), int(path[a])
+        weakest: tuple[float, int] | None = None
+        for i, (a, b) in enumerate(runs[1:], start=1):
+            before, after = int(path[a - 1]), int(path[a])
             drawn = draw_n_DV[:, a:b]
             agrees = drawn >= n_J[after] if n_J[after] >= n_J[before] else drawn <= n_J[after]
             confidence = float(agrees.mean(axis=0).max())
             if confidence < SUPPORTED and (weakest is None or confidence < weakest[0]):
-                weakest = (confidence, before, after, (a, b))
+                weakest = (confidence, i)
         if weakest is None:
             break
-        confidence, before, after, (a, b) = weakest
-        ties.append((after, before, float(10 ** x_V[first + a]), confidence))
-        value[after, a:b] = -np.inf
+        confidence, i = weakest
+        a, b = runs[i]
+        before = int(path[a - 1])
+        ties.append((int(path[a]), before, float(10 ** x_V[first + a]), confidence))
+        split = b
+        if i + 1 < len(runs):
+            lead = value[before, a:b] - value[int(path[b]), a:b]
+            split = a + int(np.concatenate([[0.0], lead]).cumsum().argmax())
+            path[split:b] = path[b]
+        path[a:split] = before
     full = candidate_JV.argmax(axis=0)
     full[first : last + 1], full[last + 1 :] = path, path[-1]
     return full, tuple(ties)

@@ -1,0 +1,159 @@
+"""The frontier on planted truth: envelope, support, crossovers, ties, what must not move it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from isocompute.curves import fit_curves
+from isocompute.errors import RefusalError
+from isocompute.frontier import _longest_run, _resolve_ties, fit_frontier
+from isocompute.testing.planted import NOISE, WORLDS, Noise, World, chained_arms
+
+QUIET = Noise(problems=10_000, samples=1000, ceiling_sd=0.0, midpoint_sd=0.0)
+N4 = np.array([8, 16, 32, 64])
+
+
+def frontier_of(world: World, *, seed=0, seeds=2, noise=QUIET, draws=40, level=0.95, drop=()):
+    curves = world.sample(noise, seeds, np.random.default_rng(seed))
+    fits = fit_curves(
+        [c for c in curves if c.rollouts_per_problem not in drop], draws=draws, seed=seed
+    )
+    return fits, fit_frontier(fits, level=level)
+
+
+def path_of(fits, frontier) -> list[int]:
+    path = [int(fits.rollouts_per_problem_J[s.configuration]) for s in frontier.segments]
+    return [n for i, n in enumerate(path) if i == 0 or n != path[i - 1]]
+
+
+@pytest.mark.parametrize("name", ["rising", "late_winner", "falling", "capped"])
+def test_noiseless_crossovers_lie_where_the_true_curves_cross(name: str) -> None:
+    _, frontier = frontier_of(WORLDS[name])
+    truth = WORLDS[name].truth(QUIET)
+    low, high = frontier.support
+    expected = [(c.before, c.after, np.log10(c.at)) for c in truth.crossovers(max(low, 1e5), high)]
+    found = [(c.before, c.after, np.log10(c.at)) for c in frontier.crossovers if c.at > 1e5]
+    assert [f[:2] for f in found] == [e[:2] for e in expected]
+    for (_, _, at), (_, _, true) in zip(found, expected, strict=True):
+        assert at == pytest.approx(true, abs=0.06)
+
+
+def test_the_frontier_is_the_envelope() -> None:
+    _, frontier = frontier_of(WORLDS["capped"])
+    inside = frontier.supported_V
+    envelope = frontier.score_JV.max(axis=0)
+    on = frontier.score_JV[frontier.best_V, np.arange(len(frontier.x_V))]
+    assert np.abs(envelope - on)[inside].max() < 0.002
+    assert np.allclose(frontier.probability_JV.sum(axis=0), 1.0)
+    assert (frontier.regret_JV >= 0).all()
+
+
+def test_segments_are_ordered_and_without_gaps() -> None:
+    _, frontier = frontier_of(WORLDS["rising"], noise=NOISE["middle"])
+    for left, right in pairwise(frontier.segments):
+        assert left.start < left.end == right.start < right.end
+
+
+def test_support_begins_at_20_steps_of_what_could_be_best_and_ends_with_the_data() -> None:
+    world = WORLDS["constant_large"]  # n = 512 is best from the start: B = 8192
+    _, frontier = frontier_of(world)
+    low, high = frontier.support
+    assert low >= 20 * 8192 * 0.999
+    assert high == pytest.approx(world.max_rollouts, rel=1e-6)
+    assert all(s.extrapolated for s in frontier.segments if s.end <= low)
+    assert not any(s.extrapolated for s in frontier.segments if s.start >= low)
+
+
+def test_a_configuration_that_cannot_win_does_not_hold_the_support_up() -> None:
+    _, frontier = frontier_of(WORLDS["constant_small"])
+    assert frontier.support[0] < 20 * 8192
+
+
+def test_a_dominated_run_never_moves_the_frontier() -> None:
+    world = WORLDS["capped"]
+    bad = replace(world.arms[2], rollouts_per_problem=4, ceiling=0.5, midpoint=5.0)
+    with_bad = replace(world, arms=(*world.arms, bad))
+    plain_fits, plain = frontier_of(with_bad, drop=(4,))
+    fits, frontier = frontier_of(with_bad)
+    assert path_of(fits, frontier) == path_of(plain_fits, plain)
+    for a, b in zip(plain.crossovers, frontier.crossovers, strict=True):
+        assert np.log10(a.at) == pytest.approx(np.log10(b.at), abs=0.02)
+
+
+def test_order_of_runs_does_not_matter() -> None:
+    curves = WORLDS["capped"].sample(NOISE["middle"], 2, np.random.default_rng(3))
+    a, b = (fit_frontier(fit_curves(c, draws=20)) for c in (curves, curves[::-1]))
+    assert np.array_equal(a.best_V, b.best_V)
+    assert np.array_equal(a.draw_best_DV, b.draw_best_DV)
+
+
+def test_a_reversal_that_draws_do_not_confirm_is_a_tie() -> None:
+    x = np.linspace(5, 6, 6)
+    score = np.array([[5, 5, 1, 5, 1, 1], [1, 1, 6, 1, 6, 6], [0] * 6, [0] * 6], dtype=float)
+    sure = np.array([0, 0, 1, 1, 1, 1])
+    draws = np.tile(sure, (20, 1))  # all draws: 8 then 16; the dip back at 3 is noise
+    path, ties = _resolve_ties(score, draws, np.ones(6, dtype=bool), x, N4)
+    assert path.tolist() == [0, 0, 1, 1, 1, 1]
+    assert len(ties) == 1
+    before, after, at, confidence = ties[0]
+    assert (before, after, confidence) == (0, 1, 0.0)
+    assert at == pytest.approx(10**5.6)
+
+
+def test_a_change_that_four_in_five_draws_confirm_stands() -> None:
+    x = np.linspace(5, 6, 4)
+    score = np.array([[5, 5, 1, 1], [1, 1, 6, 6], [0] * 4, [0] * 4], dtype=float)
+    change, stay = np.array([0, 0, 1, 1]), np.array([0, 0, 0, 0])
+    every = np.ones(4, dtype=bool)
+    for share, expected in ((17, [0, 0, 1, 1]), (15, [0, 0, 0, 0])):
+        draws = np.array([change] * share + [stay] * (20 - share))
+        path, ties = _resolve_ties(score, draws, every, x, N4)
+        assert path.tolist() == expected
+        assert len(ties) == (expected == [0, 0, 0, 0])
+
+
+def test_equal_curves_leave_ties_and_wide_probabilities() -> None:
+    _, frontier = frontier_of(WORLDS["equal"], noise=NOISE["middle"], seeds=3, draws=100)
+    inside = frontier.supported_V
+    assert frontier.probability_JV[:, inside].max(axis=0).mean() < 0.9
+    assert len(frontier.crossovers) <= 2
+
+
+def test_crossover_intervals_widen_with_level_and_noise() -> None:
+    world = World(name="two", arms=chained_arms((8, 64), (0.6, 0.7), (6.0,)))
+    widths = []
+    for noise, level in ((QUIET, 0.95), (NOISE["low"], 0.5), (NOISE["low"], 0.95)):
+        _, frontier = frontier_of(world, noise=noise, seeds=3, draws=200, level=level)
+        lo, hi = frontier.crossovers[-1].interval
+        assert lo is not None
+        assert hi is not None
+        widths.append(np.log10(hi / lo))
+    assert widths[0] < widths[1] < widths[2]
+
+
+def test_longest_run() -> None:
+    flag = np.array([True, False, True, True, False, True])
+    assert _longest_run(flag).tolist() == [False, False, True, True, False, False]
+    assert not _longest_run(np.zeros(3, dtype=bool)).any()
+
+
+def test_refusals_name_the_rule_and_what_to_run() -> None:
+    world = WORLDS["capped"]
+    curves = world.sample(QUIET, 1, np.random.default_rng(0))
+    with pytest.raises(RefusalError, match="at least 2 configurations") as info:
+        fit_frontier(fit_curves([c for c in curves if c.rollouts_per_problem == 8], draws=5))
+    assert info.value.run_next
+    short = [c.replace(problems_per_batch=c.problems_per_batch * 10_000) for c in curves]
+    with pytest.raises(RefusalError, match="beyond 20 steps"):
+        fit_frontier(fit_curves(short, draws=5))
+    early, late = ([c for c in curves if c.rollouts_per_problem == n] for n in (8, 128))
+    early = [c.replace(rollouts_K=c.rollouts_K[:10], score_K=c.score_K[:10]) for c in early]
+    late = [c.replace(problems_per_batch=200) for c in late]
+    apart = fit_curves([*early, *late], draws=50)
+    with pytest.raises(RefusalError, match="share none") as info:
+        fit_frontier(apart)
+    assert "same budget" in info.value.run_next[0]

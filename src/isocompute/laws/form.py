@@ -20,7 +20,7 @@ Form = Literal["sigmoid_log10", "sigmoid_linear", "constant"]
 Variable = Literal["rollouts", "tokens", "steps"]
 
 MIN_POINTS = 4
-_HEADROOM = 3.0  # octaves that floor and plateau may lie beyond the points
+_HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
 from isocompute.frontier import Frontier, fit_frontier
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
+from isocompute.laws.sweep import expected_scores
 from isocompute.testing.planted import NOISE, NULL_WORLDS, WORLDS, Noise, Truth, World
 
 LEVELS = (0.90, 0.95)
@@ -133,7 +134,7 @@ def regret_cell(world: World, noise: Noise, seeds: int, sweeps: int, draws: int,
     start = time.process_time()
     for i in range(sweeps):
         try:
-            _, fr, law = pipeline(world, noise, seeds, base + i, draws)
+            fits, fr, law = pipeline(world, noise, seeds, base + i, draws)
         except RefusalError:
             cell.refused += 1
             continue
@@ -150,8 +151,13 @@ def regret_cell(world: World, noise: Noise, seeds: int, sweeps: int, draws: int,
             law_n = law.predict(top * factor)
             allowed = sorted(set(n_J.tolist()))
             by_law = max([n for n in allowed if n <= law_n * (1 + 1e-9)], default=allowed[0])
+            expected = expected_scores(fits, top * factor)
+            by_curves = max(expected, key=lambda key: expected[key])[1]
             for name, n in (
-                ("law", by_law), ("best n of the sweep", best_of_sweep), ("best score", best_score)
+                ("law", by_law),
+                ("fitted curves", by_curves),
+                ("best n of the sweep", best_of_sweep),
+                ("best score", best_score),
             ):  # fmt: skip
                 cell.tally[f"{name} {factor}x"].append(float(score.max() - score[n_J == n].max()))
     cell.seconds = time.process_time() - start
@@ -233,9 +239,9 @@ def main(argv: list[str] | None = None) -> int:
                 out(f"| {name} | {noise} | {seeds} | {rise} | {cell.refused} |")
     if "regret" in options.parts:
         out(f"\n### Regret in score (median, 95th percentile), {options.sweeps} sweeps a cell\n")
-        names = ("law", "best n of the sweep", "best score")
+        names = ("law", "fitted curves", "best n of the sweep", "best score")
         out("| world | noise | seeds | budget | " + " | ".join(names) + " | refused |")
-        out("|---" * 8 + "|")
+        out("|---" * 9 + "|")
         for name in options.worlds:
             for noise, seeds in [c for c in cells if c[1] == 3]:
                 small = WORLDS[name].until(WORLDS[name].max_rollouts / 4)

@@ -137,6 +137,25 @@ def test_at_reports_the_distance_beyond_the_support(rising) -> None:
     assert 0 <= rising.at(high).expected_regret < 0.05
 
 
+def test_expected_scores_choose_well_beyond_the_sweep(rising) -> None:
+    """Ten times the largest budget: 0.02 of score at most, fixed before it was measured."""
+    world = WORLDS["rising"]
+    truth = world.truth(NOISE["middle"])
+    small = fit_sweep(
+        world.until(world.max_rollouts / 4).sample(NOISE["middle"], 3, np.random.default_rng(1)),
+        draws=60,
+    )
+    for factor in (1, 4, 10):
+        budget = world.max_rollouts / 4 * factor
+        scores = small.expected_scores(budget)
+        assert set(scores) == {(16, n) for n in (8, 16, 32, 64, 128, 256, 512)}
+        chosen = max(scores, key=lambda key: scores[key])[1]
+        true = truth.score(budget)[:, 0]
+        assert true.max() - true[truth.rollouts_per_problem_J == chosen][0] <= 0.02
+    with pytest.raises(InputError, match="`rollouts > 0` must hold for a budget"):
+        rising.expected_scores(0)
+
+
 def test_a_falling_n_is_a_falling_law_and_no_rise() -> None:
     fit = fit_sweep(sweep("falling", seeds=2), draws=30)
     document = fit.document

@@ -119,11 +119,7 @@ class Fit:
         Raises:
             InputError: if the budget is not finite and > 0.
         """
-        if not (np.isfinite(rollouts) and rollouts > 0):
-            raise InputError(
-                f"`{self.unit} > 0` must hold for a budget, but got {rollouts!r}; give a positive "
-                "number."
-            )
+        _require_budget(rollouts, self.unit)
         n = self.law.predict(self.law_x(rollouts))
         low, high = self.support
         x = np.log10(rollouts)
@@ -163,6 +159,19 @@ class Fit:
                 return value, float(min(lo, value)), float(max(hi, value))
         return None
 
+    def expected_scores(self, rollouts: float) -> dict[tuple[int, int], float]:
+        """Mean over the draws of every configuration's score at a budget, by (B_p, n).
+
+        The largest one is the choice of least expected regret, inside the sweep and beyond it:
+        on planted sweeps it lost less than the law's own n rounded to the grid
+        (docs/coverage.md), as the law only knows which n has led so far.
+
+        Raises:
+            InputError: if the budget is not finite and > 0.
+        """
+        _require_budget(rollouts, self.unit)
+        return expected_scores(self.curve_fits, rollouts)
+
     def stable_problems_per_batch(
         self, rollouts_per_problem: int
     ) -> tuple[int, list[dict[str, str]]]:
@@ -188,6 +197,20 @@ class Fit:
         score = self.curve_fits.value(x)[rows, 0]
         good = rows[score >= score.max() - STABLE_WITHIN]
         return int(b_J[good].min()), []
+
+
+def _require_budget(amount: float, unit: str) -> None:
+    if not (np.isfinite(amount) and amount > 0):
+        raise InputError(
+            f"`{unit} > 0` must hold for a budget, but got {amount!r}; give a positive number."
+        )
+
+
+def expected_scores(fits: CurveFits, x: float) -> dict[tuple[int, int], float]:
+    """See `Fit.expected_scores`."""
+    mean = fits.draw_value(np.log10([x])).mean(axis=0)[:, 0]
+    pairs = zip(fits.problems_per_batch_J, fits.rollouts_per_problem_J, mean, strict=True)
+    return {(int(b), int(n)): float(score) for b, n, score in pairs}
 
 
 def _nearest(n: float, n_J: NDArray[np.int64]) -> int:

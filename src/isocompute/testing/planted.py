@@ -258,7 +258,8 @@ class Truth:
         log2_J = np.log2(self.rollouts_per_problem_J.astype(float))
         path = log2_J[self.best(10**x)]
         limits = float(log2_J.min()), float(log2_J.max())
-        return law_of(x, path, variable="rollouts", linear=False, decreasing=False, limits=limits)
+        falls = bool(path[-1] < path[0])
+        return law_of(x, path, variable="rollouts", linear=False, decreasing=falls, limits=limits)
 
     @property
     def support(self) -> tuple[float, float]:

@@ -30,8 +30,9 @@ WORLD_SEED = 11  # of the candidates; the base model never saw them
 PUBLISHED = ("published:qwen2.5-7b-easy", "published:qwen2.5-7b-hard")
 PLAN_FACTOR = 4  # the plan is for this many times the sweep's budget per run
 
-# The learning-rate anchor was found at B = 1024 by recipe health (docs/lab-log.md). Temperature 1:
-# the base model was trained to be sampled so.
+# The learning-rate anchor: the largest tried at which every n that could be best has had its 20
+# updates before the frontier reaches it (docs/lab-log.md). Temperature 1: the base model was
+# trained to be sampled so. The grid of evaluations ends where the budget does: 768 * 2**7.
 STUDY = """\
 # Written by `isocompute quickstart`; edit it and run `isocompute run {study}` to go on.
 name: quickstart
@@ -41,7 +42,7 @@ problems:
   train: {{path: train.jsonl}}
   validation:
     easy: {{path: validation.jsonl}}
-recipe: {{difficulty: {difficulty}, learning_rate: 1e-3, temperature: 1.0}}
+recipe: {{difficulty: {difficulty}, learning_rate: 5e-4, temperature: 1.0}}
 grid:
   problems_per_batch: 32
   rollouts_per_problem: {{low: 4, high: 128}}

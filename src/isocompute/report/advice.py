@@ -14,6 +14,7 @@ ADVICE: Mapping[str, str] = {
     # of a fit
     "ceiling_unbounded": "Train these configurations further until their curves bend.",
     "configuration_left_out": "Give it more evaluations, or leave it out on purpose.",
+    "falling": "Keep n small, spend what a larger budget buys on steps.",
     "falls_after_peak": "Look at its health panels: overfitting or collapse ends a run's use.",
     "few_seeds": _MORE_SEEDS,
     "no_skill": "Use the law inside the measured budgets only.",
@@ -25,6 +26,7 @@ ADVICE: Mapping[str, str] = {
     "sensitive_to_rules": "Evaluate more often, or add seeds: the reading should not matter.",
     "slope_not_identified": "Nothing: n* and its interval do not need the slope.",
     "tie": "Take the cheaper or smaller of the two; more seeds would separate them.",
+    "unhealthy_run": "Look at its health panels, then run that seed again.",
     # of a plan
     "bp_unhealthy": "Look at the health of the Bₚ that failed, or take the larger one.",
     "bp_unstable": "Try a larger Bₚ or a smaller learning rate before you rely on the plan.",

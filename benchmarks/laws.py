@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import curve_fit
 
-from isocompute.curves.fits import CURVE_BOUNDS, fit_curves
+from isocompute.curves.draws import CURVE_BOUNDS
+from isocompute.curves.fits import fit_curves
 from isocompute.frontier import fit_frontier
 from isocompute.laws.estimate import estimate_law
 from isocompute.sigmoid import candidate_grid, fit_sigmoids

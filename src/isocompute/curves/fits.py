@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from isocompute.curves.bins import (
     BIN_WIDTH,
     MIN_BINS,
-    WINDOW,
     BinnedRuns,
     Bins,
     bin_runs,
@@ -30,20 +29,25 @@ from isocompute.curves.bins import (
     noise_scale,
     position,
 )
+from isocompute.curves.draws import (
+    CURVE_BOUNDS,
+    deviation_pool,
+    draw_fits,
+    expected_sd,
+    spread_ceilings,
+)
 from isocompute.errors import RefusalError
 from isocompute.importers.base import Curve
-from isocompute.sigmoid import Bounds, Grid, SigmoidFits, candidate_grid, fit_sigmoids
+from isocompute.sigmoid import Grid, SigmoidFits, candidate_grid, fit_sigmoids
 
 FloatArray = NDArray[np.float64]
 
-CURVE_BOUNDS = Bounds(low=0.0, high=1.0, slope=(1.0, 30.0), midpoint_margin=0.75)
 HUBER = 2.5  # standardised residuals beyond this count linearly
 MIN_STEPS = 20  # a configuration is compared from its 20th step on
 # ScaleRL calls ceilings within 0.02 of each other ties (three repeats, scores about 0.6): two
 # standard deviations of 0.01, here in units of sqrt(p (1 - p)). Source: arXiv 2510.13786.
 UNSEEN_SEED_SD = 0.01 / float(np.sqrt(0.6 * 0.4))
 _OFFSET_ROUNDS = 10
-_NEGLIGIBLE = 1e-4  # floor of a bin's standard deviation: a score is read to four digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,17 +209,17 @@ def _fit(
             run_variance = _misfit_variance(binned, means, fits)
     fit = SigmoidFits(*(np.concatenate(field) for field in zip(*fits, strict=True)))
     rng = np.random.default_rng(seed)
-    pool, freedom = _deviation_pool(binned, means, run_variance, seeds_known)
+    pool, freedom = deviation_pool(binned, means, run_variance, seeds_known)
     draw_J = (
         tuple(
-            _draw_fits(one, f, w, a, pool, freedom, run_variance, draws, rng)
+            draw_fits(one, f, w, a, pool, freedom, run_variance, draws, rng)
             for one, f, w, a in zip(binned, fits, weights, anchors, strict=True)
         )
         if draws
         else ()
     )
     if not seeds_known and unseen_seed_sd > 0:
-        draw_J = tuple(_spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
+        draw_J = tuple(spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
     start, end = zip(*(_support(one, unit) for one in binned), strict=True)
     return CurveFits(
         binned=binned,
@@ -245,11 +249,6 @@ def _anchor(start: float | None, variance_X: FloatArray) -> tuple[FloatArray, Fl
     return np.array([start or 0.0]), np.array([weight])
 
 
-def _sd(one: BinnedRuns, run_variance: float) -> FloatArray:
-    """Expected spread of a run's bins about the truth, shape (R, X)."""
-    return np.sqrt(one.variance_RX + run_variance + _NEGLIGIBLE**2)
-
-
 def _mean_curve(
     one: BinnedRuns, run_variance: float, strict: bool
 ) -> tuple[FloatArray, FloatArray]:
@@ -267,7 +266,7 @@ def _mean_curve(
         own = np.where(has, value - mean, 0.0).sum(axis=1, keepdims=True)
         offset = own / np.maximum(has.sum(axis=1, keepdims=True), 1)
         offset -= offset.mean()
-    variance = np.where(has, _sd(one, run_variance) ** 2, 0.0).sum(axis=0) / safe**2
+    variance = np.where(has, expected_sd(one, run_variance) ** 2, 0.0).sum(axis=0) / safe**2
     return np.where(n > 0, mean, np.nan), np.where(n > 0, variance, np.nan)
 
 
@@ -323,94 +322,6 @@ def _robust_fit(
         weight = new
         fit = fit_sigmoids(x_X, y_X[None], weight[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
     return fit, weight
-
-
-def _deviation_pool(
-    binned: Sequence[BinnedRuns],
-    means: Sequence[FloatArray],
-    run_variance: float,
-    seeds_known: bool,
-) -> tuple[FloatArray, float]:
-    """Standardised deviations of whole runs, shape (number of runs, X), and their freedom.
-
-    Without seeds there are none: what a run leaves over of its own fit is orthogonal to it, so
-    that a refit would not move. The pool is then empty.
-    """
-    pool, freedom = [], 0.0
-    for one, mean in zip(binned, means, strict=True):
-        R = len(one.runs)
-        if R < 2:
-            freedom += 0.0 if seeds_known else max(one.n_points - 4, 0)
-            continue
-        deviation = (one.best_RX - mean) / _sd(one, run_variance)
-        n = np.isfinite(deviation).sum(axis=0)
-        deviation = deviation * np.sqrt(np.where(n > 1, n / np.maximum(n - 1, 1), np.nan))
-        freedom += R - 1
-        for row in deviation:
-            known = np.flatnonzero(np.isfinite(row))
-            if len(known):
-                # Bins that the donor lacks take its nearest value: deviations have run-length.
-                nearest = known[np.abs(np.arange(len(row))[:, None] - known[None]).argmin(axis=1)]
-                pool.append(row[nearest])
-    return np.array(pool).reshape(len(pool), binned[0].best_RX.shape[1]), max(freedom, 1.0)
-
-
-def _draw_fits(
-    one: BinnedRuns,
-    fit: SigmoidFits,
-    weight_X: FloatArray,
-    anchor: tuple[FloatArray, FloatArray],
-    pool: FloatArray,
-    freedom: float,
-    run_variance: float,
-    draws: int,
-    rng: np.random.Generator,
-) -> SigmoidFits:
-    R, x_X = len(one.runs), one.x_X
-    # A draw lies near the fit, so a coarser set of starts finds it.
-    span = float(x_X[-1] - x_X[0]) + 2 * CURVE_BOUNDS.midpoint_margin
-    grid = candidate_grid(x_X, CURVE_BOUNDS, n_slopes=8, midpoint_step=span / 30)
-    has = np.isfinite(one.best_RX)
-    if len(pool):
-        sd = np.where(has, _sd(one, run_variance), 0.0)
-        donor = rng.integers(len(pool), size=(draws, R))
-        sign = rng.choice((-1.0, 1.0), size=(draws, R, 1))
-        deviation = np.einsum("drx,rx->dx", sign * pool[donor], sd)
-        deviation /= np.maximum(has.sum(axis=0), 1)
-    else:
-        deviation = _noise_within_run(one, has[0], run_variance, draws, rng)
-    widen = np.sqrt(freedom / rng.chisquare(freedom, size=(draws, 1)))
-    y_DX = fit.value(x_X) + widen * deviation
-    value, weight = anchor
-    jitter = rng.standard_normal(draws) * widen[:, 0] / np.sqrt(np.maximum(weight, 1e-12))
-    anchor = (np.clip(value + jitter, 0.0, 1.0), np.broadcast_to(weight, (draws,)))
-    return fit_sigmoids(x_X, y_DX, weight_X[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
-
-
-def _noise_within_run(
-    one: BinnedRuns,
-    has_X: NDArray[np.bool_],
-    misfit_variance: float,
-    draws: int,
-    rng: np.random.Generator,
-) -> FloatArray:
-    """Evaluation noise, new in each bin, and misfit, which lasts for a window, shape (D, X)."""
-    noise = np.sqrt(np.where(has_X, one.variance_RX[0], 0.0) + _NEGLIGIBLE**2)
-    n_blocks = int(np.ptp(one.x_X) / WINDOW) + 3
-    block = ((one.x_X - one.x_X[0]) / WINDOW + rng.uniform(size=(draws, 1))).astype(np.int64)
-    wave = np.take_along_axis(rng.standard_normal((draws, n_blocks)), block, axis=1)
-    out: FloatArray = np.where(
-        has_X,
-        noise * rng.standard_normal((draws, len(noise))) + np.sqrt(misfit_variance) * wave,
-        0.0,
-    )
-    return out
-
-
-def _spread_ceilings(draws: SigmoidFits, sd: float, rng: np.random.Generator) -> SigmoidFits:
-    p = np.clip(draws.ceiling, 0.002, 0.998)
-    ceiling = draws.ceiling + sd * np.sqrt(p * (1 - p)) * rng.standard_normal(len(p))
-    return draws._replace(ceiling=np.clip(ceiling, draws.floor, CURVE_BOUNDS.high))
 
 
 def _support(one: BinnedRuns, unit: str) -> tuple[float, float]:

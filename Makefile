@@ -11,7 +11,7 @@ DIR ?= quickstart
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-slow test-browser test-trainers test-ray test-gpu \
-        lint coverage bench docs clean
+        lint coverage bench coverage-table docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -56,7 +56,7 @@ quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, 
 	@$(VENV)/bin/isocompute quickstart $(DIR)
 
 test: $(STAMP)  ## the fast tests: base and [local]
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'not (slow or browser or trainers or ray or gpu)' $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (slow or browser or trainers or ray or gpu)' $(ARGS)
 	@echo "not run here: slow (make test-slow), browser (make test-browser), trainers" \
 	  "(make test-trainers), ray (make test-ray), gpu (make test-gpu)"
 
@@ -103,8 +103,12 @@ coverage: $(STAMP)  ## lines and branches that the fast tests reach
 	  -m 'not (slow or browser or trainers or ray or gpu)' $(ARGS)
 	@$(PY) -m coverage report --skip-covered
 
-bench: $(STAMP)  ## speed of the embedded engine: JSON and a table in docs/
-	@OMP_NUM_THREADS=1 $(PY) benchmarks/bench_engine.py $(ARGS)
+bench: $(STAMP)  ## speed of the fits beside a plain loop over scipy; about a minute
+	@OMP_NUM_THREADS=2 $(PY) benchmarks/laws.py $(ARGS)
+
+coverage-table: $(STAMP)  ## how often intervals hold on planted truth (SWEEPS=40: 20 minutes)
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/coverage.py --sweeps $(or $(SWEEPS),2000) \
+	  -o docs/coverage-table.md $(ARGS)
 
 $(VENV)/.isocompute-docs: $(STAMP)
 	@$(PIP_INSTALL) -e '.[docs]'

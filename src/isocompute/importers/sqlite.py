@@ -68,7 +68,8 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
             elif {"run_name", "step", "metrics"} <= metrics:
                 source = "trackio"
                 _trackio(connection, metrics, collectors, errors, settings)
-    except sqlite3.Error as error:
+    # A damaged schema gives messages that are no UTF-8, which Python raises as a decoding error.
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         if not collectors:
             raise InputError(
                 f"a tracker's database must be readable SQLite, but {str(path)!r} gives: "

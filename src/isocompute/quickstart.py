@@ -32,7 +32,7 @@ PLAN_FACTOR = 4  # the plan is for this many times the sweep's budget per run
 
 # The learning-rate anchor: the largest tried at which every n that could be best has had its 20
 # updates before the frontier reaches it (docs/lab-log.md). Temperature 1: the base model was
-# trained to be sampled so. The grid of evaluations ends where the budget does: 640 * 2**7.
+# trained to be sampled so. The grid of evaluations ends where the budget does: 768 * 2**7.
 STUDY = """\
 # Written by `isocompute quickstart`; edit it and run `isocompute run {study}` to go on.
 name: quickstart
@@ -47,8 +47,8 @@ grid:
   problems_per_batch: 32
   rollouts_per_problem: {{low: 4, high: 128}}
   seeds: 3
-budget: 81920
-evaluation: {{samples: 4, per_octave: 3, first: 640}}
+budget: 98304
+evaluation: {{samples: 4, per_octave: 3, first: 768}}
 slices: [0.25, 1]
 """
 

@@ -27,7 +27,7 @@ def test_every_test_target_is_run_by_ci() -> None:
 
 def test_every_marker_is_left_out_of_make_test_and_has_a_target() -> None:
     markers = [m.partition(":")[0] for m in PROJECT["tool"]["pytest"]["ini_options"]["markers"]]
-    (fast,) = re.findall(r"pytest -q -m 'not \((.*)\)'", MAKEFILE)[:1]
+    (fast,) = re.findall(r"pytest -q -n 2 -m 'not \((.*)\)'", MAKEFILE)[:1]
     assert sorted(fast.split(" or ")) == sorted(markers)
     for marker in markers:
         assert f"test-{marker}" in TARGETS

@@ -99,8 +99,10 @@ def quickstart(
         RunError: if the sweep was stopped or a run failed for good.
         InputError: if the folder holds a study that does not fit.
     """
+    from isocompute.engines import embedded_success_counter
     from isocompute.runner import open_study, run_study
 
+    embedded_success_counter()  # what is not installed is said before anything is written
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     difficulty = _difficulty(folder, say)

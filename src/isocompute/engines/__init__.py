@@ -100,15 +100,16 @@ def embedded_success_counter() -> Callable[..., Any]:
         InputError: if torch is not installed.
     """
     target = "isocompute.engines.local.base_rates:success_counter"
-    return cast("Callable[..., Any]", _attribute(target, extra="local"))
+    return cast("Callable[..., Any]", _attribute(target, extra="local", what="the embedded engine"))
 
 
-def _attribute(target: str, *, extra: str) -> Any:
+def _attribute(target: str, *, extra: str, what: str = "") -> Any:
     module, _, attribute = target.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
         raise InputError(
-            f"engine {target!r} needs the package {error.name!r}, which is not installed; "
+            f"{what or f'engine {target!r}'} needs the package {error.name!r}, which is not "
+            "installed; "
             f"install it, for this project's own engines with the extra [{extra}]."
         ) from error

@@ -127,7 +127,7 @@ def _read(path: Path) -> pa.Table:
         table = pa.csv.read_csv(path, convert_options=options)
         return table.rename_columns([c.strip() for c in table.column_names])
     except (pa.ArrowInvalid, pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        detail = " ".join(str(error).split())[:200]
+        detail = ascii(" ".join(str(error).split()))[1:-1][:100]  # a binary file has anything
         raise InputError(
             f"{path}: must be a CSV or Parquet table with one row per evaluation, but it cannot "
             f"be read as one ({detail}); check the file."

@@ -73,6 +73,16 @@ def test_a_configuration_that_cannot_win_does_not_hold_the_support_up() -> None:
     assert frontier.support[0] < 20 * 8192
 
 
+def test_no_ranked_budget_leaves_two_percent_to_a_configuration_without_data() -> None:
+    fits, frontier = frontier_of(WORLDS["rising"], noise=NOISE["middle"], draws=200)
+    without = (frontier.x_V < fits.start_J[:, None] - 1e-9) | (
+        frontier.x_V > fits.end_J[:, None] + 1e-9
+    )
+    chance = (frontier.probability_JV * without).sum(axis=0)
+    assert chance[frontier.supported_V].max() < 0.02
+    assert chance.max() > 0.02  # the rule binds in this world
+
+
 def test_a_dominated_run_never_moves_the_frontier() -> None:
     world = WORLDS["capped"]
     bad = replace(world.arms[2], rollouts_per_problem=4, ceiling=0.5, midpoint=5.0)

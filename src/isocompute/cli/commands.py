@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from isocompute.cli.output import check_target, show, warn, write_json
+from isocompute.errors import InputError
 
 Options = argparse.Namespace
 
@@ -29,6 +30,14 @@ def _scores(options: Options) -> _Scores:
     }
 
 
+def _narrowed(source: str, options: Options, *more: str) -> str:
+    """A source with the selections that stand in options."""
+    from isocompute.store.arms import with_where
+
+    split = [] if options.split is None else [f"split={options.split}"]
+    return with_where(source, [*options.where, *more, *split])
+
+
 def fit(options: Options) -> int:
     """Curves -> frontier -> law."""
     check_target(options.json, options.source)
@@ -36,12 +45,13 @@ def fit(options: Options) -> int:
     from isocompute.curves import load_curves
     from isocompute.laws import fit_sweep
 
+    sources = [_narrowed(source, options) for source in options.source]
     fitted = fit_sweep(
-        load_curves(options.source, **_scores(options)),
+        load_curves(sources, **_scores(options)),
         fix=options.fix,
         joint=options.joint,
         unit=options.unit,
-        sources=options.source,
+        sources=sources,
     )
     write_json(fitted.document, options.json)
     show(fit_lines(fitted.document), quiet=options.json == "-")
@@ -55,7 +65,7 @@ def plan(options: Options) -> int:
     from isocompute.plan import advice_lines, plan_from_source
 
     answer = plan_from_source(
-        options.law,
+        None if options.law is None else _narrowed(options.law, options),
         budget=None if options.budget is None else parse_budget(options.budget),
         batch_size=options.batch_size,
         steps=options.steps,
@@ -78,14 +88,21 @@ def plan(options: Options) -> int:
 
 def compare(options: Options) -> int:
     """Two sweeps at equal compute."""
-    sources = [options.a, options.b]
-    check_target(options.json, sources)
+    given = [options.a, options.a if options.b is None else options.b]
+    check_target(options.json, given)
     from isocompute.cli.tables import compare_lines
     from isocompute.compare import compare_curves
     from isocompute.curves import load_curves
 
-    a, b = (load_curves([source], **_scores(options)) for source in sources)
-    comparison = compare_curves(a, b, names=(options.a, options.b))
+    first = _narrowed(given[0], options, *options.where_a)
+    second = _narrowed(given[1], options, *options.where_b)
+    if options.b is None and first == second:
+        raise InputError(
+            f"a comparison needs two sides, but there is only {first!r}; name a second source, or "
+            "choose with --where-a and --where-b."
+        )
+    a, b = (load_curves([source], **_scores(options)) for source in (first, second))
+    comparison = compare_curves(a, b, names=(first, second))
     write_json(comparison.document, options.json)
     show(compare_lines(comparison.document), quiet=options.json == "-")
     return 0
@@ -101,10 +118,11 @@ def report(options: Options) -> int:
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
     from isocompute.report.study_data import study_view
+    from isocompute.store.arms import split_source
 
     fits = [
         (source, fit_sweep(load_curves([source], **_scores(options)), sources=[source]))
-        for source in options.source
+        for source in (_narrowed(given, options) for given in options.source)
     ]
     first, law = fits[0]
     answer = None
@@ -112,7 +130,8 @@ def report(options: Options) -> int:
         answer = plan_from_source(
             first, budget=parse_budget(options.budget), difficulty=options.difficulty, fit=law
         ).document
-    study = study_view(first) if (Path(first) / "study.db").is_file() else None
+    is_study = (Path(split_source(first)[0]) / "study.db").is_file()
+    study = study_view(first, problem_set=options.problem_set) if is_study else None
     path = render_report(fits, answer, options.output, study=study)
     show([f"report: {path}"])
     if options.figures is not None:

@@ -86,6 +86,20 @@ def _add_scores(parser: Parser) -> None:
     parser.add_argument("--metric", help="which score, for example avg@4, best@4, worst@4")
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
     parser.add_argument(
+        "--split",
+        choices=("validation", "train"),
+        help="scores on validation problems (default) or on the training batches",
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only these runs of a study that holds several recipes or problem sets, for example "
+        "recipe=NAME, recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any "
+        "column; may be repeated. The same in brackets after a source: STUDY[recipe=NAME]",
+    )
+    parser.add_argument(
         "--range",
         nargs=2,
         type=finite,
@@ -368,9 +382,19 @@ def _add_compare(stages: argparse._SubParsersAction[Parser]) -> None:
         "compare",
         commands.compare,
         "two studies, recipes, models or data sets at equal compute, paired, with intervals",
-        "example: isocompute compare with-kl.csv without-kl.csv",
+        "example: isocompute compare my-study --where-a recipe=kl --where-b recipe=none",
     )
     parser.add_argument("a", metavar="A", help=SOURCE_HELP)
-    parser.add_argument("b", metavar="B", help="likewise; differences are B - A")
+    parser.add_argument(
+        "b", metavar="B", nargs="?", help="likewise (default: A again); differences are B - A"
+    )
+    for side in "ab":
+        parser.add_argument(
+            f"--where-{side}",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help=f"--where for {side.upper()} alone",
+        )
     _add_scores(parser)
     _add_json(parser)

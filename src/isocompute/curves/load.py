@@ -8,18 +8,31 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from isocompute.errors import InputError
 from isocompute.importers import load_imported, load_published, load_tidy, read_log, to_curves
 from isocompute.importers.base import Curve
+from isocompute.importers.runs import ImportedRun
 from isocompute.importers.wandb import is_wandb_csv
-from isocompute.metrics import metric_table, parse_metric
+from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.store import Store, StoredRun
+from isocompute.store.arms import (
+    LABELS,
+    Where,
+    matches,
+    no_match,
+    parse_where,
+    require_one_arm,
+    select_runs,
+    split_source,
+)
 
 PUBLISHED = "published:"
 _TIDY = (".csv", ".parquet")
+_CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
 
 
 def load_curves(
@@ -27,17 +40,21 @@ def load_curves(
     *,
     metric: str | None = None,
     problem_set: str | None = None,
-    split: str = "validation",
+    split: str | None = None,
+    where: Sequence[str] = (),
     score_range: tuple[float, float] = (0.0, 1.0),
 ) -> list[Curve]:
     """Learning curves of one metric on one problem set.
 
     Args:
-        sources: tidy files, study folders, logs that `import` knows, `published:NAME`.
+        sources: tidy files, study folders, logs that `import` knows, `published:NAME`, each with
+            a selection of its runs where wanted: `STUDY[recipe=kl]`.
         metric: avg@k, best@k, worst@k, or the word a source uses. None: avg@k with every sample
             for a study, the only metric or the only mean there is elsewhere.
         problem_set: None: the only one there is.
-        split: "validation" or "train".
+        split: "validation" (the default) or "train": of a study, the success on the training
+            batches between two evaluations.
+        where: KEY=VALUE words that narrow every source, see `store.arms`.
         score_range: of the scores of tidy files.
 
     Raises:
@@ -46,39 +63,84 @@ def load_curves(
     """
     if not sources:
         raise InputError("at least 1 source must be named, but got 0; name a file or a folder.")
-    curves = [
-        curve
-        for source in sources
-        for curve in _load(str(source), metric, problem_set, split, score_range)
-    ]
-    curves = _one(curves, "problem set", lambda c: c.problem_set, problem_set, "--problem-set")
-    return _one(curves, "metric", lambda c: c.metric, _metric(curves, metric), "--metric")
+    shared = parse_where(where)
+    asked = {"metric": metric, "problem_set": problem_set, "split": split}
+    for key in LABELS:
+        asked[key] = asked[key] or shared.pop(key, None)
+    curves: list[Curve] = []
+    arms: list[StoredRun] = []
+    for source in sources:
+        path, own = split_source(str(source))
+        words = {key: own.pop(key, None) or asked[key] for key in LABELS}
+        found = _load(path, {**shared, **own}, _Wanted(**words), score_range, arms)
+        if words["problem_set"] is not None:
+            found = _one(found, "problem set", _set_of, words["problem_set"], "--problem-set")
+        if words["metric"] is not None:
+            found = _one(found, "metric", _metric_of, _metric(found, words["metric"]), "--metric")
+        curves += found
+    if len(sources) > 1:
+        require_one_arm(" ".join(map(str, sources)), arms)
+    if len({c.arm for c in curves if c.arm}) > 1:
+        _one(curves, "arm", lambda c: c.arm, None, "--where arm=NAME")
+    curves = _one(curves, "problem set", _set_of, None, "--problem-set")
+    return _one(curves, "metric", _metric_of, _metric(curves, None), "--metric")
+
+
+class _Wanted(NamedTuple):
+    """What is asked of every source; None where it is left open."""
+
+    metric: str | None
+    problem_set: str | None
+    split: str | None
 
 
 def _load(
-    source: str,
-    metric: str | None,
-    problem_set: str | None,
-    split: str,
+    path: str,
+    where: Where,
+    wanted: _Wanted,
     score_range: tuple[float, float],
+    arms: list[StoredRun],
 ) -> list[Curve]:
-    if source.startswith(PUBLISHED):
-        return load_published(source.removeprefix(PUBLISHED))
-    path = Path(source)
-    if (path / "study.db").is_file():
-        return [
-            *_study_curves(path, metric, problem_set, split),
-            *_imported_curves(path, metric, problem_set, split),
-        ]
-    if not path.exists():
+    """Curves of one source; the runs of a study are added to `arms`."""
+    wanted = wanted._replace(split=wanted.split or "validation")
+    if path.startswith(PUBLISHED):
+        published = load_published(path.removeprefix(PUBLISHED))
+        return _narrow(path, [c for c in published if c.split == wanted.split], where)
+    file = Path(path)
+    if (file / "study.db").is_file():
+        curves = _study_curves(file, where, wanted, arms)
+        imported = load_imported(file)
+        if imported:
+            curves += _narrow(path, _log_curves(imported, wanted), where)
+        return curves
+    if not file.exists():
         raise InputError(
-            f"{source}: a source must be a file, a folder or published:NAME, but there is none; "
+            f"{path}: a source must be a file, a folder or published:NAME, but there is none; "
             "check the path."
         )
-    if path.is_file() and _is_tidy(path):
-        curves = load_tidy(path, score_range=score_range)
-        return [c for c in curves if c.split == split]
-    return to_curves(read_log(path), metric, problem_set=problem_set, split=split)
+    if file.is_file() and _is_tidy(file):
+        curves = load_tidy(file, score_range=score_range, where=where)
+        return [c for c in curves if c.split == wanted.split]
+    return _narrow(path, _log_curves(read_log(file), wanted), where)
+
+
+def _log_curves(runs: Sequence[ImportedRun], wanted: _Wanted) -> list[Curve]:
+    return to_curves(runs, wanted.metric, problem_set=wanted.problem_set, split=wanted.split)
+
+
+def _narrow(path: str, curves: list[Curve], where: Where) -> list[Curve]:
+    """What a selection leaves of curves that know no more than their configuration and run."""
+    for key, value in where.items():
+        if key not in _CURVE_KEYS:
+            raise InputError(
+                f"{path}: a selection of logs must name one of {', '.join(_CURVE_KEYS)}, but got "
+                f"{key!r}; logs hold no recipe, so import them apart, or select by run=PATTERN."
+            )
+        there = sorted({str(getattr(c, key)) for c in curves})
+        curves = [c for c in curves if matches(str(getattr(c, key)), value)]
+        if not curves:
+            raise no_match(path, key, value, there)
+    return curves
 
 
 def _is_tidy(path: Path) -> bool:
@@ -93,23 +155,20 @@ def _is_tidy(path: Path) -> bool:
     return not is_wandb_csv(header)
 
 
-def _imported_curves(
-    path: Path, metric: str | None, problem_set: str | None, split: str
-) -> list[Curve]:
-    runs = load_imported(path)
-    return to_curves(runs, metric, problem_set=problem_set, split=split) if runs else []
-
-
-def _study_curves(
-    path: Path, metric: str | None, problem_set: str | None, split: str
-) -> list[Curve]:
-    """One curve per run and validation set; a run whose weights never moved has none."""
-    if split != "validation":
-        return []
+def _study_curves(path: Path, where: Where, wanted: _Wanted, arms: list[StoredRun]) -> list[Curve]:
+    """One curve per run and set; a run whose weights never moved has none."""
     with Store(path) as store:
         runs = [run for run in store.runs() if run.state != "invalid"]
-        _require_one_arm(path, runs)
-        return [curve for run in runs for curve in _run_curves(store, run, metric, problem_set)]
+        runs = select_runs(path, runs, where)
+        require_one_arm(path, runs)
+        arms += runs
+        if wanted.split == "train":
+            return [c for run in runs if (c := _train_curve(store, run, wanted.metric)) is not None]
+        return [
+            curve
+            for run in runs
+            for curve in _run_curves(store, run, wanted.metric, wanted.problem_set)
+        ]
 
 
 def _run_curves(
@@ -145,16 +204,52 @@ def _run_curves(
     return curves
 
 
-def _require_one_arm(path: Path, runs: Sequence[StoredRun]) -> None:
-    """Runs that differ in more than allocation and seed are no repetitions of each other."""
-    for key in ("recipe", "train", "engine", "engine_options"):
-        values = [run.spec[key] for run in runs]
-        if any(value != values[0] for value in values):
-            raise InputError(
-                f"{path}: the curves of one fit must share their {key}, but this study holds "
-                "several; run them as studies of their own, or select rows of "
-                f"`isocompute export {path} -o curves.csv`."
-            )
+def _train_curve(store: Store, run: StoredRun, metric: str | None) -> Curve | None:
+    """Scores on the training batches between two evaluations, where those rollouts were drawn.
+
+    On-policy batches are samples of the policy before each update, so a window's mean stands at
+    the mean of the rollouts drawn before its updates. None for a run without updates.
+    """
+    steps = store.steps(run.hash)
+    due_K = np.unique(store.evaluations(run.hash).step_K)
+    window_K = np.searchsorted(due_K, steps.step_K, side="left")
+    wanted = parse_metric(metric or "avg@1")
+    batch = run.spec["problems_per_batch"] * run.spec["rollouts_per_problem"]
+    places, scores, tokens, ends = [], [], [], []
+    for window in np.unique(window_K):
+        rows = np.flatnonzero(window_K == window)
+        counts = [steps.successes[i] for i in rows]
+        samples = [np.full(len(steps.successes[i]), steps.samples_K[i]) for i in rows]
+        if not sum(map(len, counts)):
+            continue
+        score = score_from_counts(np.concatenate(counts), np.concatenate(samples), wanted)
+        scores.append(float(score))
+        places.append(float((steps.rollouts_K[rows] - batch).mean()))
+        tokens.append(float(steps.tokens_K[rows].mean()))
+        ends.append(float(steps.step_K[rows].mean() - 1))
+    if not scores:
+        return None
+    return Curve(
+        problems_per_batch=run.spec["problems_per_batch"],
+        rollouts_per_problem=run.spec["rollouts_per_problem"],
+        run=run.hash,
+        seed=run.spec["seed"],
+        rollouts_K=np.array(places),
+        score_K=np.array(scores),
+        metric=str(wanted),
+        problem_set=str(run.spec["train"]["name"]),
+        split="train",
+        tokens_K=np.array(tokens),
+        steps_K=np.array(ends),
+    )
+
+
+def _set_of(curve: Curve) -> str:
+    return curve.problem_set
+
+
+def _metric_of(curve: Curve) -> str:
+    return curve.metric
 
 
 def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:

@@ -24,6 +24,7 @@ class Curve:
         score_K: finite scores in 0..1.
         metric: "avg@4", "best@4", ...; "" where the source does not name it.
         problem_set, split: on what it was measured.
+        arm: of a tidy file whose runs differ in recipe or data; "" where there is one.
         tokens_K, steps_K: None where they are not known.
         n_missing: rows of this run left out because their score was missing.
     """
@@ -37,6 +38,7 @@ class Curve:
     metric: str = ""
     problem_set: str = ""
     split: str = "validation"
+    arm: str = ""
     tokens_K: FloatArray | None = None
     steps_K: FloatArray | None = None
     n_missing: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,13 +12,14 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.base import Curve
+from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
 _NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
-_TEXTS = ("run", "metric", "problem_set", "split")
+_TEXTS = ("run", "metric", "problem_set", "split", "arm")
 _SCORES = ("score", "best", "worst")
 _MISSING = ("", "nan", "na", "null", "none", "n/a")
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
@@ -25,23 +27,29 @@ _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into 
 FloatArray = NDArray[np.float64]
 
 
-def load_tidy(path: str | Path, *, score_range: tuple[float, float] = (0.0, 1.0)) -> list[Curve]:
+def load_tidy(
+    path: str | Path,
+    *,
+    score_range: tuple[float, float] = (0.0, 1.0),
+    where: Mapping[str, str] | None = None,
+) -> list[Curve]:
     """Read tidy curves.
 
     Args:
         path: a .csv (or .csv.gz) or .parquet file with the columns of the design page; others
             are ignored.
         score_range: what scores may be; they are rescaled from it to 0..1.
+        where: column -> value that its rows must have, see `store.arms.matches`.
 
     Returns:
-        One Curve per (configuration, run, seed, metric, problem set, split), rows in order of
+        One Curve per (configuration, run, seed, metric, problem set, split, arm), rows in order of
         rollouts. Columns `best` and `worst` become curves of the metrics "best" and "worst".
 
     Raises:
         InputError: names the row and the value that breaks the contract.
     """
     path = Path(path)
-    table = _read(path)
+    table = _select(_read(path, tuple(where or ())), where or {}, path)
     n_rows = table.num_rows
     if n_rows == 0:
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
@@ -81,7 +89,23 @@ def load_published(name: str) -> list[Curve]:
     return [c.replace(metric="avg@4", problem_set=name.rsplit("-", 1)[-1]) for c in curves]
 
 
-def _read(path: Path) -> pa.Table:
+def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
+    """The rows that a selection leaves."""
+    for name, wanted in where.items():
+        if name not in table.column_names:
+            raise InputError(
+                f"{path}: a selection must name a column, but there is no {name!r}; add it, or "
+                "choose another."
+            )
+        codes, texts = _texts(table, name)
+        fits = np.array([matches(text.strip(), wanted) for text in texts], dtype=bool)
+        if not fits.any():
+            raise no_match(str(path), name, wanted, sorted(texts))
+        table = table.filter(fits[codes])
+    return table
+
+
+def _read(path: Path, extra: tuple[str, ...] = ()) -> pa.Table:
     import pyarrow as pa
     import pyarrow.csv
     import pyarrow.parquet
@@ -100,7 +124,7 @@ def _read(path: Path) -> pa.Table:
                     f"{path}: at most {_MAX_ROWS} rows are read, but it says it has "
                     f"{file.metadata.num_rows}; split or thin it."
                 )
-            wanted = [c for c in file.schema_arrow.names if c in (*_NUMBERS, *_TEXTS)]
+            wanted = [c for c in file.schema_arrow.names if c in (*_NUMBERS, *_TEXTS, *extra)]
             table = file.read(columns=wanted)
             return table.rename_columns([c.strip() for c in table.column_names])
         # Everything as text: a number that is not one is then reported with its row.
@@ -113,7 +137,7 @@ def _read(path: Path) -> pa.Table:
                 f"{path}: column names must be unique, but {', '.join(map(repr, duplicates))} "
                 "occurs more than once; rename or drop one."
             )
-        keep = [c for c in header if c.strip() in (*_NUMBERS, *_TEXTS)]
+        keep = [c for c in header if c.strip() in (*_NUMBERS, *_TEXTS, *extra)]
         if not keep:
             raise InputError(
                 f"{path}: columns {', '.join(REQUIRED)} must exist, but none was found (found: "
@@ -297,6 +321,7 @@ def _group(
                     metric=text.get("metric", "") if column == "score" else column,
                     problem_set=text.get("problem_set", ""),
                     split=text.get("split", "") or "validation",
+                    arm=text.get("arm", ""),
                     n_missing=int((~kept).sum()),
                     **optional,
                 )

@@ -21,6 +21,7 @@ from isocompute.recipe import Difficulty, Recipe
 
 if TYPE_CHECKING:
     from isocompute.importers.base import Curve
+    from isocompute.store import Store, StoredRun
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
 # No law of mixtures was published; mixtures train with the recipe of Hard (appendix A).
@@ -224,8 +225,9 @@ def _with_study_rates(source: str | None, rates: Rates) -> Rates:
     if source is None or not _is_study(source):
         return rates
     from isocompute.store import Store
+    from isocompute.store.arms import split_source
 
-    with Store(source) as store:
+    with Store(split_source(source)[0]) as store:
         known = (store.info().get("source") or {}).get("rates") or {}
     missing = {
         field.name: known[field.name]
@@ -236,7 +238,17 @@ def _with_study_rates(source: str | None, rates: Rates) -> Rates:
 
 
 def _is_study(source: str) -> bool:
-    return (Path(source) / "study.db").is_file()
+    from isocompute.store.arms import split_source
+
+    return (Path(split_source(source)[0]) / "study.db").is_file()
+
+
+def _chosen_runs(store: Store, source: str) -> list[StoredRun]:
+    """The runs of a study that its source selects."""
+    from isocompute.store.arms import select_runs, split_source
+
+    path, where = split_source(source)
+    return select_runs(path, store.runs(), where)
 
 
 def _unhealthy(source: str) -> dict[tuple[int, int], str]:
@@ -244,12 +256,13 @@ def _unhealthy(source: str) -> dict[tuple[int, int], str]:
     if not _is_study(source):
         return {}
     from isocompute.store import Store
+    from isocompute.store.arms import split_source
     from isocompute.store.health import study_health
 
     failed: dict[tuple[int, int], set[str]] = {}
-    with Store(source) as store:
+    with Store(split_source(source)[0]) as store:
         findings = study_health(store)
-        for run in store.runs():
+        for run in _chosen_runs(store, source):
             codes = {f.code for f in findings[run.hash] if f.severity == "failure"}
             if codes:
                 key = (run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
@@ -262,9 +275,10 @@ def _study_recipe(source: str, warnings: list[Notice]) -> Recipe | None:
     if not _is_study(source):
         return None
     from isocompute.store import Store
+    from isocompute.store.arms import split_source
 
-    with Store(source) as store:
-        recipes = [run.spec["recipe"] for run in store.runs()]
+    with Store(split_source(source)[0]) as store:
+        recipes = [run.spec["recipe"] for run in _chosen_runs(store, source)]
     if not recipes:
         return None
     if any(recipe != recipes[0] for recipe in recipes):

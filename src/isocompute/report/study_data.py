@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.metrics import score_from_histogram
+from isocompute.store.arms import select_runs, split_source
 from isocompute.store.health import steps_health
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def study_view(study: Any, *, problem_set: str | None = None) -> StudyView:
     """The view of a study: a `StudyView` as it is, or read from a store or its folder.
 
     Args:
-        study: view, store, or folder of a study.
+        study: view, store, or folder of a study, with a selection of its runs where wanted.
         problem_set: validation set to show; None: the first by name that was evaluated most.
 
     Raises:
@@ -115,13 +116,15 @@ def study_view(study: Any, *, problem_set: str | None = None) -> StudyView:
     if isinstance(study, str | Path):
         from isocompute.store import Store
 
-        with Store(study) as store:
-            return _read(store, problem_set)
-    return _read(study, problem_set)
+        path, where = split_source(str(study))
+        with Store(path) as store:
+            return _read(store, problem_set or where.get("problem_set"), where)
+    return _read(study, problem_set, {})
 
 
-def _read(store: Store, problem_set: str | None) -> StudyView:
-    stored, evaluations = store.runs(), store.evaluations()
+def _read(store: Store, problem_set: str | None, where: Mapping[str, str]) -> StudyView:
+    stored = select_runs(store.folder, store.runs(), where)
+    evaluations = store.evaluations()
     chosen = problem_set or _most_evaluated(evaluations)
     runs = [_run(store, run, evaluations, chosen) for run in stored]
     shown = [run for run in runs if len(run.rollouts_K)]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.store.arms import arm_labels
 from isocompute.store.database import storage_error
 from isocompute.store.pack import unpack
 from isocompute.store.store import Store, StoredRun
@@ -124,12 +125,15 @@ def _scores(counts: list[int]) -> Row:
 
 
 def _tidy(store: Store, runs: Sequence[StoredRun]) -> Iterator[Row]:
+    labels = arm_labels(runs)
+    arms = dict(zip((run.hash for run in runs), labels, strict=True)) if any(labels) else {}
     for row in _evaluations(store, runs, times=False):
         yield {
             **{k: row[k] for k in ("problems_per_batch", "rollouts_per_problem", "rollouts")},
             **{k: row[k] for k in ("score", "best", "worst", "tokens", "seed", "run")},
             "steps": row["step"], "metric": f"avg@{row['samples']}",
             "problem_set": row["problem_set"], "split": "validation",
+            **({"arm": arms[row["run"]]} if arms else {}),
         }  # fmt: skip
 
 

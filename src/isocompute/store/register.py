@@ -56,7 +56,8 @@ def _add_run(connection: sqlite3.Connection, spec: RunSpec) -> None:
     steps = content.pop("steps")
     connection.execute(
         "INSERT INTO runs (hash, spec, target_steps, state) VALUES (?, ?, ?, 'pending') "
-        "ON CONFLICT (hash) DO UPDATE SET target_steps = excluded.target_steps",
+        "ON CONFLICT (hash) DO UPDATE SET target_steps = excluded.target_steps, "
+        "spec = excluded.spec",
         (spec.hash, json.dumps(content, sort_keys=True), steps),
     )
     # A larger budget wakes a finished run up; a smaller one leaves it finished.
@@ -105,6 +106,7 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
         if old is None:
             continue
         del new["steps"]
+        old, new = ({k: v for k, v in s.items() if k != "arm"} for s in (old, new))
         changed = "; ".join(differences(old, new))
         raise InputError(
             "an edit must not change runs that have results, but for problems_per_batch="

@@ -179,7 +179,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             "at least one batch must fit into the budget and max_batch, but none does: budget="
             f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
         )
-    recipes = [file.recipe] if file.recipes is None else list(file.recipes.values())
+    recipes = {"": file.recipe} if file.recipes is None else dict(file.recipes)
     runs = [
         RunSpec(
             engine=file.engine, engine_options=dict(file.engine_options), allocation=allocation,
@@ -188,10 +188,11 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             evaluation_samples=file.evaluation.samples,
             evaluations_per_octave=file.evaluation.per_octave,
             first_evaluation=file.evaluation.first,
+            arm={k: v for k, v in (("problems", arm_name), ("recipe", recipe_name)) if v},
         )
         for seed in _seeds(grid)
-        for arm in file.problems.values()
-        for recipe in recipes
+        for arm_name, arm in file.problems.items()
+        for recipe_name, recipe in recipes.items()
         for allocation in allocations
     ]  # fmt: skip
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()),

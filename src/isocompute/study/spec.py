@@ -29,6 +29,8 @@ class RunSpec:
         seed: of everything random in the run.
         evaluation_samples: k samples per validation problem.
         evaluations_per_octave, first_evaluation: the common grid (`allocation.evaluation_index`).
+        arm: the study file's names of this run's recipe and problems, where it has several; not
+            part of its identity.
     """
 
     engine: str
@@ -41,6 +43,7 @@ class RunSpec:
     evaluation_samples: int = 4
     evaluations_per_octave: int = 3
     first_evaluation: int = 1024
+    arm: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def learning_rate(self) -> float:
@@ -66,6 +69,7 @@ class RunSpec:
             "evaluation_samples": self.evaluation_samples,
             "evaluations_per_octave": self.evaluations_per_octave,
             "first_evaluation": self.first_evaluation,
+            **({"arm": dict(self.arm)} if self.arm else {}),
         }
 
     @property
@@ -93,11 +97,12 @@ class RunSpec:
 
     @cached_property
     def hash(self) -> str:
-        """Identity of the run: SHA-256 (first 16 hex digits) of everything but the budget.
+        """Identity of the run: SHA-256 (first 16 hex digits) of all but budget and names.
 
         A study that is extended asks for more steps of the same run, which continues.
         """
         spec = self.to_dict()
         del spec["steps"]
+        spec.pop("arm", None)
         text = json.dumps(spec, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]

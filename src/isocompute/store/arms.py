@@ -1,0 +1,186 @@
+"""Which runs of a source are meant: `STUDY[recipe=kl,seed=0]`, and what tells its arms apart.
+
+An arm is what runs share that may be averaged as repetitions: everything of a specification but
+allocation and seed. A study may hold several (recipes, problem sets); a law is one arm's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import fnmatch
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.store.store import StoredRun
+
+Where = Mapping[str, str]
+
+# Words that choose among curves, not among runs.
+LABELS = ("metric", "problem_set", "split")
+_ARM = ("recipe", "problems", "train", "engine", "engine_options")
+_NAMES = ("recipe", "problems")  # the study file's own
+
+
+def split_source(source: str) -> tuple[str, dict[str, str]]:
+    """Path and selection of a source.
+
+    >>> split_source("ablation[recipe=kl, train.size=500]")
+    ('ablation', {'recipe': 'kl', 'train.size': '500'})
+
+    Raises:
+        InputError: a selection that does not read KEY=VALUE[, ...].
+    """
+    if not source.endswith("]") or "[" not in source or Path(source).exists():
+        return source, {}
+    path, _, words = source[:-1].rpartition("[")
+    return path, parse_where(words.split(","))
+
+
+def parse_where(words: Sequence[str]) -> dict[str, str]:
+    """KEY=VALUE words as a mapping.
+
+    Raises:
+        InputError: a word without key or value, or a key twice.
+    """
+    where: dict[str, str] = {}
+    for word in words:
+        key, _, value = (part.strip() for part in word.partition("="))
+        if not key or not value or key in where:
+            raise InputError(
+                "a selection must read KEY=VALUE, each key once, but got "
+                f"{word.strip()!r}; write for example recipe=kl or train.size=500."
+            )
+        where[key] = value
+    return where
+
+
+def with_where(source: str, words: Sequence[str]) -> str:
+    """The source narrowed further by KEY=VALUE words."""
+    if not words:
+        return source
+    path, where = split_source(source)
+    both = parse_where([*(f"{k}={v}" for k, v in where.items()), *words])
+    return f"{path}[{','.join(f'{k}={v}' for k, v in both.items())}]"
+
+
+def run_facts(run: StoredRun) -> dict[str, str]:
+    """A run's specification as flat words: `recipe.kl_coef`, `train.size`, `seed`, ...
+
+    `recipe` and `problems` are the names that the study file gives them, where it does.
+    """
+    spec = dict(run.spec)
+    names = spec.pop("arm", {})
+    return {**_flat(spec), **{key: str(name) for key, name in names.items()}}
+
+
+def _flat(value: Any, name: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping):
+        found: dict[str, str] = {}
+        for key, inner in value.items():
+            found |= _flat(inner, f"{name}.{key}" if name else str(key))
+        return found
+    words = {None: "none", True: "true", False: "false"}
+    known = value is None or isinstance(value, bool)
+    return {name: words[value] if known else str(value)}
+
+
+def matches(value: str, wanted: str) -> bool:
+    """Equal as numbers or as text; `*` and `?` stand for any characters.
+
+    >>> matches("0.001", "1e-3"), matches("ppo-kl", "ppo*"), matches("none", "null")
+    (True, True, True)
+    """
+    try:
+        return float(value) == float(wanted)
+    except ValueError:
+        pass
+    if wanted.lower() in ("null", "none", "true", "false"):
+        return value.lower() == wanted.lower().replace("null", "none")
+    return fnmatch.fnmatchcase(value, wanted)
+
+
+def select_runs(path: str | Path, runs: Sequence[StoredRun], where: Where) -> list[StoredRun]:
+    """The runs of a study that a selection leaves; `LABELS` are left to the caller.
+
+    Raises:
+        InputError: a key that no run has, or values that no run has together.
+    """
+    facts = [run_facts(run) for run in runs]
+    kept = list(range(len(runs)))
+    for key, wanted in where.items():
+        if key in LABELS or not runs:
+            continue
+        full = next(
+            (name for name in (key, f"recipe.{key}") if any(name in f for f in facts)), None
+        )
+        if full is None:
+            raise _unknown_key(str(path), key, sorted({k for f in facts for k in f}))
+        there = sorted({facts[i].get(full, "") for i in kept})
+        kept = [i for i in kept if matches(facts[i].get(full, ""), wanted)]
+        if not kept:
+            raise no_match(str(path), key, wanted, there)
+    return [runs[i] for i in kept]
+
+
+def no_match(path: str, key: str, wanted: str, there: Sequence[str]) -> InputError:
+    """What to say where a value matches nothing."""
+    return InputError(
+        f"{path}: {key} must be one of {', '.join(map(repr, there[:8])) or 'none'}"
+        f"{f' and {len(there) - 8} more' if len(there) > 8 else ''}, but got {wanted!r}; "
+        "choose one of them."
+    )
+
+
+def _unknown_key(path: str, key: str, known: Sequence[str]) -> InputError:
+    close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"choose from {', '.join(known)}."
+    return InputError(
+        f"{path}: a selection must name something that runs have, but got {key!r}; {hint}"
+    )
+
+
+def require_one_arm(path: str | Path, runs: Sequence[StoredRun]) -> None:
+    """Runs that differ in more than allocation and seed are no repetitions of each other.
+
+    Raises:
+        InputError: lists the arms, each with the words that choose it.
+    """
+    labels = arm_labels(runs)
+    arms = sorted(set(labels))
+    if len(arms) <= 1:
+        return
+    listed = "; ".join(f"{arm} ({labels.count(arm)} runs)" for arm in arms[:8])
+    more = f"; and {len(arms) - 8} more" if len(arms) > 8 else ""
+    raise InputError(
+        f"{path}: the curves of one fit must come from one arm, but this holds {len(arms)}: "
+        f"{listed}{more}; choose one, for example --where {arms[0].replace(' ', ' --where ')}, or "
+        "set two side by side with `isocompute compare`."
+    )
+
+
+def arm_labels(runs: Sequence[StoredRun]) -> list[str]:
+    """Of each run, the words that tell its arm from the others; "" where there is one arm.
+
+    The study file's own names where they do, else the fields that differ.
+    """
+    facts = [{k: v for k, v in run_facts(run).items() if k.split(".")[0] in _ARM} for run in runs]
+    whole = [tuple(sorted((k, v) for k, v in f.items() if k not in _NAMES)) for f in facts]
+    arms = [facts[whole.index(arm)] for arm in dict.fromkeys(whole)]
+    keys = sorted({k for f in arms for k in f}, key=lambda k: ("sha256" in k, k))
+    chosen = _enough(arms, [k for k in _NAMES if k in keys])
+    if chosen is None:
+        chosen = _enough(arms, [k for k in keys if k not in _NAMES]) or []
+    return [" ".join(f"{k}={f.get(k, '')}" for k in chosen) for f in facts]
+
+
+def _enough(arms: Sequence[Mapping[str, str]], keys: Sequence[str]) -> list[str] | None:
+    """Keys that tell all arms apart, taken as long as each tells more; None where none do."""
+    chosen: list[str] = []
+    told = 1
+    for key in keys:
+        now = len({tuple(f.get(k, "") for k in (*chosen, key)) for f in arms})
+        if now > told:
+            chosen, told = [*chosen, key], now
+    return chosen if told == len(arms) else None

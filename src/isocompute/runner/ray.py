@@ -100,7 +100,8 @@ class RayPool:
     ) -> None:
         import ray
 
-        self._ray, self._database = ray, database
+        self._ray: Any = ray  # its types differ between versions, and it may be absent
+        self._database = database
         self._each = {name: amount for name, amount in each.items() if amount > 0}
         self._max_runs = max_runs
         self._running: list[_Running] = []

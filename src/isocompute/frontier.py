@@ -263,7 +263,7 @@ def _crossovers(
             draw_DJV[:, right.configuration, first : last + 1]
             - draw_DJV[:, left.configuration, first : last + 1]
         )
-        positions = np.array([_crossing(row, x_V[first : last + 1], at) for row in lead])
+        positions = _crossings(lead, x_V[first : last + 1], at)
         lo, hi = np.quantile(positions, [tail, 1 - tail], method="inverted_cdf")
         out.append(
             Crossover(
@@ -279,11 +279,14 @@ def _crossovers(
     return tuple(out)
 
 
-def _crossing(lead_V: FloatArray, x_V: FloatArray, near: float) -> float:
-    """log10 x at which the lead turns positive, nearest to `near`; -inf or inf without one."""
-    up = np.flatnonzero((lead_V[:-1] <= 0) & (lead_V[1:] > 0))
-    if not len(up):
-        return -np.inf if lead_V[-1] > 0 else np.inf
-    i = up[np.abs(x_V[up] - near).argmin()]
-    share = -lead_V[i] / (lead_V[i + 1] - lead_V[i])
-    return float(x_V[i] + share * (x_V[i + 1] - x_V[i]))
+def _crossings(lead_DV: FloatArray, x_V: FloatArray, near: float) -> FloatArray:
+    """log10 x at which each lead turns positive, nearest to `near`; -inf or inf without one."""
+    up = (lead_DV[:, :-1] <= 0) & (lead_DV[:, 1:] > 0)
+    i = np.where(up, np.abs(x_V[:-1] - near), np.inf).argmin(axis=1)
+    rows = np.arange(len(lead_DV))
+    before, after = lead_DV[rows, i], lead_DV[rows, i + 1]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        crossing = x_V[i] - before / (after - before) * (x_V[i + 1] - x_V[i])
+    nowhere = np.where(lead_DV[:, -1] > 0, -np.inf, np.inf)
+    out: FloatArray = np.where(up.any(axis=1), crossing, nowhere)
+    return out

@@ -33,6 +33,7 @@ from isocompute.curves.draws import (
     CURVE_BOUNDS,
     deviation_pool,
     draw_fits,
+    draw_interval,
     expected_sd,
     spread_ceilings,
 )
@@ -98,11 +99,10 @@ class CurveFits:
         """
         if not self.draw_J:
             return None, None
-        tail = (1 - level) / 2
         draws, one = self.draw_J[j], self.binned[j]
-        lo, hi = (float(v) for v in np.quantile(draws.ceiling, [tail, 1 - tail]))
+        lo, hi = (float(v) for v in draw_interval(draws.ceiling, level))
         last = float(one.x_X[np.isfinite(one.best_RX).any(axis=0)].max())
-        past = float(np.quantile(draws.midpoint, 1 - tail)) <= last
+        past = float(draw_interval(draws.midpoint, level)[1]) <= last
         return lo, hi if past and hi < CURVE_BOUNDS.high - 1e-6 else None
 
     def value(self, x_V: FloatArray) -> FloatArray:
@@ -209,10 +209,10 @@ def _fit(
             run_variance = _misfit_variance(binned, means, fits)
     fit = SigmoidFits(*(np.concatenate(field) for field in zip(*fits, strict=True)))
     rng = np.random.default_rng(seed)
-    pool, freedom = deviation_pool(binned, means, run_variance, seeds_known)
+    pool = deviation_pool(binned, means, fit.midpoint, run_variance, seeds_known)
     draw_J = (
         tuple(
-            draw_fits(one, f, w, a, pool, freedom, run_variance, draws, rng)
+            draw_fits(one, f, w, a, pool, run_variance, draws, rng)
             for one, f, w, a in zip(binned, fits, weights, anchors, strict=True)
         )
         if draws

@@ -2,8 +2,8 @@
 
 Shape legend: D draws, V budgets, A budgets at which the law is reported, J configurations.
 
-The law is fitted to the mean over the draws of log2 of the frontier-attaining n: the running
-average of the method, with the width that the noise calls for instead of a chosen one.
+The law is fitted to the mean over the draws of log2 of the frontier-attaining n, under the
+running average of the method; so are the laws of the draws.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.curves.draws import draw_interval
 from isocompute.frontier import Frontier
-from isocompute.laws.form import Law, Variable, fit_paths, law_of
+from isocompute.laws.form import Law, Variable, averaged, fit_paths, law_of
 from isocompute.sigmoid import SigmoidFits
 
 FloatArray = NDArray[np.float64]
@@ -80,8 +81,7 @@ class LawEstimate:
         """Of the law at x, in n; None without draws."""
         if not len(self.draw_path_DV):
             return None
-        tail = (1 - level) / 2
-        lo, hi = np.quantile(2.0 ** self.draw_values(x), [tail, 1 - tail])
+        lo, hi = draw_interval(2.0 ** self.draw_values(x), level)
         return float(lo), float(hi)
 
     def draw_values(self, x: float) -> FloatArray:
@@ -123,14 +123,16 @@ def estimate_law(
         if len(frontier.draw_best_DV)
         else np.zeros((0, len(x)))
     )
-    points = draw_path.mean(axis=0) if len(draw_path) else path
+    points = averaged(x, draw_path.mean(axis=0) if len(draw_path) else path)
     law_bounds = float(log2_J.min()), float(log2_J.max())
     octaves = float(path[-1] - path[0])
     expected = -1.0 if decreasing else 1.0
     sign = float(np.sign(octaves)) or expected
     falls = sign < 0
     law = law_of(u, points, variable=variable, linear=linear, decreasing=falls, limits=law_bounds)
-    draws = fit_paths(u, draw_path, decreasing=falls, limits=law_bounds) if len(draw_path) else None
+    draws = None
+    if len(draw_path):
+        draws = fit_paths(u, averaged(x, draw_path), decreasing=falls, limits=law_bounds)
     change = expected * (draw_path[:, -1] - draw_path[:, 0]) if len(draw_path) else np.zeros(0)
     lower = float(np.quantile(change, 1 - RISE_LEVEL, method="lower")) if len(change) else None
     claimed = lower is not None and lower > 0 and expected * octaves > 0
@@ -193,9 +195,8 @@ def _plateau_interval(
         return None
     end = draw_path[:, -1]
     final = draws.ceiling * (-1 if decreasing else 1)
-    tail = (1 - level) / 2
-    lo = float(np.quantile(np.minimum(final, end), tail))
-    hi = float(np.quantile(np.maximum(final, end), 1 - tail))
+    lo = float(draw_interval(np.minimum(final, end), level)[0])
+    hi = float(draw_interval(np.maximum(final, end), level)[1])
     # A draw whose optimum is the largest n tested says only that the plateau is no lower.
     low = None if lo <= limits[0] + 1e-6 and edge == "smallest" else float(2**lo)
     high = None if hi >= limits[1] - 1e-6 else float(2**hi)
@@ -207,8 +208,7 @@ def _tight(draws: SigmoidFits | None, field: str, level: float) -> bool:
     if draws is None:
         return False
     value = getattr(draws, field)
-    tail = (1 - level) / 2
-    lo, hi = np.quantile(value, [tail, 1 - tail])
+    lo, hi = draw_interval(value, level)
     if field == "slope":
         return bool(hi / lo < 4)
     return bool(hi - lo < 0.5)

@@ -20,6 +20,9 @@ Form = Literal["sigmoid_log10", "sigmoid_linear", "constant"]
 Variable = Literal["rollouts", "tokens", "steps"]
 
 MIN_POINTS = 4
+# Of the span of the fit, in log10 x. A sigmoid through the raw steps of a frontier jumps between a
+# near-step and a wide curve when a crossover moves by 0.05 decades (docs/laws.md).
+AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 
 
@@ -148,6 +151,17 @@ def law_of(
         return Law(form="constant", variable=variable, L=0.0, k=None, x0=None, b=float(y.mean()))
     fit = fit_paths(u_V, y[None], decreasing=decreasing, limits=limits)
     return _law(fit, u_V, y, form, variable, decreasing)
+
+
+def averaged(log10_x_V: FloatArray, path_DV: FloatArray) -> FloatArray:
+    """The method's running average of frontier paths, over `AVERAGED_SHARE` of their span.
+
+    Source: arXiv 2603.12151, section 4 (points are a running average of the frontier-attaining n).
+    """
+    width = AVERAGED_SHARE * float(np.ptp(log10_x_V))
+    near = (np.abs(log10_x_V[:, None] - log10_x_V[None]) <= width / 2 + 1e-12).astype(np.float64)
+    out: FloatArray = path_DV @ (near / near.sum(axis=1, keepdims=True)).T
+    return out
 
 
 def fit_paths(

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.curves.bins import BIN_WIDTH
+from isocompute.curves.draws import draw_interval
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import InputError, RefusalError
 from isocompute.frontier import Frontier, fit_frontier
@@ -154,9 +155,8 @@ class Fit:
                 value = float(self.curve_fits.fit.row(j).value(x)[0, 0])
                 if not self.curve_fits.draw_J:
                     return value, value, value
-                tail = (1 - self.level) / 2
-                lo, hi = np.quantile(self.curve_fits.draw_J[j].value(x)[:, 0], [tail, 1 - tail])
-                return value, float(min(lo, value)), float(max(hi, value))
+                lo, hi = draw_interval(self.curve_fits.draw_J[j].value(x)[:, 0], self.level)
+                return value, min(float(lo), value), max(float(hi), value)
         return None
 
     def expected_scores(self, rollouts: float) -> dict[tuple[int, int], float]:

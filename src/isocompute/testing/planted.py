@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from isocompute.allocation import evaluation_index
 from isocompute.errors import InputError
 from isocompute.importers.base import Curve
-from isocompute.laws.form import Law, law_of
+from isocompute.laws.form import Law, averaged, law_of
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -253,12 +253,16 @@ class Truth:
         return found
 
     def law(self, low: float, high: float, points: int = 400) -> Law:
-        """The law of the noiseless frontier between two budgets, in rollouts."""
+        """The law of the noiseless frontier between two budgets, in rollouts.
+
+        The same form and the same running average as in `laws.estimate`.
+        """
         x = np.linspace(np.log10(low), np.log10(high), points)
         log2_J = np.log2(self.rollouts_per_problem_J.astype(float))
         path = log2_J[self.best(10**x)]
         limits = float(log2_J.min()), float(log2_J.max())
         falls = bool(path[-1] < path[0])
+        path = averaged(x, path)
         return law_of(x, path, variable="rollouts", linear=False, decreasing=falls, limits=limits)
 
     @property

@@ -8,18 +8,21 @@ from typing import Any
 
 import pytest
 
+from isocompute.cli.cells import number, span, table
 from isocompute.cli.live import LiveLine
 from isocompute.cli.tables import (
     difficulty_lines,
     fit_lines,
     health_lines,
-    number,
     quickstart_lines,
-    span,
-    table,
 )
 from isocompute.plan import plan_budget
 from planted_law import PlantedFit
+
+ERRORS = {
+    "mae_law": 0.012, "mae_best_so_far": 0.03, "mae_power_law": 0.02, "mae_blend": None,
+    "skill": 0.6, "coverage": 0.9, "n_held_out": 36,
+}  # fmt: skip
 
 
 def document() -> dict[str, Any]:
@@ -60,8 +63,19 @@ def document() -> dict[str, Any]:
             "plateau_interval": [100.0, None], "flags": ["slope_at_bound"],
             "rising": {"octaves": 4.0, "lower_bound": 3.2, "claimed": True}, "at": at,
         },
-        "backtest": {"cuts": [5e5], "mae_law": 0.012, "mae_best_so_far": 0.03, "skill": 0.6,
-                     "coverage": 0.9},
+        "backtest": {
+            "cuts": [5e5], **ERRORS, "by_cut": [{"cut": 5e5, "blend_weight": None, **ERRORS}],
+            "blend": {**ERRORS, "weight": 0.8, "better": False},
+            "left_out": [
+                {"left_out": "budget", "beyond": 5e5, "at": 1e6, "refused": None, "edge": False,
+                 "rollouts_per_problem": {"full": 128.0, "law": 100.0, "best_so_far": 8.0,
+                                          "power_law": 64.0},
+                 "octaves_off": {"law": -0.4, "best_so_far": -4.0, "power_law": -1.0},
+                 "score_lost": {"law": 0.001, "best_so_far": 0.02, "power_law": 0.01}},
+                {"left_out": "rollouts_per_problem", "value": 128, "at": 1e6,
+                 "refused": "a frontier needs two"},
+            ],
+        },
         "warnings": [{"code": "seeds_few", "message": "two seeds"}],
     }  # fmt: skip
 
@@ -75,7 +89,10 @@ def test_every_part_is_there_and_fits_the_width() -> None:
     assert "900k and ?" in text
     assert "extrapolated" in text
     assert "plateau n=130 [100, ?]; rises by 4.0 octaves (at least 3.2); slope_at_bound" in text
-    assert "error 0.0120 against 0.0300 for best so far; intervals held 90%" in text
+    assert "500k      36  0.0120       0.0300     0.0200      ?             90%" in text
+    assert "law 0.80 for what lies beyond the data" in text
+    assert "Without what lies beyond 500k, n* at 1M (score lost): law 100 (0.001), best" in text
+    assert "Without n=128 no law could be fitted." in text
     assert "! seeds_few: two seeds" in text
     assert max(map(len, lines)) <= 120
 

@@ -349,8 +349,9 @@ def test_the_document_keeps_its_contract(name: str, seeds: int, rising) -> None:
 
 def test_backtest_compares_with_baselines_and_sensitivity_with_other_rules(rising) -> None:
     test = rising.backtest
-    assert len(test["cuts"]) == 2
+    assert len(test["cuts"]) == 3
     assert test["n_held_out"] == len(test["rows"])
+    assert sum(c["n_held_out"] for c in test["by_cut"]) == len(test["rows"])
     row = test["rows"][0]
     assert row["x"] > row["cut"]
     assert row["interval"][0] <= row["predicted"] <= row["interval"][1]

@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from isocompute.cli.cells import indented, number, span, table
+from isocompute.cli.evidence import backtest_lines
 from isocompute.plan.words import WIDTH, advice_lines, compact_number
 
 if TYPE_CHECKING:
@@ -26,15 +28,15 @@ def fit_lines(document: Row) -> list[str]:
     """The `fit --json` document as lines: setting, curves, frontier, law, back-test, warnings."""
     unit = document["unit"]
     lines = [_setting(document), "", "Curves:"]
-    lines += _indented(_curve_table(document["curves"]))
+    lines += indented(_curve_table(document["curves"]))
     lines += ["", f"Frontier, by {unit}:"]
-    lines += _indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
+    lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
     lines += ["", *_law(document)]
     other = document.get("law_problems_per_batch")
     if other and other["form"] is not None:
         lines += ["", "Problems per batch at this fixed batch:"]
-        lines += _indented(_law_table(other, "problems_per_batch", "B_p*"))
-    lines += ["", _backtest(document["backtest"])]
+        lines += indented(_law_table(other, "problems_per_batch", "B_p*"))
+    lines += ["", *backtest_lines(document["backtest"])]
     return lines + warning_lines(document["warnings"])
 
 
@@ -63,7 +65,7 @@ def compare_lines(document: Row) -> list[str]:
         )
         for row in document["at"]
     ]
-    lines += _indented(
+    lines += indented(
         table(("rollouts", "B - A", "interval", "better", "best of A", "best of B"), rows)
     )
     return lines + warning_lines(document["warnings"])
@@ -160,33 +162,6 @@ def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Findin
             f"{seeds}, first at step {min(steps)}"
         )
     return lines
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
-    """Aligned columns, numbers to the right; the last `left` columns to the left."""
-    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
-    first_left = len(header) - left
-    return [
-        "  ".join(
-            cell.ljust(width) if i >= first_left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in [header, *rows]
-    ]
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """Fixed digits, or "?" for what could not be estimated."""
-    return "?" if value is None or not math.isfinite(value) else f"{value:.{digits}f}"
-
-
-def span(interval: Sequence[float | None] | None, digits: int = 3) -> str:
-    """[low, high]; an end that is not bounded is "?"."""
-    return "?" if interval is None else f"[{', '.join(number(v, digits) for v in interval)}]"
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"  {line}" for line in lines]
 
 
 def _setting(document: Row) -> str:
@@ -291,7 +266,7 @@ def _law(document: Row) -> list[str]:
         rise = f"rises by {rising['octaves']:.1f} octaves (at least {rising['lower_bound']:.1f})"
     flags = f"; {', '.join(law['flags'])}" if law["flags"] else ""
     title = f"Law, {law['form']} in {law['variable']}; {plateau}; {rise}{flags}:"
-    return [title, *_indented(_law_table(law, "rollouts_per_problem", "n*"))]
+    return [title, *indented(_law_table(law, "rollouts_per_problem", "n*"))]
 
 
 def _law_table(law: Row, quantity: str, name: str) -> list[str]:
@@ -312,13 +287,3 @@ def _law_table(law: Row, quantity: str, name: str) -> list[str]:
     if quantity == "problems_per_batch":  # the set and the regret are those of n
         return table(header[:3], [row[:3] for row in rows])
     return table(header, rows, left=1)
-
-
-def _backtest(backtest: Row | None) -> str:
-    if not backtest or backtest.get("mae_law") is None:
-        return "Back-test: not possible on this sweep."
-    text = f"Back-test, score held out: error {number(backtest['mae_law'], 4)}"
-    text += f" against {number(backtest['mae_best_so_far'], 4)} for best so far"
-    if backtest.get("coverage") is not None:
-        text += f"; intervals held {backtest['coverage']:.0%}"
-    return text + "."

@@ -18,6 +18,7 @@ from isocompute.frontier import Frontier, fit_frontier
 from isocompute.importers.base import Curve
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
+from isocompute.laws.leave_out import leave_out
 
 FloatArray = NDArray[np.float64]
 Fix = tuple[Literal["problems_per_batch", "batch_size"], int]
@@ -69,10 +70,11 @@ class Fit:
 
     @cached_property
     def backtest(self) -> dict[str, Any]:
-        """How well the first part of the sweep predicts the rest, see `laws.backtest`."""
-        return backtest(
+        """How well a part of the sweep predicts the rest: `laws.backtest`, `laws.leave_out`."""
+        scores = backtest(
             self.curves, self.curve_fits, unit=self.unit, level=self.level, seed=self.seed
         )
+        return {**scores, "left_out": leave_out(self)}
 
     @cached_property
     def sensitivity(self) -> list[dict[str, Any]]:

@@ -137,16 +137,16 @@ def _one_cut(
             continue
         x = one.x_X[held]
         # Baselines too see only what lies before the cut.
-        early_has, level = _means(fits.binned[j])
+        early_has, reached = _means(fits.binned[j])
         seen, early_x = early_has.any(axis=0), fits.binned[j].x_X
         last = seen & (early_x > early_x[seen].max() - WINDOW)
-        so_far = float(max(level[last].mean(), 0.0))
+        so_far = float(max(reached[last].mean(), 0.0))
         rng = np.random.default_rng(seed)
         draw = fits.draw_J[j].value(x)
         draw = draw + rng.standard_normal(draw.shape) * np.sqrt(noise[held])
         lo, hi = np.quantile(draw, [tail, 1 - tail], axis=0)
         predicted = fits.fit.row(j).value(x)[0]
-        error = np.log(np.clip(1 - level[seen], 1e-4, None))
+        error = np.log(np.clip(1 - reached[seen], 1e-4, None))
         slope, level_0 = np.polyfit(early_x[seen], error, 1)
         power = 1 - np.exp(
             level_0

@@ -22,7 +22,7 @@ from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
 from isocompute.frontier import Frontier, fit_frontier
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
-from isocompute.laws.sweep import expected_scores
+from isocompute.laws.outlook import expected_scores
 from isocompute.testing.planted import NOISE, NULL_WORLDS, WORLDS, Noise, Truth, World
 
 LEVELS = (0.90, 0.95)

@@ -67,6 +67,14 @@ class LawEstimate:
         """Whether the path goes one way, up to reversals of less than half its change."""
         return "no_form" not in self.flags
 
+    @property
+    def trend(self) -> int:
+        """Sign of the change over the common support that 95% of the draws confirm, or 0."""
+        if not len(self.draw_path_DV):
+            return 0
+        change = self.draw_path_DV[:, -1] - self.draw_path_DV[:, 0]
+        return int((change > 0).mean() >= RISE_LEVEL) - int((change < 0).mean() >= RISE_LEVEL)
+
     def predict(self, x: float) -> float:
         """The law at x, in n; where the path is no law of the form, the path itself."""
         if self.monotone:

@@ -19,6 +19,7 @@ from isocompute.importers.base import Curve
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.laws.leave_out import leave_out
+from isocompute.laws.outlook import expected_regrets, expected_scores, shares_ahead
 
 FloatArray = NDArray[np.float64]
 Fix = tuple[Literal["problems_per_batch", "batch_size"], int]
@@ -174,6 +175,21 @@ class Fit:
         _require_budget(rollouts, self.unit)
         return expected_scores(self.curve_fits, rollouts)
 
+    def expected_regrets(self, rollouts: float) -> dict[tuple[int, int], float]:
+        """Mean over the draws of what each configuration loses against the best, by (B_p, n)."""
+        _require_budget(rollouts, self.unit)
+        return expected_regrets(self.curve_fits, rollouts)
+
+    def shares_ahead(self, rollouts: float) -> dict[tuple[int, int], float]:
+        """Share of the draws in which each is at least as good as the best expected."""
+        _require_budget(rollouts, self.unit)
+        return shares_ahead(self.curve_fits, rollouts)
+
+    @property
+    def trend(self) -> int:
+        """1 where n* rises over the common support in 95% of the draws, -1 where it falls."""
+        return self.law.trend
+
     def stable_problems_per_batch(
         self, rollouts_per_problem: int
     ) -> tuple[int, list[dict[str, str]]]:
@@ -206,13 +222,6 @@ def _require_budget(amount: float, unit: str) -> None:
         raise InputError(
             f"`{unit} > 0` must hold for a budget, but got {amount!r}; give a positive number."
         )
-
-
-def expected_scores(fits: CurveFits, x: float) -> dict[tuple[int, int], float]:
-    """See `Fit.expected_scores`."""
-    mean = fits.draw_value(np.log10([x])).mean(axis=0)[:, 0]
-    pairs = zip(fits.problems_per_batch_J, fits.rollouts_per_problem_J, mean, strict=True)
-    return {(int(b), int(n)): float(score) for b, n, score in pairs}
 
 
 def _nearest(n: float, n_J: NDArray[np.int64]) -> int:

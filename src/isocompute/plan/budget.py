@@ -26,7 +26,8 @@ from isocompute.plan.question import (
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.trainers import TRAINERS, trainer_settings
 
-DOCUMENT_VERSION = 1
+# 2: n is chosen by expected score, and `expected_regret` is that of the choice.
+DOCUMENT_VERSION = 2
 # Budgets are compared where every n has at least this many steps (DESIGN.md), so a plan with
 # fewer would sit where no comparison was ever made.
 MIN_STEPS = 20
@@ -200,6 +201,9 @@ def refused_plan(
                 "batch_size",
                 "rollouts",
                 "rollouts_per_problem_law",
+                "law_rollouts_per_problem",
+                "law_expected_regret",
+                "chosen_by",
                 "rollouts_per_problem_interval",
                 "confidence_set",
                 "expected_regret",
@@ -233,7 +237,8 @@ def _answer(q: Question, choice: Choice) -> Plan:
     score = q.fit.score_at(b_p, n, float(a.rollouts))
     warnings = [*q.warnings, *choice.warnings, *distance_notices(q)]
     best = [value for value in reading.confidence_set if value > n]
-    if n == choice.wanted and best and n not in reading.confidence_set:
+    by_score = choice.chosen_by != "law"
+    if not by_score and n == choice.wanted and best and n not in reading.confidence_set:
         warnings.append(
             {
                 "code": "rounded_below_the_best",
@@ -262,7 +267,10 @@ def _answer(q: Question, choice: Choice) -> Plan:
         "rollouts_per_problem_law": float(reading.rollouts_per_problem),
         "rollouts_per_problem_interval": _pair(reading.interval),
         "confidence_set": [int(value) for value in reading.confidence_set],
-        "expected_regret": reading.expected_regret,
+        "chosen_by": choice.chosen_by,
+        "law_rollouts_per_problem": choice.by_law,
+        "law_expected_regret": choice.law_expected_regret,
+        "expected_regret": choice.expected_regret if by_score else reading.expected_regret,
         "predicted_score": None if score is None else float(score[0]),
         "predicted_score_interval": None if score is None else _pair(score[1:]),
         "learning_rate": q.recipe.learning_rate_at(a.batch_size),

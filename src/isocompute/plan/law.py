@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from isocompute.errors import RefusalError
 
 if TYPE_CHECKING:
     from isocompute.importers.base import Curve
+
+# Scores closer than this count as equal: the width in which several n are called best.
+TIE = 0.005
+
+Regrets = Mapping[tuple[int, int], float]
+"""(B_p, n) -> mean over the draws of the score lost against the best configuration tested."""
 
 Notice = Mapping[str, str]
 """A warning: {"code", "message"}; codes are listed in docs/warnings.md."""
@@ -65,6 +71,26 @@ class LawFit(Protocol):
         """The smallest stable B_p at one n, and what to know about it."""
 
 
+@runtime_checkable
+class ScoredFit(Protocol):
+    """A law whose curves are known too (`laws.Fit`), so that n can be chosen by score."""
+
+    @property
+    def trend(self) -> int:
+        """1 where n* is known to rise with the budget, -1 where to fall, else 0."""
+
+    def expected_regrets(self, rollouts: float) -> Regrets:
+        """Expected loss of score of every configuration tested."""
+
+    def shares_ahead(self, rollouts: float) -> Mapping[tuple[int, int], float]:
+        """Share of the draws in which each is at least as good as the best of them."""
+
+
+def expected_regrets(fit: LawFit, rollouts: float) -> Regrets | None:
+    """See `ScoredFit`; None where only a law is known."""
+    return fit.expected_regrets(rollouts) if isinstance(fit, ScoredFit) else None
+
+
 def tested(fit: LawFit) -> list[tuple[int, int]]:
     """(n, B_p) of every configuration, ascending."""
     return sorted({(c.rollouts_per_problem, c.problems_per_batch) for c in fit.curves})
@@ -86,7 +112,10 @@ def support_of(fit: LawFit) -> tuple[float, float]:
 
 
 def smallest_stable(
-    fit: LawFit, rollouts_per_problem: int, unhealthy: Mapping[tuple[int, int], str]
+    fit: LawFit,
+    rollouts_per_problem: int,
+    unhealthy: Mapping[tuple[int, int], str],
+    regrets: Regrets | None = None,
 ) -> tuple[int, Sequence[Notice]]:
     """The smallest stable B_p at one n without a health failure.
 
@@ -94,6 +123,7 @@ def smallest_stable(
         fit: the law; knows which B_p reach the score of the best.
         rollouts_per_problem: n.
         unhealthy: (B_p, n) -> which health failures its runs had.
+        regrets: of the budget; the B_p must then be within `TIE` of the best one there.
 
     Returns:
         B_p and what to know about it. Where every B_p tested at or above the one with a good
@@ -101,6 +131,9 @@ def smallest_stable(
     """
     n = rollouts_per_problem
     b_p, notes = fit.stable_problems_per_batch(n)
+    here = {b: loss for (b, m), loss in (regrets or {}).items() if m == n}
+    if here:
+        b_p = min(b for b, loss in here.items() if loss <= min(here.values()) + TIE)
     if (b_p, n) not in unhealthy:
         return b_p, notes
     larger = [b for m, b in tested(fit) if m == n and b > b_p and (b, n) not in unhealthy]

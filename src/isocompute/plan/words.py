@@ -85,22 +85,50 @@ def _cost(cost: Mapping[str, float | None]) -> str:
 
 def _why(d: Mapping[str, Any]) -> list[str]:
     """Where n comes from and how far to trust it."""
-    law, interval = d["law"], d["rollouts_per_problem_interval"]
+    law, interval, n = d["law"], d["rollouts_per_problem_interval"], d["rollouts_per_problem"]
     known = "without an interval" if interval is None else f"between {_ends(interval)}"
-    text = (
-        f"Why n={d['rollouts_per_problem']}: the law of {law.get('source') or 'the sweep'} gives "
-        f"{d['rollouts_per_problem_law']:.0f} ({known}), and n is the power of two below or at it"
+    by_law = (
+        f"the law of {law.get('source') or 'the sweep'} gives "
+        f"{d['rollouts_per_problem_law']:.0f} ({known})"
     )
+    if d["chosen_by"] == "law":
+        sentences = [f"{by_law}, and n is the power of two below or at it"]
+        if d["expected_regret"] is not None:
+            sentences.append(
+                f"Following the law costs {d['expected_regret']:.4f} of score on average"
+            )
+    else:
+        sentences = [_BY_SCORE[d["chosen_by"]], by_law[0].upper() + by_law[1:]]
+        other = d["law_rollouts_per_problem"]
+        if other is not None and other != n:
+            sentences[-1] += f", rounded down {other}" + _lost(d["law_expected_regret"])
+        if d["expected_regret"] is not None:
+            sentences.append(
+                f"n={n} loses {d['expected_regret']:.4f} of score on average to the n that is "
+                "really best"
+            )
     if d["confidence_set"]:
-        tested = ", ".join(str(n) for n in d["confidence_set"])
-        text += f"; of the n tested, {tested} cannot be told from the best"
-    if d["expected_regret"] is not None:
-        text += f"; following the law costs {d['expected_regret']:.4f} of score on average"
+        tested = ", ".join(str(m) for m in d["confidence_set"])
+        sentences.append(f"Of the n tested, {tested} cannot be told from the best")
     if law.get("plateau") is not None and (law.get("identified") or {}).get("plateau", True):
-        text += f". n saturates near {law['plateau']:.0f}"
+        sentences.append(f"The law saturates near {law['plateau']:.0f}")
     distance = d["extrapolation_log10"]
     where = f"{distance:.2f} decades outside" if distance >= NOTICEABLE_LOG10 else "inside"
-    return _wrapped(f"{text}. The budget lies {where} the budgets that were compared.")
+    sentences.append(f"The budget lies {where} the budgets that were compared")
+    return _wrapped(f"Why n={n}: " + ". ".join(sentences) + ".")
+
+
+_BY_SCORE = {
+    "expected_score": "of the n that the limits admit, it has the largest expected score at this "
+    "budget",
+    "tie_by_trend": "no n tested is surely better out here, and in this sweep the best n moves its "
+    "way as the budget grows",
+    "tie_by_law": "no n tested is surely better out here, and it lies nearest to the law",
+}
+
+
+def _lost(regret: float | None) -> str:
+    return "" if regret is None else f", which would lose {regret:.4f} of score on average"
 
 
 def _ends(interval: Sequence[float | None]) -> str:

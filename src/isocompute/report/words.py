@@ -138,6 +138,10 @@ def law_sentence(plan: Document) -> str:
     value, n = plan.get("rollouts_per_problem_law"), plan.get("rollouts_per_problem")
     if not value or not n:
         return ""
+    by_law = plan.get("law_rollouts_per_problem")
+    if str(plan.get("chosen_by", "law")) != "law":
+        said = f"The law puts n* at {count(value)}; n={count(n)} is chosen by expected score."
+        return said if by_law != n else said[:-1] + ", as the law has it, rounded down."
     if n <= value < 2 * n:
         return f"The law puts n* at {count(value)}; n is the power of two below it."
     return f"The law puts n* at {count(value)}; the warnings say what holds n at {count(n)}."

@@ -1,0 +1,176 @@
+"""Plans where the curves are known: n by expected score, on regrets given by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocompute.laws import fit_sweep
+from isocompute.plan import advice_lines, plan_budget, plan_fixed_batch
+from isocompute.testing.planted import NOISE, WORLDS
+from planted_law import PlantedFit
+
+INSIDE, BEYOND = 1e6, 4e6  # the planted law compares 0.2M to 2M; n* = 61 and 244
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredPlantedFit(PlantedFit):
+    """The planted law with the expected regrets of its configurations."""
+
+    loss: Mapping[int, float] = field(default_factory=dict)
+    loss_of_pair: Mapping[tuple[int, int], float] = field(default_factory=dict)
+    ahead: Mapping[int, float] = field(default_factory=dict)
+    trend: int = 0
+
+    def expected_regrets(self, rollouts: float) -> dict[tuple[int, int], float]:
+        if self.loss_of_pair:
+            return dict(self.loss_of_pair)
+        return {(32, n): self.loss.get(n, 0.1) for n in self.n_tested}
+
+    def shares_ahead(self, rollouts: float) -> dict[tuple[int, int], float]:
+        return {(32, n): self.ahead.get(n, 0.0) for n in self.n_tested}
+
+
+def message(document: dict[str, Any], code: str) -> str:
+    return next(w["message"] for w in document["warnings"] if w["code"] == code)
+
+
+def codes(document: dict[str, Any]) -> list[str]:
+    return [warning["code"] for warning in document["warnings"]]
+
+
+def test_the_largest_expected_score_decides_and_the_law_stands_beside_it() -> None:
+    fit = ScoredPlantedFit(loss={16: 0.03, 32: 0.02, 64: 0.004, 128: 0.001})
+    d = plan_budget(fit, INSIDE).document
+    assert d["version"] == 2
+    assert (d["rollouts_per_problem"], d["chosen_by"]) == (128, "expected_score")
+    assert d["expected_regret"] == 0.001
+    assert d["rollouts_per_problem_law"] == pytest.approx(61.0, abs=0.1)
+    # 61 lies less than an eighth of an octave below 64
+    assert (d["law_rollouts_per_problem"], d["law_expected_regret"]) == (64, 0.004)
+    assert "rounded_below_the_best" not in codes(d)
+
+
+def test_inside_the_compared_budgets_a_tie_is_no_reason() -> None:
+    fit = ScoredPlantedFit(loss={64: 0.0011, 512: 0.001}, ahead={64: 0.5, 512: 1.0}, trend=-1)
+    assert plan_budget(fit, INSIDE).document["rollouts_per_problem"] == 512
+
+
+@pytest.mark.parametrize(
+    ("trend", "n", "basis"),
+    [(1, 256, "tie_by_trend"), (-1, 64, "tie_by_trend"), (0, 256, "tie_by_law")],
+)
+def test_beyond_them_a_tie_goes_with_the_trend_or_with_the_law(
+    trend: int, n: int, basis: str
+) -> None:
+    loss = {64: 0.003, 128: 0.001, 256: 0.003, 512: 0.003}
+    ahead = {64: 0.4, 128: 1.0, 256: 0.4, 512: 0.39}
+    d = plan_budget(ScoredPlantedFit(loss=loss, ahead=ahead, trend=trend), BEYOND).document
+    assert (d["rollouts_per_problem"], d["chosen_by"]) == (n, basis)
+
+
+def test_beyond_them_what_is_no_tie_stands() -> None:
+    fit = ScoredPlantedFit(loss={64: 0.001, 512: 0.002}, ahead={64: 1.0, 512: 0.39}, trend=1)
+    d = plan_budget(fit, BEYOND).document
+    assert (d["rollouts_per_problem"], d["chosen_by"]) == (64, "expected_score")
+
+
+def test_below_them_the_largest_expected_score_decides() -> None:
+    fit = ScoredPlantedFit(loss={16: 0.001, 64: 0.002}, ahead={64: 0.5}, trend=1)
+    assert plan_budget(fit, 100_000.0, min_steps=1).document["rollouts_per_problem"] == 16
+
+
+def test_a_limit_takes_the_best_of_what_is_left_and_says_what_it_costs() -> None:
+    # Best 256, then 32, then 64: a batch of 2048 admits n <= 64, so 32 and not the largest n.
+    fit = ScoredPlantedFit(loss={32: 0.01, 64: 0.02, 256: 0.001})
+    d = plan_budget(fit, INSIDE, max_batch_size=2048).document
+    assert d["rollouts_per_problem"] == 32
+    assert d["expected_regret"] == 0.01
+    assert "holds n at 32 instead of 256" in message(d, "capped_by_max_batch")
+    assert (d["law_rollouts_per_problem"], d["law_expected_regret"]) == (64, 0.02)
+
+
+def test_where_no_n_is_feasible_the_plan_refuses() -> None:
+    fit = ScoredPlantedFit(loss={512: 0.001})
+    d = plan_budget(fit, 250_000.0, min_steps=1000).document
+    assert "at least 1000 steps of B_p=32, n=8" in d["refusal"]["reason"]
+
+
+def test_the_smallest_problems_per_batch_that_ties_is_taken() -> None:
+    loss = {(16, 64): 0.007, (32, 64): 0.0049, (64, 64): 0.0, (16, 8): 0.05, (64, 8): 0.05}
+    fit = ScoredPlantedFit(problems_per_batch=(16, 32, 64), n_tested=(8, 64), loss_of_pair=loss)
+    d = plan_budget(fit, INSIDE).document
+    assert (d["problems_per_batch"], d["rollouts_per_problem"]) == (32, 64)
+    assert d["expected_regret"] == 0.0049
+    d = plan_budget(fit, INSIDE, unhealthy={(32, 64): "divergence"}).document
+    assert d["problems_per_batch"] == 64
+    assert "bp_unhealthy" in codes(d)
+
+
+def test_the_edges_of_the_grid_are_named() -> None:
+    largest = plan_budget(ScoredPlantedFit(loss={512: 0.0}), INSIDE).document
+    assert "n=512 is the largest tested" in message(largest, "capped_by_tested_n")
+    smallest = plan_budget(ScoredPlantedFit(loss={8: 0.0}), INSIDE).document
+    assert "n=8 is the smallest tested" in message(smallest, "n_at_smallest_tested")
+    middle = plan_budget(ScoredPlantedFit(loss={64: 0.0}), INSIDE).document
+    assert not {"capped_by_tested_n", "n_at_smallest_tested"} & set(codes(middle))
+
+
+def test_a_fixed_batch_with_its_own_law_is_split_by_score() -> None:
+    loss = {(16, 64): 0.01, (8, 128): 0.0, (32, 32): 0.02}
+    fit = ScoredPlantedFit(
+        problems_per_batch=(8, 16, 32),
+        n_tested=(32, 64, 128),
+        setting=("fixed_batch_size", 1024),
+        loss_of_pair=loss,
+    )
+    d = plan_fixed_batch(fit, 1024, 1000).document
+    assert (d["problems_per_batch"], d["rollouts_per_problem"]) == (8, 128)
+
+
+def test_a_refusal_has_the_same_keys() -> None:
+    fit = ScoredPlantedFit(loss={64: 0.0})
+    stands = plan_budget(fit, INSIDE).document
+    assert set(stands) == set(plan_budget(fit, 1e9).document)
+
+
+@pytest.mark.parametrize(
+    ("budget", "trend", "said"),
+    [
+        (INSIDE, 0, "it has the largest expected score"),
+        (BEYOND, 1, "in this sweep the best n moves its way as the budget grows"),
+        (BEYOND, 0, "it lies nearest to the law"),
+    ],
+)
+def test_advice_says_why(budget: float, trend: int, said: str) -> None:
+    loss = {32: 0.001, 64: 0.003, 128: 0.003, 256: 0.003}
+    fit = ScoredPlantedFit(loss=loss, ahead=dict.fromkeys(loss, 0.5), trend=trend)
+    text = " ".join(
+        " ".join(advice_lines(plan_budget(fit, budget, source="s.csv").document)).split()
+    )
+    assert said in text
+    assert "The law of s.csv gives" in text
+    if budget == INSIDE:
+        assert "rounded down 64, which would lose 0.0030 of score on average" in text
+        assert "n=32 loses 0.0010 of score on average" in text
+
+
+def test_a_fitted_sweep_has_its_regrets_and_its_trend() -> None:
+    def fit(world: str) -> Any:
+        curves = WORLDS[world].sample(NOISE["low"], 3, np.random.default_rng(3))
+        return fit_sweep(curves, draws=100)
+
+    rising = fit("rising")
+    regrets, scores = rising.expected_regrets(8e6), rising.expected_scores(8e6)
+    assert min(regrets, key=lambda key: regrets[key]) == max(scores, key=lambda key: scores[key])
+    best = max(scores.values())
+    ahead = rising.shares_ahead(8e6)
+    assert ahead[max(scores, key=lambda key: scores[key])] == 1.0
+    assert all(share < 1.0 for key, share in ahead.items() if scores[key] < best)
+    for key, loss in regrets.items():
+        assert loss >= best - scores[key] - 1e-12
+    assert (rising.trend, fit("falling").trend, fit("constant_small").trend) == (1, -1, 0)

@@ -17,10 +17,12 @@ from isocompute.health import (
     Thresholds,
     check_arrays,
     check_steps,
+    roughness,
     smoothness,
     summarize_findings,
 )
 from isocompute.health import monitor as monitor_module
+from isocompute.testing.planted import NOISE, WORLDS
 
 HEALTHY = {
     "reward": 0.5, "entropy": 0.5, "kl": 0.05, "grad_norm": 1.0, "learning_rate": 1e-3,
@@ -245,3 +247,48 @@ def test_the_page_on_health_lists_every_rule_and_number() -> None:
     codes = set(re.findall(r'"([a-z_]+)", "(?:failure|warning)"', source)) - {"failure"}
     assert {"divergence", "entropy_collapse", "kl_drift"} <= codes
     assert [c for c in codes if f"`{c}`" not in page] == []
+
+
+def test_roughness_by_hand() -> None:
+    """[0, 2, 1, 3] / 10: isotonic [0, 1.5, 1.5, 3] / 10 leaves 2 (0.05)^2 of 0.05."""
+    found = roughness([0.0, 0.2, 0.1, 0.3], 0.0)
+    assert found is not None
+    assert found.smoothness == pytest.approx(0.9)
+    noise = 0.004
+    variance = noise * np.array([0.002 * 0.998, 0.15 * 0.85, 0.15 * 0.85, 0.3 * 0.7])
+    found = roughness([0.0, 0.2, 0.1, 0.3], noise)
+    assert found is not None
+    assert found.smoothness == pytest.approx(1 - (0.005 - variance.sum()) / 0.05)
+    z = ((0.0025 / variance[1:3]).sum() - 4) / np.sqrt(8)
+    assert found.z == pytest.approx(z)
+    assert roughness([0.1, 0.2, 0.3], 0.0) is None
+    assert roughness([0.2] * 5, 0.0) == (1.0, pytest.approx(-5 / np.sqrt(10)))
+
+
+@pytest.mark.parametrize("noise", ["low", "middle", "high"])
+def test_healthy_and_overfitting_sweeps_are_smooth(noise: str) -> None:
+    """No false alarm in 126 runs of each; docs/health.md has the rate over 1,260."""
+    level = NOISE[noise]
+    phi = 1 / (level.problems * level.samples)
+    for name in ("rising", "equal", "overfit"):
+        for seed in range(6):
+            curves = WORLDS[name].sample(level, 3, np.random.default_rng(seed))
+            found = [roughness(c.score_K, phi) for c in curves]
+            assert not any(f is None or f.too_rough for f in found)
+
+
+@pytest.mark.parametrize("fault", ["collapse", "oscillation", "spikes"])
+def test_broken_curves_are_too_rough(fault: str) -> None:
+    level = NOISE["middle"]
+    rng = np.random.default_rng(0)
+    caught = []
+    for curve in WORLDS["rising"].sample(level, 3, rng):
+        x = np.log10(np.maximum(curve.rollouts_K, 1))
+        broken = {
+            "collapse": np.where(x > 6, 0.02, curve.score_K),
+            "oscillation": curve.score_K + 0.15 * np.sin(2 * np.pi * x / 0.5) * (x > 5),
+            "spikes": curve.score_K + rng.normal(0, 0.1, len(x)),
+        }[fault]
+        found = roughness(np.clip(broken, 0, 1), 1 / (level.problems * level.samples))
+        caught.append(found is not None and found.too_rough)
+    assert np.mean(caught) >= 0.8

@@ -179,7 +179,8 @@ def _setting(document: Row) -> str:
 
 
 def _curve_table(curves: Sequence[Row]) -> list[str]:
-    header = ("B_p", "n", "runs", "points", "records", "to", "ceiling", "interval", "flags")
+    header = ("B_p", "n", "runs", "points", "records", "to", "smooth", "ceiling", "interval",
+              "flags")  # fmt: skip
     rows = [
         (
             str(c["problems_per_batch"]),
@@ -188,6 +189,7 @@ def _curve_table(curves: Sequence[Row]) -> list[str]:
             str(c["n_points"]),
             str(c["n_records"]),
             compact_number(c["max_rollouts"]),
+            number(c.get("smoothness"), 2),
             number(c["ceiling"]),
             span(c["ceiling_interval"]),
             ", ".join(c["flags"]),

@@ -186,6 +186,7 @@ def _run_curves(
             )
         wanted = parse_metric(metric or f"avg@{samples}")
         counts_KC = found.counts_KC[rows_K, : samples + 1]
+        problems = int(counts_KC.sum(axis=1).min())
         score_K = counts_KC @ metric_table(samples, wanted) / counts_KC.sum(axis=1)
         curves.append(
             Curve(
@@ -199,6 +200,7 @@ def _run_curves(
                 problem_set=name,
                 tokens_K=found.tokens_K[rows_K].astype(np.float64),
                 steps_K=found.step_K[rows_K].astype(np.float64),
+                trials=problems * (samples if wanted.kind == "avg" else 1),
             )
         )
     return curves

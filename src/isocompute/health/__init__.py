@@ -2,16 +2,18 @@
 
 from isocompute.health.monitor import Monitor, check_arrays, check_steps, summarize_findings
 from isocompute.health.rules import METRICS, Finding, Severity, Thresholds
-from isocompute.health.shape import smoothness
+from isocompute.health.shape import Roughness, roughness, smoothness
 
 __all__ = [
     "METRICS",
     "Finding",
     "Monitor",
+    "Roughness",
     "Severity",
     "Thresholds",
     "check_arrays",
     "check_steps",
+    "roughness",
     "smoothness",
     "summarize_findings",
 ]

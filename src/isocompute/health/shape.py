@@ -5,8 +5,15 @@ Shape legend: K checkpoints.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+# A run is too rough to fit where less than this share of its variance is a rise or noise, and
+# that by more standard errors than this. Measured on planted sweeps: docs/health.md.
+LEAST_SMOOTH = 0.85
+BEYOND_NOISE = 3.0
 
 
 def smoothness(score_K: ArrayLike) -> float | None:
@@ -34,3 +41,54 @@ def smoothness(score_K: ArrayLike) -> float | None:
         return None
     fitted = isotonic_regression(score).x
     return round(1.0 - float(np.sum((score - fitted) ** 2)) / spread, 12)
+
+
+class Roughness(NamedTuple):
+    """What a rise and evaluation noise leave of a learning curve.
+
+    Attributes:
+        smoothness: share of its variance that the best non-decreasing fit or noise explains, 0..1.
+        z: how far the residuals of that fit exceed what noise gives, in standard errors of a
+            chi-square of as many degrees of freedom as checkpoints. The fit takes some of the
+            noise, so a smooth curve has z below 0.
+    """
+
+    smoothness: float
+    z: float
+
+    @property
+    def too_rough(self) -> bool:
+        """Too unhealthy to fit: beyond noise, and by a share that no best checkpoint hides."""
+        return self.smoothness < LEAST_SMOOTH and self.z > BEYOND_NOISE
+
+
+def roughness(score_K: ArrayLike, noise: float) -> Roughness | None:
+    """How far a curve is from smooth in C, with evaluation noise taken out.
+
+    Args:
+        score_K: scores in the order of rollouts, spaced evenly in log rollouts.
+        noise: phi, the variance of one evaluation of mean p being phi p (1 - p); 1/m for m
+            independent 0/1 outcomes.
+
+    Returns:
+        None for fewer than 4 finite scores.
+
+    >>> roughness([0.2, 0.3, 0.4, 0.5, 0.6], 1e-4).smoothness
+    1.0
+    >>> roughness([0.2, 0.6, 0.1, 0.7, 0.0, 0.6], 1e-4).too_rough
+    True
+    """
+    from scipy.optimize import isotonic_regression
+
+    score: NDArray[np.float64] = np.asarray(score_K, dtype=np.float64)
+    score = score[np.isfinite(score)]
+    if score.size < 4:
+        return None
+    fitted = isotonic_regression(score).x
+    p = np.clip(fitted, 0.002, 0.998)
+    variance = np.maximum(noise * p * (1 - p), 1e-12)
+    residual = (score - fitted) ** 2
+    spread = float(np.sum((score - score.mean()) ** 2))
+    left = max(0.0, float(np.sum(residual - variance)))
+    z = float((np.sum(residual / variance) - score.size) / np.sqrt(2 * score.size))
+    return Roughness(1.0 - min(left / spread, 1.0) if spread > 0 else 1.0, z)

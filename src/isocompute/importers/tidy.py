@@ -305,7 +305,7 @@ def _group(
             if column != "score" and np.isnan(score).all():
                 continue
             kept = ~np.isnan(score)
-            optional = {
+            optional: dict[str, Any] = {
                 f"{name}_K": numbers[name][rows][kept]
                 for name in ("tokens", "steps")
                 if name in numbers and not np.isnan(numbers[name][rows][kept]).any()

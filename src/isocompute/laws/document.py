@@ -9,6 +9,7 @@ import numpy as np
 
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
+from isocompute.laws.smooth import noise_ratio, smooth_runs, smooth_warning, smoothness_of
 
 if TYPE_CHECKING:
     from isocompute.laws.sweep import Fit
@@ -67,6 +68,7 @@ def _provenance(fit: Fit) -> dict[str, Any]:
         "n_missing": sum(c.n_missing for c in fit.curves),
         "bin_width_log10": fits.bins.width,
         "evaluation_noise_phi": fits.phi,
+        "evaluation_noise_ratio": noise_ratio(fits),
         "between_run_sd": fits.run_sd if fits.seeds_known else None,
         "misfit_sd": None if fits.seeds_known else fits.run_sd,
         "loss": "Huber, reweighted least squares, summed",
@@ -80,6 +82,7 @@ def _provenance(fit: Fit) -> dict[str, Any]:
 def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     fits = fit.curve_fits
     rows, open_ceilings, fallen = [], [], []
+    smooth = smooth_runs(fits)
     for j, one in enumerate(fits.binned):
         flags = []
         lo, hi = fits.ceiling_interval(j, fit.level)
@@ -94,6 +97,8 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             fallen.append(f"n={one.rollouts_per_problem}")
         if len(one.runs) == 1:
             flags.append("one_run")
+        if any(run.found.too_rough for run in smooth[j]):
+            flags.append("not_smooth")
         rows.append(
             {
                 "problems_per_batch": one.problems_per_batch,
@@ -109,10 +114,12 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
                 "log10_midpoint": fits.fit.midpoint[j],
                 "ceiling_interval": [lo, hi],
                 "identified": bounded,
+                **smoothness_of(smooth[j]),
                 "flags": flags,
             }
         )
-    warnings = []
+    rough = smooth_warning(smooth)
+    warnings = [rough] if rough else []
     if open_ceilings:
         warnings.append(
             _warning(

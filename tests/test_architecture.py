@@ -37,6 +37,7 @@ ORDER = (
     "importers",
     "difficulty",
     "metrics",
+    "lr_sweep",
     "sigmoid",
     "curves",
     "frontier",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from isocompute.cli.output import check_target, show, warn, write_json
-from isocompute.errors import InputError
+from isocompute.errors import InputError, RefusalError
+
+if TYPE_CHECKING:
+    from isocompute.runner import Summary
+    from isocompute.study import Study
 
 Options = argparse.Namespace
 
@@ -187,12 +192,50 @@ def difficulty(options: Options) -> int:
 def run(options: Options) -> int:
     """Run or resume a study."""
     check_target(options.json, [options.study])
-    from isocompute.cli.live import LiveLine
     from isocompute.cli.tables import summary_lines
-    from isocompute.runner import open_study, run_study
+    from isocompute.runner import open_study
 
     study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
+    summary = _train(study, folder, options)
+    write_json(summary.accounting.to_dict(), options.json)
+    show(summary_lines(summary, str(folder)), quiet=options.json == "-")
+    return summary.exit_code
+
+
+def lr_sweep(options: Options) -> int:
+    """The learning-rate anchor; exit code 3 where no rate is healthy."""
+    check_target(options.json, [options.study])
+    from isocompute.cli.tables import lr_sweep_lines, summary_lines
+    from isocompute.lr_sweep import check_scores, find_anchor, lr_study
+    from isocompute.runner import open_study
+
+    path = Path(options.study)
+    folder = Path(options.output or path.with_name(f"{path.stem}-lr"))
+    study = lr_study(open_study(path, options.overrides), options.rates, folder)
+    scores = {"metric": options.metric, "problem_set": options.problem_set}
+    check_scores(study, **scores)
+    summary = _train(study, folder, options)
+    if summary.pending:
+        show(summary_lines(summary, str(folder)), quiet=options.json == "-")
+        return summary.exit_code
+    again = [options.study, *options.overrides]
+    again += [] if options.output is None else ["-o", options.output]
+    document = find_anchor(
+        folder, study, **scores, command=shlex.join(["isocompute", "lr-sweep", *again])
+    )
+    write_json(document, options.json)
+    show(lr_sweep_lines(document), quiet=options.json == "-")
+    if document["anchor"] is None:
+        raise RefusalError(document["reason"], document["run_next"])
+    return 0
+
+
+def _train(study: Study, folder: str | Path, options: Options) -> Summary:
+    """Train with progress on stderr, here or on Ray."""
+    from isocompute.cli.live import LiveLine
+    from isocompute.runner import run_study
+
     pool = None
     if options.ray_address is not None:
         from isocompute.runner.ray import ray_pool
@@ -210,9 +253,7 @@ def run(options: Options) -> int:
         )
     for line in (*summary.warnings, *(f"run {name}: {why}" for name, why in summary.problems)):
         warn(line)
-    write_json(summary.accounting.to_dict(), options.json)
-    show(summary_lines(summary, str(folder)), quiet=options.json == "-")
-    return summary.exit_code
+    return summary
 
 
 def status(options: Options) -> int:

@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from typing import NoReturn
+from collections.abc import Sequence
 
 from isocompute import __version__
 from isocompute.cli import commands
-from isocompute.cli.values import count, finite, fix, nonnegative, positive, positive_int
+from isocompute.cli.options import Parser
+from isocompute.cli.options import add_json as _add_json
+from isocompute.cli.options import stage as _stage
+from isocompute.cli.study_parser import add_folder, add_lr_sweep, add_run
+from isocompute.cli.values import count, finite, fix, positive, positive_int
 from isocompute.errors import InputError
 from isocompute.trainers import TRAINERS
 
 SOURCE_HELP = (
     "tidy curves (CSV or Parquet), a study folder, a log that `import` knows, or published:NAME"
 )
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are one line, like every other."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise what the command line turns into exit code 2."""
-        raise InputError(f"{message}; see `{self.prog} --help`.")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -36,8 +31,9 @@ def build_parser() -> argparse.ArgumentParser:
     stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     _add_quickstart(stages)
     _add_difficulty_stage(stages)
-    _add_run(stages)
-    _add_folder(stages)
+    add_lr_sweep(stages)
+    add_run(stages)
+    add_folder(stages)
     _add_import(stages)
     _add_fit(stages)
     _add_plan(stages)
@@ -64,22 +60,6 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     if many is not None:
         setattr(options, many, [*getattr(options, many), *rest])
     return options
-
-
-def _stage(
-    stages: argparse._SubParsersAction[Parser],
-    name: str,
-    command: Callable[[argparse.Namespace], int],
-    summary: str,
-    epilog: str = "",
-) -> Parser:
-    parser = stages.add_parser(name, help=summary, description=summary, epilog=epilog)
-    parser.set_defaults(command=command)
-    return parser
-
-
-def _add_json(parser: Parser) -> None:
-    parser.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - prints them")
 
 
 def _add_scores(parser: Parser) -> None:
@@ -237,68 +217,6 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
         "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"
     )
     _add_json(parser)
-
-
-def _add_run(stages: argparse._SubParsersAction[Parser]) -> None:
-    parser = _stage(
-        stages,
-        "run",
-        commands.run,
-        "run or resume a study; safe to start twice",
-        "example: isocompute run sweep.yaml budget=4e5 grid.seeds=[0,1,2]",
-    )
-    parser.add_argument("study", metavar="STUDY.yaml", help="the study file")
-    parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="changes to the file, dotted keys"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="DIR", help="default: the file's name without its ending"
-    )
-    parser.add_argument(
-        "--workers",
-        type=count,
-        metavar="N",
-        help="processes of one thread each (default: one per core; 0: in this process)",
-    )
-    parser.add_argument(
-        "--retry-failed", action="store_true", help="try failed and invalid runs again"
-    )
-    parser.add_argument(
-        "--ray-address",
-        metavar="ADDRESS",
-        help="train on Ray: auto (the cluster of this machine), local (start one), or its address",
-    )
-    parser.add_argument(
-        "--num-cpus", type=positive, default=1, metavar="N", help="of one run on Ray (default: 1)"
-    )
-    parser.add_argument(
-        "--num-gpus",
-        type=nonnegative,
-        default=0,
-        metavar="N",
-        help="of one run on Ray (default: 0)",
-    )
-    _add_json(parser)
-
-
-def _add_folder(stages: argparse._SubParsersAction[Parser]) -> None:
-    for name, command, summary in (
-        ("status", commands.status, "how far a study is, and what it has cost"),
-        ("watch", commands.watch, "status, live, until nothing is at work any more"),
-        ("doctor", commands.doctor, "is a study folder sound? exit code 1 where it is damaged"),
-    ):
-        parser = _stage(stages, name, command, summary)
-        parser.add_argument("folder", metavar="DIR", help="the study folder")
-        if name == "watch":
-            parser.add_argument(
-                "--every",
-                type=positive,
-                default=2.0,
-                metavar="SECONDS",
-                help="between two looks (default: 2)",
-            )
-        else:
-            _add_json(parser)
 
 
 def _add_import(stages: argparse._SubParsersAction[Parser]) -> None:

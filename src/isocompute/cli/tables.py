@@ -146,6 +146,37 @@ def difficulty_lines(document: Row) -> list[str]:
     return lines + warning_lines(document["warnings"])
 
 
+def lr_sweep_lines(document: Row) -> list[str]:
+    """The rates side by side, the anchor and why."""
+    lines = [
+        f"{document['folder']}: {len(document['rates'])} rates at B_p="
+        f"{document['problems_per_batch']}, n={document['rollouts_per_problem']}, "
+        f"{document['steps']} steps, {document['n_seeds']} seed"
+        f"{'' if document['n_seeds'] == 1 else 's'}",
+        "",
+    ]
+    rows = []
+    for row in document["rates"]:
+        broken = [f"{f['code']} ({f['n_runs']}, step {f['first_step']})" for f in row["findings"]]
+        broken += [f"run {failed['run']} {failed['state']}" for failed in row["failed"]]
+        rows.append([
+            f"{row['learning_rate']:g}", number(row["score"]), span(row["interval"]),
+            number(row["behind_best"]), "yes" if row["healthy"] else "NO", "; ".join(broken),
+        ])  # fmt: skip
+    header = ["rate", document["metric"], f"{document['level']:.0%} interval", "behind best",
+              "healthy", "rules broken (runs, first step)"]  # fmt: skip
+    lines += [*_indented(table(header, rows, left=1)), ""]
+    anchor = document["anchor"]
+    if anchor is not None:
+        lines += [
+            f"anchor: learning_rate {anchor['learning_rate']:g} at {anchor['base_batch_size']} "
+            f"rollouts per batch: {document['reason']}",
+            f"in the study file: recipe: {{learning_rate: {anchor['learning_rate']:g}, "
+            f"base_batch_size: {anchor['base_batch_size']}}}",
+        ]
+    return [*lines, *warning_lines(document["warnings"])]
+
+
 def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Finding]]) -> list[str]:
     """Health in one line, and one line per configuration and rule that it broke."""
     broken: dict[tuple[int, int, str, str], list[int]] = {}

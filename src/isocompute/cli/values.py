@@ -38,6 +38,11 @@ def nonnegative(text: str) -> float:
     return value
 
 
+def numbers(text: str) -> list[float]:
+    """Finite numbers > 0 with commas between them."""
+    return [positive(part) for part in text.split(",")]
+
+
 def finite(text: str) -> float:
     """Any finite number."""
     try:

@@ -93,21 +93,21 @@ def _text(value: str) -> str:
 
 def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study) -> None:
     asked = {spec.hash for spec in study.runs}
-    orphaned = {
-        _coordinates(spec): spec
-        for run_hash, (spec, steps_done) in stored.items()
-        if run_hash not in asked and steps_done > 0
-    }
+    orphaned: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for run_hash, (content, steps_done) in stored.items():
+        if run_hash not in asked and steps_done > 0:
+            orphaned.setdefault(_coordinates(content), []).append(content)
     for spec in study.runs:
         if spec.hash in stored:
             continue
         new = spec.to_dict()
-        old = orphaned.get(_coordinates(new))
-        if old is None:
+        olds = orphaned.get(_coordinates(new))
+        if not olds:
             continue
         del new["steps"]
-        old, new = ({k: v for k, v in s.items() if k != "arm"} for s in (old, new))
-        changed = "; ".join(differences(old, new))
+        new.pop("arm", None)
+        found = [differences({k: v for k, v in old.items() if k != "arm"}, new) for old in olds]
+        changed = "; ".join(min(found, key=lambda lines: len(lines)))  # the nearest variant
         raise InputError(
             "an edit must not change runs that have results, but for problems_per_batch="
             f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "

@@ -1,0 +1,88 @@
+"""The options of the commands that train a study or look at its folder."""
+
+from __future__ import annotations
+
+import argparse
+
+from isocompute.cli import commands
+from isocompute.cli.options import Parser, add_json, stage
+from isocompute.cli.values import count, nonnegative, numbers, positive
+
+
+def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`run`."""
+    parser = stage(
+        stages, "run", commands.run, "run or resume a study; safe to start twice",
+        "example: isocompute run sweep.yaml budget=4e5 grid.seeds=[0,1,2]",
+    )  # fmt: skip
+    _add_study(parser, "the file's name without its ending")
+    add_json(parser)
+
+
+def add_lr_sweep(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`lr-sweep`."""
+    parser = stage(
+        stages, "lr-sweep", commands.lr_sweep,
+        "the learning-rate anchor at one batch size: train a study's recipe at several rates, "
+        "take the best that is stable, say when it was at an edge; resumes",
+        "example: isocompute lr-sweep sweep.yaml budget=5e4 --rates 1e-4,2e-4,4e-4,8e-4",
+    )  # fmt: skip
+    _add_study(parser, "the file's name and -lr")
+    parser.add_argument(
+        "--rates", type=numbers, metavar="LR,LR,...",
+        help="learning rates at that batch (default: 1/8 to 8 times the recipe's, in factors of "
+        "2); rates that the folder holds already stay in",
+    )  # fmt: skip
+    parser.add_argument(
+        "--metric", help="of the last evaluation, for example avg@4 (the default), best@4"
+    )
+    parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
+    add_json(parser)
+
+
+def _add_study(parser: Parser, default: str) -> None:
+    """The study file and where it trains."""
+    parser.add_argument("study", metavar="STUDY.yaml", help="the study file")
+    parser.add_argument(
+        "overrides", nargs="*", metavar="key=value", help="changes to the file, dotted keys"
+    )
+    parser.add_argument("-o", "--output", metavar="DIR", help=f"default: {default}")
+    parser.add_argument(
+        "--workers", type=count, metavar="N",
+        help="processes of one thread each (default: one per core; 0: in this process)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--retry-failed", action="store_true", help="try failed and invalid runs again"
+    )
+    parser.add_argument(
+        "--ray-address", metavar="ADDRESS",
+        help="train on Ray: auto (the cluster of this machine), local (start one), or its address",
+    )  # fmt: skip
+    parser.add_argument(
+        "--num-cpus", type=positive, default=1, metavar="N", help="of one run on Ray (default: 1)"
+    )
+    parser.add_argument(
+        "--num-gpus", type=nonnegative, default=0, metavar="N",
+        help="of one run on Ray (default: 0)",
+    )  # fmt: skip
+
+
+def add_folder(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`status`, `watch`, `doctor`."""
+    for name, command, summary in (
+        ("status", commands.status, "how far a study is, and what it has cost"),
+        ("watch", commands.watch, "status, live, until nothing is at work any more"),
+        ("doctor", commands.doctor, "is a study folder sound? exit code 1 where it is damaged"),
+    ):
+        parser = stage(stages, name, command, summary)
+        parser.add_argument("folder", metavar="DIR", help="the study folder")
+        if name == "watch":
+            parser.add_argument(
+                "--every",
+                type=positive,
+                default=2.0,
+                metavar="SECONDS",
+                help="between two looks (default: 2)",
+            )
+        else:
+            add_json(parser)

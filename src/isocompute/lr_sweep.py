@@ -1,0 +1,356 @@
+"""The learning-rate anchor: one batch size, several rates, the best that is stable.
+
+The paper finds its anchor, 1e-6 at B = 1024, on such a grid: the rate above it is noisy, those
+beyond collapse (arXiv 2603.12151, appendix A). Here the same is read off health rules and scores.
+
+Shape legend: S seeds, P validation problems.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+from isocompute.health import Finding, smoothness
+from isocompute.metrics import parse_metric, problem_scores, score_from_counts
+from isocompute.store import Store, StoredRun
+from isocompute.store.health import steps_health
+from isocompute.study import RunSpec, Study
+
+LEVEL = 0.95
+MARGIN = 2  # between the anchor and the first rate that breaks, as in the paper's grid
+FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)  # of the recipe's rate: what is tried by default
+# Warnings that come of too large a rate. The others (dead batches, clipped responses) are of
+# the problems or the length limit, and smaller rates share them.
+_NOISY = ("gradient_spikes", "kl_drift")
+
+
+@dataclass(frozen=True)
+class _Rate:
+    """What the runs of one learning rate showed."""
+
+    rate: float
+    scores: list[float]  # S, of the finished runs
+    problem_score_P: NDArray[np.float64]  # mean over the seeds
+    row: dict[str, Any]
+
+    @property
+    def healthy(self) -> bool:
+        return bool(self.row["healthy"])
+
+
+def lr_study(
+    study: Study, rates: Sequence[float] | None = None, folder: str | Path | None = None
+) -> Study:
+    """The study that sweeps the learning rate at one batch size.
+
+    The batch is the one of the grid that is nearest to the recipe's `base_batch_size`, where
+    its learning rate is meant (the smaller one of two). Rates that `folder` has already trained
+    stay in the sweep, so that a grid is extended by naming the new rates alone.
+
+    Args:
+        study: one recipe, one training set; its grid, budget and seeds are kept.
+        rates: learning rates after warm-up, at that batch; None: eighth to eightfold of the
+            recipe's own, in factors of 2, or those of `folder` where it exists.
+        folder: the sweep's own study folder.
+
+    Raises:
+        InputError: if the study holds several recipes or training sets, or a rate is not > 0.
+    """
+    first = study.runs[0]
+    for what, values in (
+        ("recipe", [spec.recipe for spec in study.runs]),
+        ("training set", [spec.train.sha256 for spec in study.runs]),
+    ):
+        if any(value != values[0] for value in values):
+            raise InputError(
+                f"a learning-rate sweep must have one {what}, but the study has several; "
+                "write a study file with one of them."
+            )
+    base = first.recipe.base_batch_size
+    allocation = min(
+        (spec.allocation for spec in study.runs),
+        key=lambda a: (abs(math.log(a.batch_size / base)), a.batch_size, a.rollouts_per_problem),
+    )
+    batch = allocation.batch_size
+    own = first.recipe.learning_rate_at(batch)
+    known = _known_rates(folder)
+    asked = sorted({*known, *(rates or ())} or {_tidy(own * factor) for factor in FACTORS})
+    bad = [rate for rate in asked if not (math.isfinite(rate) and rate > 0)]
+    if bad:
+        raise InputError(
+            f"a learning rate must be finite and > 0, but got {bad[0]!r}; correct the rates."
+        )
+    runs = [
+        replace(spec, recipe=spec.recipe.replace(learning_rate=rate, base_batch_size=batch))
+        for rate in asked
+        for spec in study.runs
+        if spec.allocation == allocation
+    ]
+    return replace(study, name=f"{study.name}: learning rate", runs=runs)
+
+
+def _known_rates(folder: str | Path | None) -> list[float]:
+    if folder is None or not (Path(folder) / "study.db").is_file():
+        return []
+    with Store(folder) as store:
+        return [float(run.spec["recipe"]["learning_rate"]) for run in store.runs()]
+
+
+def _tidy(value: float) -> float:
+    """Three digits: a grid is read by people, and a run is known by its rate."""
+    return float(f"{value:.3g}")
+
+
+def find_anchor(
+    folder: str | Path,
+    study: Study,
+    *,
+    metric: str | None = None,
+    problem_set: str | None = None,
+    command: str = "isocompute lr-sweep STUDY.yaml",
+) -> dict[str, Any]:
+    """Score, interval and health of every rate of a finished sweep, and the rate to take.
+
+    The anchor has the best final score among the stable rates: healthy in every seed, without a
+    warning of instability, and at most half of the smallest rate that is not healthy. Of rates
+    within noise of each other a larger one is not preferred: longer runs and larger batches, to
+    which the rate is scaled up, only bring it nearer to collapse. Noise is that of the seeds,
+    pooled over the healthy rates; with one seed that of the validation problems, paired.
+
+    Args:
+        folder: that `run_study` filled.
+        study: what `lr_study` made.
+        metric: of the final evaluation; default: avg@ all samples.
+        problem_set: which validation set; may be left out where there is one.
+        command: to name in the advice, without `--rates`.
+
+    Returns:
+        The document of `lr-sweep --json`; "anchor" is None where no rate is healthy.
+
+    Raises:
+        InputError: unknown metric or validation set.
+    """
+    spec = study.runs[0]
+    wanted, name = check_scores(study, metric=metric, problem_set=problem_set)
+    with Store(folder) as store:
+        stored = {run.hash: run for run in store.runs()}
+        by_rate: dict[float, list[StoredRun]] = {}
+        for one in study.runs:
+            by_rate.setdefault(one.recipe.learning_rate, []).append(stored[one.hash])
+        found = [
+            _rate(store, rate, runs, name, wanted) for rate, runs in sorted(by_rate.items())
+        ]
+        cost = store.accounting().to_dict()
+    seeds = len({one.seed for one in study.runs})
+    _intervals(found, seeds)
+    document: dict[str, Any] = {
+        "version": 1, "study": study.name, "folder": str(folder),
+        "problems_per_batch": spec.allocation.problems_per_batch,
+        "rollouts_per_problem": spec.allocation.rollouts_per_problem,
+        "batch_size": spec.allocation.batch_size, "steps": spec.allocation.steps,
+        "n_seeds": seeds, "metric": wanted, "problem_set": name, "level": LEVEL,
+        "rates": [one.row for one in found], "accounting": cost,
+    }  # fmt: skip
+    return {**document, **_choice(found, spec, seeds, command)}
+
+
+def check_scores(
+    study: Study, *, metric: str | None = None, problem_set: str | None = None
+) -> tuple[str, str]:
+    """Which score a sweep is judged by, asked before anything is trained.
+
+    Returns:
+        (metric, validation set).
+
+    Raises:
+        InputError: unknown metric or validation set, or a metric of more samples than are drawn.
+    """
+    spec = study.runs[0]
+    wanted = parse_metric(metric or f"avg@{spec.evaluation_samples}")
+    if wanted.k > spec.evaluation_samples:
+        raise InputError(
+            f"a metric must need at most the {spec.evaluation_samples} samples of an evaluation, "
+            f"but got {wanted}; lower its k or raise evaluation.samples."
+        )
+    names = sorted(spec.validation)
+    if problem_set is None and len(names) == 1:
+        return str(wanted), names[0]
+    if problem_set not in names:
+        raise InputError(
+            f"the validation set must be one of {', '.join(map(repr, names))}, but got "
+            f"{problem_set!r}; choose one with --problem-set."
+        )
+    return str(wanted), problem_set
+
+
+def _rate(store: Store, rate: float, runs: Sequence[StoredRun], name: str, metric: str) -> _Rate:
+    scores, problems, smooth = [], [], []
+    findings: list[Finding] = []
+    broken = [run for run in runs if run.state in ("failed", "invalid")]
+    unhealthy = {run.hash for run in broken}
+    for run in runs:
+        own = steps_health(store.steps(run.hash))
+        findings += own
+        if any(finding.severity == "failure" for finding in own):
+            unhealthy.add(run.hash)
+        if run.state != "done":
+            continue
+        _, successes_KP = store.successes(run.hash, name)
+        samples = int(run.spec["evaluation_samples"])
+        score_KP = problem_scores(successes_KP, samples, metric)
+        scores.append(float(score_from_counts(successes_KP[-1], samples, metric)))
+        problems.append(score_KP[-1])
+        share = smoothness(score_KP.mean(axis=1))
+        smooth += [] if share is None else [share]
+    row = {
+        "learning_rate": rate, "score": float(np.mean(scores)) if scores else None,
+        "interval": None, "behind_best": None, "behind_best_interval": None,
+        "within_noise": None, "healthy": not unhealthy, "n_runs": len(runs),
+        "n_unhealthy": len(unhealthy),
+        "smoothness": float(np.mean(smooth)) if smooth else None,
+        "findings": _findings(findings),
+        "failed": [{"run": run.hash, "state": run.state, "reason": run.reason} for run in broken],
+    }  # fmt: skip
+    mean_P = np.mean(problems, axis=0) if problems else np.empty(0)
+    return _Rate(rate, scores, mean_P, row)
+
+
+def _findings(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Rules that were broken, each once: in how many runs, and how early."""
+    steps: dict[tuple[str, str], list[int]] = {}
+    for finding in findings:
+        steps.setdefault((finding.severity, finding.code), []).append(finding.step)
+    return [
+        {"severity": severity, "code": code, "n_runs": len(at), "first_step": min(at)}
+        for (severity, code), at in sorted(steps.items())
+    ]
+
+
+def _intervals(found: Sequence[_Rate], seeds: int) -> None:
+    """Interval of every score, and of its distance behind the best healthy one."""
+    healthy = [one for one in found if one.healthy and one.scores]
+    best = max(healthy, key=lambda one: float(np.mean(one.scores)), default=None)
+    pooled = _Noise.of_seeds(healthy)
+    for one in found:
+        if not one.scores:
+            continue
+        count = len(one.scores)
+        if seeds == 1:
+            half = _Noise.of_problems(one.problem_score_P).half_width(1)
+        else:  # a rate that breaks spreads more than the others: its own seeds only
+            noise = pooled if one.healthy else _Noise.of_seeds([one])
+            half = noise.half_width(1 / count)
+        score = float(np.mean(one.scores))
+        if half is not None:
+            one.row["interval"] = [max(0.0, score - half), min(1.0, score + half)]
+        if best is None or not one.healthy:
+            continue
+        behind = float(np.mean(best.scores)) - score
+        if one is best:
+            half = 0.0
+        elif seeds == 1:
+            half = _Noise.of_problems(best.problem_score_P - one.problem_score_P).half_width(1)
+        else:
+            half = pooled.half_width(1 / count + 1 / len(best.scores))
+        one.row["behind_best"] = behind
+        if half is not None:
+            one.row["behind_best_interval"] = [behind - half, behind + half]
+            one.row["within_noise"] = behind - half <= 0
+
+
+@dataclass(frozen=True)
+class _Noise:
+    """Variance of one score, and the degrees of freedom that it was estimated with."""
+
+    variance: float
+    freedom: int
+
+    @classmethod
+    def of_seeds(cls, rates: Sequence[_Rate]) -> _Noise:
+        freedom = sum(len(one.scores) - 1 for one in rates)
+        total = sum(float(np.var(one.scores)) * len(one.scores) for one in rates)
+        return cls(total / max(freedom, 1), freedom)
+
+    @classmethod
+    def of_problems(cls, value_P: NDArray[np.float64]) -> _Noise:
+        """Of a mean over problems."""
+        freedom = len(value_P) - 1
+        return cls(float(np.var(value_P)) / max(freedom, 1), freedom)
+
+    def half_width(self, factor: float) -> float | None:
+        """Of the interval of a quantity with `factor` times the variance; None if unknown."""
+        from scipy import stats
+
+        if self.freedom < 1:
+            return None
+        quantile = float(stats.t.ppf((1 + LEVEL) / 2, self.freedom))
+        return quantile * math.sqrt(self.variance * factor)
+
+
+def _choice(
+    found: Sequence[_Rate], spec: RunSpec, seeds: int, command: str
+) -> dict[str, Any]:
+    """The anchor, why, whether it was at an edge, and what to run then."""
+    rates = [one.rate for one in found]
+    first_bad = min((one.rate for one in found if not one.healthy), default=math.inf)
+    below = [one for one in found if one.healthy and one.scores and one.rate < first_bad]
+    stable = [one for one in below if one.rate <= first_bad / MARGIN] or below
+    calm = [one for one in stable if not _noisy(one)] or stable
+    warnings = [] if seeds > 1 else [{
+        "code": "seeds_missing",
+        "message": "one run per rate: intervals are of the validation problems, and what another "
+        "seed would give is unknown; run at least 3 (grid.seeds=3).",
+    }]  # fmt: skip
+    if not calm:
+        lower = [_tidy(min(rates) / factor) for factor in (8, 4, 2)]
+        return {
+            "anchor": None, "edge": "low", "warnings": warnings,
+            "reason": f"a rate must be healthy in every seed, but none of {len(rates)} from "
+            f"{min(rates):g} to {max(rates):g} is; try smaller ones.",
+            "run_next": [_extension(command, lower)],
+        }  # fmt: skip
+    chosen = max(calm, key=lambda one: (float(np.mean(one.scores)), -one.rate))
+    edge = "high" if chosen.rate == rates[-1] else "low" if chosen.rate == rates[0] else None
+    run_next: list[str] = []
+    if edge is not None:
+        more = (2, 4, 8) if edge == "high" else (1 / 8, 1 / 4, 1 / 2)
+        run_next = [_extension(command, [_tidy(chosen.rate * factor) for factor in more])]
+        end = "largest" if edge == "high" else "smallest"
+        warnings.append({
+            "code": "anchor_at_edge",
+            "message": f"the anchor {chosen.rate:g} is the {end} rate tried, and a better one may "
+            f"lie beyond it; extend the grid: {run_next[0]}",
+        })  # fmt: skip
+    reason = "the best score of the stable rates"
+    equal = [f"{one.rate:g}" for one in below if one.row["within_noise"] and one is not chosen]
+    if equal:
+        reason += f"; within noise of the best: {', '.join(equal)}"
+    noisy = [f"{one.rate:g}" for one in stable if _noisy(one) and one not in calm]
+    if noisy:
+        reason += f"; warnings of instability: {', '.join(noisy)}"
+    if first_bad < math.inf:
+        reason += f"; the first that is not healthy: {first_bad:g}"
+    return {
+        "anchor": {
+            "learning_rate": chosen.rate, "base_batch_size": spec.allocation.batch_size,
+            "learning_rate_scaling": spec.recipe.learning_rate_scaling,
+        },
+        "edge": edge, "reason": reason, "run_next": run_next, "warnings": warnings,
+    }  # fmt: skip
+
+
+def _noisy(one: _Rate) -> bool:
+    return any(finding["code"] in _NOISY for finding in one.row["findings"])
+
+
+def _extension(command: str, rates: Sequence[float]) -> str:
+    return f"{command} --rates {shlex.quote(','.join(f'{rate:g}' for rate in rates))}"

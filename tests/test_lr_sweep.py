@@ -1,0 +1,246 @@
+"""The learning-rate sweep on planted runs: scores, noise and failures that are known by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from isocompute.cli import main
+from isocompute.engines import register_engine
+from isocompute.engines.base import EvaluationRecord, StepRecord
+from isocompute.engines.simulator import SimulatorEngine
+from isocompute.errors import InputError
+from isocompute.lr_sweep import check_scores, find_anchor, lr_study
+from isocompute.runner import run_study
+from study_helpers import FAST, small_study
+
+# By rate: successes (of 4) on each of 8 problems at the end, for seeds 0 and 1.
+SCORES = {
+    1e-3: ([1, 1, 1, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 1, 1, 1]),
+    2e-3: ([3, 3, 3, 3, 3, 3, 3, 3], [2, 2, 3, 3, 3, 3, 3, 3]),
+    4e-3: ([3, 3, 3, 3, 3, 3, 3, 2], [3, 3, 3, 3, 3, 3, 2, 2]),
+    8e-3: ([3, 3, 3, 3, 3, 3, 3, 3], [3, 3, 3, 3, 3, 3, 3, 3]),
+    16e-3: ([0, 0, 0, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0, 0]),
+}
+
+
+class RatedEngine(SimulatorEngine):
+    """Ends with the scores of its rate; `spiky`, `broken` and `raising` rates misbehave."""
+
+    name = "rated"
+
+    def check(self, spec):
+        """Accept its own options."""
+
+    def run(self, spec, resume, sink):
+        """Synthetic steps, the planted score at the end."""
+        options, rate = spec.engine_options, spec.recipe.learning_rate
+        if rate >= options.get("raising", math.inf):
+            raise InputError("the policy must stay finite, but it does not")
+        for step in range(spec.allocation.steps + 1):
+            rollouts = step * spec.allocation.batch_size
+            if step:
+                spiky = rate >= options.get("spiky", math.inf) and step in (12, 14, 16)
+                norm = 100.0 if spiky else 1.0
+                broken = rate >= options.get("broken", math.inf) and step > 5
+                sink.step(StepRecord(
+                    step=step, rollouts=rollouts, tokens=rollouts, problem_Q=np.arange(4),
+                    successes_Q=np.array([0, 1, 1, 2]), samples=2,
+                    health={"grad_norm": norm, "entropy": math.nan if broken else 1.0},
+                ))  # fmt: skip
+            last = step == spec.allocation.steps
+            if step % 4 == 0 or last:
+                successes = SCORES[rate][spec.seed] if last else [0] * 8
+                sink.evaluation(EvaluationRecord(
+                    step=step, rollouts=rollouts, tokens=rollouts, problem_set="val", samples=4,
+                    successes_P=np.array(successes),
+                ))  # fmt: skip
+            if 0 < step < spec.allocation.steps:
+                continue
+            with sink.checkpoint(step) as folder:
+                (folder / "model.safetensors").write_bytes(str(step).encode())
+
+
+register_engine("rated", "test_lr_sweep:RatedEngine")
+
+
+def sweep(folder, rates=tuple(SCORES), seeds=(0, 1), **options):
+    base = small_study(ns=(2,), seeds=seeds, rollouts=160, engine="rated",
+                       options=options, slices=(1.0,))  # fmt: skip
+    study = lr_study(base, rates, folder)
+    run_study(study, folder, workers=0, settings=FAST)
+    return find_anchor(folder, study, command="isocompute lr-sweep s.yaml")
+
+
+def by_rate(document):
+    return {row["learning_rate"]: row for row in document["rates"]}
+
+
+def test_the_best_stable_rate_is_the_anchor(tmp_path):
+    document = sweep(tmp_path / "s", broken=16e-3)
+    rows = by_rate(document)
+    assert document["anchor"] == {
+        "learning_rate": 8e-3, "base_batch_size": 8, "learning_rate_scaling": "sqrt",
+    }  # fmt: skip
+    assert (document["edge"], document["run_next"]) == (None, [])
+    # 8e-3: 0.75 twice; 2e-3: 24/32 and 22/32.
+    assert rows[8e-3]["score"] == 0.75
+    assert rows[2e-3]["score"] == pytest.approx((24 + 22) / 64)
+    assert rows[2e-3]["behind_best"] == pytest.approx(1 / 32)
+    # Pooled over the four healthy rates: 0, 2 * (1/32)^2, 2 * (1/64)^2, 0; one degree each.
+    pooled = (2 * (1 / 32) ** 2 + 2 * (1 / 64) ** 2) / 4
+    half = stats.t.ppf(0.975, 4) * math.sqrt(pooled / 2)
+    assert rows[2e-3]["interval"] == pytest.approx([23 / 32 - half, 23 / 32 + half])
+    # A rate that broke has its own seeds only, 1/32 and 0.
+    own = stats.t.ppf(0.975, 1) * (1 / 32) / math.sqrt(2) / math.sqrt(2)
+    assert rows[16e-3]["interval"] == pytest.approx([0.0, 1 / 64 + own])
+    assert not rows[16e-3]["healthy"]
+    assert rows[16e-3]["within_noise"] is None
+    assert rows[16e-3]["findings"] == [
+        {"severity": "failure", "code": "divergence", "n_runs": 2, "first_step": 6}
+    ]
+    assert rows[1e-3]["within_noise"] is False
+    assert [rows[r]["within_noise"] for r in (2e-3, 4e-3, 8e-3)] == [True, True, True]
+    assert "the first that is not healthy: 0.016" in document["reason"]
+    assert rows[8e-3]["smoothness"] == 1.0
+
+
+def test_a_rate_with_signs_of_instability_yields_to_a_calm_one(tmp_path):
+    document = sweep(tmp_path / "s", spiky=8e-3, broken=16e-3)
+    assert document["anchor"]["learning_rate"] == 2e-3
+    assert "warnings of instability: 0.008" in document["reason"]
+
+
+def test_the_anchor_keeps_a_factor_of_two_from_the_first_rate_that_breaks(tmp_path):
+    SCORES[3e-3] = SCORES[1e-3]
+    document = sweep(tmp_path / "s", rates=(1e-3, 2e-3, 3e-3), broken=3e-3)
+    assert document["anchor"]["learning_rate"] == 1e-3
+    SCORES.pop(3e-3)
+
+
+def test_a_rate_above_one_that_broke_is_never_taken(tmp_path):
+    document = sweep(tmp_path / "s", broken=8e-3)  # whose score is the best
+    assert document["anchor"]["learning_rate"] == 2e-3
+    rows = by_rate(document)
+    # Seed 0 of 4e-3 ends at 23/32 and seed 1 at 22/32; 2e-3 at 24/32 and 22/32.
+    assert rows[4e-3]["behind_best"] == pytest.approx(1 / 64)
+
+
+def test_at_an_edge_it_says_how_to_go_on_and_old_rates_stay_in(tmp_path):
+    folder = tmp_path / "s"
+    high = sweep(folder, rates=(1e-3, 2e-3))
+    assert (high["anchor"]["learning_rate"], high["edge"]) == (2e-3, "high")
+    assert high["run_next"] == ["isocompute lr-sweep s.yaml --rates 0.004,0.008,0.016"]
+    assert [w["code"] for w in high["warnings"]] == ["anchor_at_edge"]
+    more = sweep(folder, rates=(8e-3, 16e-3))
+    assert list(by_rate(more)) == [1e-3, 2e-3, 8e-3, 16e-3]
+    assert (more["anchor"]["learning_rate"], more["edge"]) == (8e-3, None)
+    assert more["accounting"]["rollouts"] == 2 * high["accounting"]["rollouts"]
+    assert more["run_next"] == []
+    low = sweep(tmp_path / "low", rates=(8e-3, 16e-3))
+    assert (low["edge"], low["run_next"]) == (
+        "low", ["isocompute lr-sweep s.yaml --rates 0.001,0.002,0.004"]
+    )  # fmt: skip
+
+
+def test_where_every_rate_breaks_there_is_no_anchor(tmp_path):
+    document = sweep(tmp_path / "s", rates=(8e-3, 16e-3), raising=1e-3)
+    assert document["anchor"] is None
+    assert document["rates"][0]["score"] is None
+    assert document["rates"][0]["failed"][0]["state"] == "failed"
+    assert "none of 2 from 0.008 to 0.016 is" in document["reason"]
+    assert document["run_next"] == ["isocompute lr-sweep s.yaml --rates 0.001,0.002,0.004"]
+
+
+def test_with_one_seed_noise_is_that_of_the_problems(tmp_path):
+    document = sweep(tmp_path / "s", rates=(4e-3, 8e-3, 16e-3), seeds=(0,))
+    assert [w["code"] for w in document["warnings"]] == ["seeds_missing"]
+    row = by_rate(document)[4e-3]
+    # 7 problems at 3/4 and one at 2/4, against 8 at 3/4: a difference of 1/4 on one of 8.
+    assert row["behind_best"] == pytest.approx(1 / 32)
+    half = stats.t.ppf(0.975, 7) * math.sqrt(np.var([0] * 7 + [0.25], ddof=1) / 8)
+    assert row["behind_best_interval"] == pytest.approx([1 / 32 - half, 1 / 32 + half])
+    # The score itself: same spread over problems.
+    assert row["interval"] == pytest.approx([23 / 32 - half, 23 / 32 + half])
+
+
+def test_the_batch_nearest_to_the_recipes_and_the_default_rates():
+    base = small_study(ns=(2, 4, 16), seeds=(0, 1))  # batches of 8, 16, 64
+    runs = [
+        replace(s, recipe=s.recipe.replace(base_batch_size=32, learning_rate=1e-3))
+        for s in base.runs
+    ]
+    study = lr_study(replace(base, runs=runs))
+    assert {s.allocation.batch_size for s in study.runs} == {16}  # the smaller one of two
+    own = 1e-3 / math.sqrt(2)
+    rates = sorted({s.recipe.learning_rate for s in study.runs})
+    assert rates == pytest.approx([own * f for f in (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)], rel=5e-3)
+    assert {s.recipe.base_batch_size for s in study.runs} == {16}
+    assert all(s.learning_rate == s.recipe.learning_rate for s in study.runs)
+    assert len(study.runs) == 7 * 2
+
+
+def test_bad_input_is_refused(tmp_path):
+    base = small_study()
+    for bad in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(InputError, match="must be finite and > 0, but got"):
+            lr_study(base, [bad])
+    two = [replace(s, recipe=s.recipe.replace(kl_coef=0.1)) for s in base.runs]
+    with pytest.raises(InputError, match="must have one recipe, but the study has several"):
+        lr_study(replace(base, runs=[*base.runs, *two]))
+    other = [replace(s, train=s.validation["val"]) for s in base.runs]
+    with pytest.raises(InputError, match="must have one training set"):
+        lr_study(replace(base, runs=[*base.runs, *other]))
+    with pytest.raises(InputError, match="at most the 4 samples of an evaluation, but got best@8"):
+        check_scores(base, metric="best@8")
+    with pytest.raises(InputError, match="must be one of 'val', but got 'other'"):
+        check_scores(base, problem_set="other")
+
+
+STUDY = """
+engine: simulator
+problems:
+  train: {generated: simulated, options: {size: 8}}
+  validation: {main: {generated: simulated, options: {size: 6}}}
+recipe: {learning_rate: 0.5, base_batch_size: 16}
+grid: {problems_per_batch: 4, rollouts_per_problem: 4, seeds: 2}
+budget: 640
+slices: [1]
+evaluation: {samples: 4, per_octave: 2, first: 32}
+"""
+
+
+RATED = "engine: rated\nengine_options: {raising: 0.001}"
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    file = tmp_path / "s.yaml"
+    file.write_text(STUDY)
+    argv = ["lr-sweep", str(file), "--workers", "0", "--rates", "0.25,1"]
+    assert main([*argv, "--json", "-"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["folder"] == str(tmp_path / "s-lr")
+    assert [row["learning_rate"] for row in document["rates"]] == [0.25, 1.0]
+    assert document["run_next"][0].startswith(f"isocompute lr-sweep {file} --rates ")
+    assert main(["lr-sweep", str(file), "--workers", "0", "--rates", "0.5"]) == 0
+    out = capsys.readouterr().out
+    assert "3 rates at B_p=4, n=4, 40 steps, 2 seeds" in out
+    assert "in the study file: recipe: {learning_rate: " in out
+    file.write_text(STUDY.replace("engine: simulator", RATED).replace("size: 6", "size: 8"))
+    none = [*argv[:4], "-o", str(tmp_path / "none"), "--rates", "0.008,0.016"]
+    assert main(none) == 3
+    assert f"Run next: isocompute lr-sweep {file} -o {tmp_path / 'none'} --rates 0.001," in (
+        capsys.readouterr().err
+    )
+    file.write_text(STUDY)
+    assert main([*argv, "recipe.warmup_steps=3"]) == 2
+    assert "seed=0 it changes recipe.warmup_steps: 10 -> 3; undo it" in capsys.readouterr().err
+    assert main(["lr-sweep", str(file), "--rates", "1,x"]) == 2
+    assert "must be a finite number, but got 'x'" in capsys.readouterr().err
+    assert main(["lr-sweep", str(file), "--metric", "avg@9"]) == 2

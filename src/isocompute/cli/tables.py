@@ -165,7 +165,7 @@ def lr_sweep_lines(document: Row) -> list[str]:
         ])  # fmt: skip
     header = ["rate", document["metric"], f"{document['level']:.0%} interval", "behind best",
               "healthy", "rules broken (runs, first step)"]  # fmt: skip
-    lines += [*_indented(table(header, rows, left=1)), ""]
+    lines += [*indented(table(header, rows, left=1)), ""]
     anchor = document["anchor"]
     if anchor is not None:
         lines += [

@@ -106,8 +106,10 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
             continue
         del new["steps"]
         new.pop("arm", None)
-        found = [differences({k: v for k, v in old.items() if k != "arm"}, new) for old in olds]
-        changed = "; ".join(min(found, key=lambda lines: len(lines)))  # the nearest variant
+        found: list[list[str]] = [
+            differences({k: v for k, v in old.items() if k != "arm"}, new) for old in olds
+        ]
+        changed = "; ".join(min(found, key=len))  # the nearest variant
         raise InputError(
             "an edit must not change runs that have results, but for problems_per_batch="
             f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "

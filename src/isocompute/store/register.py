@@ -109,7 +109,8 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
         found: list[list[str]] = [
             differences({k: v for k, v in old.items() if k != "arm"}, new) for old in olds
         ]
-        changed = "; ".join(min(found, key=len))  # the nearest variant
+        nearest = min(found, key=len)  # of several variants
+        changed = "; ".join(nearest)
         raise InputError(
             "an edit must not change runs that have results, but for problems_per_batch="
             f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "

@@ -113,6 +113,55 @@ def test_problem_files_lie_beside_the_study_file(load, tmp_path):
     assert len(load(text, "problems.train=p.jsonl").runs[0].train) == 10
 
 
+def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
+    rates = [0.0, 0.0625, 0.4, 0.5, 0.8] * 40
+    lines = [json.dumps({"id": str(i), "prompt": f"{i}?", "answer": str(i), "pass_rate": rate,
+                         "pass_rate_samples": 128 if rate == 0 else 16})
+             for i, rate in enumerate(rates)]  # fmt: skip
+    (tmp_path / "p.jsonl").write_text("\n".join(lines))
+
+    def taken(words, *overrides):
+        entry = "{path: p.jsonl, verifier: integer, " + words + "}"
+        run = load(STUDY, f"problems.train={entry}", *overrides).runs[0]
+        return run.train
+
+    def ids(problems):
+        return {p.id for p in problems.problems}
+
+    held = "held_out: 60, part: "
+    train, validation = taken(held + "train"), taken(held + "validation")
+    assert (len(train), len(validation)) == (140, 60)
+    assert not ids(train) & ids(validation)
+    # Every set of one part avoids every set of the other, whatever is selected or drawn.
+    for words in ("band: hard", "mixture: hetero_tri", "size: 30, seed: 5", "pass_rate: [0.1, 1]"):
+        assert ids(taken(held + f"train, {words}")) < ids(train)
+        assert ids(taken(held + f"validation, {words}")) < ids(validation)
+    assert {p.pass_rate for p in taken("band: very_easy").problems} == {0.8}
+    assert {p.pass_rate for p in taken("band: extremely_hard").problems} == {0.0}
+    dual = taken("mixture: hetero_dual, size: 40")
+    assert sorted(p.pass_rate for p in dual.problems)[:21][-1] > 0
+    assert sum(p.pass_rate == 0 for p in dual.problems) == 20
+    own = taken("mixture: {hard: 0.8, easy: 0.2}, size: 50")
+    assert sum(p.pass_rate < 0.1 for p in own.problems) == 40
+    assert taken("mixture: hetero_tri, size: 40, seed: 1").sha256 != (
+        taken("mixture: hetero_tri, size: 40").sha256
+    )
+    # A smaller set lies within a larger one of the same seed.
+    assert ids(taken("band: hard, size: 10")) < ids(taken("band: hard, size: 40"))
+    for words, message in (
+        ("held_out: 5", "`held_out` and `part` must be given together"),
+        ("part: train", "`held_out` and `part` must be given together"),
+        ("held_out: 5, part: test", "'train' or 'validation', but got 'test'"),
+        ("band: easy, pass_rate: [0, 1]", "only one of `band`, `pass_rate` and `mixture`"),
+        ("band: heavy", "'easy', 'hard', .* but got 'heavy'"),
+        ("mixture: hetero", "but got 'hetero'"),
+        ("mixture: hetero_tri, size: 200", r"holds hard 80 \(needs 100\), .* size=200"),
+        ("held_out: 200, part: train", "`1 <= validation < 200` must hold"),
+    ):
+        with pytest.raises(InputError, match=message):
+            taken(words)
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [

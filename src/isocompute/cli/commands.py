@@ -166,11 +166,17 @@ def difficulty(options: Options) -> int:
     check_target(options.json, [options.problems])
     from isocompute.cli.tables import difficulty_lines
     from isocompute.difficulty import Draws, measure_difficulty
-    from isocompute.engines import embedded_success_counter
+    from isocompute.engines import embedded_success_counter, problem_generators
     from isocompute.problems import load_problems, save_problems
 
-    problems = load_problems(options.problems, verifier=options.verifier)
-    count = embedded_success_counter()(
+    counter = embedded_success_counter()
+    kind, _, world = options.problems.partition(":")
+    if kind == "world":
+        generate = problem_generators()["world"]
+        problems = generate(world, size=options.size, seed=options.world_seed, world=world)
+    else:
+        problems = load_problems(options.problems, verifier=options.verifier)
+    count = counter(
         options.model, problems, max_new_tokens=options.max_new_tokens,
         temperature=options.temperature, seed=options.seed,
     )  # fmt: skip

@@ -12,7 +12,14 @@ import numpy as np
 
 from isocompute.allocation import Rates, allocation_grid, parse_budget, powers_of_two
 from isocompute.errors import InputError
-from isocompute.problems import ProblemSet, load_problems, select_problems, subset_problems
+from isocompute.problems import (
+    ProblemSet,
+    load_problems,
+    mix_problems,
+    select_problems,
+    split_problems,
+    subset_problems,
+)
 from isocompute.recipe import Recipe
 from isocompute.study.schema import Grid, Powers, ProblemFile, StudyFile, parse_study
 from isocompute.study.spec import RunSpec
@@ -138,10 +145,18 @@ class _Loader:
 
     def _load(self, name: str, entry: ProblemFile) -> ProblemSet:
         problems = self._generated(name, entry) if entry.path is None else self._file(name, entry)
-        if entry.pass_rate is not None:
-            problems = select_problems(problems, entry.pass_rate)
+        rng = np.random.default_rng(entry.seed)
+        if entry.held_out is not None:
+            # Split before anything is selected, and always in the same way, so that no two sets
+            # of opposite parts share a problem, whatever else is asked of them.
+            parts = split_problems(problems, entry.held_out, np.random.default_rng(0))
+            problems = parts[entry.part == "validation"]
+        if entry.mixture is not None:
+            problems = mix_problems(problems, entry.mixture, rng, size=entry.size)
+        elif (band := entry.band or entry.pass_rate) is not None:
+            problems = select_problems(problems, band)
         if entry.size is not None and entry.size != len(problems):
-            problems = subset_problems(problems, entry.size, np.random.default_rng(entry.seed))
+            problems = subset_problems(problems, entry.size, rng)
         return problems.replace(name=name, problems=problems.problems)
 
     def _file(self, name: str, entry: ProblemFile) -> ProblemSet:

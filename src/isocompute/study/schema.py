@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import fields
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import (
     BaseModel,
@@ -37,13 +37,21 @@ class Powers(_Section):
 
 
 class ProblemFile(_Section):
-    """A problem set: `path` (JSONL, Parquet), or a generated one with its options."""
+    """A problem set: `path` (JSONL, Parquet), or a generated one with its options.
+
+    What is taken of it, in this order: its held-out or its other problems (`held_out` of them,
+    `part`), those of a `band` or `pass_rate` or a `mixture` of bands, `size` of these by `seed`.
+    """
 
     path: str | None = None
     verifier: str | None = None
     generated: str | None = None
     options: dict[str, JsonValue] = Field(default_factory=dict)
+    held_out: Count | None = None
+    part: Literal["train", "validation"] | None = None
+    band: Literal["easy", "hard", "very_easy", "extremely_hard"] | None = None
     pass_rate: tuple[float, float] | None = None
+    mixture: Literal["hetero_dual", "hetero_tri"] | dict[str, float] | None = None
     size: Count | None = None
     seed: Seed = 0
 
@@ -56,6 +64,10 @@ class ProblemFile(_Section):
     def _one_source(self) -> ProblemFile:
         if (self.path is None) == (self.generated is None):
             raise ValueError("exactly one of `path` and `generated` must be given")
+        if (self.held_out is None) != (self.part is None):
+            raise ValueError("`held_out` and `part` must be given together")
+        if sum(x is not None for x in (self.band, self.pass_rate, self.mixture)) > 1:
+            raise ValueError("only one of `band`, `pass_rate` and `mixture` may be given")
         return self
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from isocompute.errors import InputError
+from isocompute.verifiers import countdown
 
 MATH_TIMEOUT_S = 5.0  # the limit that math-verify itself sets on one comparison
 FUNCTION_TIMEOUT_S = 10.0
@@ -141,6 +142,10 @@ def _integer(_: str) -> Verifier:
     return RuleVerifier("integer", lambda r, a: last_integer(r) == last_integer(a), _integer_fault)
 
 
+def _countdown(_: str) -> Verifier:
+    return RuleVerifier("countdown", countdown.meets_target, countdown.answer_fault)
+
+
 def _at_least(spec: str) -> Verifier:
     name, _, number = spec.partition(">=")
     least = int(number) if re.fullmatch(r"\d{1,6}", number) else 0
@@ -172,6 +177,7 @@ def _at_least(spec: str) -> Verifier:
 _FACTORIES: dict[str, Callable[[str], Verifier]] = {
     "exact": _exact,
     "integer": _integer,
+    "countdown": _countdown,
     "bits": _at_least,
     "hexbits": _at_least,
 }
@@ -207,6 +213,7 @@ def load_verifier(
     | `math` | math-verify finds the two equal (extra `[math]`) |
     | `bits>=K` | a text of 0 and 1, as long as the answer, agrees with it at K places or more |
     | `hexbits>=K` | the same for hexadecimal texts, four bits a digit |
+    | `countdown` | the response uses the digits of the answer, `2357>22`, once each to make 22 |
     | `path/file.py:function` | `function(response, answer)` returns 1 (or True) |
 
     Args:
@@ -238,9 +245,12 @@ def load_verifier(
         return _worker(spec, target, FUNCTION_TIMEOUT_S if timeout_s is None else timeout_s)
     name, threshold, _ = spec.partition(">=")
     factory = _FACTORIES.get(name)
-    if factory is None or (name in ("exact", "integer") and threshold):
-        own = sorted(set(_FACTORIES) - {"exact", "integer", "bits", "hexbits"})
-        known = ["exact", "integer", "math", "bits>=K", "hexbits>=K", "path/file.py:function", *own]
+    if factory is None or (name in ("exact", "integer", "countdown") and threshold):
+        own = sorted(set(_FACTORIES) - {"exact", "integer", "countdown", "bits", "hexbits"})
+        known = [
+            "exact", "integer", "math", "countdown", "bits>=K", "hexbits>=K",
+            "path/file.py:function", *own,
+        ]  # fmt: skip
         raise InputError(
             f"a verifier must be one of {', '.join(known)}, but got {spec!r}; choose one of them."
         )

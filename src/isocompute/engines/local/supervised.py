@@ -1,6 +1,6 @@
-"""Base models: a few hundred supervised steps on noisy answers, so that a rule is half known.
+"""Base models: supervised steps on noisy demonstrations, so that a world's rule is half known.
 
-Shape legend: P problems of a batch, D prompt bits, T answer bits, L tokens of a sequence.
+Shape legend: P problems of a batch, L tokens of a sequence, N tokens of all responses, V words.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ from isocompute.engines.local.grouping import Grouping
 from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.model import Transformer
 from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
-from isocompute.engines.local.worlds import BitRuleWorld, answer_texts, prompt_texts
+from isocompute.engines.local.tokenizer import WordTokenizer
+from isocompute.engines.local.worlds import World
 
 _STREAM_BASE = 9
 WARMUP_STEPS = 20
@@ -33,8 +35,8 @@ class Phase:
 
     Args:
         steps: updates.
-        problems: size of a fixed set that is gone through again and again, flipped bits and
-            all; None: every sequence is a new problem.
+        problems: size of a fixed set that is gone through again and again, errors and all;
+            None: every sequence is a new problem.
         batch: sequences per update.
         learning_rate: after 20 warm-up steps, constant.
     """
@@ -51,83 +53,106 @@ class Supervision:
 
     Args:
         phases: one after another, each with a fresh optimizer.
-        flip: share of the answers' bits that are flipped: the rule is never certain.
+        noise: share of the demonstrations that is wrong, in the world's own way.
         weight_decay: AdamW's.
-        seed: of problems and flips.
+        seed: of the demonstrations.
     """
 
     phases: tuple[Phase, ...]
-    flip: float = 0.3
+    noise: float = 0.3
     weight_decay: float = 0.01
     seed: int = 0
 
 
+class _Sequences(NamedTuple):
+    """Prompts with responses: tokens, and where the responses begin and end."""
+
+    token_PL: Tensor
+    start_P: Tensor
+    stop_P: Tensor
+
+    def pick(self, index: Tensor) -> _Sequences:
+        return _Sequences(*(value[index] for value in self))
+
+
 def train_base(
-    world: BitRuleWorld,
+    world: World,
     model: PolicyModel,
     supervision: Supervision,
     report: Callable[[int, int, float], None] | None = None,
 ) -> None:
-    """Train a new model on prompts and noisy answers, next token by next token.
+    """Train a new model on prompts and noisy responses, next token by next token.
 
     Args:
         world: where problems come from.
         model: freshly initialised; changed in place.
         supervision: how long, on what, and how noisy.
-        report: called with (phase, step, loss in nats per answer token) after every step.
+        report: called with (phase, step, loss in nats per response token) after every step.
     """
+    words = world.tokenizer()
     for number, phase in enumerate(supervision.phases):
         rng = np.random.default_rng([supervision.seed, _STREAM_BASE, number])
         optimizer = FlatAdamW(
             model, weight_decay=supervision.weight_decay, max_grad_norm=math.inf
         )
-        fixed_PL = None
+        fixed = None
         if phase.problems is not None:
-            fixed_PL = _noisy_sequences(world, phase.problems, supervision.flip, rng)
+            fixed = _demonstrations(world, words, phase.problems, supervision.noise, rng)
         for step in range(1, phase.steps + 1):
-            if fixed_PL is None:
-                token_PL = _noisy_sequences(world, phase.batch, supervision.flip, rng)
+            if fixed is None:
+                shown = _demonstrations(world, words, phase.batch, supervision.noise, rng)
             else:
-                token_PL = fixed_PL[torch.from_numpy(rng.integers(len(fixed_PL), size=phase.batch))]
-            logits = _answer_logits(model, token_PL, world.answer_tokens)
-            target = token_PL[:, -world.answer_tokens :]
-            loss = F.cross_entropy(logits.flatten(0, 1), target.flatten())
+                index = rng.integers(len(fixed.token_PL), size=phase.batch)
+                shown = fixed.pick(torch.from_numpy(index))
+            logits_NV, target_N = _response_logits(model, shown)
+            loss = F.cross_entropy(logits_NV, target_N)
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step(warmed_up(phase.learning_rate, step, WARMUP_STEPS))
             if report is not None:
                 report(number, step, float(loss.detach()))
 
 
-def _answer_logits(model: PolicyModel, token_PL: Tensor, answer_tokens: int) -> Tensor:
-    """Logits (P, T, V) of the answer's tokens, each from what stands before it."""
+def _response_logits(model: PolicyModel, shown: _Sequences) -> tuple[Tensor, Tensor]:
+    """Logits (N, V) of the responses' tokens, each from what stands before it, and the tokens."""
+    token_PL, start_P, stop_P = shown
     if isinstance(model, Transformer):
+        place = torch.arange(1, token_PL.shape[1])
+        said_PL = (place >= start_P[:, None]) & (place < stop_P[:, None])
         hidden, _ = model.prompt(token_PL[:, :-1])
-        return model.logits(hidden[:, -answer_tokens:])
-    prompt_PS, answer_PT = token_PL[:, :-answer_tokens], token_PL[:, -answer_tokens:]
-    length_P = torch.full((len(token_PL),), prompt_PS.shape[1])
-    one_each = Grouping(torch.ones_like(length_P))
-    return model.response_logits(prompt_PS, length_P, answer_PT, one_each)
+        return model.logits(hidden[said_PL]), token_PL[:, 1:][said_PL]
+    prompt = int(start_P[0])  # the feed-forward policy reads prompts of one length
+    answer_PT = token_PL[:, prompt:]
+    one_each = Grouping(torch.ones_like(start_P))
+    logits = model.response_logits(token_PL[:, :prompt], start_P, answer_PT, one_each)
+    return logits.flatten(0, 1), answer_PT.flatten()
 
 
-def _noisy_sequences(
-    world: BitRuleWorld, size: int, flip: float, rng: np.random.Generator
-) -> Tensor:
-    """Prompts followed by answers with flipped bits, as tokens (P, L)."""
-    bit_PD = rng.integers(0, 2, size=(size, world.prompt_bits), dtype=np.int8) > 0
-    bit_PT = world.answers(bit_PD) ^ (rng.random((size, world.answer_bits)) < flip)
-    words = world.tokenizer()
-    texts = zip(prompt_texts(bit_PD), answer_texts(bit_PT), strict=True)
-    return torch.tensor([words.encode(prompt + answer) for prompt, answer in texts])
+def _demonstrations(
+    world: World, words: WordTokenizer, size: int, noise: float, rng: np.random.Generator
+) -> _Sequences:
+    """Prompts with responses, padded on the right; an end token where the world has one."""
+    end = [words.end] if words.end is not None else []
+    rows, start, stop = [], [], []
+    for prompt, response in world.demonstrate(size, noise, rng):
+        row = words.encode(prompt)
+        start.append(len(row))
+        row += words.encode(response) + end
+        stop.append(len(row))
+        rows.append(row)
+    width = max(stop)
+    token_PL = torch.tensor([row + [0] * (width - len(row)) for row in rows])
+    return _Sequences(token_PL, torch.tensor(start), torch.tensor(stop))
 
 
-def save_base(
-    model: PolicyModel, world: BitRuleWorld, supervision: Supervision, folder: Path
-) -> None:
+def save_base(model: PolicyModel, world: World, supervision: Supervision, folder: Path) -> None:
     """A Hugging Face folder with tokenizer, and `world.json`: where it came from."""
     save_model(model, folder)
     world.tokenizer().save(folder)
-    generation = {"max_new_tokens": world.answer_tokens, "do_sample": True, "temperature": 1.0,
+    generation = {"max_new_tokens": world.max_new_tokens, "do_sample": True, "temperature": 1.0,
                   "top_k": 0, "pad_token_id": model.sizes.pad_token_id}  # fmt: skip
-    origin = {"world": "bits", **asdict(world), "supervision": asdict(supervision)}
+    if model.sizes.eos_token_id is not None:
+        generation["eos_token_id"] = model.sizes.eos_token_id
+    rule = asdict(cast("Any", world))
+    origin = {"world": world.name, **rule, "supervision": asdict(supervision)}
     for name, data in (("generation_config.json", generation), ("world.json", origin)):
         (folder / name).write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")

@@ -31,7 +31,8 @@ class WordTokenizer:
     Args:
         vocabulary: words in the order of their numbers.
         pattern: matches one word; texts must be made of matches only.
-        special: words that never come from text and are left out of it.
+        special: words that never come from text and are left out of it: padding, then, where
+            there is one, the end of a text.
     """
 
     def __init__(self, vocabulary: Sequence[str], pattern: str, special: Iterable[str]) -> None:
@@ -44,6 +45,11 @@ class WordTokenizer:
 
     def __len__(self) -> int:
         return len(self.vocabulary)
+
+    @property
+    def end(self) -> int | None:
+        """Number of the word that ends a text, if there is one."""
+        return self._number[self.special[1]] if len(self.special) > 1 else None
 
     def encode(self, text: str) -> list[int]:
         """Tokens of a text.
@@ -93,6 +99,8 @@ class WordTokenizer:
             "clean_up_tokenization_spaces": False,
             "padding_side": "left",
         }
+        if self.end is not None:
+            config["eos_token"] = self.special[1]
         folder.mkdir(parents=True, exist_ok=True)
         for name, value in (("tokenizer.json", data), ("tokenizer_config.json", config)):
             (folder / name).write_text(

@@ -1,4 +1,4 @@
-"""Generated problem worlds: a hidden rule, problems in plain text, a base model's tokenizer.
+"""The bit-rule world: answers of many bits of which enough must agree with a hidden rule.
 
 Shape legend: P problems, D prompt bits, T answer bits, H hidden units of the rule.
 """
@@ -6,24 +6,23 @@ Shape legend: P problems, D prompt bits, T answer bits, H hidden units of the ru
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.engines.local.tokenizer import WordTokenizer
+from isocompute.engines.local.worlds.base import PAD, Text, World
 from isocompute.errors import InputError
-from isocompute.problems import Problem, ProblemSet
 
-PAD = "<pad>"
 HEX = "0123456789abcdef"
 BITS_PER_LETTER = 2
-_STREAM_RULE, _STREAM_PROBLEMS = 0, 1
+_STREAM_RULE = 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class BitRuleWorld:
+class BitRuleWorld(World):
     """Prompts of random bits; the right answer is a hidden function of them, bit by bit.
 
     The function is a random two-layer network, sign(tanh(x W1) W2). An answer counts if at
@@ -46,6 +45,7 @@ class BitRuleWorld:
         InputError: if a size breaks these rules.
     """
 
+    name: ClassVar[str] = "bits"
     prompt_bits: int = 32
     answer_bits: int = 32
     agree: int = 20
@@ -71,8 +71,8 @@ class BitRuleWorld:
             )
 
     @property
-    def answer_tokens(self) -> int:
-        """Tokens of an answer."""
+    def max_new_tokens(self) -> int:
+        """Tokens of an answer; nothing but the limit ends it."""
         return self.answer_bits // 4
 
     @property
@@ -95,54 +95,24 @@ class BitRuleWorld:
         second_HT = rng.normal(size=(self.hidden, self.answer_bits))
         return np.asarray(np.tanh((bit_PD * 2.0 - 1.0) @ first_DH) @ second_HT > 0)
 
-    def draw(self, size: int, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Random prompts and their answers, as bits (P, D) and (P, T)."""
-        rng = np.random.default_rng([self.rule_seed, _STREAM_PROBLEMS, seed])
-        bit_PD = rng.integers(0, 2, size=(size, self.prompt_bits), dtype=np.int8) > 0
-        return bit_PD, self.answers(bit_PD)
+    def prompt_bits_of(self, size: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Random prompts (P, D)."""
+        return rng.integers(0, 2, size=(size, self.prompt_bits), dtype=np.int8) > 0
 
-    def problems(self, name: str, size: int, seed: int) -> ProblemSet:
-        """A set of `size` problems; the same name and seed give the same set.
+    def draw(self, size: int, rng: np.random.Generator) -> list[Text]:
+        """Prompts and right answers. With 32 bits, 10,000 prompts repeat with probability 0.01."""
+        bit_PD = self.prompt_bits_of(size, rng)
+        return _texts(bit_PD, self.answers(bit_PD))
 
-        Prompts are random: with 32 bits, two sets of 10,000 share none with probability 0.98.
-        """
-        bit_PD, bit_PT = self.draw(size, seed)
-        prompts, answers = prompt_texts(bit_PD), answer_texts(bit_PT)
-        return ProblemSet(
-            name=name,
-            problems=[
-                Problem(id=f"{name}-{i}", prompt=prompt, answer=answer, source="bits")
-                for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True))
-            ],
-            verifier=self.verifier,
-        )
+    def demonstrate(self, size: int, noise: float, rng: np.random.Generator) -> list[Text]:
+        """Prompts and answers, a share `noise` of whose bits is flipped."""
+        bit_PD = self.prompt_bits_of(size, rng)
+        flipped_PT = rng.random((size, self.answer_bits)) < noise
+        return _texts(bit_PD, self.answers(bit_PD) ^ flipped_PT)
 
 
-def world_problems(name: str, *, size: int, seed: int = 0, **rule: int | float) -> ProblemSet:
-    """Problems of the bit-rule world, as a study file asks for them.
-
-    Args:
-        name: of the set; ids begin with it.
-        size: number of problems.
-        seed: which problems of the rule.
-        rule: fields of `BitRuleWorld` that differ from the shipped base model's world.
-
-    Raises:
-        InputError: for an unknown field, or a size or seed that is not a whole number.
-    """
-    known = [field.name for field in fields(BitRuleWorld)]
-    for option in rule:
-        if option not in known:
-            raise InputError(
-                f"options of a generated world must be among size, seed, {', '.join(known)}, but "
-                f"got {option!r}; remove it."
-            )
-    for option, value, least in (("size", size, 1), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(
-                f"`{option}` must be an integer >= {least}, but got {value!r}; correct the set."
-            )
-    return BitRuleWorld(**cast("dict[str, Any]", rule)).problems(name, size, seed)
+def _texts(bit_PD: NDArray[np.bool_], bit_PT: NDArray[np.bool_]) -> list[Text]:
+    return [Text(*pair) for pair in zip(prompt_texts(bit_PD), answer_texts(bit_PT), strict=True)]
 
 
 def prompt_texts(bit_PD: NDArray[np.bool_]) -> list[str]:

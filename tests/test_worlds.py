@@ -1,0 +1,171 @@
+"""Generated worlds: rules checked by hand, parts that share nothing, shipped base models."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from isocompute.engines.local.engine import stream  # noqa: E402 (torch is optional)
+from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
+from isocompute.engines.local.worlds import (  # noqa: E402
+    WORLDS,
+    BitRuleWorld,
+    CountdownWorld,
+    MachineWorld,
+    ProductWorld,
+    world_problems,
+)
+from isocompute.errors import InputError  # noqa: E402
+from isocompute.verifiers import load_verifier  # noqa: E402
+from isocompute.verifiers.countdown import value_of  # noqa: E402
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_problems_repeat_and_parts_share_no_prompt(name):
+    world = WORLDS[name]()
+    one, two = world.problems("a", 60, seed=1), world.problems("a", 60, seed=1)
+    assert one.sha256 == two.sha256 != world.problems("a", 60, seed=2).sha256
+    assert len({p.prompt for p in one.problems}) == 60
+    assert {p.source for p in one.problems} == {name}
+    train = {p.prompt for p in world.problems("t", 100, seed=3, part="train").problems}
+    held = {p.prompt for p in world.problems("v", 100, seed=3, part="validation").problems}
+    assert len(train) == len(held) == 100
+    assert not train & held
+    with pytest.raises(InputError, match="`part` must be one of train, validation, but got 'tr"):
+        world.problems("t", 1, seed=0, part="training")
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_demonstrations_without_noise_are_right_and_with_noise_often_not(name):
+    world = WORLDS[name]()
+    right = {p.prompt: p.answer for p in world.problems("a", 3000, seed=1).problems}
+    words, verify = world.tokenizer(), load_verifier(world.verifier)
+
+    def share(noise):
+        rng = np.random.default_rng(0)
+        shown = world.demonstrate(400, noise, rng)
+        for text in shown:
+            tokens = words.encode(text.prompt) + words.encode(text.response)
+            assert words.decode(tokens) == text.prompt + text.response
+            length = len(words.encode(text.response)) + (words.end is not None)
+            assert length <= world.max_new_tokens
+        answer = {t.prompt: t.response for t in world.draw(400, np.random.default_rng(1))} | right
+        judged = [verify(t.response, answer[t.prompt]).reward for t in shown if t.prompt in answer]
+        return np.mean(judged) if judged else None
+
+    clean, noisy = share(0.0), share(0.5)
+    if name == "bits":  # 2**32 prompts: none returns
+        assert clean is None
+    else:
+        assert clean == 1.0
+        assert 0.05 < noisy < 0.9
+
+
+def test_a_machine_by_hand():
+    world = MachineWorld(moves=3, shortest=2, longest=4)
+    assert [sorted(column) for column in world.table.T.tolist()] == [list(range(10))] * 3
+    for problem in world.problems("m", 30, seed=0).problems:
+        state, *moves = (int(c) for c in re.findall(r"[0-9]", problem.prompt))
+        assert 2 <= len(moves) <= 4
+        for move in moves:
+            state = world.table[state, move]
+        assert problem.answer == str(state)
+    verify = load_verifier("integer")
+    assert verify("a3b1=1", "1").reward == verify("=1", "1").reward == 1
+    assert verify("a3b1", "1").reward == 0  # a state on the way is no answer
+    # The same entries are shown wrong, in shares from 0 to twice the noise.
+    wrong, false = world._belief(0.3)
+    assert 0 < wrong.min() < 0.1 < 0.5 < wrong.max() < 0.6
+    assert not (false == world.table).any()
+
+
+def test_products_and_expressions_by_hand():
+    for problem in ProductWorld(largest=30).problems("p", 40, seed=0).problems:
+        a, b = map(int, problem.prompt.split("*"))
+        assert 2 <= a <= 30
+        assert int(problem.answer) == a * b
+    rng = np.random.default_rng(0)
+    ways = [t.response for t in ProductWorld().demonstrate(200, 0.0, rng)]
+    assert 0.6 < np.mean([w.startswith(":") for w in ways]) < 0.8
+    for way in (w for w in ways if w.startswith(":")):
+        tens, units, total = map(int, re.findall(r"\d+", way))
+        assert tens + units == total
+    for problem in CountdownWorld(fewest=2, most=5).problems("c", 40, seed=0).problems:
+        digits, target = problem.prompt.split(">")
+        assert 2 <= len(digits) <= 5
+        assert 1 <= int(target) <= 60
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("7", 7), ("2+3*4", 14), ("2*3-4*5+1", -13), ("9-3-2", 4), ("", None), ("3+", None),
+     ("3 + 4", None), ("12+3", None), ("3**4", None), ("-3+4", None)],
+)  # fmt: skip
+def test_values_of_expressions(text, value):
+    assert value_of(text) == value
+    if value is not None:
+        assert value == eval(text, {"__builtins__": {}})
+
+
+def test_the_countdown_verifier():
+    verify = load_verifier("countdown")
+    for response, reward in (
+        ("3*5+7", 1), ("7+5*3", 1), ("5*3+7 ", 1), ("3+5+7", 0), ("3*5+8", 0), ("3*7+1", 0),
+        ("3*5+7+0", 0), ("22", 0), ("", 0), ("35+7", 0),
+    ):  # fmt: skip
+        assert verify(response, "357>22").reward == reward
+    assert verify("3", "seven").reward is None
+    with pytest.raises(InputError, match="a verifier must be one of .*countdown"):
+        load_verifier("countdown>=3")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"world": "chess"}, "`world` must be one of bits, machine, .* but got 'chess'"),
+        ({"depth": 2}, "options of the world 'bits' must be among size, .* got 'depth'"),
+        ({"size": 0}, "`size` must be an integer >= 1, but got 0"),
+        ({"seed": -1}, "`seed` must be an integer >= 0, but got -1"),
+        ({"part": "test"}, "`part` must be one of train, validation, but got 'test'"),
+        ({"world": "machine", "moves": 11}, "1 <= moves <= 10, but got 11"),
+        ({"world": "machine", "shortest": 5, "longest": 4}, r"longest <= 25, but got \(5, 4\)"),
+        ({"world": "machine", "shortest": 1, "longest": 1}, "size=99 .* only 60 were found"),
+        ({"world": "products", "largest": 100}, "2 <= largest <= 99, but got 100"),
+        ({"world": "countdown", "most": 7}, r"most <= 6, but got \(3, 7\)"),
+        ({"world": "countdown", "largest": 9}, "10 <= largest <= 99, but got 9"),
+    ],
+)
+def test_worlds_that_cannot_be_made(options, message):
+    with pytest.raises(InputError, match=message):
+        world_problems("train", **{"size": 99, **options})
+
+
+def test_options_change_the_problems():
+    made = world_problems("train", size=5, seed=3, agree=9)
+    assert made.verifier == "hexbits>=9"
+    assert made.sha256 == BitRuleWorld(agree=9).problems("train", 5, seed=3).sha256
+    first = world_problems("train", size=9, world="machine")
+    for change in ({"moves": 3}, {"shortest": 4}, {"longest": 4}, {"rule_seed": 1}, {"seed": 1},
+                   {"part": "train"}):  # fmt: skip
+        assert world_problems("train", size=9, world="machine", **change).sha256 != first.sha256
+
+
+@pytest.mark.parametrize("name", ["bits", "bits-mlp", "machine", "products", "countdown"])
+def test_shipped_base_models_know_their_world_partly(name):
+    policy = Policy(base_folder(name))
+    origin = json.loads((policy.folder / "world.json").read_text())
+    kind = WORLDS[origin.pop("world")]
+    del origin["supervision"]
+    world = kind(**origin)
+    if name != "bits-mlp":
+        assert world == kind()  # what a study file gets by naming the world
+    problems = policy.tokenize(world.problems("probe", 200, seed=5))
+    successes, tokens = policy.count_successes(problems, 16, stream(0), temperature=1.0)
+    rate = successes.double() / 16
+    assert tokens <= 200 * 16 * world.max_new_tokens
+    assert 0.1 < rate.mean() < 0.6
+    assert ((rate >= 0.3) & (rate <= 0.6)).double().mean() > 0.1
+    assert (policy.folder / "model.safetensors").stat().st_size < 600_000

@@ -128,6 +128,12 @@ def test_order_of_training_is_passes_of_unique_batches_and_only_grows() -> None:
     assert not np.array_equal(training_order(10, 4, 5, seed=2), order)
 
 
+def test_both_engines_train_on_the_same_problems_in_the_same_order() -> None:
+    local = pytest.importorskip("isocompute.engines.local.engine", reason="needs torch")
+    steps = [local.batch_problems(step, 10, 4, 3) for step in range(1, 6)]
+    assert np.concatenate(steps).tolist() == training_order(10, 4, 5, seed=3).tolist()
+
+
 def test_a_python_that_is_not_there_and_one_that_fails(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="TRL must start, but '/no/python'"):
         TrlEngine().run(make_spec(python="/no/python"), None, ListSink(tmp_path))
@@ -226,6 +232,9 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path) -> None:
     cut.stop_at, cut.pending = None, []
     TrlEngine().run(bits_spec(), cut.last, cut)
     assert told(cut) == told(whole)
+    # answers have a fixed length: none ends early, and none counts as cut off
+    assert [s.tokens for s in whole.steps] == [256, 512, 768, 1024]
+    assert "clipped_share" not in first.health
     final = [sink.last / "model.safetensors" for sink in (cut, whole) if sink.last]
     assert final[0].read_bytes() == final[1].read_bytes()
     kept = {p.name for p in final[0].parent.iterdir()}

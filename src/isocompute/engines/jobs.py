@@ -7,8 +7,9 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from isocompute.errors import RunError
 _STOP_S = 30.0  # between SIGTERM and SIGKILL
 _TAIL_BYTES = 4_000
 _RAY_S = 120.0  # one call of the ray command line
+# Its standard input ends when whoever started it is gone, however that one died.
+_GUARD = "import os, sys; sys.stdin.read(); os.killpg(int(sys.argv[1]), 9)"
 
 
 class Job(Protocol):
@@ -32,8 +35,27 @@ class Job(Protocol):
         """The end of what it printed, for a message."""
 
 
+@contextlib.contextmanager
+def guarded(group: int) -> Iterator[None]:
+    """Within this context a process group dies with this process, be it by SIGKILL.
+
+    A trainer whose runner is gone would go on, and hold the GPU that the next attempt needs.
+    """
+    guard = subprocess.Popen(
+        [sys.executable, "-S", "-c", _GUARD, str(group)], stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield
+    finally:
+        guard.kill()
+        guard.wait()
+        assert guard.stdin is not None
+        guard.stdin.close()
+
+
 class LocalJob:
-    """A command on this machine, in a process group of its own.
+    """A command on this machine, in a process group of its own that dies with this process.
 
     Args:
         command: program and arguments.
@@ -61,10 +83,15 @@ class LocalJob:
                     f"a trainer must start, but {command[0]!r} gives {error.strerror}; check "
                     "engine_options.python."
                 ) from error
+        self.guard = contextlib.ExitStack()
+        self.guard.enter_context(guarded(self.process.pid))
 
     def poll(self) -> int | None:
         """Exit code, or None while it runs."""
-        return self.process.poll()
+        code = self.process.poll()
+        if code is not None:
+            self.guard.close()
+        return code
 
     def stop(self) -> None:
         """SIGTERM to the whole group, SIGKILL after half a minute."""
@@ -78,6 +105,7 @@ class LocalJob:
                 break
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)  # what the trainer left behind
+        self.guard.close()
 
     def tail(self) -> str:
         """The last lines of the log."""
@@ -93,6 +121,8 @@ class RayJob:
         name: submission id; unique on the cluster.
         log: file that takes the job's log.
         environment: of the job.
+        earlier: submission ids to stop first: of attempts whose runner is gone, with which the
+            cluster would go on.
 
     Raises:
         RunError: if the cluster does not take it.
@@ -100,9 +130,12 @@ class RayJob:
 
     def __init__(
         self, command: Sequence[str], *, address: str, name: str, log: Path,
-        environment: Mapping[str, str],
+        environment: Mapping[str, str], earlier: Sequence[str] = (),
     ) -> None:
         self.address, self.name, self.log = address, name, log
+        for old in earlier:
+            with contextlib.suppress(RunError):  # it has ended, or the cluster forgot it
+                self._call("stop", old)
         self._call(
             "submit", "--no-wait", "--submission-id", name,
             "--runtime-env-json", json.dumps({"env_vars": dict(environment)}), "--", *command,

@@ -19,7 +19,7 @@ import numpy as np
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.bundle import portable_name, write_bundle
-from isocompute.engines.jobs import tail_of
+from isocompute.engines.jobs import guarded, tail_of
 from isocompute.engines.trl.options import (
     TrlOptions,
     check_spec,
@@ -133,7 +133,7 @@ class _Run:
                 os.close(write)
         assert process.stdin is not None
         try:
-            with os.fdopen(read, encoding="utf-8") as events:
+            with os.fdopen(read, encoding="utf-8") as events, guarded(process.pid):
                 yield process, events, process.stdin
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -15,6 +15,7 @@ import isocompute
 from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
 
+_ORDER = 2  # stream of random numbers of the order of problems, as in the embedded engine
 _MICRO_BATCH = 512  # completions; 0.66 GB at this size for the embedded model
 # Loss of TRL per aggregation; "dr_grpo" divides by the length limit, not by the tokens.
 _LOSS = {"token-mean": "dapo", "seq-mean-token-mean": "grpo"}
@@ -209,13 +210,14 @@ def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:
 def training_order(size: int, batch: int, steps: int, seed: int) -> NDArray[np.int64]:
     """Problems of all steps in a row: passes over the set in random order, batches unique.
 
-    What a pass leaves over when `size` is no multiple of `batch` is dropped. More steps only
+    The embedded engine trains on the same problems in the same order, so that runs of one seed
+    are pairs. What a pass leaves over when `size` is no multiple of `batch` is dropped. More steps only
     append, so that a study that is extended continues its runs.
     """
     per_pass = size // batch
     passes = -(-steps // per_pass)
     order = [
-        np.random.default_rng([seed, number]).permutation(size)[: per_pass * batch]
+        np.random.default_rng([seed, _ORDER, number]).permutation(size)[: per_pass * batch]
         for number in range(passes)
     ]
     return np.concatenate(order)[: steps * batch].astype(np.int64)

@@ -92,13 +92,19 @@ def run(channel: Channel) -> None:
     datasets.disable_progress_bars()
     cuda = JOB["device"] == "cuda" or (JOB["device"] == "auto" and torch.cuda.is_available())
     tokenizer = transformers.AutoTokenizer.from_pretrained(JOB["model"], padding_side="left")
+    arguments = dict(JOB["config"])
     if tokenizer.eos_token is None:
-        # answers of fixed length: TRL needs the word for an end, which then never has to come
+        # Answers of fixed length: TRL needs a word for the end, which then must never come
+        # early, and reaching the limit is no fault.
         tokenizer.eos_token = tokenizer.pad_token
+        arguments["generation_kwargs"] = {
+            **(arguments.get("generation_kwargs") or {}),
+            "min_new_tokens": arguments["max_completion_length"],
+        }
+        del HEALTH["completions/clipped_ratio"]
     chat = tokenizer.chat_template is not None if JOB["chat"] is None else JOB["chat"]
     sets = {name: dataset_of(rows, chat) for name, rows in JOB["sets"].items()}
     train = dataset_of(JOB["train"], chat).select(JOB["order"])
-    arguments = dict(JOB["config"])
     settings = trl.GRPOConfig(
         output_dir=JOB["folder"], use_cpu=not cuda, bf16=cuda, gradient_checkpointing=cuda,
         model_init_kwargs={"dtype": "bfloat16" if cuda else "float32"}, **arguments,

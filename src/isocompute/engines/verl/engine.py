@@ -97,9 +97,10 @@ class _Attempt:
         environment = {"VERL_FILE_LOGGER_PATH": str(self.logs / "metrics.jsonl")}
         log = self.logs / "console.log"
         if self.options.ray_address is not None:
+            names = [f"isocompute-{self.spec.hash}-{i}" for i in range(self.attempt + 1)]
             return RayJob(
                 command, address=self.options.ray_address, log=log, environment=environment,
-                name=f"isocompute-{self.spec.hash}-{self.attempt}",
+                name=names[-1], earlier=names[:-1],
             )
         return LocalJob(command, log=log, environment=environment, folder=self.logs)
 

@@ -211,8 +211,8 @@ def training_order(size: int, batch: int, steps: int, seed: int) -> NDArray[np.i
     """Problems of all steps in a row: passes over the set in random order, batches unique.
 
     The embedded engine trains on the same problems in the same order, so that runs of one seed
-    are pairs. What a pass leaves over when `size` is no multiple of `batch` is dropped. More steps only
-    append, so that a study that is extended continues its runs.
+    are pairs. What a pass leaves over when `size` is no multiple of `batch` is dropped. More steps
+    only append, so that a study that is extended continues its runs.
     """
     per_pass = size // batch
     passes = -(-steps // per_pass)

@@ -555,3 +555,15 @@ def test_the_page_of_the_command_line_is_current() -> None:
     spec.loader.exec_module(module)
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert page == module.cli_page(), "run: python scripts/make_cli_docs.py"
+
+
+def test_a_generated_world_in_one_word() -> None:
+    from isocompute.cli.values import WORLD_SIZE, world_options
+
+    assert world_options("world:bits") == ("bits", {"size": WORLD_SIZE, "world": "bits"})
+    assert world_options("world:machine,size=3,part=train") == (
+        "machine", {"size": 3, "world": "machine", "part": "train"}
+    )  # fmt: skip
+    for text in ("world:bits,size", "world:bits,=3", "world:bits,world=machine"):
+        with pytest.raises(InputError, match="must be written world:NAME,OPTION=VALUE, but got"):
+            world_options(text)

@@ -169,3 +169,38 @@ def test_shipped_base_models_know_their_world_partly(name):
     assert 0.1 < rate.mean() < 0.6
     assert ((rate >= 0.3) & (rate <= 0.6)).double().mean() > 0.1
     assert (policy.folder / "model.safetensors").stat().st_size < 600_000
+
+
+def test_difficulty_of_every_world_and_of_own_files(tmp_path, capsys):
+    from isocompute.cli import main
+    from isocompute.problems import load_problems, select_problems
+
+    few = ["--samples", "4", "--second-stage", "16"]
+    for name in WORLDS:
+        out = tmp_path / f"{name}.jsonl"
+        given = f"world:{name},size=40,seed=1"
+        assert main(["difficulty", given, "--model", name, "-o", str(out), *few]) == 0
+        measured = load_problems(out)
+        assert len(measured) == 40
+        assert all(p.pass_rate is not None for p in measured.problems)
+        assert {p.pass_rate_samples for p in measured.problems} == {4, 16}
+    shown = capsys.readouterr().out
+    assert "recipe:" in shown
+    # The same through files of one's own: JSONL as it was written, and Parquet.
+    hard = select_problems(load_problems(tmp_path / "countdown.jsonl"), "hard")
+    assert hard.verifier == "countdown"
+    rows = [{"prompt": p.prompt, "answer": p.answer} for p in measured.problems]
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").Table.from_pylist(rows)
+    parquet.write_table(table, tmp_path / "own.parquet")
+    own = [str(tmp_path / "own.parquet"), "--verifier", "countdown"]
+    document = tmp_path / "own.json"
+    given = [*own, "--model", "countdown", "--json", str(document), *few]
+    assert main(["difficulty", *given]) == 0
+    found = json.loads(document.read_text())
+    assert found["n_problems"] == 40
+    never = sum(p["samples"] == 16 for p in found["problems"])  # in the first stage
+    assert found["rollouts"] == 40 * 4 + never * 12
+    assert main(["difficulty", "world:chess", "--model", "bits"]) == 2
+    assert main(["difficulty", "world:machine,size=9", "--model", "bits"]) == 2
+    assert "text must be made of the model's" in capsys.readouterr().err

@@ -165,15 +165,15 @@ def difficulty(options: Options) -> int:
     """Pass rates of a base model on a problem set."""
     check_target(options.json, [options.problems])
     from isocompute.cli.tables import difficulty_lines
+    from isocompute.cli.values import world_options
     from isocompute.difficulty import Draws, measure_difficulty
     from isocompute.engines import embedded_success_counter, problem_generators
     from isocompute.problems import load_problems, save_problems
 
     counter = embedded_success_counter()
-    kind, _, world = options.problems.partition(":")
-    if kind == "world":
-        generate = problem_generators()["world"]
-        problems = generate(world, size=options.size, seed=options.world_seed, world=world)
+    if options.problems.startswith("world:"):
+        name, given = world_options(options.problems)
+        problems = problem_generators()["world"](name, **given)
     else:
         problems = load_problems(options.problems, verifier=options.verifier)
     count = counter(

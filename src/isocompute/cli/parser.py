@@ -200,12 +200,12 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
         "pass rates of a base model, sets by difficulty, recommended recipe",
         "example: isocompute difficulty problems.jsonl --model ./base -o measured.jsonl",
     )
-    parser.add_argument("problems", metavar="PROBLEMS", help="JSONL, Parquet, or world:NAME")
+    parser.add_argument(
+        "problems", metavar="PROBLEMS",
+        help="JSONL, Parquet, or a generated world: world:machine,size=1200,seed=1",
+    )  # fmt: skip
     shipped = "a Hugging Face folder, or shipped: bits, machine, products, countdown"
     parser.add_argument("--model", required=True, metavar="M", help=shipped)
-    made = "of a generated world: "
-    parser.add_argument("--size", type=positive_int, default=1200, help=made + "default 1200")
-    parser.add_argument("--world-seed", type=count, default=0, help=made + "which (default 0)")
     parser.add_argument("--verifier", metavar="V", help="default: the file's, else exact")
     parser.add_argument("--samples", type=positive_int, default=16, metavar="K", help="default 16")
     parser.add_argument(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 
+from isocompute.errors import InputError
+
+WORLD_SIZE = 1200  # problems of a generated world where no size is given
+
 
 def positive_int(text: str) -> int:
     """A whole number >= 1; 4096, 1e6 and 8_192 are fine."""
@@ -41,6 +45,28 @@ def nonnegative(text: str) -> float:
 def numbers(text: str) -> list[float]:
     """Finite numbers > 0 with commas between them."""
     return [positive(part) for part in text.split(",")]
+
+
+def world_options(text: str) -> tuple[str, dict[str, int | str]]:
+    """A generated world in one word -> the set's name and the generator's options.
+
+    Raises:
+        InputError: for an option that is not NAME=VALUE.
+
+    >>> world_options("world:machine,size=300,part=train")
+    ('machine', {'size': 300, 'world': 'machine', 'part': 'train'})
+    """
+    world, *rest = text.removeprefix("world:").split(",")
+    options: dict[str, int | str] = {"size": WORLD_SIZE, "world": world}
+    for part in rest:
+        name, equals, value = part.partition("=")
+        if not equals or not name or name == "world":
+            raise InputError(
+                f"a generated world must be written world:NAME,OPTION=VALUE, but got {part!r} in "
+                f"{text!r}; write for example world:machine,size=300,seed=1."
+            )
+        options[name] = int(value) if value.isdecimal() else value
+    return world, options
 
 
 def finite(text: str) -> float:

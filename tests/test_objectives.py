@@ -4,7 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from isocompute.engines.local import objectives  # noqa: E402 (torch is optional)
+from isocompute.engines.local import advantages, objectives  # noqa: E402 (torch is optional)
+from isocompute.engines.local.experience import make_experience  # noqa: E402
 from isocompute.engines.local.gradient import accumulate  # noqa: E402
 from isocompute.engines.local.optimizer import FlatAdamW, warmed_up  # noqa: E402
 from isocompute.engines.local.sampling import Samples  # noqa: E402
@@ -28,17 +29,18 @@ PROMPT = torch.tensor([0, 0, 1, 1])
     ],
 )
 def test_group_advantages_by_hand(std, scale):
-    advantage, varies = objectives.group_advantages(REWARD, COUNT, PROMPT, 2, std)
+    advantage, varies = advantages.group_advantages(REWARD, COUNT, PROMPT, 2, std)
     expected = [2 / 3 / scale, -1 / 3 / scale, 0.0, 0.0]
     assert advantage.tolist() == pytest.approx(expected, rel=1e-6)
     assert varies.tolist() == [True, False]
 
 
-def test_group_advantages_need_two_rollouts_and_a_known_word():
-    with pytest.raises(InputError, match="at least 2 rollouts of every prompt, but got 1"):
-        objectives.group_advantages(torch.ones(1), torch.ones(1), torch.tensor([0]), 1)
+def test_a_group_of_one_has_no_advantage_and_a_word_must_be_known():
+    one = advantages.group_advantages(torch.ones(1), torch.ones(1), torch.tensor([0]), 2)
+    assert one[0].tolist() == [0.0]
+    assert one[1].tolist() == [False, False]
     with pytest.raises(InputError, match="`advantage_std` must be .* but got 'mad'"):
-        objectives.group_advantages(REWARD, COUNT, PROMPT, 2, "mad")
+        advantages.group_advantages(REWARD, COUNT, PROMPT, 2, "mad")
 
 
 def test_token_weights_by_hand():
@@ -58,7 +60,7 @@ def test_token_weights_by_hand():
 
 def test_policy_loss_by_hand():
     logprob = torch.tensor([[-0.5, -1.0], [-2.0, -0.1]], requires_grad=True)
-    loss = objectives.policy_loss(logprob, torch.tensor([1.5, -0.5]))
+    loss = objectives.policy_loss(logprob, torch.tensor([[1.5], [-0.5]]))
     assert loss.tolist() == [[-1.5, -1.5], [0.5, 0.5]]
     loss.sum().backward()
     assert logprob.grad.tolist() == [[-1.5, -1.5], [0.5, 0.5]]
@@ -102,7 +104,8 @@ def test_the_gradient_of_an_update_by_hand():
     model = tiny_model()
     prompt, length = torch.tensor([[4, 7, 2]]), torch.tensor([3])
     samples, reward = one_token_batch()
-    accumulate(model, None, prompt, length, samples, reward, Recipe(temperature=1.0))
+    recipe = Recipe(temperature=1.0)
+    accumulate(model, None, make_experience(prompt, length, samples, reward, recipe), recipe)
     got = model.head.grad.clone()
     with torch.no_grad():
         hidden, _ = model.prompt(prompt)
@@ -122,7 +125,8 @@ def test_kl_and_entropy_terms_by_finite_differences():
     samples, reward = one_token_batch()
     recipe = Recipe(temperature=1.0, kl_coef=0.3, entropy_coef=0.2)
     model = tiny_model()
-    report = accumulate(model, base, prompt, length, samples, reward, recipe)
+    experience = make_experience(prompt, length, samples, reward, recipe)
+    report = accumulate(model, base, experience, recipe)
 
     def loss_at(value):
         other = tiny_model()
@@ -142,8 +146,7 @@ def test_kl_and_entropy_terms_by_finite_differences():
     at = model.head[3, 5].item()
     slope = (loss_at(at + 1e-2) - loss_at(at - 1e-2)) / 2e-2
     assert model.head.grad[3, 5].item() == pytest.approx(slope, rel=0.02)
-    assert report.kl is not None
-    assert report.kl > 0
+    assert report.means["kl"] > 0
 
 
 def test_learning_rate_rules():

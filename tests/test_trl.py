@@ -89,7 +89,7 @@ def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     ({"recipe": Recipe(kl_estimator="k1", kl_coef=0.1)}, "`kl_estimator` must be 'k3'"),
     ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be"),
     ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
-    ({"recipe": Recipe(baseline_rollouts=4)}, "`baseline_rollouts` must be None"),
+    ({"recipe": Recipe(gradient_rollouts=4)}, "`gradient_rollouts` must be None"),
     ({"recipe": Recipe(importance_cap=2.0)}, "`importance_cap` must be None"),
     ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
     ({"b_p": 17}, "must not exceed the training problems, but got 17 for 16"),

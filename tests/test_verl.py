@@ -125,7 +125,7 @@ def test_every_attempt_has_logs_of_its_own_and_resumes_where_it_is_told() -> Non
 @pytest.mark.parametrize(("changes", "message"), [
     ({"recipe": Recipe(advantage_std="population")}, "`advantage_std` must be 'sample' or 'none'"),
     ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be 'none'"),
-    ({"recipe": Recipe(baseline_rollouts=4)}, "`baseline_rollouts` must be None"),
+    ({"recipe": Recipe(gradient_rollouts=4)}, "`gradient_rollouts` must be None"),
     ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
     ({"recipe": Recipe(objective="cispo"), "version": "0.6.0"}, "needs verl >= 0.7"),
     ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
@@ -357,7 +357,7 @@ RECIPES = st.builds(
     top_p=st.floats(0.1, 1.0),
     importance_cap=st.none() | st.floats(0.5, 10),
     updates_per_batch=st.sampled_from([1, 1, 1, 2]),
-    baseline_rollouts=st.sampled_from([None, None, 8]),
+    gradient_rollouts=st.sampled_from([None, None, 8]),
     clip_low=st.floats(0, 1), clip_high=st.floats(0, 2), warmup_steps=st.integers(0, 50),
     weight_decay=st.floats(0, 1), learning_rate=st.floats(1e-9, 1e-2),
     max_grad_norm=st.floats(0.01, 10),

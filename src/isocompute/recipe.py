@@ -16,6 +16,8 @@ AdvantageStd = Literal["sample", "population", "none"]
 Aggregation = Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean"]
 KLEstimator = Literal["k1", "k3"]
 ZeroVarianceFilter = Literal["none", "loss", "regularizers"]
+UpdateSplit = Literal["mini-batch", "epoch"]
+ImportanceLevel = Literal["token", "sequence"]
 LearningRateScaling = Literal["sqrt", "linear", "constant"]
 Difficulty = Literal["easy", "hard", "mixed"]
 
@@ -25,8 +27,11 @@ class Recipe:
     """Everything about an update that is not the allocation.
 
     Args:
-        objective: "grpo" (REINFORCE with group mean and std), "ppo", "cispo".
-        advantage_std: divisor of the group advantage: sample std (ddof 1), population, none.
+        objective: "grpo" (group mean and std, clipped ratio), "ppo" (clipped ratio, advantages of
+            a learned value model by GAE), "cispo" (group mean and std, clipped stop-gradient
+            ratio). At one update per batch the ratio is 1, and grpo and cispo have one gradient.
+        advantage_std: divisor of the advantage: sample std (ddof 1), population, none. Of the
+            group for grpo and cispo; of the batch's tokens, with their mean taken off, for ppo.
         aggregation: how token losses become one number, in the trainers' own words.
         kl_coef: weight of KL to the base model; 0 turns it off.
         kl_estimator: "k3" (low variance, verl's low_var_kl) or "k1".
@@ -40,12 +45,20 @@ class Recipe:
         warmup_steps: linear warm-up, then constant; step i of the warm-up has i/warmup_steps.
         weight_decay: AdamW's.
         max_grad_norm: clipping of the global gradient norm.
-        clip_low, clip_high: ratio clipping of ppo and cispo (lower 1-clip_low, upper 1+clip_high).
+        clip_low, clip_high: bounds of the ratio of new to old policy, 1 - clip_low and
+            1 + clip_high; they act only with `updates_per_batch > 1`.
         temperature, top_p: of sampling, in training and in evaluation.
         updates_per_batch: 1 is strictly on-policy.
-        baseline_rollouts: n_est, rollouts that estimate mean and std when it differs from the
-            rollouts in the gradient (n_train = rollouts_per_problem); None: the same ones.
-        importance_cap: truncation of the sampler/trainer probability ratio; None: off.
+        update_split: with several updates, whether each takes its share of the batch's problems
+            ("mini-batch": verl's ppo_mini_batch_size) or all of them ("epoch": ppo_epochs).
+        gradient_rollouts: n_train, a random subset of the n rollouts that enters the gradient;
+            mean and std are over all n (n_est = rollouts_per_problem, which the budget counts).
+            None: all of them.
+        importance_cap: truncation of the trainer/sampler probability ratio; None: off.
+        importance_level: ratio of each "token", or of the whole response ("sequence").
+        gae_gamma, gae_lambda: of ppo's advantages.
+        value_learning_rate: of ppo's value model, at `base_batch_size`; scaled as the policy's.
+        value_clip: largest change of a value that one batch's updates are rewarded for (ppo).
 
     Raises:
         InputError: on a value outside its range, or on entropy without KL.
@@ -70,8 +83,14 @@ class Recipe:
     temperature: float = 0.6  # the paper's, in training and evaluation
     top_p: float = 1.0
     updates_per_batch: int = 1
-    baseline_rollouts: int | None = None
+    update_split: UpdateSplit = "mini-batch"
+    gradient_rollouts: int | None = None
     importance_cap: float | None = None
+    importance_level: ImportanceLevel = "token"
+    gae_gamma: float = 1.0  # this and the three below: verl's defaults
+    gae_lambda: float = 1.0
+    value_learning_rate: float = 1e-5
+    value_clip: float = 0.5
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -96,10 +115,14 @@ class Recipe:
             ("temperature", "finite and > 0", self.temperature > 0),
             ("top_p", "in (0, 1]", 0 < self.top_p <= 1),
             ("updates_per_batch", ">= 1", self.updates_per_batch >= 1),
-            ("baseline_rollouts", ">= 2 or none", self.baseline_rollouts is None
-             or self.baseline_rollouts >= 2),
+            ("gradient_rollouts", ">= 1 or none", self.gradient_rollouts is None
+             or self.gradient_rollouts >= 1),
             ("importance_cap", "> 0 or none", self.importance_cap is None
              or self.importance_cap > 0),
+            ("gae_gamma", "between 0 and 1", 0 <= self.gae_gamma <= 1),
+            ("gae_lambda", "between 0 and 1", 0 <= self.gae_lambda <= 1),
+            ("value_learning_rate", "finite and > 0", self.value_learning_rate > 0),
+            ("value_clip", "finite and > 0", self.value_clip > 0),
         )
         for name, rule, holds in rules:
             value = getattr(self, name)
@@ -139,9 +162,15 @@ class Recipe:
         >>> round(Recipe().learning_rate_at(4096) / 1e-6, 6)
         2.0
         """
-        ratio = batch_size / self.base_batch_size
+        return self.learning_rate * self._scale(batch_size)
+
+    def value_learning_rate_at(self, batch_size: int) -> float:
+        """The same for the value model of ppo."""
+        return self.value_learning_rate * self._scale(batch_size)
+
+    def _scale(self, batch_size: int) -> float:
         power = {"sqrt": 0.5, "linear": 1.0, "constant": 0.0}[self.learning_rate_scaling]
-        return float(self.learning_rate * ratio**power)
+        return float((batch_size / self.base_batch_size) ** power)
 
     def replace(self, **changes: Any) -> Recipe:
         """A copy with some fields changed; the same checks apply."""

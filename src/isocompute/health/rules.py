@@ -25,8 +25,11 @@ METRICS: dict[str, tuple[str, str]] = {
     "zero_variance_share": ("0..1", "share of problems whose rewards all agree"),
     "loss": ("", "loss that was minimised"),
     "value_loss": ("", "loss of the value head (ppo)"),
+    "ratio": ("", "mean probability ratio of new to old policy over the updates of a batch"),
     "ratio_clipped_share": ("0..1", "share of tokens whose probability ratio was clipped"),
+    "kl_old": ("nats/token", "KL divergence of the new from the old policy within a batch (k3)"),
     "importance_ratio": ("", "mean probability ratio of trainer to sampler"),
+    "importance_capped_share": ("0..1", "share of these ratios that were truncated"),
     "distinct_share": ("0..1", "share of distinct responses among the rollouts of the batch"),
     "verifier_error_share": ("0..1", "share of responses that the verifier failed to judge"),
 }

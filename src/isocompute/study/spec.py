@@ -47,8 +47,14 @@ class RunSpec:
 
     @property
     def learning_rate(self) -> float:
-        """After warm-up, scaled to this allocation's batch size."""
-        return self.recipe.learning_rate_at(self.allocation.batch_size)
+        """After warm-up, scaled to the rollouts of a batch that enter the gradient."""
+        return self.recipe.learning_rate_at(self.gradient_batch_size)
+
+    @property
+    def gradient_batch_size(self) -> int:
+        """B_p times n, or times n_train where only a subset enters the gradient."""
+        n = self.recipe.gradient_rollouts or self.allocation.rollouts_per_problem
+        return self.allocation.problems_per_batch * n
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; problem sets appear as name, size and hash."""

@@ -1,4 +1,4 @@
-"""The embedded engine: strictly on-policy RL of a tiny transformer, on one thread.
+"""The embedded engine: RL of a small transformer, on-policy unless asked, on one thread.
 
 Shape legend: Q problems of one batch, P problems of a set, N distinct responses.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,63 +15,21 @@ import torch
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
-from isocompute.engines.local.folders import load_model
-from isocompute.engines.local.gradient import accumulate
-from isocompute.engines.local.interface import PolicyModel
-from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
+from isocompute.engines.local.critic import load_value_model
+from isocompute.engines.local.learner import Learner
+from isocompute.engines.local.options import Options, check_recipe
 from isocompute.engines.local.policy import (
     Policy,
     TokenizedProblems,
     base_folder,
     successes_of,
 )
+from isocompute.engines.local.precision import Sampler
 from isocompute.engines.local.sampling import sample
-from isocompute.errors import InputError, RunError
-from isocompute.recipe import Recipe
 from isocompute.study.spec import RunSpec
 
-DEFAULT_MODEL = "bits"
-# Knobs that this engine does not act on yet: any other value than the default is refused.
-UNSUPPORTED = (
-    "clip_low", "clip_high", "updates_per_batch", "baseline_rollouts", "importance_cap",
-)  # fmt: skip
 _TRAINING, _EVALUATION, _ORDER = 0, 1, 2  # independent streams of random numbers
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """`engine_options` of the embedded engine.
-
-    Args:
-        model: a Hugging Face folder, or the name of a shipped base model.
-        max_new_tokens: length limit of a response; None: the model's generation_config.json.
-    """
-
-    model: str = DEFAULT_MODEL
-    max_new_tokens: int | None = None
-
-    @classmethod
-    def of(cls, spec: RunSpec) -> Options:
-        """Read the options of a run.
-
-        Raises:
-            InputError: for an unknown option or a value of the wrong kind.
-        """
-        known = [f.name for f in fields(cls)]
-        for name in spec.engine_options:
-            if name not in known:
-                raise InputError(
-                    f"engine_options of the engine 'local' must be among {', '.join(known)}, but "
-                    f"got {name!r}; remove it."
-                )
-        options = cls(**spec.engine_options)
-        limit = options.max_new_tokens
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-            raise InputError(
-                f"engine_options.max_new_tokens must be an integer >= 1, but got {limit!r}; "
-                "give a whole number."
-            )
-        return options
+_LEARNING = 4  # 3 belongs to the measurement of difficulty
 
 
 def stream(*key: int) -> torch.Generator:
@@ -95,7 +52,7 @@ def batch_problems(step: int, size: int, batch: int, seed: int) -> np.ndarray[An
 
 
 class LocalEngine:
-    """Trains a Llama-type model of a Hugging Face folder by GRPO; see `engines.base.Engine`."""
+    """Trains a Llama-type model of a Hugging Face folder ; see `engines.base.Engine`."""
 
     name = "local"
 
@@ -106,30 +63,9 @@ class LocalEngine:
             InputError: names the knob, its value, and what is supported.
         """
         options = Options.of(spec)
-        if spec.recipe.objective != "grpo":
-            raise InputError(
-                f"recipe `objective` must be grpo for the engine 'local', but got "
-                f"{spec.recipe.objective!r}; choose grpo."
-            )
-        default = Recipe()
-        for name in UNSUPPORTED:
-            value = getattr(spec.recipe, name)
-            if value != getattr(default, name):
-                raise InputError(
-                    f"recipe `{name}` is not supported by the engine 'local' with the objective "
-                    f"grpo, one update per batch, but got {value!r}; remove it."
-                )
-        allocation = spec.allocation
-        if allocation.rollouts_per_problem < 2:
-            raise InputError(
-                "`rollouts_per_problem >= 2` must hold for a group baseline, but got "
-                f"{allocation.rollouts_per_problem}; raise it."
-            )
-        if allocation.problems_per_batch > len(spec.train):
-            raise InputError(
-                "`problems_per_batch` must not exceed the training problems, but got "
-                f"{allocation.problems_per_batch} for {len(spec.train)}; lower it or add problems."
-            )
+        check_recipe(spec, options)
+        if spec.recipe.objective == "ppo":
+            load_value_model(base_folder(options.model))
         policy = Policy(base_folder(options.model), options.max_new_tokens)
         for problems in (spec.train, *spec.validation.values()):
             policy.tokenize(problems)
@@ -147,20 +83,21 @@ class LocalEngine:
 
 
 class _Run:
-    """State of one run: position, model, optimizer."""
+    """State of one run: position, sampler, learner."""
 
     def __init__(self, spec: RunSpec, sink: Sink) -> None:
         self.spec, self.sink, self.recipe = spec, sink, spec.recipe
         options = Options.of(spec)
         folder = base_folder(options.model)
-        self.policy = Policy(folder, options.max_new_tokens)
-        self.reference: PolicyModel | None = None
-        if self.recipe.kl_coef > 0:
-            self.reference = load_model(folder).requires_grad_(False)
-        self.optimizer = FlatAdamW(
-            self.policy.model, weight_decay=self.recipe.weight_decay,
-            max_grad_norm=self.recipe.max_grad_norm,
+        self.policy = Policy(folder, options.max_new_tokens, device=options.device)
+        self.learner = Learner(
+            self.policy.model, folder, self.recipe, dtype=options.dtype,
+            sampler_differs=options.sampler_differs,
         )  # fmt: skip
+        if options.sampler_differs:
+            self.sampler = Sampler(self.policy.model, str(options.sampler_dtype), folder)
+        else:
+            self.sampler = Sampler(self.learner.model, "float32", folder)
         self.train_set = self.policy.tokenize(spec.train)
         self.validation: dict[str, TokenizedProblems] = {
             name: self.policy.tokenize(problems)
@@ -185,71 +122,68 @@ class _Run:
                 self.save()
 
     def update(self) -> None:
-        """Sample, reward, one gradient step."""
+        """Sample, reward, and the updates that the batch gives."""
         started = time.monotonic()
         allocation, recipe, seed = self.spec.allocation, self.recipe, self.spec.seed
-        n = allocation.rollouts_per_problem
+        n, batch = allocation.rollouts_per_problem, allocation.batch_size
         step = self.step + 1
         index_Q = batch_problems(
             step, len(self.train_set), allocation.problems_per_batch, seed
         )
-        picked = torch.from_numpy(index_Q)
+        picked = torch.from_numpy(index_Q).to(self.train_set.token_PS.device)
         prompt_QS, length_Q = self.train_set.token_PS[picked], self.train_set.length_P[picked]
         samples = sample(
-            self.policy.model, prompt_QS, length_Q, n,
+            self.sampler.refresh(), prompt_QS, length_Q, n,
             max_new_tokens=self.policy.max_new_tokens, generator=stream(seed, _TRAINING, step),
             temperature=recipe.temperature, top_p=recipe.top_p,
         )  # fmt: skip
         reward_N = self.policy.rewards(samples, self.train_set, index_Q.tolist())
-        report = accumulate(
-            self.policy.model, self.reference, prompt_QS, length_Q, samples, reward_N, recipe
-        )
-        rate = warmed_up(self.spec.learning_rate, step, recipe.warmup_steps)
-        norm = self.optimizer.step(rate)
-        if not np.isfinite(norm):
-            raise RunError(
-                f"gradients must be finite, but their norm is {norm} at step {step}; lower the "
-                "learning rate."
-            )
+        health = self.learner.learn(
+            prompt_QS, length_Q, samples, reward_N, step=step,
+            learning_rate=self.spec.learning_rate,
+            value_learning_rate=recipe.value_learning_rate_at(self.spec.gradient_batch_size),
+            generator=stream(seed, _LEARNING, step),
+        )  # fmt: skip
         self.step = step
-        self.rollouts += allocation.batch_size
+        self.rollouts += batch
         self.tokens += samples.tokens
         successes_Q = successes_of(samples, reward_N)
-        health = {
-            "reward": float(successes_Q.sum()) / allocation.batch_size,
+        errors = int((samples.count_N * reward_N.isnan()).sum())
+        health |= {
+            "reward": float(successes_Q.sum()) / max(1, batch - errors),
             "entropy": samples.entropy,
-            "grad_norm": norm,
-            "learning_rate": rate,
-            "length_tokens": samples.tokens / allocation.batch_size,
-            "zero_variance_share": 1 - float(report.varies_P.float().mean()),
-            "loss": report.loss,
+            "length_tokens": samples.tokens / batch,
+            "distinct_share": samples.length_N.numel() / batch,
+            # Those of an evaluation count in the next step.
+            "verifier_error_share": self.policy.errors / self.policy.judged,
         }
-        if report.kl is not None:
-            health["kl"] = report.kl
+        self.policy.judged = self.policy.errors = 0
         if self.policy.model.sizes.eos_token_id is not None:
             cut = int((samples.count_N * samples.clipped_N).sum())
-            health["clipped_share"] = cut / allocation.batch_size
+            health["clipped_share"] = cut / batch
         self.sink.step(
             StepRecord(
                 step=step, rollouts=self.rollouts, tokens=self.tokens, problem_Q=index_Q,
-                successes_Q=successes_Q.numpy(), samples=n, health=health,
+                successes_Q=successes_Q.cpu().numpy(), samples=n, health=health,
                 wall_s=time.monotonic() - started,
             )
         )
 
     def evaluate(self) -> None:
         """Draw k samples for each problem of each validation set."""
+        model = self.sampler.refresh()
         for number, (name, data) in enumerate(self.validation.items()):
             started = time.monotonic()
             successes_P, tokens = self.policy.count_successes(
                 data, self.spec.evaluation_samples,
                 stream(self.spec.seed, _EVALUATION, number, self.step),
-                temperature=self.recipe.temperature, top_p=self.recipe.top_p,
+                temperature=self.recipe.temperature, top_p=self.recipe.top_p, sampler=model,
             )  # fmt: skip
             self.sink.evaluation(
                 EvaluationRecord(
                     step=self.step, rollouts=self.rollouts, tokens=self.tokens, problem_set=name,
-                    samples=self.spec.evaluation_samples, successes_P=successes_P.numpy(),
+                    samples=self.spec.evaluation_samples,
+                    successes_P=successes_P.cpu().numpy(),
                     sampled_tokens=tokens, wall_s=time.monotonic() - started,
                 )
             )
@@ -257,8 +191,9 @@ class _Run:
     def save(self) -> None:
         """Checkpoint: model and optimizer as safetensors, position as JSON."""
         with self.sink.checkpoint(self.step) as folder:
-            self.optimizer.save(folder / "training.safetensors")
-            position = {"step": self.step, "rollouts": self.rollouts, "tokens": self.tokens}
+            self.learner.save(folder)
+            position = {"step": self.step, "rollouts": self.rollouts, "tokens": self.tokens,
+                        "judged": self.policy.judged, "errors": self.policy.errors}  # fmt: skip
             (folder / "position.json").write_text(json.dumps(position), encoding="utf-8")
 
     def load(self, folder: Path) -> None:
@@ -267,4 +202,7 @@ class _Run:
         self.step, self.rollouts, self.tokens = (
             int(position[name]) for name in ("step", "rollouts", "tokens")
         )
-        self.optimizer.load(folder / "training.safetensors")
+        self.policy.judged, self.policy.errors = (
+            int(position.get(name, 0)) for name in ("judged", "errors")
+        )
+        self.learner.load(folder)

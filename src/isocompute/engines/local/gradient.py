@@ -1,130 +1,173 @@
-"""From sampled responses and rewards to the gradient of one update.
+"""From what a batch is worth to the gradient of one update.
 
-Shape legend: P prompts, N distinct responses, T response tokens, S prompt tokens, V vocabulary.
+Shape legend: N distinct responses, R rows of one chunk, T response tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from isocompute.engines.local import objectives
-from isocompute.engines.local.grouping import Grouping
+from isocompute.engines.local.experience import Chunk, Experience
 from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.kernels import token_logprob, token_logprob_and_entropy
-from isocompute.engines.local.sampling import Samples, scaled
+from isocompute.engines.local.sampling import scaled
 from isocompute.recipe import Recipe
 
 # Rows of one forward and backward pass: few enough for the cache, enough to fill a product.
 ROWS_PER_CHUNK = 512
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class GradientReport:
     """Numbers of one gradient: what was minimised, and what was measured on the way.
 
     Args:
         loss: value of the loss.
-        kl: estimate of KL to the base model in nats per token; None without a base model.
-        varies_P: whether the rewards of each prompt differ.
+        sums: name -> sum over the computed tokens of all rollouts; names of `health.METRICS`.
+        tokens: how many there are.
     """
 
-    loss: float
-    kl: float | None
-    varies_P: Tensor
+    loss: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)
+    tokens: float = 0.0
+
+    def add(self, name: str, value_RT: Tensor, weight_RT: Tensor) -> None:
+        """Count a number of each token."""
+        self.sums[name] = self.sums.get(name, 0.0) + float((value_RT * weight_RT).sum())
+
+    @property
+    def means(self) -> dict[str, float]:
+        """Mean per token; empty where nothing was computed."""
+        return {k: v / self.tokens for k, v in self.sums.items()} if self.tokens else {}
 
 
 def accumulate(
     model: PolicyModel,
     reference: PolicyModel | None,
-    prompt_PS: Tensor,
-    length_P: Tensor,
-    samples: Samples,
-    reward_N: Tensor,
+    experience: Experience,
     recipe: Recipe,
     *,
     rows_per_chunk: int = ROWS_PER_CHUNK,
 ) -> GradientReport:
     """Add the gradient of the recipe's loss to the parameters' `.grad`.
 
-    loss = sum over tokens of weight * (-A ratio + kl_coef * kl - entropy_coef * entropy), with
-    weights by the recipe's aggregation. Rows that cannot contribute (no advantage, no
+    loss = sum over tokens of weight * (policy loss + kl_coef * kl - entropy_coef * entropy),
+    with weights by the recipe's aggregation. Rows that cannot contribute (no advantage, no
     regulariser) are not computed; they count in the means nevertheless.
 
     Args:
         model: the policy.
         reference: the base model; needed where `kl_coef > 0`.
-        prompt_PS, length_P: prompts of the batch.
-        samples: responses drawn from `model`.
-        reward_N: their rewards.
+        experience: responses and advantages.
         recipe: objective and coefficients.
         rows_per_chunk: how many responses are computed together.
     """
-    count_N = samples.count_N
-    advantage_N, varies_P = objectives.group_advantages(
-        reward_N, count_N, samples.prompt_N, samples.prompts, recipe.advantage_std
-    )
-    kept_N = count_N * varies_P[samples.prompt_N]
-    drop = recipe.zero_variance_filter
-    weight_N = objectives.token_weights(
-        samples.length_N, kept_N if drop == "loss" else count_N, recipe.aggregation
-    )
-    regular_N = objectives.token_weights(
-        samples.length_N, count_N if drop == "none" else kept_N, recipe.aggregation
-    )
-    regularised = recipe.kl_coef > 0 or recipe.entropy_coef > 0
-    active_N = (weight_N * advantage_N) != 0
+    e, regularised = experience, recipe.kl_coef > 0 or recipe.entropy_coef > 0
+    weight_N, regular_N = _weights(e, recipe)
+    active_N = (weight_N > 0) & (e.advantage_NT != 0).any(1)
     if regularised:
         active_N |= regular_N > 0
-    loss = 0.0
-    kl_sum = token_sum = 0.0
-    for rows, first, stop in _chunks(active_N.nonzero().squeeze(-1), samples, rows_per_chunk):
-        groups = Grouping(torch.bincount(samples.prompt_N[rows] - first, minlength=stop - first))
-        length_R = samples.length_N[rows]
-        token_RT = samples.token_NT[rows, : int(length_R.max())]
-        mask_RT = torch.arange(token_RT.shape[1], device=rows.device) < length_R[:, None]
-        given = (prompt_PS[first:stop], length_P[first:stop], token_RT, groups)
-        logits_RTV = scaled(model.response_logits(*given), recipe.temperature)
+    report = GradientReport()
+    for chunk in e.chunks(active_N.nonzero().squeeze(-1), rows_per_chunk):
+        rows = chunk.rows
+        counted_RT = chunk.mask_RT * e.count_N[rows, None]
+        logits_RTV = scaled(model.response_logits(*chunk.given), recipe.temperature)
         if recipe.entropy_coef > 0:
-            logprob_RT, entropy_RT = token_logprob_and_entropy(logits_RTV, token_RT)
+            logprob_RT, entropy_RT = token_logprob_and_entropy(logits_RTV, chunk.token_RT)
         else:
-            logprob_RT = token_logprob(logits_RTV, token_RT)
-        term_RT = objectives.policy_loss(logprob_RT, advantage_N[rows]) * weight_N[rows, None]
+            logprob_RT = token_logprob(logits_RTV, chunk.token_RT)
+        term_RT = _policy_term(logprob_RT, chunk, e, recipe, report) * weight_N[rows, None]
         if recipe.kl_coef > 0 and reference is not None:
             with torch.no_grad():
-                reference_RTV = scaled(reference.response_logits(*given), recipe.temperature)
-                reference_RT = token_logprob(reference_RTV, token_RT)
+                reference_RTV = scaled(reference.response_logits(*chunk.given), recipe.temperature)
+                reference_RT = token_logprob(reference_RTV, chunk.token_RT)
             kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, recipe.kl_estimator)
             term_RT = term_RT + recipe.kl_coef * kl_RT * regular_N[rows, None]
-            counted_RT = mask_RT * count_N[rows, None]
-            kl_sum += float((kl_RT.detach() * counted_RT).sum())
-            token_sum += float(counted_RT.sum())
+            report.add("kl", kl_RT.detach(), counted_RT)
         if recipe.entropy_coef > 0:
             term_RT = term_RT - recipe.entropy_coef * entropy_RT * regular_N[rows, None]
-        total = (term_RT * mask_RT).sum()
+        total = (term_RT * chunk.mask_RT).sum()
         total.backward()  # type: ignore[no-untyped-call]
-        loss += float(total.detach())
-    kl = kl_sum / token_sum if token_sum else None
-    return GradientReport(loss=loss, kl=kl, varies_P=varies_P)
+        report.loss += float(total.detach())
+        report.tokens += float(counted_RT.sum())
+    return report
 
 
-def _chunks(
-    rows: Tensor, samples: Samples, rows_per_chunk: int
-) -> Iterator[tuple[Tensor, int, int]]:
-    """Whole prompts together, up to `rows_per_chunk` rows unless one prompt alone has more."""
-    if not rows.numel():
-        return
-    per_prompt: list[int] = torch.bincount(
-        samples.prompt_N[rows], minlength=samples.prompts
-    ).tolist()
-    start = first = held = 0
-    for prompt, number in enumerate(per_prompt):
-        if held and held + number > rows_per_chunk:
-            yield rows[start : start + held], first, prompt
-            start, first, held = start + held, prompt, 0
-        held += number
-    if held:
-        yield rows[start : start + held], first, samples.prompts
+def _weights(e: Experience, recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """Weight of a token in the policy loss, and in the KL and entropy terms, per response."""
+    drop = recipe.zero_variance_filter
+    kept_N = e.count_N * e.varies_P[e.prompt_N]
+    weight_N = objectives.token_weights(
+        e.length_N, kept_N if drop == "loss" else e.count_N, recipe.aggregation
+    )
+    regular_N = objectives.token_weights(
+        e.length_N, e.count_N if drop == "none" else kept_N, recipe.aggregation
+    )
+    return weight_N, regular_N
+
+
+def _policy_term(
+    logprob_RT: Tensor, chunk: Chunk, e: Experience, recipe: Recipe, report: GradientReport
+) -> Tensor:
+    """Loss of each token of a chunk, importance weights included."""
+    advantage_RT = e.advantage_NT[chunk.rows]
+    if advantage_RT.shape[1] > 1:
+        advantage_RT = advantage_RT[:, : chunk.token_RT.shape[1]]
+    counted_RT = chunk.mask_RT * e.count_N[chunk.rows, None]
+    now_RT = logprob_RT.detach()
+    old_RT = now_RT if e.old_NT is None else chunk.cut(e.old_NT)
+    bounds = (recipe.clip_low, recipe.clip_high)
+    if recipe.objective == "cispo":
+        loss_RT, clipped_RT = objectives.cispo_loss(logprob_RT, old_RT, advantage_RT, *bounds)
+    elif e.old_NT is None:
+        loss_RT, clipped_RT = objectives.policy_loss(logprob_RT, advantage_RT), None
+    else:
+        loss_RT, clipped_RT = objectives.clipped_surrogate(
+            logprob_RT, old_RT, advantage_RT, *bounds
+        )
+    if e.old_NT is not None and clipped_RT is not None:
+        report.add("ratio", (now_RT - old_RT).exp(), counted_RT)
+        report.add("ratio_clipped_share", clipped_RT, counted_RT)
+        # k3 from the old policy, which drew the tokens, to the new one.
+        report.add("kl_old", objectives.kl_estimate(old_RT, now_RT, "k3"), counted_RT)
+    if e.sampler_NT is not None:
+        ratio_RT = objectives.importance_weights(
+            old_RT, chunk.cut(e.sampler_NT), chunk.mask_RT, recipe.importance_level
+        )
+        report.add("importance_ratio", ratio_RT, counted_RT)
+        if recipe.importance_cap is not None:
+            cap = recipe.importance_cap
+            report.add("importance_capped_share", ratio_RT > cap, counted_RT)
+            loss_RT = loss_RT * ratio_RT.clamp(max=cap)
+    return loss_RT
+
+
+@torch.no_grad()
+def evaluate_tokens(
+    experience: Experience,
+    of_chunk: Callable[[Chunk], Tensor],
+    *,
+    rows_per_chunk: int = ROWS_PER_CHUNK,
+) -> Tensor:
+    """A number of every response token (N, T), computed chunk by chunk without a gradient."""
+    like_NT = experience.token_NT
+    out_NT = torch.zeros(like_NT.shape, device=like_NT.device)
+    every = torch.arange(like_NT.shape[0], device=like_NT.device)
+    for chunk in experience.chunks(every, rows_per_chunk):
+        out_NT[chunk.rows, : chunk.token_RT.shape[1]] = of_chunk(chunk)
+    return out_NT
+
+
+def token_logprobs(model: PolicyModel, experience: Experience, temperature: float) -> Tensor:
+    """Log-probability (N, T) of every response token under the policy as it is now."""
+
+    def of_chunk(chunk: Chunk) -> Tensor:
+        logits_RTV = scaled(model.response_logits(*chunk.given), temperature)
+        return token_logprob(logits_RTV, chunk.token_RT)
+
+    return evaluate_tokens(experience, of_chunk)

@@ -12,62 +12,7 @@ from torch import Tensor
 
 from isocompute.errors import InputError
 
-STD_EPSILON = 1e-6  # added to the standard deviation, as in verl's GRPO
 LOG_RATIO_LIMIT = 10.0  # verl clamps the log ratio of its low-variance KL, and the result
-
-
-def group_advantages(
-    reward_N: Tensor, count_N: Tensor, prompt_N: Tensor, prompts: int, std: str = "sample"
-) -> tuple[Tensor, Tensor]:
-    r"""Group-relative advantages, one value per distinct response.
-
-    .. math:: A_i = (r_i - \mathrm{mean}(r)) / (\mathrm{std}(r) + 10^{-6})
-
-    over the rollouts of one prompt; 0 where all rewards of the prompt agree.
-
-    Args:
-        reward_N: reward of each response.
-        count_N: rollouts that drew it.
-        prompt_N: its prompt.
-        prompts: number of prompts P.
-        std: "sample" (ddof 1), "population" (ddof 0), or "none" (no division; arXiv 2503.20783).
-
-    Returns:
-        advantage_N, and varies_P: whether the rewards of a prompt differ.
-
-    Raises:
-        InputError: for another word, or for fewer than 2 rollouts of a prompt.
-
-    Source: arXiv 2402.03300, section 4.1.2.
-
-    >>> reward, count = torch.tensor([1.0, 0.0]), torch.tensor([1, 3])
-    >>> group_advantages(reward, count, torch.tensor([0, 0]), 1)[0].round(decimals=4).tolist()
-    [1.5, -0.5]
-    """
-    weight_N = count_N.to(reward_N.dtype)
-    zero_P = torch.zeros(prompts, dtype=reward_N.dtype, device=reward_N.device)
-    size_P = zero_P.index_add(0, prompt_N, weight_N)
-    if bool((size_P < 2).any()):
-        raise InputError(
-            "a group baseline needs at least 2 rollouts of every prompt, but got "
-            f"{int(size_P.min())}; raise rollouts_per_problem."
-        )
-    mean_P = zero_P.index_add(0, prompt_N, weight_N * reward_N) / size_P
-    centred_N = reward_N - mean_P[prompt_N]
-    square_P = zero_P.index_add(0, prompt_N, weight_N * centred_N**2)
-    some_P = zero_P.index_copy(0, prompt_N, reward_N)  # the reward of one of its responses
-    varies_P = zero_P.index_add(0, prompt_N, (reward_N != some_P[prompt_N]).to(zero_P.dtype)) > 0
-    if std == "none":
-        scale_P = torch.ones_like(zero_P)
-    elif std in ("sample", "population"):
-        ddof = 1 if std == "sample" else 0
-        scale_P = (square_P / (size_P - ddof)).sqrt() + STD_EPSILON
-    else:
-        raise InputError(
-            f"`advantage_std` must be sample, population or none, but got {std!r}; choose one."
-        )
-    advantage_N = centred_N / scale_P[prompt_N]
-    return advantage_N * varies_P[prompt_N], varies_P
 
 
 def token_weights(length_N: Tensor, count_N: Tensor, aggregation: str) -> Tensor:
@@ -104,7 +49,7 @@ def token_weights(length_N: Tensor, count_N: Tensor, aggregation: str) -> Tensor
     return weight.float()
 
 
-def policy_loss(logprob_NT: Tensor, advantage_N: Tensor) -> Tensor:
+def policy_loss(logprob_NT: Tensor, advantage_NT: Tensor) -> Tensor:
     r"""Strictly on-policy surrogate per token, -A * ratio with ratio = 1.
 
     .. math:: \ell_{it} = -A_i \, \exp(\log\pi_{it} - \mathrm{sg}[\log\pi_{it}])
@@ -113,7 +58,97 @@ def policy_loss(logprob_NT: Tensor, advantage_N: Tensor) -> Tensor:
 
     Source: arXiv 2402.03300, equation 3, at one update per batch, where clipping never acts.
     """
-    return -advantage_N[:, None] * torch.exp(logprob_NT - logprob_NT.detach())
+    return -advantage_NT * torch.exp(logprob_NT - logprob_NT.detach())
+
+
+def clipped_surrogate(
+    logprob_NT: Tensor, old_NT: Tensor, advantage_NT: Tensor, low: float, high: float
+) -> tuple[Tensor, Tensor]:
+    r"""PPO's clipped surrogate per token, which GRPO shares, for several updates per batch.
+
+    .. math:: \ell = -\min(\rho A,\ \mathrm{clip}(\rho, 1 - \epsilon_{low},
+              1 + \epsilon_{high}) A), \qquad \rho = e^{\log\pi - \log\pi_{old}}
+
+    Args:
+        logprob_NT: of the policy.
+        old_NT: of the policy before the batch's first update.
+        advantage_NT: (N, T), or (N, 1) where a response has one.
+        low, high: the two epsilons.
+
+    Returns:
+        loss_NT, and whether clipping took a token out of the gradient.
+
+    Source: arXiv 1707.06347, equation 7; two epsilons: arXiv 2503.14476, equation 10.
+    """
+    ratio_NT = torch.exp(logprob_NT - old_NT)
+    plain_NT = ratio_NT * advantage_NT
+    bounded_NT = ratio_NT.clamp(1 - low, 1 + high) * advantage_NT
+    return -torch.minimum(plain_NT, bounded_NT), bounded_NT < plain_NT
+
+
+def cispo_loss(
+    logprob_NT: Tensor, old_NT: Tensor, advantage_NT: Tensor, low: float, high: float
+) -> tuple[Tensor, Tensor]:
+    r"""CISPO per token: REINFORCE weighted by the clipped ratio, which carries no gradient.
+
+    .. math:: \ell = -\mathrm{sg}[\mathrm{clip}(\rho, 1 - \epsilon_{low},
+              1 + \epsilon_{high})]\, A \log\pi
+
+    No token leaves the gradient; a clipped one has a bounded weight.
+
+    Args:
+        logprob_NT, old_NT, advantage_NT, low, high: as of `clipped_surrogate`.
+
+    Returns:
+        loss_NT, and whether the ratio of a token was clipped.
+
+    Source: arXiv 2506.13585, equations 4 and 5.
+    """
+    ratio_NT = torch.exp(logprob_NT.detach() - old_NT)
+    bounded_NT = ratio_NT.clamp(1 - low, 1 + high)
+    return -bounded_NT * advantage_NT * logprob_NT, bounded_NT != ratio_NT
+
+
+def importance_weights(
+    trainer_NT: Tensor, sampler_NT: Tensor, mask_NT: Tensor, level: str = "token"
+) -> Tensor:
+    r"""Ratio of the trainer's to the sampler's probability, before truncation.
+
+    .. math:: w_t = \pi_{trainer}(y_t) / \pi_{sampler}(y_t) \quad \text{or} \quad
+              w = \prod_t w_t
+
+    Args:
+        trainer_NT: log-probabilities at training precision, before the first update.
+        sampler_NT: log-probabilities of the sampler that drew the tokens.
+        mask_NT: True for tokens, False after the end.
+        level: "token", or "sequence": the product, the same for every token of a response.
+
+    Raises:
+        InputError: for another word.
+
+    Source: "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training" (Yao et
+    al., 2025), truncated importance sampling; verl's `rollout_is`.
+    """
+    log_NT = (trainer_NT - sampler_NT) * mask_NT
+    if level == "sequence":
+        log_NT = log_NT.sum(1, keepdim=True).expand_as(log_NT)
+    elif level != "token":
+        raise InputError(
+            f"`importance_level` must be token or sequence, but got {level!r}; choose one."
+        )
+    return log_NT.exp()
+
+
+def value_loss(value_NT: Tensor, old_NT: Tensor, return_NT: Tensor, clip: float) -> Tensor:
+    r"""Clipped squared error of the value model per token.
+
+    .. math:: \tfrac12 \max\big((V - R)^2,\
+              (\mathrm{clip}(V, V_{old} - \epsilon, V_{old} + \epsilon) - R)^2\big)
+
+    Source: arXiv 2005.12729, section 3, as verl and TRL have it.
+    """
+    bounded_NT = torch.clamp(value_NT, old_NT - clip, old_NT + clip)
+    return 0.5 * torch.maximum((value_NT - return_NT) ** 2, (bounded_NT - return_NT) ** 2)
 
 
 def kl_estimate(logprob_NT: Tensor, reference_NT: Tensor, estimator: str = "k3") -> Tensor:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.resources
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +17,17 @@ from torch import Tensor
 
 from isocompute.engines.local.folders import load_model
 from isocompute.engines.local.interface import PolicyModel
+from isocompute.engines.local.precision import find_device
 from isocompute.engines.local.sampling import Samples, sample
 from isocompute.engines.local.tokenizer import Tokenizer, load_tokenizer
-from isocompute.errors import InputError, RunError
+from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.verifiers import Verifier, load_verifier
 
 PROBLEMS_PER_PASS = 256  # of an evaluation: bounds its memory
+REDRAWS = 3  # of a validation problem whose responses the verifier failed to judge
+# Verifiers that compare texts: an answer that cannot be said can never be matched.
+_LITERAL = ("exact", "bits", "hexbits")
 
 
 def base_folder(model: str) -> Path:
@@ -72,12 +77,19 @@ class Policy:
     Args:
         folder: Hugging Face folder.
         max_new_tokens: a response ends there; None: generation_config.json decides.
+        device: where it computes.
+
+    Attributes:
+        judged, errors: rollouts that the verifiers were asked to judge, and failed to; whoever
+            reports them sets them back.
 
     Raises:
         InputError: if the folder is no model, or neither gives a limit.
     """
 
-    def __init__(self, folder: Path, max_new_tokens: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, max_new_tokens: int | None = None, *, device: str = "cpu"
+    ) -> None:
         limit = max_new_tokens if max_new_tokens is not None else stop_length(folder)
         if limit is None or limit < 1:
             raise InputError(
@@ -86,8 +98,10 @@ class Policy:
             )
         self.folder = folder
         self.max_new_tokens = limit
-        self.model: PolicyModel = load_model(folder)
+        self.device = find_device(device)
+        self.model: PolicyModel = load_model(folder).to(self.device)
         self.tokenizer: Tokenizer = load_tokenizer(folder)
+        self.judged = self.errors = 0
 
     def tokenize(self, problems: ProblemSet) -> TokenizedProblems:
         """Make a problem set ready.
@@ -111,10 +125,19 @@ class Policy:
                     f"every answer must be one that {problems.verifier!r} can match, but problem "
                     f"{problem.id!r} has {problem.answer!r}: {fault}; correct the problem set."
                 )
+            if problems.verifier.partition(">=")[0] in _LITERAL:
+                said = len(self.tokenizer.encode(problem.answer.strip()))
+                if said > self.max_new_tokens:
+                    raise InputError(
+                        f"an answer must fit into max_new_tokens={self.max_new_tokens}, but that "
+                        f"of problem {problem.id!r} has {said} tokens and could never be given; "
+                        "raise max_new_tokens."
+                    )
         width = max(map(len, rows))
         pad = self.model.sizes.pad_token_id
-        token_PS = torch.tensor([row + [pad] * (width - len(row)) for row in rows])
-        length_P = torch.tensor([len(row) for row in rows])
+        padded = [row + [pad] * (width - len(row)) for row in rows]
+        token_PS = torch.tensor(padded, device=self.device)
+        length_P = torch.tensor([len(row) for row in rows], device=self.device)
         return TokenizedProblems(
             problems=problems, token_PS=token_PS, length_P=length_P, verifier=verifier
         )
@@ -131,24 +154,23 @@ class Policy:
     def rewards(
         self, samples: Samples, data: TokenizedProblems, index_P: Sequence[int]
     ) -> Tensor:
-        """0/1 reward of each distinct response; `index_P` are the problems of its prompts.
+        """Reward of each distinct response: 0, 1, or NaN where the verifier failed.
 
-        Raises:
-            RunError: if the verifier fails on a response.
+        `index_P` are the problems of the samples' prompts.
         """
         problems, verifier = data.problems.problems, data.verifier
         rewards: list[float] = []
         prompt_N: list[int] = samples.prompt_N.tolist()
         for prompt, text in zip(prompt_N, self.texts(samples), strict=True):
-            problem = problems[index_P[prompt]]
-            outcome = verifier(text, problem.answer)
-            if outcome.reward is None:
-                raise RunError(
-                    f"the verifier must judge every response, but failed on problem {problem.id!r} "
-                    f"with the response {text[:60]!r}: {outcome.error}; mend the verifier."
-                )
-            rewards.append(float(outcome.reward))
-        return torch.tensor(rewards)
+            try:
+                reward = verifier(text, problems[index_P[prompt]].answer).reward
+            except Exception:  # noqa: BLE001 - a verifier is foreign code: its crash is an outcome
+                reward = None
+            rewards.append(math.nan if reward is None else float(reward))
+        reward_N = torch.tensor(rewards, device=samples.count_N.device)
+        self.judged += int(samples.count_N.sum())
+        self.errors += int((samples.count_N * reward_N.isnan()).sum())
+        return reward_N
 
     def count_successes(
         self,
@@ -158,23 +180,40 @@ class Policy:
         *,
         temperature: float,
         top_p: float = 1.0,
+        sampler: PolicyModel | None = None,
     ) -> tuple[Tensor, int]:
-        """Successes out of `samples` per problem, and the number of tokens drawn."""
-        successes, tokens = [], 0
-        for start in range(0, len(data), PROBLEMS_PER_PASS):
-            part = slice(start, start + PROBLEMS_PER_PASS)
-            drawn = sample(
-                self.model, data.token_PS[part], data.length_P[part], samples,
-                max_new_tokens=self.max_new_tokens, generator=generator,
-                temperature=temperature, top_p=top_p,
-            )
-            reward_N = self.rewards(drawn, data, range(start, start + drawn.prompts))
-            successes.append(successes_of(drawn, reward_N))
-            tokens += drawn.tokens
-        return torch.cat(successes), tokens
+        """Successes out of `samples` per problem, and the number of tokens drawn.
+
+        A problem whose responses were not all judged is drawn again, up to `REDRAWS` times,
+        which leaves the distribution of judged responses as it is. What is unjudged even then
+        counts as no success, and in `errors` like every other failure of the verifier.
+        """
+        model = self.model if sampler is None else sampler
+        successes_P = torch.zeros(len(data), dtype=torch.long, device=self.device)
+        left, tokens = list(range(len(data))), 0
+        for _ in range(1 + REDRAWS):
+            unjudged: list[int] = []
+            for start in range(0, len(left), PROBLEMS_PER_PASS):
+                index = left[start : start + PROBLEMS_PER_PASS]
+                part = torch.tensor(index, device=self.device)
+                drawn = sample(
+                    model, data.token_PS[part], data.length_P[part], samples,
+                    max_new_tokens=self.max_new_tokens, generator=generator,
+                    temperature=temperature, top_p=top_p,
+                )
+                reward_N = self.rewards(drawn, data, index)
+                successes_P[part] = successes_of(drawn, reward_N)
+                failed: list[int] = drawn.prompt_N[reward_N.isnan()].tolist()
+                unjudged += [index[i] for i in sorted(set(failed))]
+                tokens += drawn.tokens
+            left = unjudged
+            if not left:
+                break
+        return successes_P, tokens
 
 
 def successes_of(samples: Samples, reward_N: Tensor) -> Tensor:
-    """Successful rollouts per prompt (P,)."""
-    zero = torch.zeros(samples.prompts, dtype=torch.long)
-    return zero.index_add(0, samples.prompt_N, samples.count_N * reward_N.long())
+    """Successful rollouts per prompt (P,); a response without a verdict is none."""
+    zero = torch.zeros(samples.prompts, dtype=torch.long, device=reward_N.device)
+    success_N = reward_N.nan_to_num(0.0).long()
+    return zero.index_add(0, samples.prompt_N, samples.count_N * success_N)

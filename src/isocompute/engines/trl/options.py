@@ -127,7 +127,12 @@ def check_spec(spec: RunSpec) -> None:
         ("kl_estimator", ("k3",) if recipe.kl_coef > 0 else ("k1", "k3"), "its KL is k3"),
         ("zero_variance_filter", ("none",), "it has no such filter"),
         ("updates_per_batch", (1,), "the engine keeps TRL on-policy"),
-        ("baseline_rollouts", (None,), "it has no separate rollouts for the baseline"),
+        ("update_split", ("mini-batch",), "the engine keeps TRL on-policy"),
+        ("importance_level", ("token",), "its sampler is the trainer: the ratio is 1"),
+        *((name, (value,), "it has no value model") for name, value in (
+            ("gae_gamma", 1.0), ("gae_lambda", 1.0), ("value_learning_rate", 1e-5),
+            ("value_clip", 0.5))),
+        ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
         ("importance_cap", (None,), "its sampler is the trainer: the ratio is 1"),
     )  # fmt: skip
     for name, allowed, why in supported:

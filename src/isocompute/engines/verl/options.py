@@ -143,8 +143,14 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
         ("advantage_std", ("sample", "none"), "verl divides by the sample std or not at all"),
         ("zero_variance_filter", ("none",),
          "verl only refills batches (DAPO), which draws more rollouts than B_p * n * M"),
-        ("baseline_rollouts", (None,), "verl has no separate rollouts for the baseline"),
+        ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
         ("updates_per_batch", (1,), "the engine keeps verl on-policy"),
+        ("update_split", ("mini-batch",), "the engine keeps verl on-policy"),
+        ("importance_level", ("token",), "the engine sets verl's rollout_is to token"),
+        ("gae_gamma", (1.0,), "the engine leaves verl's algorithm.gamma at its default"),
+        ("gae_lambda", (1.0,), "the engine leaves verl's algorithm.lam at its default"),
+        ("value_learning_rate", (1e-5,), "set engine_options.critic_learning_rate"),
+        ("value_clip", (0.5,), "the engine leaves critic.cliprange_value at its default"),
     )
     for name, allowed, why in supported:
         value = getattr(recipe, name)

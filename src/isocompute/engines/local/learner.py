@@ -1,0 +1,184 @@
+"""The updates that one batch gives: objective, value model, base model and optimizers.
+
+Shape legend: P prompts, N distinct responses, T response tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from isocompute.engines.local import objectives
+from isocompute.engines.local.critic import Critic
+from isocompute.engines.local.experience import Experience, make_experience
+from isocompute.engines.local.folders import load_model
+from isocompute.engines.local.gradient import GradientReport, accumulate, token_logprobs
+from isocompute.engines.local.interface import PolicyModel
+from isocompute.engines.local.kernels import token_logprob
+from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
+from isocompute.engines.local.precision import trained_in
+from isocompute.engines.local.sampling import Samples, scaled
+from isocompute.errors import RunError
+from isocompute.recipe import Recipe
+
+# Without the KL term, KL to the base model is measured on so few rollouts: about 1% of a step.
+PROBE_PROMPTS, PROBE_ROLLOUTS = 4, 16
+
+
+class Learner:
+    """Everything that an update changes, and how.
+
+    Args:
+        model: the policy, on its device.
+        folder: of the base model.
+        recipe: objective, coefficients, optimizer.
+        dtype: of matrix products.
+        sampler_differs: whether the samples' log-probabilities are another program's.
+    """
+
+    def __init__(
+        self, model: PolicyModel, folder: Path, recipe: Recipe, *, dtype: str = "float32",
+        sampler_differs: bool = False,
+    ) -> None:  # fmt: skip
+        self.recipe, self.sampler_differs = recipe, sampler_differs
+        self.device = next(model.parameters()).device
+        self.model = trained_in(model, dtype)
+        self.optimizer = FlatAdamW(
+            model, weight_decay=recipe.weight_decay, max_grad_norm=recipe.max_grad_norm
+        )
+        base = load_model(folder).to(self.device).requires_grad_(False)
+        self.reference = trained_in(base, dtype)
+        self.critic: Critic | None = None
+        if recipe.objective == "ppo":
+            self.critic = Critic(folder, recipe, self.device, dtype)
+
+    def learn(
+        self,
+        prompt_PS: Tensor,
+        length_P: Tensor,
+        samples: Samples,
+        reward_N: Tensor,
+        *,
+        step: int,
+        learning_rate: float,
+        value_learning_rate: float,
+        generator: torch.Generator,
+    ) -> dict[str, float]:
+        """All updates of one batch; returns health numbers.
+
+        Args:
+            prompt_PS, length_P: prompts of the batch.
+            samples: their responses.
+            reward_N: rewards; NaN where the verifier failed.
+            step: 1-based number of the batch, for the warm-up.
+            learning_rate, value_learning_rate: after the warm-up.
+            generator: of whatever is drawn here.
+
+        Raises:
+            RunError: if the gradient is not finite.
+        """
+        recipe = self.recipe
+        health: dict[str, float] = {}
+        if recipe.kl_coef == 0:
+            health["kl"] = self._probe(prompt_PS, length_P, samples, generator)
+        whole = self._experience(prompt_PS, length_P, samples, reward_N, generator)
+        if samples.prompts < int(samples.count_N.sum()):  # n = 1 has no variance to speak of
+            health["zero_variance_share"] = 1 - float(whole.varies_P.float().mean())
+        rate = warmed_up(learning_rate, step, recipe.warmup_steps)
+        value_rate = warmed_up(value_learning_rate, step, recipe.warmup_steps)
+        health["learning_rate"] = rate
+        reports, norms, value_losses = [], [], []
+        for part in self._parts(whole):
+            if self.critic is not None:
+                value_losses.append(self.critic.update(part, value_rate))
+            reports.append(accumulate(self.model, self.reference, part, recipe))
+            norms.append(self.optimizer.step(rate))
+            if not np.isfinite(norms[-1]):
+                raise RunError(
+                    f"gradients must be finite, but their norm is {norms[-1]} at step {step}; "
+                    "lower the learning rate."
+                )
+        health["grad_norm"] = max(norms)
+        health |= _averaged(reports)
+        if value_losses:
+            health["value_loss"] = sum(value_losses) / len(value_losses)
+        return health
+
+    def _experience(
+        self, prompt_PS: Tensor, length_P: Tensor, samples: Samples, reward_N: Tensor,
+        generator: torch.Generator,
+    ) -> Experience:  # fmt: skip
+        recipe = self.recipe
+        made = make_experience(
+            prompt_PS, length_P, samples, reward_N, recipe,
+            sampler_differs=self.sampler_differs, generator=generator,
+        )  # fmt: skip
+        if recipe.updates_per_batch > 1:
+            made = replace(made, old_NT=token_logprobs(self.model, made, recipe.temperature))
+        if self.critic is not None:
+            judged_N = reward_N[~reward_N.isnan()]
+            made = replace(made, **self.critic.judge(made, judged_N))
+        return made
+
+    def _parts(self, whole: Experience) -> Iterator[Experience]:
+        """The responses of each update: a share of the problems each, or all of them."""
+        updates = self.recipe.updates_per_batch
+        if updates == 1 or self.recipe.update_split == "epoch":
+            yield from (whole for _ in range(updates))
+            return
+        size = whole.prompts // updates  # the batch is in random order already
+        yield from (whole.part(size * i, size * (i + 1)) for i in range(updates))
+
+    @torch.no_grad()
+    def _probe(
+        self, prompt_PS: Tensor, length_P: Tensor, samples: Samples, generator: torch.Generator
+    ) -> float:
+        """KL to the base model (k3) over a few of the rollouts, from the sampler's numbers."""
+        prompts = min(PROBE_PROMPTS, samples.prompts)
+        rows = int((samples.prompt_N < prompts).sum())
+        weight = samples.count_N[:rows].cpu().double()
+        picked = torch.multinomial(weight, PROBE_ROLLOUTS, replacement=True, generator=generator)
+        picked = picked.sort().values.to(self.device)
+        few = Experience(
+            prompt_PS=prompt_PS[:prompts], length_P=length_P[:prompts],
+            token_NT=samples.token_NT[picked], length_N=samples.length_N[picked],
+            prompt_N=samples.prompt_N[picked], count_N=torch.ones_like(picked),
+            advantage_NT=torch.zeros(0), varies_P=torch.zeros(0),
+        )  # fmt: skip
+        total = tokens = 0.0
+        for chunk in few.chunks(torch.arange(len(picked), device=self.device), len(picked)):
+            logits_RTV = scaled(self.reference.response_logits(*chunk.given),
+                                self.recipe.temperature)  # fmt: skip
+            reference_RT = token_logprob(logits_RTV, chunk.token_RT)
+            logprob_RT = chunk.cut(samples.logprob_NT[picked])
+            kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, "k3")
+            total += float((kl_RT * chunk.mask_RT).sum())
+            tokens += float(chunk.mask_RT.sum())
+        return total / tokens
+
+    def save(self, folder: Path) -> None:
+        """Write weights and moments as safetensors."""
+        self.optimizer.save(folder / "training.safetensors")
+        if self.critic is not None:
+            self.critic.optimizer.save(folder / "value.safetensors")
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote, bit for bit."""
+        self.optimizer.load(folder / "training.safetensors")
+        if self.critic is not None:
+            self.critic.optimizer.load(folder / "value.safetensors")
+
+
+def _averaged(reports: list[GradientReport]) -> dict[str, float]:
+    """Loss over the updates, and means per token of what was measured."""
+    total = GradientReport(loss=sum(r.loss for r in reports) / len(reports))
+    for report in reports:
+        total.tokens += report.tokens
+        for name, value in report.sums.items():
+            total.sums[name] = total.sums.get(name, 0.0) + value
+    return {"loss": total.loss, **total.means}

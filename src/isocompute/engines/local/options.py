@@ -1,0 +1,128 @@
+"""What a study may ask of the embedded engine, and what is refused before any compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import get_args
+
+from isocompute.engines.local.precision import SamplerType, TrainingType, find_device
+from isocompute.errors import InputError
+from isocompute.recipe import Recipe
+from isocompute.study.spec import RunSpec
+
+DEFAULT_MODEL = "bits"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """`engine_options` of the embedded engine.
+
+    Args:
+        model: a Hugging Face folder, or the name of a shipped base model.
+        max_new_tokens: length limit of a response; None: the model's generation_config.json.
+        device: where everything is computed: "cpu", "cuda", "cuda:1".
+        dtype: of matrix products in training: "float32", or "bfloat16" with float32 weights.
+        sampler_dtype: of sampling, in training and evaluation: "float32", "bfloat16", or "int8"
+            (weights rounded to 8 bits); None: the very policy that is trained.
+    """
+
+    model: str = DEFAULT_MODEL
+    max_new_tokens: int | None = None
+    device: str = "cpu"
+    dtype: str = "float32"
+    sampler_dtype: str | None = None
+
+    @classmethod
+    def of(cls, spec: RunSpec) -> Options:
+        """Read the options of a run.
+
+        Raises:
+            InputError: for an unknown option or a value of the wrong kind.
+        """
+        known = [f.name for f in fields(cls)]
+        for name in spec.engine_options:
+            if name not in known:
+                raise InputError(
+                    f"engine_options of the engine 'local' must be among {', '.join(known)}, but "
+                    f"got {name!r}; remove it."
+                )
+        options = cls(**spec.engine_options)
+        limit = options.max_new_tokens
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
+            raise InputError(
+                f"engine_options.max_new_tokens must be an integer >= 1, but got {limit!r}; "
+                "give a whole number."
+            )
+        for name, words in (
+            ("dtype", get_args(TrainingType)),
+            ("sampler_dtype", (None, *get_args(SamplerType))),
+        ):
+            value = getattr(options, name)
+            if value not in words:
+                raise InputError(
+                    f"engine_options.{name} must be one of "
+                    f"{', '.join(w for w in words if w)}, but got {value!r}; choose one."
+                )
+        find_device(str(options.device))
+        return options
+
+    @property
+    def sampler_differs(self) -> bool:
+        """Whether the sampler's probabilities are others than the trainer's."""
+        return self.sampler_dtype not in (None, self.dtype)
+
+
+def check_recipe(spec: RunSpec, options: Options) -> None:
+    """Refuse knobs that would do nothing, and allocations that the recipe cannot train.
+
+    Raises:
+        InputError: names the knob, its value, and what it needs.
+    """
+    recipe, allocation = spec.recipe, spec.allocation
+    n, b_p = allocation.rollouts_per_problem, allocation.problems_per_batch
+    several, ppo = recipe.updates_per_batch > 1, recipe.objective == "ppo"
+    default = Recipe()
+    for name, acts, needs in (
+        ("clip_low", several, "updates_per_batch > 1 (the ratio is 1 otherwise)"),
+        ("clip_high", several, "updates_per_batch > 1 (the ratio is 1 otherwise)"),
+        ("update_split", several, "updates_per_batch > 1"),
+        ("gradient_rollouts", not ppo, "a group baseline, which ppo has not"),
+        ("importance_cap", options.sampler_differs,
+         "a sampler that differs from the trainer (engine_options.sampler_dtype)"),
+        ("importance_level", recipe.importance_cap is not None, "importance_cap"),
+        ("gae_gamma", ppo, "objective ppo"),
+        ("gae_lambda", ppo, "objective ppo"),
+        ("value_learning_rate", ppo, "objective ppo"),
+        ("value_clip", ppo and several, "objective ppo with updates_per_batch > 1"),
+    ):  # fmt: skip
+        value = getattr(recipe, name)
+        if value != getattr(default, name) and not acts:
+            raise InputError(
+                f"recipe `{name}` must be left at its default for the engine 'local' without "
+                f"{needs}, but got {value!r}, which would do nothing; remove it."
+            )
+    if n < 2 and not ppo:
+        raise InputError(
+            "`rollouts_per_problem >= 2` must hold for a group baseline, but got "
+            f"{n}; raise it."
+        )
+    if n < 2 and recipe.zero_variance_filter != "none":
+        raise InputError(
+            "`rollouts_per_problem >= 2` must hold for a zero_variance_filter, but got "
+            f"{n}; raise it."
+        )
+    if recipe.gradient_rollouts is not None and recipe.gradient_rollouts > n:
+        raise InputError(
+            "recipe `gradient_rollouts` (n_train) must not exceed rollouts_per_problem (n_est), "
+            f"but got {recipe.gradient_rollouts} of {n}; lower it."
+        )
+    if several and recipe.update_split == "mini-batch" and b_p % recipe.updates_per_batch:
+        raise InputError(
+            "`problems_per_batch` must be a multiple of updates_per_batch for mini-batches, but "
+            f"got {b_p} and {recipe.updates_per_batch}; change one, or take update_split=epoch."
+        )
+    if b_p > len(spec.train):
+        raise InputError(
+            "`problems_per_batch` must not exceed the training problems, but got "
+            f"{b_p} for {len(spec.train)}; lower it or add problems."
+        )

@@ -49,17 +49,31 @@ def fit(options: Options) -> int:
     from isocompute.cli.tables import fit_lines
     from isocompute.curves import load_curves
     from isocompute.laws import fit_sweep
+    from isocompute.laws.spread import best_n_rows
 
     sources = [_narrowed(source, options) for source in options.source]
-    fitted = fit_sweep(
-        load_curves(sources, **_scores(options)),
-        fix=options.fix,
-        joint=options.joint,
-        unit=options.unit,
-        sources=sources,
-    )
-    write_json(fitted.document, options.json)
-    show(fit_lines(fitted.document), quiet=options.json == "-")
+    asked = _scores(options)
+    metrics: list[str | None] = [None]
+    if options.metric is not None:
+        metrics = [word.strip() for word in options.metric.split(",")]
+    fits = []
+    for metric in metrics:
+        asked["metric"] = metric
+        fits.append(
+            fit_sweep(
+                load_curves(sources, **asked),
+                fix=options.fix,
+                joint=options.joint,
+                unit=options.unit,
+                sources=sources,
+            )
+        )
+    document = fits[0].document
+    if len(fits) > 1:
+        others = [fit.document for fit in fits[1:]]
+        document = {**document, "best_n": best_n_rows(fits), "by_metric": [document, *others]}
+    write_json(document, options.json)
+    show(fit_lines(document), quiet=options.json == "-")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.cli.cells import indented, number, table, wrapped
+from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.plan.words import compact_number
 
 Row = Mapping[str, Any]
@@ -68,3 +68,53 @@ def _left_out_lines(rows: Sequence[Row]) -> list[str]:
             f"all data say {number(said['full'], 0)}."
         )
     return lines
+
+
+def spread_lines(document: Row) -> list[str]:
+    """How far the score moves with B_p at a fixed n, and with n at a fixed B_p."""
+    spread = document.get("spread") or {}
+    if not spread.get("problems_per_batch"):
+        return []  # one B_p: the frontier says it all
+    names = {"problems_per_batch": "B_p", "rollouts_per_problem": "n"}
+    rows = []
+    for varied, fixed in (tuple(names), tuple(reversed(names))):
+        for row in spread[varied]:
+            scores = row["scores"]
+            best = max(scores, key=lambda s: s["score"])
+            rows.append(
+                (
+                    f"{names[varied]} {', '.join(str(s[varied]) for s in scores)}",
+                    f"{names[fixed]}={row[fixed]}",
+                    compact_number(row["at"]),
+                    number(row["spread"]),
+                    span(row["interval"]),
+                    number(row["noise"]),
+                    f"{names[varied]}={best[varied]}",
+                )
+            )
+    header = ("varied", "at", "budget", "spread", "interval", "noise alone", "best")
+    return [
+        "",
+        "Spread of the best score (largest minus smallest):",
+        *indented(table(header, rows, left=0)),
+    ]
+
+
+def best_n_lines(rows: Sequence[Row]) -> list[str]:
+    """The best n at the largest budget, one row per metric and B_p."""
+    if not rows:
+        return []
+    cells = [
+        (
+            row["metric"],
+            str(row["problems_per_batch"]),
+            compact_number(row["at"]),
+            str(row["rollouts_per_problem"]),
+            number(row["score"]),
+            f"{row['probability']:.0%}",
+            ", ".join(map(str, row["confidence_set"])),
+        )
+        for row in rows
+    ]
+    header = ("metric", "B_p", "budget", "n", "score", "best with", "cannot be told from it")
+    return ["", "Best n at the largest budget:", *indented(table(header, cells, left=1))]

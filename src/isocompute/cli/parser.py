@@ -63,7 +63,10 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _add_scores(parser: Parser) -> None:
-    parser.add_argument("--metric", help="which score, for example avg@4, best@4, worst@4")
+    parser.add_argument(
+        "--metric",
+        help="which score, for example avg@4, best@4, worst@4 (fit: several, separated by commas)",
+    )
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
     parser.add_argument(
         "--split",

@@ -10,6 +10,7 @@ import numpy as np
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
 from isocompute.laws.smooth import noise_ratio, smooth_runs, smooth_warning, smoothness_of
+from isocompute.laws.spread import spread_tables
 
 if TYPE_CHECKING:
     from isocompute.laws.sweep import Fit
@@ -37,6 +38,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         else _law(fit, fit.law_problems_per_batch, "problems_per_batch"),
         "backtest": fit.backtest,
         "sensitivity": fit.sensitivity,
+        "spread": spread_tables(fit.curve_fits, fit.level),
         "probabilities": _probabilities(fit),
         "warnings": [*_warnings(fit), *curve_warnings],
     }

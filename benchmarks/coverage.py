@@ -1,7 +1,10 @@
 """Coverage, false rises, power and regret of the law on planted worlds, every cell printed.
 
-One command: `python benchmarks/coverage.py --sweeps 200 -o docs/coverage-table.md`. Definitions are
-those of docs/coverage.md. A sweep's seed is the cell's seed plus its index; nothing is tuned here.
+One command: `python benchmarks/coverage.py --jobs 2 -o docs/coverage-table.md`. Definitions are
+those of docs/coverage.md. A sweep's seed is `--base` plus its index; nothing is tuned here.
+
+Cells are computed in chunks, each written to `--cells` when it is done: an interrupted run goes on
+where it stopped, and several runs may share one folder. `--sweeps 2000` is the definitive table.
 
 Every interval is checked at 90% and 95%. One-seed cells are conditional on the runs' curves and
 labelled so.
@@ -10,28 +13,38 @@ labelled so.
 from __future__ import annotations
 
 import argparse
+import json
+import multiprocessing
+import os
 import sys
 import time
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
-from isocompute.frontier import Frontier, fit_frontier
+from isocompute.frontier import Frontier, crossovers_of, fit_frontier
+from isocompute.laws import Fit, fit_sweep
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.laws.outlook import expected_scores
+from isocompute.plan import plan_budget
 from isocompute.testing.planted import NOISE, NULL_WORLDS, WORLDS, Noise, Truth, World
 
 LEVELS = (0.90, 0.95)
+CHUNK = 100  # sweeps that one process does before it writes them down
+FACTORS = (1, 4, 10)  # of the largest budget of the sweep, at which a plan is asked for
 BUDGETS = 9  # inside the common support at which n*(C) is checked
 HALF_DECADE = 0.5
 COVERAGE_WORLDS = (
     "rising", "late_winner", "three_octaves", "falling", "overfit", "collapse", "unequal_seeds",
     "capped", "joint_capped", "gompertz",
 )  # fmt: skip
+REGRET_WORLDS = (*COVERAGE_WORLDS, "constant_small", "constant_large", "equal")
 
 
 @dataclass
@@ -40,12 +53,37 @@ class Cell:
 
     tally: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     refused: int = 0
+    sweeps: int = 0
     seconds: float = 0.0
 
     def mean(self, name: str) -> float:
         """Mean of the outcomes under a name; NaN where there is none."""
         values = self.tally.get(name)
         return float(np.mean(values)) if values else float("nan")
+
+    def add(self, other: Cell) -> None:
+        """Take in another part of the same cell."""
+        for name, values in other.tally.items():
+            self.tally[name].extend(values)
+        self.refused += other.refused
+        self.sweeps += other.sweeps
+        self.seconds += other.seconds
+
+
+class Task(NamedTuple):
+    """One chunk of one cell."""
+
+    part: str
+    world: str
+    noise: str
+    seeds: int
+    first: int
+    sweeps: int
+    draws: int
+
+    def file(self, folder: Path) -> Path:
+        """Where the chunk is written down."""
+        return folder / ("-".join(map(str, self)) + ".json")
 
 
 def pipeline(
@@ -91,16 +129,22 @@ def check_curves(cell: Cell, truth: Truth, fits: CurveFits) -> None:
 
 def check_crossovers(cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier) -> None:
     low, high = fr.support
+    draw = fits.draw_value(fr.x_V)
+    x = np.geomspace(low, high, 400)
+    score = truth.score(x)
     true = {(c.before, c.after): c.at for c in truth.crossovers(low, high)}
     for level in LEVELS:
-        at_level = fr if level == LEVELS[0] else fit_frontier(fits, level=level)
-        found = {(c.before, c.after): c for c in at_level.crossovers}
+        crossovers = (
+            fr.crossovers
+            if level == LEVELS[0]
+            else crossovers_of(fr.segments, draw, fr.x_V, fr.supported_V, level)
+        )
+        found = {(c.before, c.after): c for c in crossovers}
         for pair, c in found.items():
-            score = truth.score(np.geomspace(low, high, 400))
             lead = score[pair[1]] - score[pair[0]]
             flips = np.flatnonzero(np.diff(np.sign(lead)))
             if len(flips) == 1 and lead[-1] > 0:
-                at = np.geomspace(low, high, 400)[flips[0]]
+                at = x[flips[0]]
                 lo, hi = c.interval
                 cell.tally[f"crossover {level:.2f}"].append((lo or 0.0) <= at <= (hi or np.inf))
         if level == LEVELS[0]:
@@ -108,67 +152,99 @@ def check_crossovers(cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier) ->
             cell.tally["crossovers detected"].append(len(found))
 
 
-def run_cell(world: World, noise: Noise, seeds: int, sweeps: int, draws: int, base: int) -> Cell:
-    if seeds == 1:  # conditional on these runs: their curves are the truth
+def sample_of(task: Task) -> tuple[World, Noise]:
+    world, noise = WORLDS[task.world], NOISE[task.noise]
+    if task.part == "regret":
+        world = world.until(world.max_rollouts / 4)
+    if task.part == "coverage" and task.seeds == 1:
+        # Conditional on these runs: their curves are the truth.
         noise = replace(noise, ceiling_sd=0.0, midpoint_sd=0.0)
-    cell, truth = Cell(), world.truth(noise)
+    return world, noise
+
+
+def run_chunk(task: Task) -> Cell:
+    world, noise = sample_of(task)
+    cell, truth = Cell(sweeps=task.sweeps), world.truth(noise)
     start = time.process_time()
-    for i in range(sweeps):
+    for seed in range(task.first, task.first + task.sweeps):
         try:
-            fits, fr, law = pipeline(world, noise, seeds, base + i, draws)
+            if task.part == "regret":
+                check_plans(cell, truth, noise, task, seed)
+                continue
+            fits, fr, law = pipeline(world, noise, task.seeds, seed, task.draws)
         except RefusalError:
             cell.refused += 1
             continue
-        check_law(cell, truth, fits, fr, law)
-        check_curves(cell, truth, fits)
-        check_crossovers(cell, truth, fits, fr)
         cell.tally["rise claimed"].append(law.claimed)
+        if task.part == "coverage":
+            check_law(cell, truth, fits, fr, law)
+            check_curves(cell, truth, fits)
+            check_crossovers(cell, truth, fits, fr)
     cell.seconds = time.process_time() - start
     return cell
 
 
-def regret_cell(world: World, noise: Noise, seeds: int, sweeps: int, draws: int, base: int) -> Cell:
-    """Score lost by choosing n from the law, at 1, 4 and 10 times the largest sweep budget."""
-    cell, truth = Cell(), world.truth(noise)
-    n_J = truth.rollouts_per_problem_J
-    start = time.process_time()
-    for i in range(sweeps):
-        try:
-            fits, fr, law = pipeline(world, noise, seeds, base + i, draws)
-        except RefusalError:
-            cell.refused += 1
-            continue
-        top = fr.support[1]
-        inside = np.flatnonzero(fr.supported_V)
-        best_of_sweep = int(n_J[int(fr.best_V[inside[-1]])])
-        raw = {
-            (c.problems_per_batch, c.rollouts_per_problem): float(c.score_K[-1])
-            for c in world.sample(noise, seeds, np.random.default_rng(base + i))
+def check_plans(cell: Cell, truth: Truth, noise: Noise, task: Task, seed: int) -> None:
+    """Score lost by what `plan` says and by simpler rules, at 1, 4 and 10 times the sweep."""
+    curves = truth.world.sample(noise, task.seeds, np.random.default_rng(seed))
+    fit = fit_sweep(curves, draws=task.draws, seed=seed)
+    without_back_test(fit)
+    fr, arms = (
+        fit.frontier,
+        {(a.problems_per_batch, a.rollouts_per_problem): j for j, a in enumerate(truth.arms)},
+    )
+    top = fr.support[1]
+    pairs = [(b.problems_per_batch, b.rollouts_per_problem) for b in fit.curve_fits.binned]
+    leader = pairs[int(fr.best_V[int(np.flatnonzero(fr.supported_V)[-1])])]
+    so_far: dict[tuple[int, int], float] = {}
+    for c in curves:
+        key = (c.problems_per_batch, c.rollouts_per_problem)
+        so_far[key] = max(so_far.get(key, 0.0), float(c.score_K.max()))
+    for factor in FACTORS:
+        score = truth.score(top * factor)[:, 0]
+        plan = plan_budget(fit, top * factor)
+        expected = expected_scores(fit.curve_fits, top * factor)
+        chosen = {
+            "best n of the sweep": leader,
+            "best so far": max(so_far, key=lambda key: so_far[key]),
+            "expected score": max(expected, key=lambda key: expected[key]),
         }
-        best_score = max(raw, key=lambda key: raw[key])[1]
-        for factor in (1, 4, 10):
-            score = truth.score(top * factor)[:, 0]
-            law_n = law.predict(top * factor)
-            allowed = sorted(set(n_J.tolist()))
-            by_law = max([n for n in allowed if n <= law_n * (1 + 1e-9)], default=allowed[0])
-            expected = expected_scores(fits, top * factor)
-            by_curves = max(expected, key=lambda key: expected[key])[1]
-            for name, n in (
-                ("law", by_law),
-                ("fitted curves", by_curves),
-                ("best n of the sweep", best_of_sweep),
-                ("best score", best_score),
-            ):  # fmt: skip
-                cell.tally[f"{name} {factor}x"].append(float(score.max() - score[n_J == n].max()))
-    cell.seconds = time.process_time() - start
-    return cell
+        cell.tally[f"refused {factor}x"].append(plan.allocation is None)
+        if plan.allocation is not None:
+            chosen["plan"] = (
+                plan.allocation.problems_per_batch,
+                plan.allocation.rollouts_per_problem,
+            )
+            n = plan.document["law_rollouts_per_problem"]
+            of_law = {pair: s for pair, s in expected.items() if pair[1] == n}
+            if of_law:
+                chosen["law, rounded down"] = max(of_law, key=lambda key: of_law[key])
+        for name, key in chosen.items():
+            cell.tally[f"{name} {factor}x"].append(float(score.max() - score[arms[key]]))
+
+
+def without_back_test(fit: Fit) -> None:
+    """Leave the fit what the choice of a plan needs of its document; the rest takes long."""
+    law = fit.law
+    fit.__dict__["document"] = {
+        "setting": fit.setting,
+        "unit": fit.unit,
+        "level": fit.level,
+        "law": {
+            "form": law.law.form if law.monotone else None,
+            "plateau": law.law.plateau if law.monotone else None,
+            "identified": law.identified,
+        },
+        "backtest": {},
+        "warnings": [],
+    }
 
 
 def percent(value: float) -> str:
     return "–" if np.isnan(value) else f"{100 * value:.1f}"
 
 
-def coverage_row(name: str, noise: str, seeds: int, cell: Cell, sweeps: int) -> str:
+def coverage_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
     label = f"{seeds}" + (" (conditional)" if seeds == 1 else "")
     numbers = [percent(cell.mean(f"{w} {level:.2f}")) for w in ("law", "set") for level in LEVELS]
     numbers += [f"{cell.mean(f'size {level:.2f}'):.1f}" for level in LEVELS]
@@ -179,80 +255,140 @@ def coverage_row(name: str, noise: str, seeds: int, cell: Cell, sweeps: int) -> 
     ]
     found, true = cell.mean("crossovers detected"), cell.mean("true crossovers")
     numbers += [f"{found:.1f} of {true:.1f}", f"{cell.mean('law error'):.2f}"]
-    numbers += [percent(cell.mean("rise claimed")), str(cell.refused)]
-    numbers += [f"{cell.seconds / sweeps:.2f}"]
+    numbers += [percent(cell.mean("rise claimed")), str(cell.refused), str(cell.sweeps)]
+    numbers += [f"{cell.seconds / max(cell.sweeps, 1):.2f}"]
     return f"| {name} | {noise} | {label} | " + " | ".join(numbers) + " |"
 
 
 COVERAGE_HEAD = (
     "| world | noise | seeds | law 90 | law 95 | set 90 | set 95 | size 90 | size 95 | ceiling 90 |"
     " ceiling 95 | bounded 90 | bounded 95 | crossover 90 | crossover 95 | crossovers |"
-    " law error | rise | refused | s |\n" + "|---" * 20 + "|"
+    " law error | rise | refused | sweeps | s |\n" + "|---" * 21 + "|"
 )
+RULES = ("plan", "expected score", "law, rounded down", "best n of the sweep", "best so far")
+
+
+def regret_rows(name: str, noise: str, seeds: int, cell: Cell) -> Iterable[str]:
+    for factor in FACTORS:
+        shown = []
+        for rule in RULES:
+            lost = cell.tally.get(f"{rule} {factor}x", [np.nan])
+            shown.append(f"{np.median(lost):.4f}, {np.quantile(lost, 0.95):.4f}")
+        refused = percent(cell.mean(f"refused {factor}x"))
+        yield (
+            f"| {name} | {noise} | {seeds} | {factor}x | "
+            + " | ".join(shown)
+            + f" | {refused} | {cell.sweeps} |"
+        )
+
+
+def chunks(task: Task) -> list[Task]:
+    return [
+        task._replace(first=task.first + i, sweeps=min(CHUNK, task.sweeps - i))
+        for i in range(0, task.sweeps, CHUNK)
+    ]
+
+
+def do(work: tuple[Task, Path]) -> Task:
+    """Run one chunk, unless it is done, and write it down."""
+    task, folder = work
+    path = task.file(folder)
+    if not path.exists():
+        cell = run_chunk(task)
+        tally = {name: [float(v) for v in values] for name, values in cell.tally.items()}
+        text = json.dumps({**vars(cell), "tally": tally})
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+    return task
+
+
+def cell_of(task: Task, folder: Path) -> Cell:
+    """Whatever has been done of a cell."""
+    cell = Cell()
+    for chunk in chunks(task):
+        if chunk.file(folder).exists():
+            saved = json.loads(chunk.file(folder).read_text(encoding="utf-8"))
+            saved["tally"] = defaultdict(list, saved["tally"])
+            cell.add(Cell(**saved))
+    return cell
+
+
+def table(tasks: list[Task], folder: Path) -> str:
+    """All cells as Markdown."""
+    lines: list[str] = []
+    heads = {
+        "coverage": ("### Coverage\n", COVERAGE_HEAD),
+        "null": (
+            "\n### Claimed rises (%)\n",
+            "| world | noise | seeds | rise claimed | refused | sweeps |\n" + "|---" * 6 + "|",
+        ),
+        "regret": (
+            "\n### Score lost (median, 95th percentile)\n",
+            "| world | noise | seeds | budget | " + " | ".join(RULES)
+            + " | refused, % | sweeps |\n" + "|---" * 11 + "|",
+        ),
+    }  # fmt: skip
+    seconds = 0.0
+    for part, head in heads.items():
+        cells = [(t, cell_of(t, folder)) for t in tasks if t.part == part]
+        cells = [(t, cell) for t, cell in cells if cell.sweeps]
+        lines.extend(head if cells else ())
+        for t, cell in cells:
+            seconds += cell.seconds
+            if part == "coverage":
+                lines.append(coverage_row(t.world, t.noise, t.seeds, cell))
+            elif part == "regret":
+                lines.extend(regret_rows(t.world, t.noise, t.seeds, cell))
+            else:
+                rise = percent(cell.mean("rise claimed"))
+                lines.append(
+                    f"| {t.world} | {t.noise} | {t.seeds} | {rise} | {cell.refused} |"
+                    f" {cell.sweeps} |"
+                )
+    return "\n".join([*lines, "", f"{seconds / 3600:.2f} core-hours in all.", ""])
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sweeps", type=int, default=200, help="per coverage cell")
     parser.add_argument("--null-sweeps", type=int, default=500, help="per null world and power")
-    parser.add_argument("--draws", type=int, default=400)
-    parser.add_argument("--worlds", nargs="*", default=list(COVERAGE_WORLDS))
+    parser.add_argument("--regret-sweeps", type=int, default=200, help="per world")
+    parser.add_argument("--draws", type=int, default=200)
+    parser.add_argument("--worlds", nargs="*", help="default: all")
     parser.add_argument("--noise", nargs="*", default=list(NOISE))
     parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3, 5])
     parser.add_argument("--parts", nargs="*", default=["coverage", "null", "regret"])
     parser.add_argument("--base", type=int, default=10_000, help="seed of the first sweep")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--cells", type=Path, default=Path("build/coverage"), help="folder")
+    parser.add_argument("--print-only", action="store_true", help="run nothing")
     parser.add_argument("-o", "--output", type=Path)
     options = parser.parse_args(argv)
-    lines: list[str] = []
-
-    def out(line: str) -> None:
-        print(line, flush=True)
-        lines.append(line)
-        if options.output:
-            options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-    cells = [(noise, seeds) for noise in options.noise for seeds in options.seeds]
-    if "coverage" in options.parts:
-        out(f"### Coverage, {options.sweeps} sweeps a cell, {options.draws} draws\n")
-        out(COVERAGE_HEAD)
-        for name in options.worlds:
-            for noise, seeds in cells:
-                cell = run_cell(
-                    WORLDS[name], NOISE[noise], seeds, options.sweeps, options.draws, options.base
-                )
-                out(coverage_row(name, noise, seeds, cell, options.sweeps))
-    if "null" in options.parts:
-        out(f"\n### Claimed rises (%), {options.null_sweeps} sweeps a cell\n")
-        out("| world | noise | seeds | rise claimed | refused |\n|---|---|---|---|---|")
-        for name in (*NULL_WORLDS, "three_octaves"):
-            for noise, seeds in [c for c in cells if c[1] == 3]:
-                cell = Cell()
-                for i in range(options.null_sweeps):
-                    try:
-                        law = pipeline(
-                            WORLDS[name], NOISE[noise], seeds, options.base + i, options.draws
-                        )[2]
-                        cell.tally["rise"].append(law.claimed)
-                    except RefusalError:
-                        cell.refused += 1
-                rise = percent(cell.mean("rise"))
-                out(f"| {name} | {noise} | {seeds} | {rise} | {cell.refused} |")
-    if "regret" in options.parts:
-        out(f"\n### Regret in score (median, 95th percentile), {options.sweeps} sweeps a cell\n")
-        names = ("law", "fitted curves", "best n of the sweep", "best score")
-        out("| world | noise | seeds | budget | " + " | ".join(names) + " | refused |")
-        out("|---" * 9 + "|")
-        for name in options.worlds:
-            for noise, seeds in [c for c in cells if c[1] == 3]:
-                small = WORLDS[name].until(WORLDS[name].max_rollouts / 4)
-                cell = regret_cell(
-                    small, NOISE[noise], seeds, options.sweeps, options.draws, options.base
-                )
-                for factor in (1, 4, 10):
-                    parts = [cell.tally.get(f"{w} {factor}x", [np.nan]) for w in names]
-                    shown = [f"{np.median(p):.4f}, {np.quantile(p, 0.95):.4f}" for p in parts]
-                    out(f"| {name} | {noise} | {seeds} | {factor}x | " + " | ".join(shown)
-                        + f" | {cell.refused} |")  # fmt: skip
+    tasks = [
+        Task(part, world, noise, seeds, options.base, sweeps, options.draws)
+        for part, worlds, sweeps in (
+            ("coverage", COVERAGE_WORLDS, options.sweeps),
+            ("null", (*NULL_WORLDS, "three_octaves"), options.null_sweeps),
+            ("regret", REGRET_WORLDS, options.regret_sweeps),
+        )
+        if part in options.parts
+        for world in worlds
+        if options.worlds is None or world in options.worlds
+        for noise in options.noise
+        for seeds in options.seeds
+        if part == "coverage" or seeds == 3
+    ]
+    options.cells.mkdir(parents=True, exist_ok=True)
+    work = [(chunk, options.cells) for task in tasks for chunk in chunks(task)]
+    if not options.print_only:
+        with multiprocessing.Pool(options.jobs) as pool:
+            for i, done in enumerate(pool.imap(do, work), start=1):
+                print(f"{i}/{len(work)} {done.file(Path()).stem}", file=sys.stderr, flush=True)
+    text = table(tasks, options.cells)
+    print(text)
+    if options.output:
+        options.output.write_text(text, encoding="utf-8")
     return 0
 
 

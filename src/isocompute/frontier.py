@@ -130,7 +130,7 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
     raw = candidate.argmax(axis=0)
     best, ties = _resolve_ties(candidate, draw_best, supported, x_V, fits.rollouts_per_problem_J)
     segments = _segments(best, score, probability, supported, x_V)
-    crossovers = _crossovers(segments, draw_score, x_V, supported, level) if D else ()
+    crossovers = crossovers_of(segments, draw_score, x_V, supported, level) if D else ()
     return Frontier(
         x_V=x_V,
         score_JV=score,
@@ -243,7 +243,7 @@ def _segments(
     return tuple(out)
 
 
-def _crossovers(
+def crossovers_of(
     segments: tuple[Segment, ...],
     draw_DJV: FloatArray,
     x_V: FloatArray,

@@ -13,6 +13,7 @@ midpoint) pairs.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,6 +85,14 @@ def candidate_grid(
     x_X: FloatArray, bounds: Bounds, *, n_slopes: int = 14, midpoint_step: float | None = None
 ) -> Grid:
     """All pairs of slopes (geometric) and midpoints (even) within the bounds."""
+    x = np.ascontiguousarray(x_X, dtype=np.float64)
+    return _grid(x.tobytes(), bounds, n_slopes, midpoint_step)
+
+
+@lru_cache(maxsize=32)
+def _grid(x_bytes: bytes, bounds: Bounds, n_slopes: int, midpoint_step: float | None) -> Grid:
+    """The same positions come again in every sweep of one design."""
+    x_X = np.frombuffer(x_bytes, dtype=np.float64)
     low, high = float(x_X.min()) - bounds.midpoint_margin, float(x_X.max()) + bounds.midpoint_margin
     step = midpoint_step if midpoint_step is not None else max((high - low) / 60, 1e-12)
     midpoints = np.arange(low, high + step / 2, step)

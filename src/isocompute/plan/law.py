@@ -10,8 +10,8 @@ from isocompute.errors import RefusalError
 if TYPE_CHECKING:
     from isocompute.importers.base import Curve
 
-# Scores closer than this count as equal: the width in which several n are called best.
-TIE = 0.005
+# Expected scores closer than this count as equal when the smallest B_p is looked for.
+TIE = 0.002
 
 Regrets = Mapping[tuple[int, int], float]
 """(B_p, n) -> mean over the draws of the score lost against the best configuration tested."""

@@ -11,6 +11,7 @@ DIR ?= quickstart
 
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-slow test-browser test-trainers test-ray test-gpu \
+        test-docs \
         lint coverage bench coverage-table docs clean
 
 help:  ## this list
@@ -56,12 +57,12 @@ quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, 
 	@$(VENV)/bin/isocompute quickstart $(DIR)
 
 test: $(STAMP)  ## the fast tests: base and [local]
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (slow or browser or trainers or ray or gpu)' $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (slow or browser or trainers or ray or gpu or docs)' $(ARGS)
 	@echo "not run here: slow (make test-slow), browser (make test-browser), trainers" \
-	  "(make test-trainers), ray (make test-ray), gpu (make test-gpu)"
+	  "(make test-trainers), ray (make test-ray), gpu (make test-gpu), docs (make test-docs)"
 
 test-slow: $(STAMP)  ## the slow tests: base and [local]
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'slow and not (browser or trainers or ray or gpu)' $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'slow and not (browser or trainers or ray or gpu or docs)' $(ARGS)
 
 $(VENV)/.isocompute-browser: $(STAMP)
 	@$(PIP_INSTALL) -e '.[browser]'
@@ -100,7 +101,7 @@ lint: $(STAMP)  ## ruff and strict mypy
 
 coverage: $(STAMP)  ## lines and branches that the fast tests reach
 	@OMP_NUM_THREADS=1 $(PY) -m coverage run -m pytest -q \
-	  -m 'not (slow or browser or trainers or ray or gpu)' $(ARGS)
+	  -m 'not (slow or browser or trainers or ray or gpu or docs)' $(ARGS)
 	@$(PY) -m coverage report --skip-covered
 
 bench: $(STAMP)  ## speed of the fits beside a plain loop over scipy; about a minute
@@ -115,7 +116,10 @@ $(VENV)/.isocompute-docs: $(STAMP)
 	@touch $@
 
 docs: $(VENV)/.isocompute-docs  ## the pages of docs/ as a site in site/
-	@$(PY) -m mkdocs build --quiet --strict
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --quiet --strict
+
+test-docs: $(VENV)/.isocompute-docs  ## every command of README and docs/, the notebook, the site
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m docs $(ARGS)
 
 clean:  ## remove environments, caches and built files (studies stay)
 	@rm -rf $(VENV) $(TRAINERS_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache \

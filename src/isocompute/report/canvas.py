@@ -44,14 +44,15 @@ def label_text(value: object) -> str:
     return visible(value, 80).replace("$", r"\$")
 
 
-def budget_axis(axes: Axes, document: Document, *, law: bool = False) -> None:
-    """A log axis in the unit of the fit, or of its law's variable, with few round ticks."""
+def budget_axis(axes: Axes, document: Document, *, law: bool = False, few: bool = False) -> None:
+    """A log axis in the unit of the fit, or of its law's variable, with round ticks, or few."""
     unit = unit_name(document) if law else str(document.get("unit") or "rollouts")
     words = {"rollouts": "training rollouts", "tokens": "generated tokens"}
     axes.set_xscale("log")
     lo, hi = axes.get_xlim()
     decades = math.log10(hi / lo)
-    subs = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0, 3.0) if decades < 4 else (1.0,)
+    many = (1.0, 2.0, 5.0) if decades < 2.2 else (1.0, 3.0) if decades < 4 else (1.0,)
+    subs = (1.0,) if few and decades > 1.2 else many
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=subs, numticks=20))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
@@ -81,7 +82,7 @@ def end_labels(axes: Axes, labels: Sequence[tuple[float, SeriesStyle]]) -> None:
             for n, rows in by_n.items()
         ]
     bottom, top = axes.get_ylim()
-    gap = (top - bottom) * 0.045
+    gap = abs(top - bottom) * 0.045
     ordered = sorted(labels, key=lambda item: item[0])
     place = [y for y, _ in ordered]
     for _ in range(60):

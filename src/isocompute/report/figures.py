@@ -20,6 +20,7 @@ from matplotlib.ticker import PercentFormatter
 
 from isocompute.errors import InputError
 from isocompute.report.canvas import budget_axis, canvas, end_labels, house
+from isocompute.report.check_figures import backtest, loss_by_n, sensitivity
 from isocompute.report.law_figures import law, law_problems_per_batch
 from isocompute.report.reading import (
     curve_points,
@@ -30,7 +31,13 @@ from isocompute.report.reading import (
     sigmoid,
     styles_of,
 )
-from isocompute.report.study_figures import landscape, scores
+from isocompute.report.study_figures import (
+    difficulty,
+    health,
+    landscape,
+    scores,
+    train_test_gap,
+)
 from isocompute.report.style import BAND, MATPLOTLIB, SeriesStyle
 from isocompute.report.words import Document, percent, setting_name
 
@@ -39,14 +46,20 @@ if TYPE_CHECKING:
     from isocompute.report.study_data import StudyView
 
 __all__ = [
+    "backtest",
+    "difficulty",
     "frontier",
+    "health",
     "landscape",
     "law",
     "law_problems_per_batch",
     "learning_curves",
+    "loss_by_n",
     "probability_best",
     "save_figures",
     "scores",
+    "sensitivity",
+    "train_test_gap",
 ]
 
 FORMATS = ("pdf", "svg", "png")
@@ -252,7 +265,7 @@ def save_figures(
         folder: made if it is missing.
         formats: of "pdf", "svg", "png".
         plan: marked in the law of the first fit.
-        study: adds `study-scores` and `study-landscape` where it holds them.
+        study: adds the figures of what its records hold: `study-scores`, `study-health`, ...
 
     Returns:
         The files written, in order.
@@ -279,11 +292,29 @@ def save_figures(
         if (fit.document.get("law_problems_per_batch") or {}).get("at"):
             made.append((f"{i}-law-problems-per-batch", law_problems_per_batch(fit)))
         made.append((f"{i}-probability-best", probability_best(fit)))
-    if study is not None and study.scores:
-        made.append(("study-scores", scores(study)))
-    if study is not None and study.landscapes:
-        made.append(("study-landscape", landscape(study)))
+        made.append((f"{i}-loss-by-n", loss_by_n(fit)))
+        if (fit.document.get("backtest") or {}).get("rows"):
+            made.append((f"{i}-backtest", backtest(fit)))
+        if fit.document.get("sensitivity") and (fit.document.get("law") or {}).get("form"):
+            made.append((f"{i}-sensitivity", sensitivity(fit)))
+    if study is not None:
+        made += _of_study(study)
     return [_save(figure, target / f"{stem}.{form}") for stem, figure in made for form in formats]
+
+
+def _of_study(study: StudyView) -> list[tuple[str, Figure]]:
+    made = []
+    if study.scores:
+        made.append(("study-scores", scores(study)))
+    if study.landscapes:
+        made.append(("study-landscape", landscape(study)))
+    if study.train_test:
+        made.append(("study-train-test-gap", train_test_gap(study)))
+    if study.difficulty is not None:
+        made.append(("study-difficulty", difficulty(study)))
+    if study.health:
+        made.append(("study-health", health(study)))
+    return made
 
 
 def _save(figure: Figure, path: Path) -> Path:

@@ -20,13 +20,11 @@ from isocompute.report.reading import (
     rollouts_per_step,
     styles_of,
 )
-from isocompute.report.style import INK, MUTED
+from isocompute.report.style import ACCENT, INK, MUTED
 from isocompute.report.words import Document, setting_name
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
-
-ACCENT = "#0f766e"
 
 
 @house
@@ -109,7 +107,7 @@ def law(
             zorder=6,
             label=f"plan: n={plan['rollouts_per_problem']}",
         )
-    _octaves(axes)
+    octaves(axes)
     axes.set_ylim(low / 1.5, high * 1.5)
     budget_axis(axes, document, law=True)
     axes.set_ylabel("rollouts per problem, n")
@@ -151,13 +149,14 @@ def law_problems_per_batch(fit: Fit, *, title: str | None = None) -> Figure:
         level = [style.problems_per_batch] * 2
         axes.plot(ends, level, color=style.light, linewidth=5, solid_capstyle="butt")
     axes.plot(x, b_p, color=ACCENT, linewidth=2.2, zorder=5)
-    _octaves(axes)
+    octaves(axes)
     budget_axis(axes, document, law=True)
     axes.set_ylabel("problems per batch, Bₚ")
     return figure
 
 
-def _octaves(axes: Axes) -> None:
+def octaves(axes: Axes) -> None:
+    """A log2 axis of n or B_p with plain numbers."""
     axes.set_yscale("log", base=2)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
     axes.yaxis.set_minor_locator(NullLocator())

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from isocompute.errors import InputError
-from isocompute.report.canvas import canvas, house, label_text
-from isocompute.report.style import INK, MUTED, series_styles
+from isocompute.report.canvas import budget_axis, canvas, end_labels, house, label_text
+from isocompute.report.style import ACCENT, INK, MUTED, series_styles
 from isocompute.report.words import count, visible
 
 if TYPE_CHECKING:
@@ -99,4 +99,94 @@ def landscape(view: StudyView, *, step: int = -1, title: str | None = None) -> F
     axes.set_xlabel("share of a problem's samples that succeed")
     axes.set_ylabel("share of problems")
     axes.legend(ncols=2)
+    return figure
+
+
+@house
+def train_test_gap(view: StudyView, *, title: str = "Train-test gap") -> Figure:
+    """Success on training batches minus success on validation problems, over training.
+
+    Args:
+        view: a study with `train_test`.
+        title: of the figure.
+
+    Raises:
+        InputError: if the study holds no training outcomes.
+    """
+    if not view.train_test:
+        raise InputError(
+            f"a train-test gap needs outcomes of training batches, but {visible(view.name)!r} has "
+            "none; run the study with an engine that records them."
+        )
+    figure, axes = canvas(title)
+    axes.axhline(0, color=MUTED, linewidth=0.8)
+    styles = series_styles((r["bp"], r["n"]) for r in view.train_test)
+    labels = []
+    for row in view.train_test:
+        style = styles[(row["bp"], row["n"])]
+        gap = np.array(row["train"]) - np.array(row["validation"])
+        axes.plot(row["x"], gap, color=style.light, linestyle=style.linestyle, linewidth=1.4)
+        labels.append((float(gap[-1]), style))
+    budget_axis(axes, {})
+    axes.set_ylabel("train minus validation")
+    end_labels(axes, labels)
+    return figure
+
+
+@house
+def difficulty(view: StudyView, *, title: str = "Difficulty under the base model") -> Figure:
+    """Training problems by how many samples of the base model succeed.
+
+    Args:
+        view: a study with `difficulty`.
+        title: of the figure.
+
+    Raises:
+        InputError: if the pass rates are not known.
+    """
+    if view.difficulty is None:
+        raise InputError(
+            f"a figure of difficulty needs pass rates, but {visible(view.name)!r} has none; "
+            "measure them by `isocompute difficulty`."
+        )
+    samples, counts = view.difficulty["samples"], view.difficulty["counts"]
+    figure, axes = canvas(title)
+    axes.bar(range(len(counts)), counts, color=ACCENT, width=0.8)
+    axes.grid(axis="x", visible=False)
+    axes.set_xticks(range(len(counts)))
+    axes.set_xlabel(f"successes of {samples}")
+    axes.set_ylabel("problems")
+    return figure
+
+
+@house
+def health(view: StudyView, *, title: str = "Health of the runs") -> Figure:
+    """One small panel per quantity that the steps recorded, a line per run.
+
+    Args:
+        view: a study with `health`.
+        title: of the figure.
+
+    Raises:
+        InputError: if the steps recorded nothing.
+    """
+    if not view.health:
+        raise InputError(
+            f"a figure of health needs step records, but {visible(view.name)!r} has none; run "
+            "the study with an engine that writes them."
+        )
+    rows = -(-len(view.health) // 3)
+    figure = Figure(figsize=(6.2, 1.9 * rows + 0.3), layout="constrained")
+    panels = figure.subplots(rows, 3, squeeze=False).ravel()
+    figure.suptitle(label_text(title), x=0.01, ha="left", fontsize=10.5, fontweight="bold")
+    styles = series_styles((r["bp"], r["n"]) for lines in view.health.values() for r in lines)
+    for axes, (name, lines) in zip(panels, view.health.items(), strict=False):
+        for row in lines:
+            y = np.array([np.nan if v is None else v for v in row["y"]], dtype=np.float64)
+            axes.plot(row["x"], y, color=styles[(row["bp"], row["n"])].light, linewidth=0.8)
+        axes.set_title(label_text(name), fontsize=8.5, fontweight="normal", pad=4)
+        budget_axis(axes, {}, few=True)
+        axes.set_xlabel("")
+    for axes in panels[len(view.health) :]:
+        axes.set_axis_off()
     return figure

@@ -134,7 +134,7 @@ def series_styles(
     return styles
 
 
-INK, MUTED, RULE, BAND = "#1b1b2b", "#6b7080", "#d9dbe3", "#dfe3f2"
+INK, MUTED, RULE, BAND, ACCENT = "#1b1b2b", "#6b7080", "#d9dbe3", "#dfe3f2", "#0f766e"
 
 # Any keys: matplotlib names its settings in a literal type that a plain dict does not meet.
 MATPLOTLIB: dict[Any, Any] = {

@@ -1,0 +1,129 @@
+"""Files that the documentation takes for granted, made from planted sweeps of known truth."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+
+from isocompute.importers.base import Curve
+from isocompute.testing.planted import NOISE, WORLDS
+
+LOGS = Path(__file__).parent / "fixtures" / "logs"
+HEADER = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score", "seed", "run")
+
+
+def sweep(seeds: int = 3, shift: float = 0.0) -> list[Curve]:
+    """n* rises by three octaves; B_p = 16; `shift` is added to every score."""
+    curves = WORLDS["three_octaves"].sample(NOISE["middle"], seeds, np.random.default_rng(0))
+    for curve in curves:
+        curve.score_K[:] = np.clip(curve.score_K + shift, 0.0, 1.0)
+    return curves
+
+
+def _rows(curves: Iterable[Curve]) -> Iterable[tuple[object, ...]]:
+    for c in curves:
+        for x, y in zip(c.rollouts_K, c.score_K, strict=True):
+            yield (c.problems_per_batch, c.rollouts_per_problem, int(x), round(float(y), 4),
+                   c.seed, f"n{c.rollouts_per_problem}-s{c.seed}")  # fmt: skip
+
+
+def _csv(path: Path, curves: Iterable[Curve]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(HEADER)
+        writer.writerows(_rows(curves))
+
+
+def my_runs(path: Path) -> None:
+    """Tidy curves."""
+    _csv(path, sweep())
+
+
+def one_n(path: Path) -> None:
+    """A sweep from which no law can come: one n."""
+    _csv(path, [c for c in sweep() if c.rollouts_per_problem == 8])
+
+
+def far_apart(path: Path) -> None:
+    """Tidy curves of half a point more, for comparisons."""
+    _csv(path, sweep(shift=0.03))
+
+
+def verl_logs(folder: Path) -> None:
+    """verl's file logger: one JSONL per run, in a folder that says B_p and n."""
+    for c in sweep(1):
+        batch = c.problems_per_batch * c.rollouts_per_problem
+        run = folder / f"bp{c.problems_per_batch}_n{c.rollouts_per_problem}"
+        run.mkdir(parents=True)
+        rows = [
+            {"step": int(x) // batch, "data": {
+                "val-core/math/acc/mean@4": float(y), "training/global_step": int(x) // batch}}
+            for x, y in zip(c.rollouts_K, c.score_K, strict=True)
+        ]  # fmt: skip
+        (run / "metrics.jsonl").write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+
+
+def wandb_chart(path: Path) -> None:
+    """A chart of W&B, exported as CSV: a step, and one column per run."""
+    curves = sweep(1)
+    steps: dict[int, dict[str, float]] = {}
+    for c in curves:
+        batch = c.problems_per_batch * c.rollouts_per_problem
+        for x, y in zip(c.rollouts_K, c.score_K, strict=True):
+            name = f"bp{c.problems_per_batch}_n{c.rollouts_per_problem} - val-core/math/acc/mean@4"
+            steps.setdefault(int(x) // batch, {})[name] = float(y)
+    names = sorted({name for row in steps.values() for name in row})
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["Step", *names])
+        writer.writerows([s, *(row.get(n, "") for n in names)] for s, row in sorted(steps.items()))
+
+
+def trl_runs(folder: Path) -> None:
+    """What transformers' trainers leave: trainer_state.json per run."""
+    for c in sweep(1):
+        batch = c.problems_per_batch * c.rollouts_per_problem
+        run = folder / f"bp{c.problems_per_batch}_n{c.rollouts_per_problem}"
+        run.mkdir(parents=True)
+        history = [
+            {"step": int(x) // batch, "eval_reward": float(y)}
+            for x, y in zip(c.rollouts_K, c.score_K, strict=True)
+        ]
+        state = {"global_step": history[-1]["step"], "log_history": history}
+        (run / "trainer_state.json").write_text(json.dumps(state))
+
+
+def problems(path: Path) -> None:
+    """Sums, as JSONL."""
+    rng = np.random.default_rng(0)
+    rows = [
+        {"id": f"sum-{i}", "prompt": f"{a} + {b} =", "answer": str(a + b), "pass_rate": p}
+        for i, (a, b, p) in enumerate(
+            zip(rng.integers(99, size=600), rng.integers(99, size=600),
+                rng.integers(17, size=600) / 16, strict=True)
+        )
+    ]  # fmt: skip
+    path.write_text("\n".join(json.dumps(r, default=float) for r in rows) + "\n")
+
+
+def offline_run(path: Path) -> None:
+    """An offline run of W&B, written by wandb itself."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(LOGS / "trl-offline.wandb", path)
+
+
+FIXTURES: dict[str, Callable[[Path], None]] = {
+    "my-runs.csv": my_runs,
+    "one-n.csv": one_n,
+    "with-kl.csv": far_apart,
+    "without-kl.csv": my_runs,
+    "outputs": verl_logs,
+    "trl-runs": trl_runs,
+    "chart.csv": wandb_chart,
+    "sums.jsonl": problems,
+}

@@ -1,0 +1,208 @@
+"""README.md and docs/: what they show is run, what they link exists, every option is known."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+import docs_runner
+from docs_runner import NOT_RUN, PAGES, ROOT, Walk, blocks, reason_not_run
+from isocompute.cli.parser import build_parser
+
+SITE = "https?://"
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def commands() -> list[tuple[str, str]]:
+    """(page, command) of every command line and of every command in running text."""
+    found = []
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        found += [(name_of(page), c) for block in blocks(text) for c in block.commands]
+        prose = re.sub(r"^ *```.*?^ *```$", "", text, flags=re.M | re.S)
+        if page.name != "cli.md":  # its tables are written from the parser
+            found += [(name_of(page), " ".join(c.split()))
+                      for c in re.findall(r"`(isocompute [^`]+)`", prose)]  # fmt: skip
+    return found
+
+
+@cache
+def options_of() -> dict[str, set[str]]:
+    (stages,) = (a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    return {
+        name: {flag for action in parser._actions for flag in action.option_strings}
+        for name, parser in stages.choices.items()
+    }
+
+
+def test_every_command_shown_has_a_known_stage_and_known_options() -> None:
+    seen = 0
+    for page, command in commands():
+        words = command.split()
+        if words[0] != "isocompute" or words[1].startswith("-"):
+            continue
+        seen += 1
+        known = options_of().get(words[1].strip("`,;."))
+        assert known is not None, f"{page}: {command}: no such command"
+        given = {w.partition("=")[0] for w in words[2:] if re.match(r"--?[a-z]", w)}
+        assert given <= known, f"{page}: {command}: unknown {sorted(given - known)}"
+    assert seen > 50
+
+
+def test_commands_that_are_not_run_are_listed_and_shown() -> None:
+    shown = [command for _, command in commands()]
+    for start, why in NOT_RUN.items():
+        assert why
+        assert any(c.startswith(start) for c in shown), f"{start!r} is shown nowhere: drop it"
+
+
+def test_every_code_block_has_a_language_or_is_an_output() -> None:
+    """So that no command can hide in a block that is not run."""
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            first = block.text.split("\n", 1)[0]
+            if block.language == "":
+                assert not re.match(r"\$ |isocompute |make |pip |python", first), (
+                    f"{name_of(page)}:{block.line}: commands belong into a ```sh block"
+                )
+
+
+def test_study_files_shown_are_study_files() -> None:
+    from isocompute.study.schema import parse_study
+    from isocompute.study.yaml12 import parse_yaml
+
+    found = 0
+    for page in PAGES:
+        for block in blocks(page.read_text(encoding="utf-8")):
+            if block.language == "yaml" and re.search(r"^engine:", block.text, re.M):
+                parse_study(parse_yaml(block.text, where=name_of(page)), where=name_of(page))
+                found += 1
+    assert found >= 3
+
+
+def test_links_of_readme_and_docs_lead_somewhere() -> None:
+    for page in PAGES:
+        text = re.sub(r"^ *```.*?^ *```$|`[^`]*`", "", page.read_text("utf-8"), flags=re.M | re.S)
+        for target in re.findall(r"\]\(([^)\s]+)\)", text):
+            if re.match(r"https?:|#|mailto:", target):
+                continue
+            assert (page.parent / target.partition("#")[0]).exists(), f"{name_of(page)}: {target}"
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    content = YAML(typ="safe").load((ROOT / "mkdocs.yml").read_text("utf-8"))
+
+    def leaves(node: object) -> list[str]:
+        if isinstance(node, str):
+            return [node]
+        items = node.values() if isinstance(node, dict) else node
+        return [leaf for item in items for leaf in leaves(item)]  # type: ignore[union-attr]
+
+    listed = leaves(content["nav"])
+    pages = [str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")]
+    assert sorted(listed) == sorted(pages)
+
+
+def test_pictures_are_small() -> None:
+    pictures = [p for p in (ROOT / "docs").rglob("*") if p.suffix in (".png", ".svg")]
+    assert sum(p.stat().st_size for p in pictures) < 1_000_000
+
+
+def test_the_runner_reads_commands_outputs_and_files() -> None:
+    page = (
+        "<!-- save as: a.txt -->\n```yaml\nx: 1\n```\n\n"
+        "<!-- exit: 3 -->\n```sh\ncat a.txt | \\\n  tr x y   # swap\nfalse\n```\n"
+    )
+    first, second = blocks(page)
+    assert (first.language, first.text, first.comment) == ("yaml", "x: 1\n", "save as: a.txt")
+    assert second.commands == ["cat a.txt | tr x y", "false"]
+    assert reason_not_run("make test") is not None
+    assert reason_not_run("isocompute fit x") is None
+
+
+def test_the_runner_notices_a_wrong_exit_code(tmp_path: Path) -> None:
+    walk = Walk(tmp_path / "w", "<!-- exit: 3 -->\n```sh\nexit 3\n```\n\n```sh\nexit 2\n```\n")
+    complaints = [c for _, c in walk.steps()]
+    assert complaints[0] == []
+    assert "ended with 2, not 0" in complaints[1][0]
+
+
+PAGES_WITH_COMMANDS = [
+    page
+    for page in PAGES
+    if any(
+        block.comment.startswith("output of")
+        or block.language == "python"
+        or any(reason_not_run(c) is None for c in block.commands)
+        for block in blocks(page.read_text(encoding="utf-8"))
+    )
+]
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("page", PAGES_WITH_COMMANDS, ids=name_of)
+def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
+    walk = Walk(tmp_path / "here", page.read_text(encoding="utf-8"))
+    complaints = []
+    for block, said in walk.steps():
+        complaints += said
+        key, _, command = block.comment.partition(": ")
+        if key == "output of" and reason_not_run(command) is None:
+            printed = walk.output_of(command)
+            if printed is None or printed.strip("\n") != block.text.strip("\n"):
+                complaints.append(
+                    f"line {block.line}: `{command}` prints something else; run "
+                    "scripts/update_docs.py"
+                )
+    assert not complaints, "\n".join(complaints)
+
+
+@pytest.mark.docs
+def test_findings_are_what_the_package_says() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "make_findings.py", "--check"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_page_of_the_command_line_is_what_help_says() -> None:
+    sys.path.insert(0, str(ROOT / "scripts"))
+    try:
+        from make_cli_docs import cli_page
+    finally:
+        sys.path.pop(0)
+    assert (ROOT / "docs" / "cli.md").read_text("utf-8") == cli_page(), (
+        "run scripts/make_cli_docs.py"
+    )
+
+
+@pytest.mark.docs
+def test_the_site_builds_without_a_warning_and_loads_nothing(tmp_path: Path) -> None:
+    pytest.importorskip("material", reason="needs the extra [docs]")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", tmp_path / "site"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+        env={**docs_runner.os.environ, "NO_MKDOCS_2_WARNING": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+    pages = list((tmp_path / "site").rglob("*.html"))
+    assert len(pages) > 30
+    loads = rf'<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)="{SITE}[^"]*"'
+    for page in pages:
+        found = re.findall(loads, page.read_text("utf-8"))
+        assert found == [], f"{page.name}: {found}"
+    api = (tmp_path / "site" / "api.html").read_text("utf-8")
+    for name in ("fit_law", "fit_sweep", "plan_from_source", "render_report", "load_curves"):
+        assert f'id="isocompute.{name}"' in api or f".{name}\"" in api

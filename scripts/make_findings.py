@@ -58,8 +58,13 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
         holds = (low is None or low <= theirs) and (high is None or theirs <= high)
         inside += holds
         rows.append(
-            (count(row["x"]), count(row["rollouts_per_problem"]), interval(row["interval"]),
-             ", ".join(map(str, row["confidence_set"])), count(theirs) + ("" if holds else " (outside)"))
+            (
+                count(row["x"]),
+                count(row["rollouts_per_problem"]),
+                interval(row["interval"]),
+                ", ".join(map(str, row["confidence_set"])),
+                count(theirs) + ("" if holds else " (outside)"),
+            )
         )
     claim = (
         f"The rise is claimed: {rising['octaves']:.1f} octaves, at least "
@@ -69,23 +74,35 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
         f"claimed**: the one-sided 95% bound is {rising['lower_bound']:.1f}."
     )
     codes = ", ".join(f"`{c}`" for c in sorted({w["code"] for w in document["warnings"]}))
-    text = table(
-        ("rollouts", "n*", "95% interval", "could be best", "published law"), rows
-    ) + f"\n\n{claim} The published law lies inside our interval at {inside} of {len(rows)} "
-        f"budgets. Warnings of this fit: {codes}.\n"
+    head = ("rollouts", "n*", "95% interval", "could be best", "published law")
+    text = (
+        f"{table(head, rows)}\n\n{claim} The published law lies inside our interval at {inside} of "
+        f"{len(rows)} budgets. Warnings of this fit: {codes}.\n"
+    )
     figure = figures.law(fit, title=f"n*(C), {name}")
     x = np.geomspace(*fit.support, 80)
-    figure.axes[0].plot(x, [published_law(name, c) for c in x], color="#1b1b2b", linewidth=1.1,
-                        linestyle=(0, (5, 2)), label="law as published")
+    figure.axes[0].plot(
+        x,
+        [published_law(name, c) for c in x],
+        color="#1b1b2b",
+        linewidth=1.1,
+        linestyle=(0, (5, 2)),
+        label="law as published",
+    )
     figure.axes[0].legend(loc="upper left")
     return text, figure
 
 
 def frontier(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
     rows = [
-        (count(p["from"]), count(p["to"]), str(p["rollouts_per_problem"]),
-         f"{p['score_from']:.3f} to {p['score_to']:.3f}", percent(p["probability_best"]),
-         "not ranked" if p["extrapolated"] else "")
+        (
+            count(p["from"]),
+            count(p["to"]),
+            str(p["rollouts_per_problem"]),
+            f"{p['score_from']:.3f} to {p['score_to']:.3f}",
+            percent(p["probability_best"]),
+            "not ranked" if p["extrapolated"] else "",
+        )
         for p in fits[name].document["frontier"]
     ]
     text = table(("from", "to", "n", "score", "best with", ""), rows) + "\n"
@@ -97,11 +114,13 @@ def easy_and_hard(fits: dict[str, Fit]) -> tuple[str, Figure]:
     low, high = max(f.support[0] for f in fits.values()), min(f.support[1] for f in fits.values())
     rows = []
     for x in np.geomspace(low * 1.01, high * 0.99, 5):
-        near = [min(f.document["law"]["at"], key=lambda r: abs(np.log(r["x"] / x)))
-                for f in (easy, hard)]
+        near = [
+            min(f.document["law"]["at"], key=lambda r: abs(np.log(r["x"] / x)))
+            for f in (easy, hard)
+        ]
         apart = near[0]["interval"][0] > near[1]["interval"][1]
-        rows.append((count(float(x)), *(f"{count(r['rollouts_per_problem'])} ({interval(r['interval'])})"
-                     for r in near), "yes" if apart else "no"))
+        both = [f"{count(r['rollouts_per_problem'])} ({interval(r['interval'])})" for r in near]
+        rows.append((count(float(x)), *both, "yes" if apart else "no"))
     text = table(("rollouts", "n* Easy", "n* Hard", "intervals apart"), rows) + "\n"
     return text, figures.law(easy, others=[("Hard", hard)], title="n*(C), Easy and Hard")
 
@@ -113,8 +132,8 @@ def loss(fits: dict[str, Fit]) -> tuple[str, Figure]:
         for x in (low * 1.01, float(np.sqrt(low * high)), high * 0.99):
             scores = {n: s for (_, n), s in fit.expected_scores(x).items()}
             best, worst = max(scores, key=scores.get), min(scores, key=scores.get)
-            rows.append((name, count(x), f"{best}: {scores[best]:.3f}", f"{worst}: {scores[worst]:.3f}",
-                         f"{100 * (scores[best] - scores[worst]):.1f}"))
+            ends = [f"{n}: {scores[n]:.3f}" for n in (best, worst)]
+            rows.append((name, count(x), *ends, f"{100 * (scores[best] - scores[worst]):.1f}"))
     text = table(("set", "rollouts", "best n", "worst n", "points between"), rows) + "\n"
     return text, figures.loss_by_n(fits["Easy"], title="What another n loses, Easy")
 
@@ -123,10 +142,17 @@ def backtest(fits: dict[str, Fit]) -> tuple[str, Figure]:
     rows = []
     for name, fit in fits.items():
         test = fit.document["backtest"]
-        rows.append((name, str(test["n_held_out"]), f"{test['mae_law']:.4f}",
-                     f"{test['mae_best_so_far']:.4f}", f"{test['mae_power_law']:.4f}",
-                     percent(test["coverage"])))
-    head = ("set", "held out", "sigmoids miss by", "best so far", "power law", "inside the interval")
+        rows.append(
+            (
+                name,
+                str(test["n_held_out"]),
+                f"{test['mae_law']:.4f}",
+                f"{test['mae_best_so_far']:.4f}",
+                f"{test['mae_power_law']:.4f}",
+                percent(test["coverage"]),
+            )
+        )
+    head = ("set", "held out", "sigmoids miss by", "best so far", "power law", "inside interval")
     return table(head, rows) + "\n", figures.backtest(fits["Easy"], title="Predictions, Easy")
 
 
@@ -169,8 +195,11 @@ def main() -> int:
         path.write_text(new, encoding="utf-8")
         figure.savefig(FOLDER / f"{page}.png", dpi=DPI)
     for page in stale:
-        print(f"docs/findings/{page}.md is not what the package says now: "
-              "run scripts/make_findings.py", file=sys.stderr)
+        print(
+            f"docs/findings/{page}.md is not what the package says now: "
+            "run scripts/make_findings.py",
+            file=sys.stderr,
+        )
     return 1 if stale else 0
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from isocompute.importers.base import Curve
 from isocompute.testing.planted import NOISE, WORLDS
 
-LOGS = Path(__file__).parent / "fixtures" / "logs"
+ROOT = Path(__file__).resolve().parents[1]
+PUBLISHED = "src/isocompute/data/published/qwen2.5-7b-easy.csv"
 HEADER = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score", "seed", "run")
 
 
@@ -102,19 +103,51 @@ def problems(path: Path) -> None:
     """Sums, as JSONL."""
     rng = np.random.default_rng(0)
     rows = [
-        {"id": f"sum-{i}", "prompt": f"{a} + {b} =", "answer": str(a + b), "pass_rate": p}
-        for i, (a, b, p) in enumerate(
-            zip(rng.integers(99, size=600), rng.integers(99, size=600),
-                rng.integers(17, size=600) / 16, strict=True)
-        )
+        {"id": f"sum-{i}", "prompt": f"{i // 60} + {i % 60} =", "answer": str(i // 60 + i % 60),
+         "pass_rate": int(rng.integers(17)) / 16}
+        for i in range(3600)
     ]  # fmt: skip
-    path.write_text("\n".join(json.dumps(r, default=float) for r in rows) + "\n")
+    path.write_text("\n".join(json.dumps(r) for r in rows) + "\n")
 
 
-def offline_run(path: Path) -> None:
-    """An offline run of W&B, written by wandb itself."""
+def my_log(path: Path) -> None:
+    """JSON lines with names of one's own."""
+    rows = [
+        {"iteration": i, "val/accuracy": 0.3 + 0.01 * i, "val/pass4": 0.5 + 0.01 * i}
+        for i in range(20)
+    ]
+    path.write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+
+
+def my_study(folder: Path) -> None:
+    """Two recipes on two problem sets, simulated."""
+    from isocompute.runner import open_study, run_study
+
+    file = folder.with_suffix(".yaml")
+    file.write_text(ARMS)
+    run_study(open_study(file), folder, workers=0)
+
+
+def shipped(path: Path) -> None:
+    """What a clone has at this place."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy(LOGS / "trl-offline.wandb", path)
+    shutil.copy(ROOT / PUBLISHED, path)
+
+
+ARMS = """
+engine: simulator
+problems:
+  small:
+    train: {generated: simulated, options: {size: 50}}
+    validation: {held-out: {generated: simulated, options: {size: 100}}}
+  large:
+    train: {generated: simulated, options: {size: 100}}
+    validation: {held-out: {generated: simulated, options: {size: 100}}}
+recipes: {slow: {learning_rate: 30, temperature: 1.0}, fast: {learning_rate: 60, temperature: 1.0}}
+grid: {problems_per_batch: 8, rollouts_per_problem: [4, 8, 16], seeds: 2}
+budget: 8192
+evaluation: {first: 128}
+"""
 
 
 FIXTURES: dict[str, Callable[[Path], None]] = {
@@ -126,4 +159,7 @@ FIXTURES: dict[str, Callable[[Path], None]] = {
     "trl-runs": trl_runs,
     "chart.csv": wandb_chart,
     "sums.jsonl": problems,
+    "my-log.jsonl": my_log,
+    "my-study": my_study,
+    PUBLISHED: shipped,
 }

@@ -206,3 +206,24 @@ def test_the_site_builds_without_a_warning_and_loads_nothing(tmp_path: Path) -> 
     api = (tmp_path / "site" / "api.html").read_text("utf-8")
     for name in ("fit_law", "fit_sweep", "plan_from_source", "render_report", "load_curves"):
         assert f'id="isocompute.{name}"' in api or f".{name}\"" in api
+
+
+@pytest.mark.docs
+def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="needs the extra [docs]")
+    nbformat = pytest.importorskip("nbformat", reason="needs the extra [docs]")
+    pytest.importorskip("ipykernel", reason="needs the extra [docs]")
+    notebook = nbformat.read(ROOT / "docs" / "notebook.ipynb", 4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert all(cell.outputs == [] for cell in cells)  # stored without outputs
+    nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
+    shown = [output for cell in cells for output in cell.outputs]
+    pictures = [o for o in shown if "image/png" in o.get("data", {})]
+    printed = "".join(o.get("text", "") for o in shown if o.get("name") == "stdout")
+    assert len(pictures) == 3
+    assert "n* =" in printed
+    assert "rollouts per problem" in printed
+    assert "run next" in printed
+    assert printed.count("held") + printed.count("missed") >= 4

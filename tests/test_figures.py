@@ -193,13 +193,14 @@ def test_save_figures_writes_every_figure_in_every_format(tmp_path: Path, fit: F
         "1-frontier",
         "1-law",
         "1-probability-best",
+        "1-loss-by-n",
         "study-scores",
         "study-landscape",
     ]
     assert [p.name for p in made] == [f"{s}.svg" for s in stems]
     assert all(p.stat().st_size > 5000 for p in made)
     again = figures.save_figures(fits, tmp_path / "g", ("svg",))
-    assert [p.name for p in again] == [f"{s}.svg" for s in stems[:4]]
+    assert [p.name for p in again] == [f"{s}.svg" for s in stems[:5]]
     assert again[0].read_bytes() == made[0].read_bytes()  # no dates, no random names
 
 
@@ -216,3 +217,87 @@ def test_formats_that_are_not_known_are_refused(tmp_path: Path, fit: FixtureFit)
         figures.save_figures([("a", fit)], tmp_path, ("gif",))
     with pytest.raises(InputError, match="formats must be some of"):
         figures.save_figures([("a", fit)], tmp_path, ())
+
+
+def checked(fit: FixtureFit) -> FixtureFit:
+    """The fixture with a back-test in rows and the law under two other rules."""
+    row = {"problems_per_batch": 32, "rollouts_per_problem": 8, "cut": 1e6, "x": 2e6,
+           "observed": 0.6, "predicted": 0.62, "best_so_far": 0.58, "interval": [0.59, 0.65]}
+    rules = [
+        {"rule": "2 bins per doubling", "x": [1e5, 1e6], "rollouts_per_problem": [8, 64]},
+        {"rule": "too coarse", "x": [], "rollouts_per_problem": None, "refused": "few bins"},
+    ]
+    test = {**fit.document["backtest"], "rows": [row]}
+    document = {**fit.document, "backtest": test, "sensitivity": rules}
+    return FixtureFit(document=document, curves=fit.curves, records=fit.records)
+
+
+def test_backtest_draws_errors_and_intervals_about_zero(fit: FixtureFit) -> None:
+    axes = figures.backtest(checked(fit), title="T").axes[0]
+    drawn = [list(np.round(line.get_ydata(), 9)) for line in axes.lines]
+    assert [-0.01, 0.05] in drawn  # the interval
+    assert [-0.02] in drawn  # best so far
+    assert [0.02] in drawn  # the curve
+    assert axes.get_title(loc="left") == "T"
+    with pytest.raises(InputError, match="needs held-out evaluations, but got 0"):
+        figures.backtest(fit)
+
+
+def test_sensitivity_draws_each_rule_that_was_not_refused(fit: FixtureFit) -> None:
+    axes = figures.sensitivity(checked(fit), title="T").axes[0]
+    legend = axes.get_legend()
+    assert legend is not None
+    assert [t.get_text() for t in legend.get_texts()] == ["as fitted", "2 bins per doubling"]
+    assert axes.get_title(loc="left") == "T"
+    with pytest.raises(InputError, match="needs a law under other rules, but got 0 rules"):
+        figures.sensitivity(fit)
+
+
+def test_loss_is_zero_for_who_leads_and_its_labels_are_apart(fit: FixtureFit) -> None:
+    axes = figures.loss_by_n(fit, title="T").axes[0]
+    lost = np.stack([line.get_ydata() for line in axes.lines])
+    assert np.allclose(np.nanmin(lost, axis=0), 0)
+    assert np.nanmax(lost) > 0.01
+    heights = sorted(text.xy[1] for text in axes.texts)  # type: ignore[attr-defined]
+    bottom, top = axes.get_ylim()
+    assert min(np.diff(heights)) > 0.035 * abs(top - bottom)
+    assert axes.get_title(loc="left") == "T"
+    empty = FixtureFit(document={**fit.document, "curves": []}, curves=[], records={})
+    with pytest.raises(InputError, match="needs fitted curves, but got 0"):
+        figures.loss_by_n(empty)
+
+
+def test_figures_of_a_studys_records() -> None:
+    line = {"bp": 32, "n": 8, "run": "a", "x": [1e3, 1e4], "y": [1.0, None]}
+    view = StudyView(
+        name="s",
+        health={"entropy": [line], "kl": [line], "reward": [line], "loss": [line]},
+        train_test=[{"bp": 32, "n": 8, "x": [1e3, 1e4], "train": [0.4, 0.7],
+                     "validation": [0.4, 0.5]}],
+        difficulty={"name": "train", "samples": 2, "counts": [3, 2, 1]},
+    )  # fmt: skip
+    gap = figures.train_test_gap(view, title="G").axes[0]
+    assert np.allclose(gap.lines[-1].get_ydata(), [0, 0.2])
+    assert gap.get_title(loc="left") == "G"
+    bars = figures.difficulty(view, title="D").axes[0]
+    assert [p.get_height() for p in bars.patches] == [3, 2, 1]  # type: ignore[attr-defined]
+    assert bars.get_title(loc="left") == "D"
+    panels = figures.health(view, title="H")
+    assert panels.get_suptitle() == "H"
+    assert [axes.get_title("left") for axes in panels.axes if axes.axison] == list(view.health)
+    for draw, words in (
+        (figures.train_test_gap, "needs outcomes of training batches, but 'e' has none"),
+        (figures.difficulty, "needs pass rates, but 'e' has none"),
+        (figures.health, "needs step records, but 'e' has none"),
+    ):
+        with pytest.raises(InputError, match=words):
+            draw(StudyView(name="e"))
+
+
+def test_the_plan_in_the_law_has_its_interval(fit: FixtureFit) -> None:
+    plan = {**make_plan(), "rollouts_per_problem_interval": [200, 400]}
+    drawn = [list(line.get_ydata()) for line in figures.law(fit, plan=plan).axes[0].lines]
+    assert [200, 400] in drawn
+    open_end = {**plan, "rollouts_per_problem_interval": [200, None]}
+    drawn = [list(line.get_ydata()) for line in figures.law(fit, plan=open_end).axes[0].lines]
+    assert [200, 400] not in drawn

@@ -145,5 +145,5 @@ def test_page_shows_every_part_of_the_study(folder: Path, tmp_path: Path) -> Non
     assert {"scores", "landscape", "gap", "health"} <= kinds
     assert f"Study: {NAME}" in page.text
     assert "Where the rollouts of 6 runs went" in page.text
-    assert "Training (C) 12,288" in page.text
+    assert "Training (C) 12.3k" in page.text
     assert "simulator" in page.text  # provenance: the engine

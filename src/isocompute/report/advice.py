@@ -17,6 +17,7 @@ ADVICE: Mapping[str, str] = {
     "falling": "Keep n small, spend what a larger budget buys on steps.",
     "falls_after_peak": "Look at its health panels: overfitting or collapse ends a run's use.",
     "few_seeds": _MORE_SEEDS,
+    "not_smooth": "Evaluate on more problems, or look at its health: a law wants smooth curves.",
     "no_skill": "Use the law inside the measured budgets only.",
     "non_monotone": "Trust the frontier, not the law's shape; add seeds where n falls.",
     "optimum_at_edge": "Add the next larger (or smaller) n: an edge is a bound, not an optimum.",
@@ -28,6 +29,7 @@ ADVICE: Mapping[str, str] = {
     "tie": "Take the cheaper or smaller of the two; more seeds would separate them.",
     "unhealthy_run": "Look at its health panels, then run that seed again.",
     # of a plan
+    "anchor_at_edge": "Sweep learning rates beyond the one that won.",
     "bp_unhealthy": "Look at the health of the Bₚ that failed, or take the larger one.",
     "bp_unstable": "Try a larger Bₚ or a smaller learning rate before you rely on the plan.",
     "bp_untested": "Sweep two or three Bₚ at the chosen n before you lock the batch.",

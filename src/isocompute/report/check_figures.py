@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Fi
             axes.plot([at, at], ends, color=style.light, alpha=0.35, linewidth=0.7)
         naive = np.array([r["best_so_far"] for r in mine]) - observed
         predicted = np.array([r["predicted"] for r in mine]) - observed
-        mark = {"linestyle": "none", "marker": style.marker, "color": style.light}
+        mark: dict[str, Any] = {"linestyle": "none", "marker": style.marker, "color": style.light}
         axes.plot(x, naive, **mark, fillstyle="none", markersize=3.2, alpha=0.5)
         axes.plot(x, predicted, **mark, markersize=4, label=style.label, markeredgewidth=0)
     budget_axis(axes, document)

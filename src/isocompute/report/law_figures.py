@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -96,6 +96,10 @@ def law(
                 label=label_text(f"law of {name}"),
             )
     if plan is not None and plan.get("rollouts_per_problem") and scale == 1:
+        wide: Any = plan.get("rollouts_per_problem_interval") or (None, None)
+        if None not in wide:
+            at_budget = [plan["budget_rollouts"]] * 2
+            axes.plot(at_budget, wide, color=ACCENT, linewidth=1.4, marker="_", markersize=8)
         axes.plot(
             [plan["budget_rollouts"]],
             [plan["rollouts_per_problem"]],

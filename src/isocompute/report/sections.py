@@ -135,7 +135,8 @@ def _strip(fit: Document | None, plan: Document) -> Section | None:
         return round(4 + 92 * (math.log2(value) - low) / (high - low), 2)
 
     row = words.law_at(fit, float(plan.get("budget_rollouts") or 0)) if fit else None
-    allowed = {int(m) for m in (row or {}).get("confidence_set") or []}
+    sure = plan.get("confidence_set") or (row or {}).get("confidence_set") or []
+    allowed = {int(m) for m in sure}
     return {
         "ticks": [
             {"n": 2**i, "at": place(2**i), "tested": 2**i in tested, "allowed": 2**i in allowed}
@@ -316,7 +317,7 @@ def study_section(study: StudyView | None) -> Section | None:
 
 def _meaning(name: str) -> str:
     unit, meaning = HEALTH_METRICS.get(name, ("", ""))
-    return f"{meaning}{f' ({unit})' if unit else ''}".capitalize()
+    return f"{meaning[:1].upper()}{meaning[1:]}{f' ({unit})' if unit else ''}"
 
 
 def _spent(study: StudyView) -> list[tuple[str, str, str]]:

@@ -57,17 +57,20 @@ def redact(value: Any, key: str = "") -> Any:
 
 
 def count(value: float | None) -> str:
-    """A count in at most three figures: 488, 8,192, 250k, 4.00M, 1.2B; a dash for None.
+    """A count in three or four figures: 488, 8,192, 53.1k, 250k, 4.00M, 6.40B; a dash for None.
 
-    >>> [count(x) for x in (488, 8192, 250000, 3997696, 6.4e9)]
-    ['488', '8,192', '250k', '4.00M', '6.40B']
+    >>> [count(x) for x in (488, 8192, 53099, 250000, 3997696, 6.4e9)]
+    ['488', '8,192', '53.1k', '250k', '4.00M', '6.40B']
     """
     if value is None or not math.isfinite(value):
         return "–"
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e5, None)):
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, None)):
         if abs(value) >= size:
+            if letter is None and abs(value) >= 999_500:
+                return "1.00M"
             if letter is None:
-                return f"{value / 1e3:.0f}k" if abs(value) < 999_500 else "1.00M"
+                digits = 1 if abs(value) < 99_950 else 0
+                return f"{value / 1e3:.{digits}f}k".replace(".0k", "k")
             scaled = value / size
             digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
             return f"{scaled:.{digits}f}{letter}"
@@ -133,6 +136,13 @@ def extrapolation(decades: float | None) -> str:
     return f"{times} times {side} the measured budgets ({abs(decades):.2f} decades)"
 
 
+_CHOSEN = {
+    "expected_score": "has the best expected score",
+    "tie_by_trend": "is tied with the best, on the side to which n* moves",
+    "tie_by_law": "is tied with the best, and nearest to the law",
+}
+
+
 def law_sentence(plan: Document) -> str:
     """How the chosen n follows from the law's own value, where the plan names it."""
     value, n = plan.get("rollouts_per_problem_law"), plan.get("rollouts_per_problem")
@@ -140,8 +150,13 @@ def law_sentence(plan: Document) -> str:
         return ""
     by_law = plan.get("law_rollouts_per_problem")
     if str(plan.get("chosen_by", "law")) != "law":
-        said = f"The law puts n* at {count(value)}; n={count(n)} is chosen by expected score."
-        return said if by_law != n else said[:-1] + ", as the law has it, rounded down."
+        if by_law == n:
+            return f"The law puts n* at {count(value)}; n={count(n)} has the best expected score."
+        lost = plan.get("law_expected_regret")
+        cost = "" if lost is None else f", which would lose {score(lost)} of score"
+        rounded = "" if by_law is None else f", rounded down {count(by_law)}{cost}"
+        why = _CHOSEN.get(str(plan["chosen_by"]), _CHOSEN["expected_score"])
+        return f"The law puts n* at {count(value)}{rounded}; n={count(n)} {why}."
     if n <= value < 2 * n:
         return f"The law puts n* at {count(value)}; n is the power of two below it."
     return f"The law puts n* at {count(value)}; the warnings say what holds n at {count(n)}."
@@ -259,6 +274,13 @@ def backtest_sentence(fit: Document) -> str | None:
     if test.get("mae_power_law") is not None:
         text += f"; a power law misses by {test['mae_power_law']:.4f}"
     text += "."
+    blend = test.get("blend") or {}
+    if blend.get("better") and blend.get("mae_blend") is not None:
+        text += (
+            f" A blend of both ({percent(blend.get('weight'))} sigmoids) misses by "
+            f"{blend['mae_blend']:.4f} on the {blend.get('n_held_out', 0):,} values it could be "
+            "judged by."
+        )
     if test.get("coverage") is not None:
         of = f" {test['n_held_out']:,}" if test.get("n_held_out") else ""
         text += f" The intervals held {percent(test['coverage'])} of the{of} held-out values."

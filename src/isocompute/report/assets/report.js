@@ -282,6 +282,12 @@
       if (b > a * 1.001) extras.shapes.push({ type: "rect", x0: a, x1: b, yref: "paper", y0: 0, y1: 1, fillcolor: look.hatch, line: { width: 0 }, layer: "below" });
     }
     if (of === "n" && data.plan && budget && data.plan.rollouts_per_problem && budget >= lo && budget <= hi) {
+      const wide = data.plan.rollouts_per_problem_interval;
+      if (wide && wide.every(Number.isFinite)) {
+        traces.push({ x: [budget, budget], y: wide.map((v) => clip(v, nHigh)), mode: "lines+markers", hoverinfo: "none", cliponaxis: false,
+          line: { color: look.accent, width: 2 }, marker: { symbol: "line-ew", size: 14, color: look.accent, line: { color: look.accent, width: 2 } },
+          meta: { say: () => `the law at the budget of the plan: n* between ${count(wide[0])} and ${count(wide[1])}` } });
+      }
       traces.push({ x: [budget], y: [data.plan.rollouts_per_problem], mode: "markers", hoverinfo: "none", cliponaxis: false,
         marker: { symbol: "circle", size: 15, color: look.paper, line: { color: look.accent, width: 4 } },
         meta: { say: () => `the prescription: n=${data.plan.rollouts_per_problem} for ${count(budget)} rollouts` } });
@@ -444,21 +450,21 @@
         { ...base(), title: { text: "share of problems", standoff: 8 }, range: [0, Math.min(1, top * 1.08)], tickformat: ".0%" }, { barmode: "group", bargap: 0.18, bargroupgap: 0.08 }) };
   }
 
-  function lineFigure(rows, title, y, xTitle = "training rollouts") {
+  function lineFigure(rows, title, y, marked = true, xTitle = "training rollouts") {
     const kept = rows.filter((r) => shown(r.bp, r.n) && styleOf(r.bp, r.n) && r.x.length);
     if (!kept.length) return null;
     const [lo, hi] = minmax(kept.flatMap((r) => r.x).filter((x) => x > 0));
     if (!(hi > 0)) return null;
     const traces = kept.map((r) => {
       const s = styleOf(r.bp, r.n);
-      return { x: r.x, y: r[y], mode: r.x.length < 25 ? "lines+markers" : "lines", hoverinfo: "none", connectgaps: false,
+      return { x: r.x, y: r[y], mode: marked && r.x.length < 25 ? "lines+markers" : "lines", hoverinfo: "none", connectgaps: false,
         line: { color: color(s), width: kept.length > 12 ? 1.1 : 1.7, dash: kept.length > 12 ? "solid" : s.dash }, marker: { symbol: s.symbol, size: kept.length > 12 ? 4 : 6, color: color(s) },
         meta: { key: keyOf(r.bp, r.n), say: (i) => `${name(r.bp, r.n)}${r.run ? ` · ${r.run}` : ""} · ${count(r.x[i])} rollouts · ${Number.isFinite(r[y][i]) ? +r[y][i].toPrecision(4) : "–"}` } };
     });
     return { traces, layout: layoutOf(budgetAxis(lo / 1.03, hi * 1.03, xTitle), { ...base(), title: { text: title, standoff: 6 }, nticks: 5 }) };
   }
   function healthFigure(index) {
-    const built = lineFigure(Object.values(data.study.health)[index], "", "y");
+    const built = lineFigure(Object.values(data.study.health)[index], "", "y", false);
     if (built) {
       built.layout.margin = { l: 50, r: 10, t: 6, b: 40 };
       built.layout.xaxis.tickfont.size = 11;

@@ -39,6 +39,7 @@ ORDER = (
     "metrics",
     "lr_sweep",
     "sigmoid",
+    "standard_errors",
     "curves",
     "frontier",
     "laws",

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import least_squares
 
 from isocompute.sigmoid import Bounds, candidate_grid, fit_sigmoids
+from isocompute.standard_errors import standard_errors
 
 WIDE = Bounds(low=0.0, high=1.0, slope=(0.5, 30.0), midpoint_margin=0.75)
 X = np.linspace(4.0, 7.0, 25)
@@ -46,6 +47,30 @@ def test_nist_rat42_is_reproduced() -> None:
     assert fit.slope[0] == pytest.approx(0.067359200066, rel=1e-5)
     assert fit.slope[0] * fit.midpoint[0] == pytest.approx(2.6180768402, rel=1e-5)
     assert fit.loss[0] == pytest.approx(8.0565229338, rel=1e-6)
+    error = standard_errors(x, y, np.ones(9), fit, floor_known=True)
+    assert error["ceiling"] == pytest.approx(1.7340283401, rel=1e-4)
+    assert error["slope"] == pytest.approx(3.4465663377e-3, rel=1e-4)
+
+
+def test_standard_errors_are_the_spread_of_refits() -> None:
+    rng = np.random.default_rng(3)
+    truth = curve(X, 0.2, 0.7, 4.0, 5.3)
+    y = truth + rng.normal(0, 0.01, (2000, len(X)))
+    fits = fit_sigmoids(X, y, np.ones((1, len(X))), WIDE)
+    errors = standard_errors(X, y[0], np.ones(len(X)), fits.row(0))
+    for name in ("floor", "ceiling", "slope", "midpoint"):
+        assert errors[name] == pytest.approx(np.std(getattr(fits, name)), rel=0.35)
+
+
+def test_standard_errors_need_more_points_than_parameters() -> None:
+    y = curve(X, 0.2, 0.7, 4.0, 5.3)
+    weight = np.where(np.arange(len(X)) % 7 == 0, 1.0, 0.0)
+    fit = one(y, weight)
+    assert set(standard_errors(X, y, weight, fit).values()) == {float("inf")}
+    flat = one(np.full(len(X), 0.5))
+    assert set(standard_errors(X, np.full(len(X), 0.5), np.ones(len(X)), flat).values()) == {
+        float("inf")
+    }
 
 
 def test_scipy_on_the_same_loss_finds_nothing_better() -> None:

@@ -48,6 +48,7 @@ def fit(options: Options) -> int:
     check_target(options.json, options.source)
     from isocompute.cli.tables import fit_lines
     from isocompute.curves import load_curves
+    from isocompute.curves.load import load_train_curves
     from isocompute.laws import fit_sweep
     from isocompute.laws.spread import best_n_rows
 
@@ -56,6 +57,7 @@ def fit(options: Options) -> int:
     metrics: list[str | None] = [None]
     if options.metric is not None:
         metrics = [word.strip() for word in options.metric.split(",")]
+    train = [] if options.split else load_train_curves(sources)
     fits = []
     for metric in metrics:
         asked["metric"] = metric
@@ -66,6 +68,7 @@ def fit(options: Options) -> int:
                 joint=options.joint,
                 unit=options.unit,
                 sources=sources,
+                train=train,
             )
         )
     document = fits[0].document

@@ -118,3 +118,24 @@ def best_n_lines(rows: Sequence[Row]) -> list[str]:
     ]
     header = ("metric", "B_p", "budget", "n", "score", "best with", "cannot be told from it")
     return ["", "Best n at the largest budget:", *indented(table(header, cells, left=1))]
+
+
+def gap_lines(rows: Sequence[Row]) -> list[str]:
+    """Train minus validation per configuration, and what validation lost since its best."""
+    if not rows:
+        return []
+    cells = [
+        (
+            str(row["problems_per_batch"]),
+            str(row["rollouts_per_problem"]),
+            number(row["gap_at_peak"]),
+            number(row["gap"]),
+            compact_number(row["from"]),
+            number(row["validation_lost"]),
+            number(row["train_gained"]),
+            "overfits" if row["overfits"] else "",
+        )
+        for row in rows
+    ]
+    header = ("B_p", "n", "gap at best", "gap", "best at", "validation lost", "train gained", "")
+    return ["", "Train minus validation, success per rollout:", *indented(table(header, cells, 1))]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.cells import indented, number, span, table
-from isocompute.cli.evidence import backtest_lines, best_n_lines, spread_lines
+from isocompute.cli.evidence import backtest_lines, best_n_lines, gap_lines, spread_lines
 from isocompute.plan.words import WIDTH, advice_lines, compact_number
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def fit_lines(document: Row) -> list[str]:
         lines += indented(_law_table(other, "problems_per_batch", "B_p*"))
     lines += spread_lines(document)
     lines += best_n_lines(document.get("best_n", ()))
+    lines += gap_lines(document.get("train_test", ()))
     lines += ["", *backtest_lines(document["backtest"])]
     return lines + warning_lines(document["warnings"])
 

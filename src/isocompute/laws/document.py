@@ -9,6 +9,7 @@ import numpy as np
 
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
+from isocompute.laws.overfit import overfit_warning, overfitting
 from isocompute.laws.smooth import noise_ratio, smooth_runs, smooth_warning, smoothness_of
 from isocompute.laws.spread import spread_tables
 
@@ -21,6 +22,10 @@ _PROBABILITY_POINTS = 48
 def fit_document(fit: Fit) -> dict[str, Any]:
     """The JSON document; every number finite or null."""
     curves, curve_warnings = _curves(fit)
+    # Success per training rollout is comparable with mean success only.
+    train = () if fit.metric.startswith(("best", "worst")) else fit.train
+    gaps = overfitting(fit.curves, train, unit=fit.unit)
+    over = overfit_warning(gaps)
     document = {
         "version": 1,
         "setting": fit.setting,
@@ -40,7 +45,8 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         "sensitivity": fit.sensitivity,
         "spread": spread_tables(fit.curve_fits, fit.level),
         "probabilities": _probabilities(fit),
-        "warnings": [*_warnings(fit), *curve_warnings],
+        "train_test": gaps,
+        "warnings": [*_warnings(fit), *curve_warnings, *([over] if over else [])],
     }
     return _plain(document)  # type: ignore[no-any-return]  # a dict stays a dict
 

@@ -54,6 +54,7 @@ class Fit:
         level: of all intervals.
         sources: where the curves came from.
         seed, draws: of the bootstrap.
+        train: curves of the same runs on their training batches, where they are known.
     """
 
     curves: tuple[Curve, ...]
@@ -68,6 +69,7 @@ class Fit:
     sources: tuple[str, ...]
     seed: int
     draws: int
+    train: tuple[Curve, ...] = ()
 
     @cached_property
     def backtest(self) -> dict[str, Any]:
@@ -241,6 +243,7 @@ def fit_sweep(
     draws: int = DRAWS,
     seed: int = 0,
     sources: Sequence[str] = (),
+    train: Sequence[Curve] = (),
 ) -> Fit:
     """Fit the law of a sweep.
 
@@ -254,6 +257,7 @@ def fit_sweep(
         level: of all intervals.
         draws, seed: of the bootstrap.
         sources: where the curves came from, for the record.
+        train: of the same runs, for the train-test gap.
 
     Raises:
         InputError: an option that does not fit the curves.
@@ -314,6 +318,7 @@ def fit_sweep(
         sources=tuple(sources),
         seed=seed,
         draws=draws,
+        train=tuple(train),
     )
 
 

@@ -1,0 +1,88 @@
+"""Overfitting: planted, found with its numbers; noise, collapse and health raise nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.cli import main
+from isocompute.importers.base import Curve
+from isocompute.laws import fit_sweep
+from isocompute.laws.overfit import overfit_warning, overfitting
+from isocompute.testing.planted import NOISE, WORLDS
+from test_arms import STUDY, run
+
+
+def line(score: list[float], n: int = 8, split: str = "validation") -> Curve:
+    x = 1e4 * 10.0 ** np.arange(len(score))
+    return Curve(
+        problems_per_batch=4,
+        rollouts_per_problem=n,
+        run=str(n),
+        rollouts_K=x,
+        score_K=np.array(score),
+        split=split,
+    )
+
+
+def test_gap_and_fall_by_hand() -> None:
+    """Decades apart, so that no window holds two evaluations."""
+    (row,) = overfitting([line([0.3, 0.6, 0.5, 0.4])], [line([0.4, 0.6, 0.7, 0.9], split="train")])
+    assert row["from"] == pytest.approx(1e5)
+    assert row["validation_lost"] == pytest.approx(0.2)
+    assert row["train_gained"] == pytest.approx(0.3)
+    assert row["gap_at_peak"] == pytest.approx(0.0)
+    assert row["gap"] == pytest.approx(0.5)
+    assert overfitting([line([0.3, 0.6])], []) == []
+
+
+def train_of(curves: list[Curve], rises: bool = True) -> list[Curve]:
+    out = []
+    for c in curves:
+        x = np.log10(np.maximum(c.rollouts_K, 1))
+        score = np.clip(0.2 + 0.08 * (x - 4), 0, 1) if rises else c.score_K
+        out.append(c.replace(score_K=score, split="train"))
+    return out
+
+
+def test_planted_overfitting_is_found_where_it_was_planted() -> None:
+    """World `overfit` falls from 10^6.2 on, twice as fast up to n = 64."""
+    curves = WORLDS["overfit"].sample(NOISE["middle"], 3, np.random.default_rng(0))
+    rows = overfitting(curves, train_of(curves))
+    assert all(row["overfits"] for row in rows if row["rollouts_per_problem"] <= 32)
+    small = rows[0]
+    assert 10**5.9 < small["from"] < 10**6.6
+    true = 0.08 * (np.log10(2**23) - 6.2)
+    assert small["validation_lost"] == pytest.approx(true, abs=0.02)
+    warning = {w["code"]: w for w in fit_sweep(curves, train=train_of(curves)).warnings}
+    assert "n* is capped by it" in warning["overfitting"]["message"]
+    assert "overfitting" not in {w["code"] for w in fit_sweep(curves).warnings}
+
+
+def test_a_fall_that_training_shares_is_no_overfitting() -> None:
+    curves = WORLDS["overfit"].sample(NOISE["middle"], 3, np.random.default_rng(0))
+    assert not any(row["overfits"] for row in overfitting(curves, train_of(curves, rises=False)))
+
+
+@pytest.mark.parametrize("noise", ["low", "middle", "high"])
+def test_healthy_sweeps_do_not_overfit(noise: str) -> None:
+    """The best of many noisy windows lies above the last one; 3 standard errors hold that."""
+    alarms = [
+        row["overfits"]
+        for world in ("rising", "equal")
+        for seed in range(20)
+        for curves in [WORLDS[world].sample(NOISE[noise], 3, np.random.default_rng(seed))]
+        for row in overfitting(curves, train_of(curves))
+    ]
+    assert np.mean(alarms) <= 0.02
+    assert overfit_warning([]) is None
+
+
+def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = run(tmp_path, STUDY.replace("[4, 8]", "[2, 4, 8]").replace("1280", "10240"))
+    code = main(["fit", str(folder), "--where", "recipe=fast", "--where", "problems=small"])
+    out = capsys.readouterr()
+    assert code == 0, out.err
+    assert "Train minus validation, success per rollout:" in out.out

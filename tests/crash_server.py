@@ -2,10 +2,14 @@
 
 Started with the shim preloaded. Reads one JSON command per line ({"folder", "at", "tear",
 "errno"}), answers one JSON line ({"status", "count", "message"}).
+
+With --tree, a folder starts a runner with two worker processes in a process group of its own and
+is answered with its number; "wait" is answered with its exit code, negative for a signal.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -20,6 +24,30 @@ from study_helpers import FAST, small_study
 def crash_study():
     """Two runs, two slices, an evaluation per octave: some hundreds of system calls."""
     return small_study(ns=(2, 4), rollouts=96, engine="odd", options={"fault": "counted"}, first=32)
+
+
+def tree_study():
+    """Four runs on two workers."""
+    return small_study(
+        ns=(2, 4), seeds=(0, 1), rollouts=4096, engine="odd", options={"fault": "counted"}
+    )
+
+
+def serve_trees():
+    tree_study()
+    process = 0
+    for line in sys.stdin:
+        word = line.strip()
+        if word == "wait":
+            print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
+            continue
+        process = os.fork()
+        if process == 0:
+            os.setpgid(0, 0)
+            os._exit(run_study(tree_study(), word, workers=2, settings=FAST).exit_code)
+        with contextlib.suppress(PermissionError):  # the child may have come first
+            os.setpgid(process, process)
+        print(process, flush=True)
 
 
 def child(command, shim, answer):
@@ -55,4 +83,7 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    if "--tree" in sys.argv:
+        serve_trees()
+    else:
+        main()

@@ -5,6 +5,7 @@ The fast suite samples the crash points; `-m slow` takes every one and 200 rando
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -12,8 +13,10 @@ import random
 import resource
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -77,12 +80,21 @@ class Server:
         assert [f for f in examine(folder) if f.severity == "error"] == [], label
 
 
+@contextlib.contextmanager
+def scratch():
+    """A folder in memory where there is one: what dies is a process, not the disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("crash"))
-    yield server
-    server.process.stdin.close()
-    server.process.wait()
+def server():
+    with scratch() as work:
+        server = Server(work)
+        yield server
+        server.process.stdin.close()
+        server.process.wait()
 
 
 def crash_at(server, at, tear):
@@ -115,6 +127,8 @@ def test_row_1_killed_again_and_again(server):
 def test_rows_1_and_4_killed_at_every_system_call(server, tear):
     for at in range(1, server.points + 1):
         crash_at(server, at, tear)
+        if at % 100 == 0:
+            print(f"{at} of {server.points} calls", flush=True)
 
 
 def fail_at(server, at, number):
@@ -141,16 +155,109 @@ def test_rows_8_and_9_some_system_calls_fail(server):
 def test_rows_8_and_9_every_system_call_fails(server, number):
     for at in range(1, server.points + 1):
         fail_at(server, at, number)
+        if at % 100 == 0:
+            print(f"{at} of {server.points} calls", flush=True)
+
+
+class Killer:
+    """A fork server for whole runners with two workers, and the truth of their study."""
+
+    def __init__(self, work):
+        self.work = work
+        environment = {
+            **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1",
+            "COUNT_FILE": str(work / "count"),
+        }  # fmt: skip
+        self.process = subprocess.Popen(
+            [sys.executable, HERE / "crash_server.py", "--tree"], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.lives = []  # seconds of uninterrupted studies
+        whole = work / "whole"
+        assert self.run(whole, None) == 0
+        self.truth = digest(whole, work / "truth")
+        with Store(whole) as store:
+            self.used = store.accounting()
+
+    def ask(self, word):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return int(self.process.stdout.readline())
+
+    def run(self, folder, until_s):
+        """Exit code; None where the whole process group was killed after `until_s`."""
+        began = time.monotonic()
+        pid = self.ask(str(folder))
+        if until_s is None:
+            code = self.ask("wait")
+            self.lives.append(time.monotonic() - began)
+            return code
+        time.sleep(until_s)
+        os.killpg(pid, signal.SIGKILL)
+        code = self.ask("wait")
+        return None if code == -signal.SIGKILL else code
+
+    def check(self, folder):
+        """Export and weights are those of the uninterrupted study; the books balance."""
+        assert digest(folder, self.work / "export") == self.truth
+        assert [f for f in examine(folder) if f.severity == "error"] == []
+        with Store(folder) as store:
+            a = store.accounting()
+        assert (a.rollouts, a.evaluation_rollouts) == (
+            self.used.rollouts, self.used.evaluation_rollouts)  # fmt: skip
+        booked = a.rollouts + a.wasted_rollouts
+        drawn = (self.work / "count").stat().st_size
+        assert booked <= drawn <= booked + 16 * a.uncertain_steps
+        return a.wasted_rollouts
+
+
+def random_kills(work, kills, seed):
+    """SIGKILL of the whole process tree at random instants, then a run to the end."""
+    killer = Killer(work)
+    rng, folder = random.Random(seed), work / "study"
+    killed = studies = wasted = 0
+    try:
+        while killed < kills:
+            shutil.rmtree(folder, ignore_errors=True)
+            (work / "count").unlink(missing_ok=True)
+            code = None
+            for _ in range(rng.randint(1, 4)):  # a study dies once to four times
+                code = killer.run(folder, rng.uniform(0.0, statistics.median(killer.lives[-5:])))
+                killed += code is None
+                if code is not None:
+                    break
+            if code is None:
+                code = killer.run(folder, None)
+            assert code == 0
+            wasted += killer.check(folder)
+            studies += 1
+            if studies % 10 == 0:
+                print(f"{killed} of {kills} kills, {studies} studies", flush=True)
+    finally:
+        killer.process.stdin.close()
+        killer.process.wait()
+    return killed, studies, wasted
+
+
+@pytest.mark.slow
+def test_row_1_sigkill_of_the_process_tree_200_times():
+    with scratch() as work:
+        killed, studies, wasted = random_kills(work, 200, seed=1)
+    print(f"{killed} kills over {studies} studies; {wasted} rollouts drawn again, all booked")
+
+
+def test_row_1_sigkill_of_the_process_tree():
+    with scratch() as work:
+        assert random_kills(work, 1, seed=0)[0] >= 1
 
 
 RUN = """
 import sys
 sys.path.insert(0, sys.argv[2])
-from study_helpers import FAST, small_study
+from crash_server import tree_study
 from isocompute.runner import run_study
-study = small_study(ns=(2, 4), seeds=(0, 1), rollouts=256, engine="odd",
-                    options={"fault": "counted"})
-sys.exit(run_study(study, sys.argv[1], workers=2, settings=FAST).exit_code)
+from study_helpers import FAST
+sys.exit(run_study(tree_study(), sys.argv[1], workers=2, settings=FAST).exit_code)
 """
 
 
@@ -161,45 +268,6 @@ def start(folder, work, **options):
         [sys.executable, "-c", RUN, folder, HERE], env=environment, start_new_session=True,
         stderr=subprocess.PIPE, text=True, **options,
     )  # fmt: skip
-
-
-def random_kills(tmp_path, kills, seed):
-    """SIGKILL of the whole process tree at random instants, then a run to the end."""
-    began = time.monotonic()
-    assert start(tmp_path / "whole", tmp_path).wait() == 0
-    span = 1.2 * (time.monotonic() - began)  # so instants cover the whole life of a study
-    truth = digest(tmp_path / "whole", tmp_path / "a")
-    rng, folder, killed, studies = random.Random(seed), tmp_path / "study", 0, 0
-    while killed < kills or not studies:
-        process = start(folder, tmp_path)
-        try:
-            code = process.wait(rng.uniform(0.0, span) if killed < kills else None)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            killed += 1
-            continue
-        assert code == 0, process.stderr.read()
-        assert digest(folder, tmp_path / "b") == truth
-        studies += 1
-        if killed < kills:
-            shutil.rmtree(folder)
-    with Store(folder) as store:
-        accounting = store.accounting()
-    assert accounting.rollouts == 4 * 256
-    assert accounting.wasted_rollouts >= 0
-    return killed, studies
-
-
-@pytest.mark.slow
-def test_row_1_sigkill_of_the_process_tree(tmp_path):
-    assert random_kills(tmp_path, 2, seed=0)[0] == 2
-
-
-@pytest.mark.slow
-def test_row_1_sigkill_of_the_process_tree_200_times(tmp_path):
-    killed, studies = random_kills(tmp_path, 200, seed=1)
-    print(f"{killed} kills over {studies} studies")
 
 
 @pytest.mark.slow

@@ -315,7 +315,7 @@ def test_row_11_a_newer_schema_is_refused_and_left_alone(database):
     assert database.path.read_bytes() == before
 
 
-@pytest.mark.parametrize("version", [1])
+@pytest.mark.parametrize("version", [1, 2])
 def test_studies_of_older_schemas_still_open(tmp_path, version):
     """Files written by older versions are kept; they open, extend and stay sound."""
     shutil.copy(DATA / f"store-v{version}" / "study.db", tmp_path)
@@ -323,6 +323,8 @@ def test_studies_of_older_schemas_still_open(tmp_path, version):
         assert [(r.state, r.rollouts) for r in store.runs()] == [("done", 64), ("done", 64)]
         assert store.evaluations().rollouts_K.tolist() == [0, 32, 64] * 2
         assert store.steps(store.runs()[0].hash).step_K.tolist() == list(range(1, 9))
+        assert schema.check(store.database.connection) == schema.SCHEMA_VERSION
+        assert [r.findings is None for r in store.runs()] == [version < 2] * 2
     # The checkpoints were not kept: the runs start over and say so.
     summary = run_study(small_study(rollouts=128), tmp_path, workers=0, settings=FAST)
     assert summary.done == 2

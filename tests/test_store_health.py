@@ -19,6 +19,7 @@ def test_findings_of_a_study(tmp_path: Path) -> None:
     run_study(study, tmp_path, workers=1, settings=study_helpers.FAST)
     with Store(tmp_path) as store:
         found = study_health(store)
+        assert found == {r.hash: steps_health(store.steps(r.hash)) for r in store.runs()}
         assert set(found) == {run.hash for run in study.runs}
         steps = store.steps(study.runs[0].hash)
     # The simulator logs entropy; everything counts as collapsed under this limit.
@@ -34,3 +35,19 @@ def test_findings_of_a_study(tmp_path: Path) -> None:
     diverged = np.where(steps.step_K == 5, np.inf, steps.health["grad_norm"])
     findings = steps_health(replace(steps, health={**steps.health, "grad_norm": diverged}))
     assert [(f.code, f.step) for f in findings if f.code == "divergence"] == [("divergence", 5)]
+
+
+def test_kept_findings_are_those_of_the_steps(tmp_path: Path) -> None:
+    """Across slices (each resumes) and a number that is not finite; an older file has none."""
+    study = study_helpers.small_study(ns=(2,), engine="odd", options={"fault": "diverges"})
+    run_study(study, tmp_path, workers=0, settings=study_helpers.FAST)
+    with Store(tmp_path) as store:
+        run = store.runs()[0]
+        expected = steps_health(store.steps(run.hash))
+        assert run.findings == expected
+        failures = [(f.code, f.step) for f in expected if f.severity == "failure"]
+        assert failures == [("divergence", 3)]
+        with store.database.write() as connection:  # findings of another step say nothing
+            connection.execute("UPDATE runs SET findings = '{\"step\": 1, \"findings\": []}'")
+        assert store.runs()[0].findings is None
+        assert study_health(store) == {run.hash: expected}

@@ -22,7 +22,7 @@ from isocompute.errors import InputError
 from isocompute.health import Finding, smoothness
 from isocompute.metrics import parse_metric, problem_scores, score_from_counts
 from isocompute.store import Store, StoredRun
-from isocompute.store.health import steps_health
+from isocompute.store.health import study_health
 from isocompute.study import RunSpec, Study
 
 LEVEL = 0.95
@@ -193,12 +193,13 @@ def check_scores(
 
 
 def _rate(store: Store, rate: float, runs: Sequence[StoredRun], name: str, metric: str) -> _Rate:
+    health = study_health(store)
     scores, problems, smooth = [], [], []
     findings: list[Finding] = []
     broken = [run for run in runs if run.state in ("failed", "invalid")]
     unhealthy = {run.hash for run in broken}
     for run in runs:
-        own = steps_health(store.steps(run.hash))
+        own = health[run.hash]
         findings += own
         if any(finding.severity == "failure" for finding in own):
             unhealthy.add(run.hash)

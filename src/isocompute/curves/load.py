@@ -190,7 +190,7 @@ def _run_curves(
 ) -> list[Curve]:
     found = store.evaluations(run.hash, problem_set=problem_set)
     curves: list[Curve] = []
-    for name in sorted({str(s) for s in found.problem_set_K}):
+    for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
         samples = int(found.samples_K[rows_K].min())
         if int(found.samples_K[rows_K].max()) != samples:

@@ -21,12 +21,17 @@ class Pulse:
         beat_s: seconds between beats, on the monotonic clock.
         lease_beats: another runner is given up after so many beats of this one without any of its
             own.
+        patience_s: how long a beat waits for a file that another program holds.
     """
 
-    def __init__(self, database: Database, runner: str, beat_s: float, lease_beats: int) -> None:
+    def __init__(
+        self, database: Database, runner: str, beat_s: float, lease_beats: int,
+        *, patience_s: float = 2.0,
+    ) -> None:  # fmt: skip
         self._database, self._runner = database, runner
         self._beat_s, self._lease_beats = beat_s, lease_beats
         self._process = leases.this_process()
+        self._patience_s = patience_s
         self._made = 0
         self._last = -1e9
         self._others: dict[str, tuple[int, int]] = {}  # runner -> (beat, my beats when it moved)
@@ -38,7 +43,9 @@ class Pulse:
             return
         self._last = now
         with contextlib.suppress(BusyError):
-            leases.beat(self._database, self._runner, self._process)
+            leases.beat(
+                self._database, self._runner, self._process, patience_s=self._patience_s
+            )
             self._made += 1
 
     def dead(self) -> set[str]:

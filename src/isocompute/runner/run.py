@@ -134,6 +134,7 @@ class _Runner:
         self.live: dict[str, tuple[int, int]] = {}
         self.tasks: dict[int, tuple[Task, float]] = {}  # attempt -> (task, start)
         self.used_s: dict[int, float] = {}  # attempt -> seconds of the run's earlier attempts
+        self.late: list[tuple[Task, Outcome]] = []  # ended, but nobody could write it down yet
         self.last_report = -1e9
         self.stopping_since: float | None = None
 
@@ -143,7 +144,10 @@ class _Runner:
         database = Database(self.folder, create=True)
         try:
             self.database = database
-            self.pulse = Pulse(database, self.id, self.settings.beat_s, self.settings.lease_beats)
+            self.pulse = Pulse(  # in this process a beat that waits would keep training waiting
+                database, self.id, self.settings.beat_s, self.settings.lease_beats,
+                patience_s=2.0 if self.workers or pool else 0.05,
+            )  # fmt: skip
             self.warnings += check_folder(self.folder)
             register(database, self.study, retry_failed=retry_failed)
             self.pool = self._make_pool(pool)
@@ -170,8 +174,9 @@ class _Runner:
     def _loop(self) -> None:
         while True:
             self.pulse.beat()
+            self._settle_late()
             self._start_tasks()
-            if not self.tasks and (self._stopping or not self._pending()):
+            if not self.tasks and not self.late and (self._stopping or not self._pending()):
                 return
             for event in self.pool.events(min(self.settings.beat_s, 0.25)):
                 self._take(event)
@@ -182,7 +187,10 @@ class _Runner:
 
     def _start_tasks(self) -> None:
         while self.pool.free and not self._stopping and self._pending(free_only=True):
-            claim = leases.claim(self.database, self.id, self._choose, dead=self.pulse.dead())
+            try:
+                claim = leases.claim(self.database, self.id, self._choose, dead=self.pulse.dead())
+            except BusyError:  # someone's query holds the file: later
+                return
             if claim is None:
                 return
             for note in claim.notes:
@@ -273,8 +281,16 @@ class _Runner:
                 leases.settle(self.database, claim, ending, outcome.spent, detail=detail,
                               state=state, reason=reason)  # fmt: skip
             return
-        leases.settle(self.database, claim, ending, outcome.spent, detail=detail, state=state,
-                      reason=reason)  # fmt: skip
+        try:
+            leases.settle(self.database, claim, ending, outcome.spent, detail=detail, state=state,
+                          reason=reason)  # fmt: skip
+        except BusyError:  # someone's query holds the file for minutes: the others go on
+            self.late.append((task, outcome))
+
+    def _settle_late(self) -> None:
+        late, self.late = self.late, []
+        for task, outcome in late:
+            self._settle(task, outcome)
 
     def _enforce_limits(self) -> None:
         limits, now = self.study.limits, time.monotonic()

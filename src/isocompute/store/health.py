@@ -26,6 +26,12 @@ def steps_health(steps: Steps, thresholds: Thresholds | None = None) -> list[Fin
 def study_health(store: Store, thresholds: Thresholds | None = None) -> dict[str, list[Finding]]:
     """Findings of every run by its hash; a healthy run has an empty list.
 
-    Reads every step of the study, which takes seconds for large ones.
+    Findings are kept with the run; steps are read only for other thresholds, or where an older
+    version wrote the run.
     """
-    return {run.hash: steps_health(store.steps(run.hash), thresholds) for run in store.runs()}
+    return {
+        run.hash: run.findings
+        if run.findings is not None and thresholds is None
+        else steps_health(store.steps(run.hash), thresholds)
+        for run in store.runs()
+    }

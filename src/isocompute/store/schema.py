@@ -3,7 +3,8 @@
 Everything is plain SQL types, so that any SQLite reader can open the file:
 counts of problems by number of successes are JSON text ("[12,3,0,1,284]": 12 problems with 0
 successes, 284 with all 4), and per-problem arrays are little-endian unsigned integers of
-equal width (bytes / problems = width).
+equal width (bytes / problems = width). `runs.findings` is what the health rules found up to a step:
+{"step": 120, "findings": [...]}; where it is missing or of another step, steps say the same.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import sqlite3
 from isocompute.errors import InputError
 
 APPLICATION_ID = 0x69736F63  # "isoc", so that another program's database is told apart
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _TABLES = """
 CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -33,7 +34,7 @@ CREATE TABLE runs (
     evaluation_rollouts INTEGER NOT NULL DEFAULT 0,
     evaluation_tokens INTEGER NOT NULL DEFAULT 0,
     failures INTEGER NOT NULL DEFAULT 0,
-    first_weights TEXT NOT NULL DEFAULT '',
+    first_weights TEXT NOT NULL DEFAULT '', findings TEXT,
     lease_runner TEXT, lease_token INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE runners (
     runner TEXT PRIMARY KEY, process TEXT NOT NULL, beat INTEGER NOT NULL DEFAULT 0);
@@ -71,7 +72,9 @@ CREATE TABLE ledger (
 """
 
 # From version k to k + 1, for k = 1, 2, ...; each entry runs in one transaction.
-_MIGRATIONS: dict[int, str] = {}
+_MIGRATIONS: dict[int, str] = {
+    1: "ALTER TABLE runs ADD COLUMN findings TEXT",
+}
 
 
 def create(connection: sqlite3.Connection) -> None:
@@ -87,8 +90,9 @@ def create(connection: sqlite3.Connection) -> None:
     if version == 0:
         _statements(connection, _TABLES)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    for older in range(max(version, 1), SCHEMA_VERSION):
-        _statements(connection, _MIGRATIONS[older])
+    else:
+        for older in range(version, SCHEMA_VERSION):
+            _statements(connection, _MIGRATIONS[older])
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
 

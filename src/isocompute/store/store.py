@@ -16,8 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
+from isocompute.health import Finding
 from isocompute.problems import Problem, ProblemSet
 from isocompute.store.database import Database
+from isocompute.store.findings import load_findings
 from isocompute.store.pack import unpack
 
 FloatArray = NDArray[np.float64]
@@ -41,6 +43,7 @@ class StoredRun:
         wasted_rollouts, wasted_tokens: drawn in training and evaluation and not kept.
         wall_s: of all attempts together.
         leased: True while a runner holds it.
+        findings: of the health rules up to the last commit; None where an older version wrote.
     """
 
     hash: str
@@ -57,6 +60,7 @@ class StoredRun:
     wasted_tokens: int
     wall_s: float
     leased: bool
+    findings: list[Finding] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,7 +193,8 @@ class Store:
             "SELECT r.hash, r.spec, r.target_steps, r.state, r.reason, r.steps_done, r.rollouts, "
             "r.tokens, r.evaluation_rollouts, r.evaluation_tokens, r.lease_runner, "
             "count(a.attempt), coalesce(sum(a.rollouts + a.evaluation_rollouts), 0), "
-            "coalesce(sum(a.tokens + a.evaluation_tokens), 0), coalesce(sum(a.wall_s), 0) "
+            "coalesce(sum(a.tokens + a.evaluation_tokens), 0), coalesce(sum(a.wall_s), 0), "
+            "r.findings "
             "FROM runs r LEFT JOIN attempts a ON a.run = r.run GROUP BY r.run ORDER BY r.run"
         )
         return [
@@ -198,7 +203,7 @@ class Store:
                 steps_done=r[5], rollouts=r[6], tokens=r[7], evaluation_rollouts=r[8],
                 evaluation_tokens=r[9], leased=r[10] is not None, attempts=r[11],
                 wasted_rollouts=r[12] - r[6] - r[8], wasted_tokens=r[13] - r[7] - r[9],
-                wall_s=r[14],
+                wall_s=r[14], findings=load_findings(r[15], r[5]),
             )
             for r in rows
         ]  # fmt: skip
@@ -207,11 +212,11 @@ class Store:
         self, run_hash: str | None = None, *, problem_set: str | None = None
     ) -> Evaluations:
         """Evaluations of one run, or of all, optionally of one validation set."""
-        hashes = self.database.read("SELECT run, hash, spec FROM runs ORDER BY run")
-        chosen = [row for row in hashes if run_hash is None or row[1] == run_hash]
-        names = {name for row in chosen for name in json.loads(row[2]).get("validation", ())}
+        where, values = ("", ()) if run_hash is None else (" WHERE hash = ?", (run_hash,))
+        rows = self.database.read(f"SELECT run, hash, spec FROM runs{where}", values)
+        names = {name for row in rows for name in json.loads(row[2]).get("validation", ())}
         names = names if problem_set is None else names & {problem_set}
-        run = chosen[0][0] if run_hash is not None and chosen else None
+        run = rows[0][0] if run_hash is not None and rows else None
         tables = [
             (i, columns)
             for i, name in enumerate(sorted(names))
@@ -226,8 +231,8 @@ class Store:
         wall_s_K = np.concatenate([t[5] for _, t in tables])
         counts_KC = _counts(np.concatenate([t[6] for _, t in tables]), samples_K)
         order = np.lexsort((set_K, step_K, run_K))
-        by_number = np.full(max(row[0] for row in hashes) + 1, "", dtype="<U16")
-        by_number[[row[0] for row in hashes]] = [row[1] for row in hashes]
+        by_number = np.full(max(row[0] for row in rows) + 1, "", dtype="<U16")
+        by_number[[row[0] for row in rows]] = [row[1] for row in rows]
         return Evaluations(
             run_K=by_number[run_K[order]],
             problem_set_K=np.array(sorted(names), dtype=object)[set_K[order]],
@@ -287,8 +292,9 @@ class Store:
             samples_K=np.array([row[3] for row in rows], dtype=np.int64),
             wall_s_K=np.array([row[4] for row in rows], dtype=np.float64),
             health={
-                name: np.array([_number(row.get(name, np.nan)) for row in health])
+                name: np.array([np.inf if v is None else v for v in values])  # stored as null
                 for name in names
+                for values in ([row.get(name, np.nan) for row in health],)
             },
             problems=problems,
             successes=[unpack(row[8], row[6]) for row in rows],
@@ -369,10 +375,6 @@ class Store:
             f"WHERE r.hash = ? {extra} ORDER BY t.step",
             (run_hash, *values),
         )
-
-
-def _number(value: float | None) -> float:
-    return np.inf if value is None else value  # JSON has no infinity: it is stored as null
 
 
 def _counts(flat: IntArray, samples_K: IntArray) -> IntArray:

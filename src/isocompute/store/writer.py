@@ -15,18 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.errors import InputError
 from isocompute.health import Finding, Monitor
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
+from isocompute.store.findings import dump_findings, monitored
 from isocompute.store.leases import Claim, Spent, check_token, progress_file
 from isocompute.store.pack import count_text, pack, unpack
 
-_PATIENCE_S = 2.0  # a commit that a slow reader blocks is put off: the engine goes on
+_PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
 _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
 _LAST_PATIENCE_S = 600.0  # the last one has to wait
 
@@ -73,8 +71,7 @@ class RunWriter:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
         self._on_finding, self._monitor = on_finding, Monitor()
-        if on_finding is not None:
-            self._replay(database)
+        self._replay(database)
         self._share, self._commit_s = commit_share, 0.02
         self._first_weights = ""
         row = database.read(
@@ -163,9 +160,9 @@ class RunWriter:
                                  tokens=record.tokens)  # fmt: skip
         self._note()
         self._on_step(record.step, record.rollouts)
-        if self._on_finding is not None:
-            values = dict(record.health) | _reward(record.successes_Q, record.samples)
-            for finding in self._monitor.update(record.step, values):
+        values = monitored(health, record.successes_Q, record.samples)
+        for finding in self._monitor.update(record.step, values):
+            if self._on_finding is not None:
                 self._on_finding(finding)
 
     def evaluation(self, record: EvaluationRecord) -> None:
@@ -249,8 +246,8 @@ class RunWriter:
             (self._claim.run,),
         )
         for step, samples, size, successes, health in rows:
-            values = {k: math.inf if v is None else v for k, v in json.loads(health).items()}
-            self._monitor.update(step, values | _reward(unpack(successes, size), samples))
+            values = monitored(json.loads(health), unpack(successes, size), samples)
+            self._monitor.update(step, values)
 
     def _note(self) -> None:
         # One pwrite, not synced: it survives the death of the process, and costs microseconds.
@@ -283,6 +280,7 @@ class RunWriter:
             # A reader holds the file open. Keep training; the next checkpoint commits all.
             self._put_off.append(folder)
             self._committed_at = time.monotonic()
+            self._commit_s = self._committed_at - began  # waiting, too, keeps to its share
             return
         except FencedError:
             remove(folder)
@@ -330,11 +328,12 @@ class RunWriter:
             )
             connection.execute(
                 "UPDATE runs SET steps_done = ?, rollouts = ?, tokens = ?, "
-                "evaluation_rollouts = ?, evaluation_tokens = ?, failures = 0, "
+                "evaluation_rollouts = ?, evaluation_tokens = ?, failures = 0, findings = ?, "
                 "first_weights = CASE WHEN first_weights = '' THEN ? "
                 "ELSE first_weights END WHERE run = ?",
-                (step, *totals, self._first_weights, run),
-            )
+                (step, *totals, dump_findings(step, self._monitor.findings), self._first_weights,
+                 run),
+            )  # fmt: skip
             spent = self.spent
             connection.execute(
                 "UPDATE attempts SET rollouts = ?, tokens = ?, evaluation_rollouts = ?, "
@@ -346,7 +345,3 @@ class RunWriter:
             checkpoint_folder(self._database.folder, self._claim.hash, token, serial)
             for token, serial in drop
         ]
-
-
-def _reward(successes_Q: NDArray[np.integer[Any]], samples: int) -> dict[str, float]:
-    return {"reward": float(successes_Q.mean()) / samples} if len(successes_Q) else {}

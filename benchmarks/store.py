@@ -1,0 +1,281 @@
+"""What the store and the runner cost: beside the engine alone, on a large study, under a slow reader.
+
+`python benchmarks/store.py [overhead] [large] [reader] [validate]` (all without a word) prints one
+line per figure with its target. Minutes; needs the extra [local].
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import resource
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from isocompute.engines import engine_target, load_engine
+from isocompute.engines.base import EvaluationRecord, StepRecord
+from isocompute.runner import open_study, run_study
+from isocompute.store import Database, Store
+from isocompute.store.findings import dump_findings
+from isocompute.store.pack import count_text, pack
+from isocompute.store.register import register
+from isocompute.study import Study
+
+# The quickstart's sweep with a quarter of its budget and one seed, on sets that need no measuring.
+QUICKSTART = """
+engine: local
+engine_options: {model: bits}
+problems:
+  train: {generated: world, options: {size: 100, seed: 11}}
+  validation: {easy: {generated: world, options: {size: 300, seed: 12}}}
+recipe: {difficulty: easy, learning_rate: 5e-4, temperature: 1.0}
+grid: {problems_per_batch: 32, rollouts_per_problem: {low: 4, high: 128}, seeds: 1}
+budget: 24576
+evaluation: {samples: 4, per_octave: 3, first: 768}
+slices: [0.25, 1]
+"""
+LARGE_RUNS, LARGE_EVALUATIONS, LARGE_PROBLEMS, LARGE_BATCH = 1000, 1000, 300, 32
+
+
+def say(what: str, figure: str, target: str = "-") -> None:
+    print(f"{what}: {figure} (target {target})", flush=True)
+
+
+def study_of(folder: Path, text: str, *overrides: str) -> Study:
+    file = folder / "study.yaml"
+    file.write_text(text)
+    return open_study(file, overrides)
+
+
+class NoStore:
+    """A sink that keeps nothing: what the engine costs by itself."""
+
+    wants_checkpoint = False
+
+    def step(self, record: StepRecord) -> None:
+        pass
+
+    def evaluation(self, record: EvaluationRecord) -> None:
+        pass
+
+    @contextlib.contextmanager
+    def checkpoint(self, step: int) -> Iterator[Path]:  # noqa: ARG002  # the sink's signature
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+
+
+def cpu_s() -> float:
+    """Of this process and its children that have ended."""
+    mine, theirs = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return mine.ru_utime + mine.ru_stime + theirs.ru_utime + theirs.ru_stime
+
+
+def overhead() -> None:
+    """The same runs with one worker and by a loop over the engine, alternating; CPU and wall."""
+    with tempfile.TemporaryDirectory() as name:
+        work = Path(name)
+        study = study_of(work, QUICKSTART)
+        engine = load_engine(engine_target("local"))
+        loop = Path(__file__).resolve()
+        loops, runners, engines = [], [], []
+        for turn in range(2):
+            started = time.perf_counter()
+            out = subprocess.run(
+                [sys.executable, loop, "loop", work / "study.yaml"], check=True, text=True,
+                stdout=subprocess.PIPE,
+            )  # fmt: skip
+            loops.append(time.perf_counter() - started)
+            engines.append(float(out.stdout))
+            folder = work / f"study{turn}"
+            started = time.perf_counter()
+            subprocess.run(
+                [sys.executable, "-m", "isocompute", "run", work / "study.yaml", "-o", folder,
+                 "--workers", "1", "--no-calibration"], check=True, capture_output=True,
+            )  # fmt: skip
+            runners.append(time.perf_counter() - started)
+            with Store(folder) as store:
+                inside = store.database.read("SELECT sum(wall_s), count(*) FROM attempts")[0]
+                commits = store.database.read("SELECT sum(serial) FROM checkpoints")[0][0]
+                work_s = sum(
+                    store.database.read(f"SELECT sum(wall_s) FROM {table}")[0][0]
+                    for table in ("steps", "evaluations")
+                )
+            say(f"turn {turn}: one worker, {len(study.runs)} runs, {inside[1]} attempts, "
+                f"at least {commits} commits",
+                f"{runners[-1]:.1f} s; in attempts {inside[0]:.1f} s, of these updates and "
+                f"evaluations {work_s:.1f} s ({1 - work_s / inside[0]:.2%} in the store, the "
+                "heartbeat and the engine's checkpoints)", "<= 1%")  # fmt: skip
+            say(f"turn {turn}: a process that loops over the engine",
+                f"{loops[-1]:.1f} s, in the engine {engines[-1]:.1f} s")  # fmt: skip
+        del engine
+        say("whole commands, runner over loop", f"{sum(runners) / sum(loops) - 1:+.2%}", "<= 1%")
+
+
+def loop_of(file: str) -> None:
+    study = open_study(file)
+    engine = load_engine(engine_target("local"))
+    began = time.perf_counter()
+    for spec in study.runs:
+        engine.run(spec, None, NoStore())
+    print(time.perf_counter() - began)
+
+
+def large() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "large"
+        began = time.perf_counter()
+        fill(folder)
+        size = (folder / "study.db").stat().st_size
+        say(f"{LARGE_RUNS} runs x {LARGE_EVALUATIONS} evaluations of {LARGE_PROBLEMS} problems and "
+            f"as many updates of {LARGE_BATCH} problems",
+            f"{size / 1e9:.2f} GB, filled in {time.perf_counter() - began:.0f} s", "< 1 GB")  # fmt: skip
+        for turn in ("first", "second"):
+            began = time.perf_counter()
+            subprocess.run([sys.executable, "-m", "isocompute", "status", folder], check=True,
+                           stdout=subprocess.DEVNULL)  # fmt: skip
+            say(f"isocompute status, {turn} time, process start included",
+                f"{time.perf_counter() - began:.2f} s", "<= 1 s")  # fmt: skip
+        from isocompute.curves import load_curves
+
+        for turn in ("first", "second"):
+            began = time.perf_counter()
+            curves = load_curves([str(folder)])
+            took = time.perf_counter() - began
+            points = sum(len(c.score_K) for c in curves)
+            say(f"the fit reads {len(curves)} curves of {points} points, {turn} time",
+                f"{took:.2f} s", "<= 5 s")  # fmt: skip
+
+
+def fill(folder: Path) -> None:
+    """Rows as the writer makes them, in one transaction, of a few hundred distinct contents."""
+    study = study_of(
+        folder.parent,
+        f"""
+engine: simulator
+problems:
+  train: {{generated: simulated, options: {{size: 1000}}}}
+  validation: {{main: {{generated: simulated, options: {{size: {LARGE_PROBLEMS}}}}}}}
+recipe: {{learning_rate: 0.5}}
+grid: {{problems_per_batch: {LARGE_BATCH}, rollouts_per_problem: [4, 8, 16, 32], seeds: 250}}
+budget: {LARGE_BATCH * 32 * LARGE_EVALUATIONS}
+""",
+    )
+    assert len(study.runs) == LARGE_RUNS
+    database = Database(folder, create=True)
+    register(database, study)
+    rng = np.random.default_rng(0)
+    health = json.dumps({k: float(rng.random()) for k in (
+        "entropy", "kl", "grad_norm", "learning_rate", "length_tokens", "clipped_share",
+        "zero_variance_share", "loss", "distinct_share")})  # fmt: skip
+    evaluations, steps = [], []
+    for _ in range(400):
+        successes_P = rng.binomial(4, rng.random(), LARGE_PROBLEMS)
+        evaluations.append((count_text(successes_P, 4), pack(successes_P)))
+        steps.append((pack(rng.integers(0, 1000, LARGE_BATCH)), pack(rng.integers(0, 5, LARGE_BATCH))))
+    database.connection.execute("PRAGMA cache_size = -1000000")
+    with database.write() as connection:
+        for run, spec in enumerate(study.runs, start=1):
+            batch, k = spec.allocation.batch_size, LARGE_EVALUATIONS
+            connection.execute(
+                "INSERT INTO attempts (run, token, runner, from_step, target_steps, outcome, "
+                "rollouts, wall_s, started_utc, host, versions) "
+                "VALUES (?, 1, 'r', 0, ?, 'done', ?, 600, '', 'host', '{}')", (run, k, batch * k),
+            )  # fmt: skip
+            connection.executemany(
+                "INSERT INTO steps (run, attempt, step, rollouts, tokens, samples, wall_s, health, "
+                "size, problems, successes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                ((run, run, i, batch * i, 9 * batch * i, 4, 0.0123, health, LARGE_BATCH,
+                  *steps[(run + i) % 400]) for i in range(1, k + 1)),
+            )  # fmt: skip
+            connection.executemany(
+                "INSERT INTO evaluations (run, attempt, step, problem_set, rollouts, tokens, "
+                "samples, sampled_rollouts, sampled_tokens, wall_s, counts, successes) "
+                "VALUES (?, ?, ?, 'main', ?, ?, 4, 1200, 10800, 0.0456, ?, ?)",
+                ((run, run, i, batch * i, 9 * batch * i, *evaluations[(run * 7 + i) % 400])
+                 for i in range(k)),
+            )  # fmt: skip
+            connection.execute(
+                "UPDATE runs SET state = 'done', steps_done = ?, target_steps = ?, rollouts = ?, "
+                "findings = ? WHERE run = ?", (k, k, batch * k, dump_findings(k, []), run),
+            )  # fmt: skip
+    database.close()
+
+
+def reader() -> None:
+    """Updates per second of one run, alone and while someone's query is held open."""
+    rates = {}
+    for held in (False, True):
+        with tempfile.TemporaryDirectory() as name:
+            work = Path(name)
+            study = study_of(work, QUICKSTART, "grid.rollouts_per_problem=16", "slices=[1]")
+            stop = threading.Event()
+
+            def hold(path: Path = work / "study" / "study.db", stop: threading.Event = stop) -> None:
+                while not path.is_file() or not sqlite3.connect(path).execute(
+                    "SELECT count(*) FROM steps").fetchone()[0]:
+                    time.sleep(0.1)  # until the first commit
+                connection = sqlite3.connect(path)
+                connection.execute("BEGIN")
+                rows = connection.execute("SELECT * FROM steps")
+                rows.fetchone()  # the shared lock is held until the query ends
+                stop.wait()
+                connection.close()
+
+            thread = threading.Thread(target=hold)
+            if held:
+                thread.start()
+            seen: list[tuple[float, int]] = []
+
+            def watch(report: object, seen: list[tuple[float, int]] = seen,
+                      stop: threading.Event = stop) -> None:  # fmt: skip
+                running = getattr(report, "running", ())
+                if running:
+                    seen.append((time.perf_counter(), running[0][3]))
+                    if running[0][3] >= 0.9 * running[0][4]:
+                        stop.set()  # the last commit needs the file
+
+            run_study(study, work / "study", workers=1, progress=watch)
+            stop.set()
+            if held:
+                thread.join()
+            steps = study.runs[0].allocation.steps
+            inner = [(t, s) for t, s in seen if 0.2 * steps <= s <= 0.9 * steps]
+            (t0, s0), (t1, s1) = inner[0], inner[-1]
+            rates[held] = (s1 - s0) / (t1 - t0)
+            with Store(work / "study") as store:
+                assert store.runs()[0].state == "done"
+    say("updates per second with a query held open, over alone",
+        f"{rates[True]:.2f} / {rates[False]:.2f} = {rates[True] / rates[False]:.3f}", ">= 0.95")  # fmt: skip
+
+
+def validate() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        began = time.perf_counter()
+        study = study_of(Path(name), QUICKSTART, "grid.seeds=84", "budget=1e6")
+        say(f"open and validate a study of {len(study.runs)} runs",
+            f"{time.perf_counter() - began:.2f} s (imports included)", "<= 2 s")  # fmt: skip
+
+
+def main() -> None:
+    words = sys.argv[1:]
+    if words[:1] == ["loop"]:
+        loop_of(words[1])
+        return
+    print(f"{platform.machine()}, Python {platform.python_version()}, SQLite "
+          f"{sqlite3.sqlite_version}")  # fmt: skip
+    parts = {"validate": validate, "large": large, "reader": reader, "overhead": overhead}
+    for part in words or parts:
+        parts[part]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What the health rules found in a run, kept with it, so that nobody has to read every step again.
+
+Shape legend: Q problems of one batch.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.health import Finding
+
+
+def monitored(
+    health: Mapping[str, float | None], successes_Q: NDArray[np.integer[Any]], samples: int
+) -> dict[str, float]:
+    """One step as the rules are shown it, live and afterwards.
+
+    Args:
+        health: as it is stored; None stands for a number that was not finite.
+        successes_Q: of the batch's problems; reward and dead groups come from them.
+        samples: rollouts per problem.
+    """
+    values = _numbers(health)
+    values.pop("reward", None)
+    values.pop("zero_variance_share", None)
+    if len(successes_Q):
+        values["reward"] = float(np.mean(successes_Q)) / samples
+        values["zero_variance_share"] = float(
+            np.mean((successes_Q == 0) | (successes_Q == samples))
+        )
+    return values
+
+
+def dump_findings(step: int, findings: Sequence[Finding]) -> str:
+    """JSON text of the findings up to a step; numbers that are not finite become null."""
+    plain = [
+        {**asdict(f), "values": {k: v if math.isfinite(v) else None for k, v in f.values.items()}}
+        for f in findings
+    ]
+    return json.dumps({"step": step, "findings": plain}, allow_nan=False)
+
+
+def load_findings(text: str | None, step: int) -> list[Finding] | None:
+    """The findings, or None where none were kept for this step."""
+    kept = json.loads(text) if text else {}
+    if kept.get("step") != step:
+        return None
+    return [Finding(**{**f, "values": _numbers(f["values"])}) for f in kept["findings"]]
+
+
+def _numbers(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: math.inf if value is None else value for name, value in values.items()}

@@ -50,6 +50,32 @@ def test_run_again_has_nothing_to_do(finished: Path, capsys: pytest.CaptureFixtu
     assert f"Next: isocompute fit {finished}" in out
 
 
+def test_the_cost_is_shown_before_the_start_and_the_calibration_is_booked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(STUDY + "rates: {rollouts_per_gpu_hour: 1000, usd_per_gpu_hour: 3}\n")
+    argv = ["run", str(file), "--workers", "0", "--json", "-"]
+    assert main(argv) == 0
+    out, err = capsys.readouterr()
+    first, *rest = err.splitlines()
+    assert first.startswith("tiny: 4 runs, 2,560 rollouts + ")
+    assert " tokens, about 0." in first
+    assert " GPU-hours, " in first
+    assert first.endswith(" USD")
+    assert rest
+    document = json.loads(out)
+    assert document["estimate"]["rollouts"] == document["rollouts"] == 2560
+    drawn = document["other"]["calibration"]["rollouts"]
+    assert 2 * (16 + 32) < drawn <= 20 * (16 + 32) + 4 * 24 * 8
+    assert main(argv) == 0  # nothing is measured twice, and no time is made up
+    out, err = capsys.readouterr()
+    assert json.loads(out)["other"]["calibration"]["rollouts"] == drawn
+    assert "about" not in err.splitlines()[0]
+    assert main([*argv, "-o", str(tmp_path / "b"), "--calibrate", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["other"] == {}
+
+
 def test_output_folder_and_overrides(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "tiny.yaml"
     file.write_text(STUDY)

@@ -375,6 +375,27 @@ def test_extending_continues_and_edits_are_refused(tmp_path):
     assert run_study(both, tmp_path, workers=0, settings=FAST).done == 6
 
 
+def test_a_study_whose_recipe_had_fewer_words_continues(tmp_path):
+    """A run of an older version is known again although its hash has changed since."""
+    study = small_study(ns=(2,), rollouts=64)
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    with Store(tmp_path) as store:
+        run = store.runs()[0]
+        spec = {k: v for k, v in run.spec.items() if k != "steps"}
+        other = "0123456789abcdef"
+        older = {k: v for k, v in spec["recipe"].items() if k != "gae_gamma"} | {"gone": None}
+        with store.database.write() as connection:
+            connection.execute("UPDATE runs SET hash = ?, spec = ?",
+                               (other, json.dumps({**spec, "recipe": older})))  # fmt: skip
+    run_folder(tmp_path, run.hash).rename(run_folder(tmp_path, other))
+    summary = run_study(small_study(ns=(2,), rollouts=128), tmp_path, workers=0, settings=FAST)
+    assert (summary.done, summary.warnings) == (1, ())
+    assert (summary.accounting.rollouts, summary.accounting.wasted_rollouts) == (128, 0)
+    with Store(tmp_path) as store:
+        assert [r.hash for r in store.runs()] == [run.hash]
+    assert [p.name for p in (tmp_path / "checkpoints").iterdir()] == [run.hash]
+
+
 def test_a_smaller_budget_leaves_finished_runs_as_they_are(tmp_path):
     run_study(small_study(ns=(2,)), tmp_path, workers=0, settings=FAST)
     smaller = small_study(ns=(2,), rollouts=128)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import time
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from isocompute.errors import InputError, RefusalError
 if TYPE_CHECKING:
     from isocompute.runner import Summary
     from isocompute.study import Study
+    from isocompute.study.cost import Cost
 
 Options = argparse.Namespace
 
@@ -220,8 +222,8 @@ def run(options: Options) -> int:
 
     study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
-    summary = _train(study, folder, options)
-    write_json(summary.accounting.to_dict(), options.json)
+    summary, cost = _train(study, folder, options)
+    write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
     show(summary_lines(summary, str(folder)), quiet=options.json == "-")
     return summary.exit_code
 
@@ -238,7 +240,7 @@ def lr_sweep(options: Options) -> int:
     study = lr_study(open_study(path, options.overrides), options.rates, folder)
     scores = {"metric": options.metric, "problem_set": options.problem_set}
     check_scores(study, **scores)
-    summary = _train(study, folder, options)
+    summary, _ = _train(study, folder, options)
     if summary.pending:
         show(summary_lines(summary, str(folder)), quiet=options.json == "-")
         return summary.exit_code
@@ -254,10 +256,11 @@ def lr_sweep(options: Options) -> int:
     return 0
 
 
-def _train(study: Study, folder: str | Path, options: Options) -> Summary:
-    """Train with progress on stderr, here or on Ray."""
+def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary, Cost]:
+    """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
-    from isocompute.runner import run_study
+    from isocompute.runner import calibrate, run_study
+    from isocompute.study.cost import study_cost
 
     pool = None
     if options.ray_address is not None:
@@ -265,7 +268,14 @@ def _train(study: Study, folder: str | Path, options: Options) -> Summary:
 
         address = None if options.ray_address == "local" else options.ray_address
         pool = ray_pool(address=address, num_cpus=options.num_cpus, num_gpus=options.num_gpus)
+    is_new = not (Path(folder) / "study.db").is_file()
     with LiveLine() as progress:
+        measured = None
+        if is_new and pool is None and options.calibrate > 0:
+            measured = calibrate(study, seconds=options.calibrate)
+        places = os.cpu_count() if options.workers is None else options.workers
+        cost = study_cost(study, measured, workers=max(places or 1, 1))
+        progress.say(f"{study.name}: {cost.line()}")
         summary = run_study(
             study,
             folder,
@@ -273,10 +283,11 @@ def _train(study: Study, folder: str | Path, options: Options) -> Summary:
             progress=progress,
             retry_failed=options.retry_failed,
             pool=pool,
+            calibration=measured,
         )
     for line in (*summary.warnings, *(f"run {name}: {why}" for name, why in summary.problems)):
         warn(line)
-    return summary
+    return summary, cost
 
 
 def status(options: Options) -> int:

@@ -52,6 +52,11 @@ def _add_study(parser: Parser, default: str) -> None:
         help="processes of one thread each (default: one per core; 0: in this process)",
     )  # fmt: skip
     parser.add_argument(
+        "--calibrate", type=nonnegative, default=3.0, metavar="SECONDS",
+        help="measure the engine for so long before a new study, to say how long it will take "
+        "(default: 3; 0: do not)",
+    )  # fmt: skip
+    parser.add_argument(
         "--retry-failed", action="store_true", help="try failed and invalid runs again"
     )
     parser.add_argument(

@@ -12,8 +12,12 @@ from pathlib import Path
 from isocompute.engines import engine_target, load_engine
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.runner.execute import slice_of
+from isocompute.store.database import Database
+from isocompute.store.ledger import spend
 from isocompute.study import Study
 from isocompute.study.cost import Calibration
+
+_ENOUGH = 20  # updates
 
 
 @dataclass
@@ -32,7 +36,9 @@ class _Stopwatch:
 
     @property
     def wants_checkpoint(self) -> bool:
-        return time.monotonic() > self.until and len(self.steps) >= 2
+        return len(self.steps) >= 2 and (
+            time.monotonic() > self.until or len(self.steps) >= _ENOUGH
+        )
 
     def step(self, record: StepRecord) -> None:
         now = time.monotonic()
@@ -43,7 +49,7 @@ class _Stopwatch:
     def evaluation(self, record: EvaluationRecord) -> None:
         now = time.monotonic()
         if record.step == 0:
-            self.evaluation_s += now - self._last
+            self.evaluation_s += record.wall_s or now - self._last
         self._last = now
         self.evaluation_rollouts += record.samples * len(record.successes_P)
         self.evaluation_tokens += record.sampled_tokens
@@ -61,8 +67,8 @@ def calibrate(study: Study, *, seconds: float = 10.0) -> Calibration:
     """Measure seconds per update and tokens per rollout on the study's own engine.
 
     The smallest and the largest batch are each trained for about half of the time, at least
-    two updates; nothing is kept. What it draws is reported, so that it can be booked with
-    `Store.spend("calibration", ...)`.
+    two updates and at most 20; nothing is kept. What it draws is reported, so that `run_study`
+    can book it.
 
     Raises:
         InputError: if the engine refuses the study.
@@ -90,3 +96,9 @@ def calibrate(study: Study, *, seconds: float = 10.0) -> Calibration:
         tokens_per_rollout=tokens / max(rollouts, 1), rollouts=rollouts, tokens=tokens,
         wall_s=time.monotonic() - began,
     )  # fmt: skip
+
+
+def book_calibration(database: Database, calibration: Calibration) -> None:
+    """Enter what a measurement drew into the study's books."""
+    spend(database, "calibration", rollouts=calibration.rollouts, tokens=calibration.tokens,
+          wall_s=calibration.wall_s)  # fmt: skip

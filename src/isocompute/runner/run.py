@@ -15,6 +15,7 @@ from types import FrameType
 
 from isocompute.engines import engine_target, load_engine
 from isocompute.errors import InputError
+from isocompute.runner.calibrate import book_calibration
 from isocompute.runner.execute import Outcome, Task, slice_of
 from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
 from isocompute.runner.preflight import check_folder
@@ -25,6 +26,7 @@ from isocompute.store import leases
 from isocompute.store.database import BusyError, Database, StorageError
 from isocompute.store.register import register
 from isocompute.store.store import Store
+from isocompute.study.cost import Calibration
 from isocompute.study.sweep import Study
 
 
@@ -76,6 +78,7 @@ def run_study(
     settings: Settings | None = None,
     retry_failed: bool = False,
     pool: Callable[[Database], Pool] | None = None,
+    calibration: Calibration | None = None,
 ) -> Summary:
     """Train every run of a study that is not done yet.
 
@@ -92,13 +95,14 @@ def run_study(
         retry_failed: try failed and invalid runs again.
         pool: where to train instead of worker processes here (`isocompute.runner.ray.ray_pool`);
             `workers` then only scales the estimated time.
+        calibration: what was measured before; what it drew is booked.
 
     Raises:
         InputError: if the study, an engine or the folder's content does not fit.
         StorageError: if the disk is full or cannot be written; nothing committed is lost.
     """
     runner = _Runner(study, Path(folder), workers, progress, settings or Settings())
-    return runner.run(retry_failed, pool)
+    return runner.run(retry_failed, pool, calibration)
 
 
 class _Runner:
@@ -139,17 +143,18 @@ class _Runner:
         self.stopping_since: float | None = None
 
     def run(
-        self, retry_failed: bool, pool: Callable[[Database], Pool] | None = None
-    ) -> Summary:
+        self, retry_failed: bool, pool: Callable[[Database], Pool] | None,
+        calibration: Calibration | None,
+    ) -> Summary:  # fmt: skip
         database = Database(self.folder, create=True)
         try:
             self.database = database
-            self.pulse = Pulse(  # in this process a beat that waits would keep training waiting
-                database, self.id, self.settings.beat_s, self.settings.lease_beats,
-                patience_s=2.0 if self.workers or pool else 0.05,
-            )  # fmt: skip
+            s, wait_s = self.settings, 2.0 if self.workers or pool else 0.05  # here training waits
+            self.pulse = Pulse(database, self.id, s.beat_s, s.lease_beats, patience_s=wait_s)
             self.warnings += check_folder(self.folder)
             register(database, self.study, retry_failed=retry_failed)
+            if calibration is not None:
+                book_calibration(database, calibration)
             self.pool = self._make_pool(pool)
             with self._signals():
                 try:

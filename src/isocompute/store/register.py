@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
+from isocompute.recipe import Recipe
 from isocompute.store.database import Database
+from isocompute.store.files import run_folder
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
@@ -29,10 +32,9 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
             the difference is shown, and nothing is written.
     """
     with database.write() as connection:
-        stored = {
-            row[0]: (json.loads(row[1]), row[2])
-            for row in connection.execute("SELECT hash, spec, steps_done FROM runs")
-        }
+        stored = _stored(connection)
+        if _adopt(connection, database.folder, stored, study):
+            stored = _stored(connection)
         _refuse_edits(stored, study)
         for spec in study.runs:
             _add_run(connection, spec)
@@ -47,6 +49,44 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
                 "INSERT OR REPLACE INTO study (key, value) VALUES (?, ?)",
                 (key, json.dumps(value, sort_keys=True)),
             )
+
+
+_Stored = dict[str, tuple[dict[str, Any], int]]  # hash -> (specification, steps done)
+
+
+def _stored(connection: sqlite3.Connection) -> _Stored:
+    rows = connection.execute("SELECT hash, spec, steps_done FROM runs ORDER BY steps_done")
+    return {row[0]: (json.loads(row[1]), row[2]) for row in rows}
+
+
+def _adopt(connection: sqlite3.Connection, folder: Path, stored: _Stored, study: Study) -> int:
+    """Give runs of an older version the hash that the same run has now.
+
+    A recipe grows with versions: what an older one did not know has its default. A folder is
+    moved before the commit, so a death in between is made good the next time.
+    """
+    asked = {spec.hash for spec in study.runs}
+    defaults = Recipe().to_dict()
+    known = {_content(spec, defaults): h for h, (spec, _) in stored.items() if h not in asked}
+    adopted = 0
+    for spec in study.runs if known else ():
+        old = None if spec.hash in stored else known.get(_content(spec.to_dict(), defaults))
+        if old is None:
+            continue
+        source, target = run_folder(folder, old), run_folder(folder, spec.hash)
+        if source.exists() and not target.exists():
+            source.rename(target)
+        connection.execute("UPDATE runs SET hash = ? WHERE hash = ?", (spec.hash, old))
+        adopted += 1
+    return adopted
+
+
+def _content(spec: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    """What a run is, with every word of a recipe that this version knows."""
+    content = {key: value for key, value in spec.items() if key not in ("steps", "arm")}
+    recipe = {**defaults, **content.get("recipe", {})}
+    content["recipe"] = {k: v for k, v in recipe.items() if k in defaults or v is not None}
+    return json.dumps(content, sort_keys=True)
 
 
 def _add_run(connection: sqlite3.Connection, spec: RunSpec) -> None:

@@ -20,6 +20,7 @@ from isocompute.health import Finding
 from isocompute.problems import Problem, ProblemSet
 from isocompute.store.database import Database
 from isocompute.store.findings import load_findings
+from isocompute.store.ledger import spend
 from isocompute.store.pack import unpack
 
 FloatArray = NDArray[np.float64]
@@ -359,12 +360,8 @@ class Store:
         detail: str = "",
     ) -> None:  # fmt: skip
         """Book rollouts that no run drew, for example with purpose "difficulty"."""
-        with self.database.write() as connection:
-            connection.execute(
-                "INSERT INTO ledger (purpose, rollouts, tokens, wall_s, detail) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (purpose, rollouts, tokens, wall_s, detail),
-            )
+        spend(self.database, purpose, rollouts=rollouts, tokens=tokens, wall_s=wall_s,
+              detail=detail)  # fmt: skip
 
     def _rows(
         self, table: str, columns: str, run_hash: str, extra: str = "", *values: str

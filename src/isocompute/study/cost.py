@@ -62,7 +62,9 @@ class Cost:
         if self.tokens is not None:
             parts.append(f"{self.tokens:.3g} tokens")
         if self.wall_s is not None:
-            parts.append(f"about {self.wall_s / 60:.1f} min")
+            minutes = self.wall_s / 60
+            time = f"{minutes:.1f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+            parts.append(f"about {time}")
         if self.gpu_hours is not None:
             parts.append(f"{self.gpu_hours:.3g} GPU-hours")
         if self.usd is not None:

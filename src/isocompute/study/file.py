@@ -194,11 +194,12 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             "at least one batch must fit into the budget and max_batch, but none does: budget="
             f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
         )
-    recipes = {"": file.recipe} if file.recipes is None else dict(file.recipes)
+    sections = {"": file.recipe} if file.recipes is None else dict(file.recipes)
+    recipes = {name: _recipe(section) for name, section in sections.items()}
     runs = [
         RunSpec(
             engine=file.engine, engine_options=dict(file.engine_options), allocation=allocation,
-            recipe=_recipe(recipe), train=load("train", arm.train),
+            recipe=recipe, train=load("train", arm.train),
             validation={n: load(n, s) for n, s in arm.validation.items()}, seed=seed,
             evaluation_samples=file.evaluation.samples,
             evaluations_per_octave=file.evaluation.per_octave,

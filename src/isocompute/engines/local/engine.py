@@ -56,6 +56,9 @@ class LocalEngine:
 
     name = "local"
 
+    def __init__(self) -> None:
+        self._tokenized: set[tuple[str, int | None, str]] = set()  # by model, limit and set
+
     def check(self, spec: RunSpec) -> None:
         """Refuse what this engine cannot do, before any compute.
 
@@ -66,9 +69,12 @@ class LocalEngine:
         check_recipe(spec, options)
         if spec.recipe.objective == "ppo":
             load_value_model(base_folder(options.model))
-        policy = Policy(base_folder(options.model), options.max_new_tokens)
+        folder, limit = base_folder(options.model), options.max_new_tokens
         for problems in (spec.train, *spec.validation.values()):
-            policy.tokenize(problems)
+            key = (str(folder), limit, problems.sha256)
+            if key not in self._tokenized:  # a study checks hundreds of runs on a few sets
+                Policy(folder, limit).tokenize(problems)
+                self._tokenized.add(key)
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Train from the start, or from a checkpoint's files, to the end of the allocation."""

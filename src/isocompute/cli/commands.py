@@ -272,7 +272,10 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     with LiveLine() as progress:
         measured = None
         if is_new and pool is None and options.calibrate > 0:
-            measured = calibrate(study, seconds=options.calibrate)
+            try:
+                measured = calibrate(study, seconds=options.calibrate)
+            except Exception as error:  # noqa: BLE001  # the runs themselves will say what is wrong
+                progress.say(f"how long it will take is not known: {error}")
         places = os.cpu_count() if options.workers is None else options.workers
         cost = study_cost(study, measured, workers=max(places or 1, 1))
         progress.say(f"{study.name}: {cost.line()}")

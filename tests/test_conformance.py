@@ -31,6 +31,7 @@ def simulator_spec() -> RunSpec:
 
 
 class TestSimulator(EngineTestCase):
+    measured = ("entropy", "grad_norm")
     supported = [
         {"learning_rate": 50.0}, {"temperature": 0.5}, {"advantage_std": "none"},
         {"warmup_steps": 0}, {"base_batch_size": 8},
@@ -139,6 +140,7 @@ COUNTS = "test_records_are_raw_counts"
         (on(StepRecord, tokens=lambda r: 7), BUDGET, "must be cumulative"),
         (on(EvaluationRecord, successes_P=lambda r: r.successes_P / 4), COUNTS, "float64"),
         (on(StepRecord, health=lambda r: {"vibes": 1.0}), COUNTS, "health names"),
+        (on(StepRecord, health=lambda r: {}), COUNTS, "every step must measure entropy"),
         (lambda r: None if isinstance(r, EvaluationRecord) and r.step == 4 else r,
          "test_evaluations_come_on_the_common_grid", "must be evaluated at"),
         (on(StepRecord, health=lambda r: {"entropy": RNG.random()}),

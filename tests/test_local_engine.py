@@ -49,6 +49,10 @@ def make_spec(folder, **changes):
 
 
 class TestLocalEngine(EngineTestCase):
+    measured = (
+        "reward", "entropy", "kl", "grad_norm", "learning_rate", "length_tokens", "loss",
+        "zero_variance_share", "distinct_share", "verifier_error_share",
+    )  # fmt: skip
     supported = (
         {"advantage_std": "none"},
         {"aggregation": "seq-mean-token-sum"},

@@ -66,6 +66,108 @@ def test_policy_loss_by_hand():
     assert logprob.grad.tolist() == [[-1.5, -1.5], [0.5, 0.5]]
 
 
+# Ratios of new to old: 1.5, 1, 0.5; bounds 0.8 and 1.3.
+RATIO = [1.5, 1.0, 0.5]
+
+
+def ratios():
+    old = torch.full((2, 3), -1.0)
+    return (old + torch.tensor([RATIO, RATIO]).log()).requires_grad_(), old
+
+
+def test_the_clipped_surrogate_by_hand():
+    logprob, old = ratios()
+    advantage = torch.tensor([[2.0], [-2.0]])
+    loss, clipped = objectives.clipped_surrogate(logprob, old, advantage, 0.2, 0.3)
+    # A = 2: min(3, 2.6), min(2, 2), min(1, 1.6). A = -2: min(-3, -2.6), -2, min(-1, -1.6).
+    assert loss.flatten().tolist() == pytest.approx([-2.6, -2.0, -1.0, 3.0, 2.0, 1.6])
+    assert clipped.tolist() == [[True, False, False], [False, False, True]]
+    loss.sum().backward()
+    # -A * ratio where it is not clipped, 0 where it is.
+    assert logprob.grad.flatten().tolist() == pytest.approx([0, -2.0, -1.0, 3.0, 2.0, 0])
+    per_token = advantage * torch.tensor([[1.0, 0.0, 2.0]])
+    loss, _ = objectives.clipped_surrogate(logprob, old, per_token, 0.2, 0.3)
+    assert loss[0].tolist() == pytest.approx([-2.6, 0.0, -2.0])  # min(0.5 * 4, 0.8 * 4)
+
+
+def test_cispo_by_hand():
+    logprob, old = ratios()
+    loss, clipped = objectives.cispo_loss(
+        logprob, old, torch.tensor([[2.0], [-2.0]]), 0.2, 0.3
+    )
+    weight = [1.3, 1.0, 0.8]
+    at = [math.log(r) - 1 for r in RATIO]
+    expected = [-w * 2 * x for w, x in zip(weight, at, strict=True)]
+    assert loss[0].tolist() == pytest.approx(expected)
+    assert clipped.tolist() == [[True, False, True]] * 2
+    loss.sum().backward()
+    assert logprob.grad[0].tolist() == pytest.approx([-2.6, -2.0, -1.6])  # no token leaves
+    assert logprob.grad[1].tolist() == pytest.approx([2.6, 2.0, 1.6])
+
+
+def test_importance_weights_by_hand():
+    trainer = torch.tensor([[0.5, 0.5, 0.9]]).log()
+    sampler = torch.tensor([[0.25, 1.0, 0.1]]).log()
+    mask = torch.tensor([[True, True, False]])
+    token = objectives.importance_weights(trainer, sampler, mask)
+    assert token[0].tolist() == pytest.approx([2.0, 0.5, 1.0])
+    sequence = objectives.importance_weights(trainer, sampler, mask, "sequence")
+    assert sequence[0].tolist() == pytest.approx([1.0, 1.0, 1.0])  # 2 * 0.5
+    with pytest.raises(InputError, match="`importance_level` must be .* but got 'word'"):
+        objectives.importance_weights(trainer, sampler, mask, "word")
+
+
+def test_the_value_loss_by_hand():
+    value = torch.tensor([[1.0, 0.2, 0.4]], requires_grad=True)
+    loss = objectives.value_loss(value, torch.zeros(1, 3), torch.tensor([[1.0, 1.0, 0.0]]), 0.3)
+    # Clipped to 0.3, 0.2, 0.3: half of max(0, 0.49), of 0.64, of max(0.16, 0.09).
+    assert loss[0].tolist() == pytest.approx([0.245, 0.32, 0.08])
+    loss.sum().backward()
+    assert value.grad[0].tolist() == pytest.approx([0.0, -0.8, 0.4])
+
+
+def test_generalised_advantages_by_hand():
+    value = torch.tensor([[0.5, 0.25, 9.0], [0.1, 0.2, 0.4]])
+    length, reward = torch.tensor([2, 3]), torch.tensor([1.0, 0.0])
+    advantage, target = advantages.generalised_advantages(value, reward, length, 0.9, 0.5)
+    # First: deltas 0.9 * 0.25 - 0.5 and 1 - 0.25. Second: 0.08, 0.16, -0.4. Weight 0.45.
+    second = [0.08 + 0.45 * (0.16 - 0.45 * 0.4), 0.16 - 0.45 * 0.4, -0.4]
+    assert advantage[0].tolist() == pytest.approx([-0.275 + 0.45 * 0.75, 0.75, 0.0])
+    assert advantage[1].tolist() == pytest.approx(second)
+    assert target[0].tolist() == pytest.approx([0.5625, 1.0, 0.0])
+    plain, target = advantages.generalised_advantages(value, reward, length, 1.0, 1.0)
+    assert target.tolist() == [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]  # lambda 1: the outcome itself
+    assert plain[0].tolist() == pytest.approx([0.5, 0.75, 0.0])
+
+
+def test_whitening_by_hand():
+    value = torch.tensor([[1.0, 4.0], [7.0, 0.0]])
+    weight = torch.tensor([[2, 1], [1, 0]])  # 1, 1, 4, 7: mean 3.25, squares sum to 24.75
+    for std, variance in (("sample", 24.75 / 3), ("population", 24.75 / 4)):
+        white = advantages.whitened(value, weight, std)
+        expected = [(x - 3.25) / math.sqrt(variance) for x in (1.0, 4.0, 7.0)]
+        assert white.flatten().tolist() == pytest.approx([*expected, 0.0])
+    assert advantages.whitened(value, weight, "none") is value
+    with pytest.raises(InputError, match="`advantage_std` must be .* but got 'mad'"):
+        advantages.whitened(value, weight, "mad")
+
+
+def test_a_random_subset_is_drawn_without_replacement():
+    count, prompt = torch.tensor([6, 2, 1, 7]), torch.tensor([0, 0, 1, 1])
+    drawn = [
+        advantages.random_subset(count, prompt, 4, torch.Generator().manual_seed(seed))
+        for seed in range(400)
+    ]
+    for some in drawn:
+        assert bool((some <= count).all())
+        assert some[:2].sum() == some[2:].sum() == 4
+    mean = torch.stack(drawn).double().mean(0)
+    # Hypergeometric: half of each; its variance is 0.43 at most, so 0.03 per mean of 400.
+    assert mean.tolist() == pytest.approx([3.0, 1.0, 0.5, 3.5], abs=0.13)
+    again = advantages.random_subset(count, prompt, 9, torch.Generator().manual_seed(0))
+    assert again.tolist() == count.tolist()
+
+
 def test_kl_estimates_by_hand():
     logprob = torch.tensor([[math.log(0.5), math.log(0.2)]], requires_grad=True)
     reference = torch.tensor([[math.log(0.25), math.log(0.4)]])

@@ -13,7 +13,8 @@ class TestMine(EngineTestCase):
 ```
 
 Held to: every rollout of the budget is drawn and counted; evaluations come at step 0 and on the
-common grid, with all problems and all samples; records are raw counts; the same seed gives the
+common grid, with all problems and all samples; records are raw counts, with the health numbers
+that the engine says it measures; the same seed gives the
 same records and files, another seed others; a resumed run equals the uninterrupted one; a longer
 budget continues the same run; a stop is obeyed; knobs that are supported change something, and
 those that are not are refused before any compute.
@@ -114,6 +115,7 @@ class EngineTestCase:
         supported: changes of the recipe that the engine must act on, one dictionary each.
         unsupported: changes of the recipe that it must refuse.
         unsupported_options: engine options that it must refuse.
+        measured: health numbers that every step's record must hold.
         deterministic: False for engines that cannot repeat a run bit for bit (for example on
             several devices); their determinism and resumption are then held to counts only.
     """
@@ -121,6 +123,7 @@ class EngineTestCase:
     supported: ClassVar[Sequence[Mapping[str, Any]]] = ()
     unsupported: ClassVar[Sequence[Mapping[str, Any]]] = ()
     unsupported_options: ClassVar[Sequence[Mapping[str, Any]]] = ({"no_such_option": 1},)
+    measured: ClassVar[Sequence[str]] = ()
     deterministic: ClassVar[bool] = True
 
     def engine(self) -> Engine:
@@ -207,6 +210,8 @@ class EngineTestCase:
                 assert 0 <= array.min() <= array.max() <= samples
             unknown = {name for r in run.steps for name in r.health} - METRICS.keys()
             assert not unknown, f"health names must be in health.METRICS, but got {unknown}"
+            missing = {name for r in run.steps for name in set(self.measured) - r.health.keys()}
+            assert not missing, f"every step must measure {', '.join(sorted(missing))}"
             assert all(np.isfinite(v) for r in run.steps for v in r.health.values())
             assert all(r.wall_s >= 0 for r in run.steps)
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 torch = pytest.importorskip("torch")
+import numpy as np  # noqa: E402 (torch is optional)
 
-from isocompute.allocation import Allocation  # noqa: E402 (torch is optional)
+from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine  # noqa: E402
 from isocompute.engines.local.critic import Critic, load_value_model  # noqa: E402
 from isocompute.engines.local.engine import stream  # noqa: E402
@@ -20,7 +21,7 @@ from isocompute.engines.local.learner import Learner  # noqa: E402
 from isocompute.engines.local.policy import Policy  # noqa: E402
 from isocompute.engines.local.precision import Sampler, trained_in  # noqa: E402
 from isocompute.engines.local.sampling import Samples, sample  # noqa: E402
-from isocompute.errors import InputError  # noqa: E402
+from isocompute.errors import InputError, RunError  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.study import RunSpec  # noqa: E402
 from isocompute.testing import EngineTestCase  # noqa: E402
@@ -468,6 +469,41 @@ def test_the_probe_measures_kl_without_the_term(folder):
     with TestPpo().recorded(make_spec(folder)) as run:
         assert run.steps[0].health["kl"] == pytest.approx(0.0, abs=1e-6)
         assert run.steps[-1].health["kl"] > 0
+
+
+def test_every_new_tensor_follows_the_device():
+    """On the path of training each is made on a device by name, or by a CPU generator first."""
+    import ast
+    from pathlib import Path
+
+    import isocompute.engines.local as room
+
+    makers = {"zeros", "ones", "full", "arange", "tensor", "empty", "rand", "eye"}
+    seen = 0
+    for name in ("advantages", "experience", "gradient", "grouping", "learner", "objectives",
+                 "policy", "precision", "sampling"):  # fmt: skip
+        tree = ast.parse((Path(room.__file__).parent / f"{name}.py").read_text())
+        for call in ast.walk(tree):
+            if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
+                continue
+            if ast.unparse(call.func) in {f"torch.{maker}" for maker in makers}:
+                seen += 1
+                named = {word.arg for word in call.keywords}
+                assert named & {"device", "generator"}, f"{name}.py:{call.lineno}"
+    assert seen > 15
+
+
+def test_difficulty_is_not_measured_with_a_broken_verifier(folder, monkeypatch):
+    from isocompute.engines.local import policy as room
+    from isocompute.engines.local.base_rates import success_counter
+
+    real = room.load_verifier
+    monkeypatch.setattr(
+        room, "load_verifier", lambda spec: Faulty(real(spec), lambda _, call: call == 2)
+    )
+    count = success_counter(str(folder), WORLD.problems("val", 3, seed=2))
+    with pytest.raises(RunError, match="must judge every response .* but failed on 1 of"):
+        count(np.arange(3), 4)
 
 
 @pytest.mark.gpu

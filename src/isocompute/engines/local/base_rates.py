@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from isocompute.engines.local.engine import stream
 from isocompute.engines.local.policy import Policy, TokenizedProblems, base_folder
+from isocompute.errors import RunError
 from isocompute.problems import ProblemSet
 
 IntArray = NDArray[np.int64]
@@ -34,7 +35,8 @@ def success_counter(
         seed: of sampling; a second call draws anew.
 
     Raises:
-        InputError: if the model or a problem cannot be used.
+        InputError: if the model or a problem cannot be used. The function raises RunError where
+            the verifier fails.
     """
     torch.set_num_threads(1)
     policy = Policy(base_folder(model), max_new_tokens)
@@ -56,6 +58,11 @@ def success_counter(
         successes_P, tokens = policy.count_successes(
             part, samples, stream(_DIFFICULTY, seed, calls), temperature=temperature, top_p=top_p
         )
+        if policy.errors:
+            raise RunError(
+                "the verifier must judge every response of a measurement, but failed on "
+                f"{policy.errors} of {policy.judged}; mend the verifier."
+            )
         return successes_P.numpy().astype(np.int64), tokens
 
     return count

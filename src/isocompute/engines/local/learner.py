@@ -148,7 +148,7 @@ class Learner:
             prompt_PS=prompt_PS[:prompts], length_P=length_P[:prompts],
             token_NT=samples.token_NT[picked], length_N=samples.length_N[picked],
             prompt_N=samples.prompt_N[picked], count_N=torch.ones_like(picked),
-            advantage_NT=torch.zeros(0), varies_P=torch.zeros(0),
+            advantage_NT=samples.logprob_NT[picked], varies_P=length_P[:prompts],  # not read
         )  # fmt: skip
         total = tokens = 0.0
         for chunk in few.chunks(torch.arange(len(picked), device=self.device), len(picked)):

@@ -37,6 +37,7 @@ ORDER = (
     "importers",
     "difficulty",
     "metrics",
+    "interference",
     "lr_sweep",
     "sigmoid",
     "standard_errors",

@@ -132,6 +132,23 @@ def compare(options: Options) -> int:
     return 0
 
 
+def interference(options: Options) -> int:
+    """How progress spreads over problems at equal compute."""
+    check_target(options.json, [options.folder])
+    from isocompute.cli.evidence import interference_lines
+    from isocompute.interference import study_interference
+    from isocompute.store.arms import with_where
+
+    document = study_interference(
+        with_where(options.folder, options.where),
+        problem_set=options.problem_set,
+        rollouts=options.at,
+    )
+    write_json(document, options.json)
+    show(interference_lines(document), quiet=options.json == "-")
+    return 0
+
+
 def report(options: Options) -> int:
     """One self-contained HTML file, and figures for papers."""
     check_target(options.output, options.source)

@@ -139,3 +139,40 @@ def gap_lines(rows: Sequence[Row]) -> list[str]:
     ]
     header = ("B_p", "n", "gap at best", "gap", "best at", "validation lost", "train gained", "")
     return ["", "Train minus validation, success per rollout:", *indented(table(header, cells, 1))]
+
+
+def interference_lines(document: Row) -> list[str]:
+    """How progress spreads over problems, one row per configuration, and large against small n."""
+    names = {
+        "score": "pass@1",
+        "never": "never",
+        "always": "always",
+        "interference": "interference",
+        "rich_get_richer": "rich get richer",
+        "uniform_progress": "uniform",
+    }
+    rows = [
+        (
+            str(group["problems_per_batch"]),
+            str(group["rollouts_per_problem"]),
+            str(group["n_runs"]),
+            *(f"{number(group[k]['value'])} {span(group[k]['interval'], 2)}" for k in names),
+        )
+        for group in document["groups"]
+    ]
+    header = ("B_p", "n", "runs", *names.values())
+    lines = [
+        f"Progress over the problems of {document['problem_set']} since step 0, at "
+        f"{compact_number(document['at'])} rollouts:",
+        *indented(table(header, rows)),
+    ]
+    for row in document["differences"]:
+        parts = ", ".join(
+            f"{label} {row[k]['value']:+.3f} {span(row[k]['interval'], 2)}"
+            for k, label in names.items()
+            if row[k]["value"] is not None
+        )
+        lines += wrapped(
+            f"n={row['to']} minus n={row['from']} at B_p={row['problems_per_batch']}: {parts}."
+        )
+    return lines

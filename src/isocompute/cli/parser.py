@@ -38,6 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_fit(stages)
     _add_plan(stages)
     _add_compare(stages)
+    _add_interference(stages)
     _add_report(stages)
     _add_export(stages)
     return parser
@@ -265,6 +266,26 @@ def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
         help="default: by the file's ending; parquet for a folder",
     )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
+
+
+def _add_interference(stages: argparse._SubParsersAction[Parser]) -> None:
+    parser = _stage(
+        stages,
+        "interference",
+        commands.interference,
+        "how progress spreads over problems at equal compute: shares never and always solved, "
+        "interference, rich-get-richer, uniformity, with intervals",
+        "example: isocompute interference my-study --problem-set easy",
+    )
+    parser.add_argument("folder", metavar="STUDY", help="a study folder (outcomes per problem)")
+    parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
+    parser.add_argument(
+        "--where", action="append", default=[], metavar="KEY=VALUE", help="which arm, as in fit"
+    )
+    parser.add_argument(
+        "--at", type=positive, metavar="C", help="rollouts (default: all that everyone reached)"
+    )
+    _add_json(parser)
 
 
 def _add_report(stages: argparse._SubParsersAction[Parser]) -> None:

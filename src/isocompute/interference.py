@@ -1,0 +1,226 @@
+"""How progress spreads over problems at equal compute: landscapes and interference of a study.
+
+Shape legend: G configurations, R runs of one, P problems, D draws.
+
+Every configuration is compared with its own step 0 at the same cumulative rollouts, because a
+run that has moved further is more polarised for that alone. Draws resample problems, the same
+ones for every configuration (common random numbers), and the runs of each.
+Source: arXiv 2603.12151, section 5; the indices are those of `metrics.progress`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+from isocompute.metrics import progress
+from isocompute.store import Store, StoredRun
+from isocompute.store.arms import require_one_arm, select_runs, split_source
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+
+INDICES = ("score", "never", "always", "interference", "rich_get_richer", "uniform_progress")
+_LEAST_MEASURED = 0.8  # of the draws must give an index, or it has no interval
+
+
+class _Run(NamedTuple):
+    """One run: rollouts of its evaluations, successes per problem, samples."""
+
+    rollouts_K: IntArray
+    successes_KP: IntArray
+    samples: int
+
+
+def study_interference(
+    source: str | Path,
+    *,
+    problem_set: str | None = None,
+    rollouts: float | None = None,
+    level: float = 0.95,
+    draws: int = 200,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """Landscapes and interference of every configuration at one budget.
+
+    Args:
+        source: a study folder, with a selection where it holds several arms.
+        problem_set: None: the only one there is.
+        rollouts: None: the largest budget that every configuration reached.
+        level: of the intervals.
+        draws, seed: of the bootstrap.
+
+    Returns:
+        {"version", "problem_set", "at", "level", "groups": [{"problems_per_batch",
+        "rollouts_per_problem", "n_runs", "at" (of the evaluation used), and each of `INDICES` as
+        {"value", "interval"}}], "differences": [largest minus smallest n, per B_p]}.
+
+    Raises:
+        InputError: several arms or problem sets and none chosen, no evaluations, or a budget
+            before the first one.
+    """
+    path, where = split_source(str(source))
+    with Store(path) as store:
+        chosen = select_runs(path, [r for r in store.runs() if r.state != "invalid"], where)
+        require_one_arm(path, chosen)
+        name = _the_set(chosen, problem_set or where.get("problem_set"), path)
+        groups = _groups(store, chosen, name)
+    if not groups:
+        raise InputError(
+            f"{path}: interference needs runs with an evaluation after step 0, but none of "
+            f"{len(chosen)} has one; run the study further."
+        )
+    last = min(max(int(run.rollouts_K[-1]) for run in runs) for runs in groups.values())
+    first = max(min(int(run.rollouts_K[1]) for run in runs) for runs in groups.values())
+    at = float(last if rollouts is None else rollouts)
+    if not first <= at <= last:
+        raise InputError(
+            "the budget must be one that every configuration was evaluated at, from "
+            f"{first} to {last} rollouts, but got {at:g}; choose one between."
+        )
+    runs = {key: [_at(run, at) for run in group] for key, group in groups.items()}
+    n_problems = {before.size for group in runs.values() for _, before, _, _ in group}
+    if len(n_problems) != 1:
+        raise InputError(
+            f"{path}: {name!r} must hold the same problems in every run, but runs have "
+            f"{sorted(n_problems)} problems; select one arm with --where."
+        )
+    (size,) = n_problems
+    rng = np.random.default_rng(seed)
+    table = {key: _indices(group, None, None) for key, group in runs.items()}
+    drawn: dict[tuple[int, int], list[FloatArray]] = {key: [] for key in runs}
+    for _ in range(draws):
+        problems_P = rng.integers(size, size=size)
+        for key, group in runs.items():
+            which = rng.integers(len(group), size=len(group))
+            drawn[key].append(_indices(group, problems_P, which))
+    return {
+        "version": 1,
+        "problem_set": name,
+        "at": at,
+        "level": level,
+        "groups": [
+            {
+                "problems_per_batch": key[0],
+                "rollouts_per_problem": key[1],
+                "n_runs": len(group),
+                "at": float(np.mean([run[0] for run in group])),
+                **_with_intervals(table[key], np.array(drawn[key]), level),
+            }
+            for key, group in runs.items()
+        ],
+        "differences": _differences(table, drawn, level),
+    }
+
+
+def _the_set(runs: Sequence[StoredRun], wanted: str | None, path: str) -> str:
+    names: list[str] = sorted({name for run in runs for name in run.spec["validation"]})
+    if wanted is None and len(names) == 1:
+        return names[0]
+    if wanted is None or wanted not in names:
+        raise InputError(
+            f"{path}: the problem set must be one of {', '.join(map(repr, names)) or 'none'}, but "
+            f"got {wanted!r}; choose one with --problem-set."
+        )
+    return wanted
+
+
+def _groups(
+    store: Store, runs: Sequence[StoredRun], name: str
+) -> dict[tuple[int, int], list[_Run]]:
+    found: dict[tuple[int, int], list[_Run]] = {}
+    for run in runs:
+        evaluations = store.evaluations(run.hash, problem_set=name)
+        if len(evaluations) > 1:
+            _, successes_KP = store.successes(run.hash, name)
+            key = (run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
+            found.setdefault(key, []).append(
+                _Run(evaluations.rollouts_K, successes_KP, int(evaluations.samples_K[0]))
+            )
+    return dict(sorted(found.items()))
+
+
+def _at(run: _Run, rollouts: float) -> tuple[int, IntArray, IntArray, int]:
+    """(rollouts, successes at step 0, successes at the last evaluation by then, samples)."""
+    index = int(np.searchsorted(run.rollouts_K, rollouts * (1 + 1e-9), side="right")) - 1
+    index = max(index, 1)
+    return int(run.rollouts_K[index]), run.successes_KP[0], run.successes_KP[index], run.samples
+
+
+def _indices(
+    runs: Sequence[tuple[int, IntArray, IntArray, int]],
+    problems_P: IntArray | None,
+    which: IntArray | None,
+) -> FloatArray:
+    """`INDICES` as means over runs; NaN where none of them measures one."""
+    rows = []
+    for i in range(len(runs)) if which is None else which:
+        _, before, after, samples = runs[i]
+        if problems_P is not None:
+            before, after = before[problems_P], after[problems_P]
+        found = progress(before, after, samples, samples)
+        rows.append(
+            [
+                float(after.mean()) / samples,
+                float((after == 0).mean()),
+                float((after == samples).mean()),
+                *(
+                    np.nan if value is None else value
+                    for value in (
+                        found.interference,
+                        found.rich_get_richer,
+                        found.uniform_progress,
+                    )
+                ),
+            ]
+        )
+    array = np.array(rows)
+    measured = np.isfinite(array).sum(axis=0)
+    total = np.where(np.isfinite(array), array, 0.0).sum(axis=0)
+    return np.where(measured > 0, total / np.maximum(measured, 1), np.nan)
+
+
+def _with_intervals(value: FloatArray, drawn: FloatArray, level: float) -> dict[str, Any]:
+    return {
+        name: {
+            "value": float(value[i]) if np.isfinite(value[i]) else None,
+            "interval": _interval(drawn[:, i], level) if np.isfinite(value[i]) else None,
+        }
+        for i, name in enumerate(INDICES)
+    }
+
+
+def _interval(drawn: FloatArray, level: float) -> list[float] | None:
+    known = drawn[np.isfinite(drawn)]
+    if len(known) < _LEAST_MEASURED * len(drawn) or not len(known):
+        return None
+    return [float(v) for v in np.quantile(known, [(1 - level) / 2, (1 + level) / 2])]
+
+
+def _differences(
+    table: dict[tuple[int, int], FloatArray],
+    drawn: dict[tuple[int, int], list[FloatArray]],
+    level: float,
+) -> list[dict[str, Any]]:
+    """Largest minus smallest n at each B_p, on common draws."""
+    rows = []
+    for b_p in sorted({key[0] for key in table}):
+        n = sorted(key[1] for key in table if key[0] == b_p)
+        if len(n) < 2:
+            continue
+        small, large = (b_p, n[0]), (b_p, n[-1])
+        spread = np.array(drawn[large]) - np.array(drawn[small])
+        rows.append(
+            {
+                "problems_per_batch": b_p,
+                "from": n[0],
+                "to": n[-1],
+                **_with_intervals(table[large] - table[small], spread, level),
+            }
+        )
+    return rows

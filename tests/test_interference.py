@@ -1,0 +1,131 @@
+"""Interference of a study at equal compute: by hand, with intervals, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.cli import main
+from isocompute.engines import problem_generators
+from isocompute.errors import InputError
+from isocompute.interference import INDICES, _differences, _indices, study_interference
+from isocompute.metrics import progress
+from isocompute.runner import run_study
+from isocompute.store import Store
+from isocompute.study import load_study
+
+STUDY = """
+engine: simulator
+engine_options: {interference: 0.9, knowledge: 0.3}
+problems:
+  train: {generated: simulated, options: {size: 24}}
+  validation:
+    near: {generated: simulated, options: {size: 40}}
+recipe: {learning_rate: 8.0, warmup_steps: 0}
+grid: {problems_per_batch: 8, rollouts_per_problem: [4, 32], seeds: [0, 1]}
+budget: 20480
+evaluation: {samples: 8, per_octave: 2, first: 256}
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("interference")
+    file = folder / "s.yaml"
+    file.write_text(STUDY)
+    run_study(load_study(file, generators=problem_generators()), folder / "s", workers=0)
+    return folder / "s"
+
+
+def test_indices_by_hand() -> None:
+    """Two of four problems gain all, one loses all, one stays at 0 of 4."""
+    before, after = np.array([0, 0, 4, 0]), np.array([4, 4, 0, 0])
+    score, never, always, interference, *_ = _indices([(10, before, after, 4)], None, None)
+    assert (score, never, always) == (0.5, 0.5, 0.5)
+    assert interference == pytest.approx(1 / 3)
+    # a draw takes the same problems before and after: here only those that gained
+    drawn = _indices([(10, before, after, 4)], np.array([0, 1, 0, 1]), np.array([0]))
+    assert drawn[0] == 1.0
+    assert drawn[3] == pytest.approx(0.0)
+
+
+def test_every_index_is_that_of_metrics_at_the_matched_budget(study: Path) -> None:
+    document = study_interference(study, rollouts=5120, draws=50)
+    assert [g["rollouts_per_problem"] for g in document["groups"]] == [4, 32]
+    with Store(study) as store:
+        for group in document["groups"]:
+            found = []
+            for run in store.runs():
+                if run.spec["rollouts_per_problem"] == group["rollouts_per_problem"]:
+                    evaluations = store.evaluations(run.hash)
+                    last = np.flatnonzero(evaluations.rollouts_K <= 5120)[-1]
+                    _, successes = store.successes(run.hash, "near")
+                    found.append(progress(successes[0], successes[last], 8, 8))
+            assert group["n_runs"] == len(found) == 2
+            mean = np.mean([f.rich_get_richer for f in found])
+            assert group["rich_get_richer"]["value"] == pytest.approx(mean)
+    for group in document["groups"]:
+        for name in ("score", "never", "always"):
+            low, high = group[name]["interval"]
+            assert low <= group[name]["value"] <= high
+    (row,) = document["differences"]
+    assert (row["from"], row["to"]) == (4, 32)
+    values = [g["score"]["value"] for g in document["groups"]]
+    assert row["score"]["value"] == pytest.approx(values[1] - values[0])
+    assert set(INDICES) <= set(row)
+
+
+def test_level_seed_and_draws_each_change_the_intervals(study: Path) -> None:
+    def width(**options: float) -> float:
+        document = study_interference(study, **options)  # type: ignore[arg-type]
+        low, high = document["groups"][0]["score"]["interval"]
+        return float(high - low)
+
+    assert width(level=0.5, draws=100) < width(draws=100)
+    assert width(draws=100) != width(draws=20)
+    assert width(draws=100) != width(draws=100, seed=1)
+
+
+def test_one_n_has_no_difference() -> None:
+    value = {(8, 4): np.zeros(6)}
+    assert _differences(value, {(8, 4): [np.zeros(6)]}, 0.95) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rollouts": 10}, "the budget must be one that every configuration was evaluated at"),
+        ({"rollouts": 1e9}, "but got 1e"),
+        ({"problem_set": "far"}, "must be one of 'near', but got 'far'"),
+    ],
+)
+def test_what_is_refused(study: Path, options: dict[str, float], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        study_interference(study, **options)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="rollouts_per_problem must be one of"):
+        study_interference(f"{study}[rollouts_per_problem=5]")
+
+
+def test_a_study_that_has_not_begun_is_refused(study: Path) -> None:
+    file = study.parent / "s.yaml"
+    fresh = study.parent / "fresh"
+    run_study(
+        load_study(file, generators=problem_generators(), overrides=["budget=256"]),
+        fresh,
+        workers=0,
+    )
+    with pytest.raises(InputError, match="needs runs with an evaluation after step 0|every config"):
+        study_interference(fresh, rollouts=100)
+
+
+def test_the_command_prints_and_writes(study: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["interference", str(study), "--at", "5120"]) == 0
+    text = capsys.readouterr().out
+    assert "Progress over the problems of near since step 0, at 5,120 rollouts:" in text
+    assert "n=32 minus n=4 at B_p=8" in text
+    assert main(["interference", str(study), "--json", "-", "--where", "seed=0"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert all(g["n_runs"] == 1 for g in document["groups"])

@@ -63,8 +63,12 @@ class _GatedUnit(torch.autograd.Function):
         gate, up = gate_up.chunk(2, dim=-1)
         out = torch.empty_like(gate_up)
         to_gate, to_up = out.chunk(2, dim=-1)
-        torch.mul(grad, F.silu(gate), out=to_up)
-        torch.ops.aten.silu_backward.grad_input(grad * up, gate, grad_input=to_gate)
+        # With s = sigmoid(g), silu = g s, and its slope is s + silu (1 - s) = s + silu - s silu.
+        slope = torch.sigmoid(gate)
+        silu = gate * slope
+        torch.mul(grad, silu, out=to_up)
+        slope.addcmul_(slope, silu, value=-1).add_(silu)
+        torch.mul(slope.mul_(up), grad, out=to_gate)
         return out
 
 

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from isocompute.engines.local.grouping import Grouping
 from isocompute.engines.local.interface import Decoder, PolicyModel
 from isocompute.engines.local.kernels import gated_unit, rms_norm
+from isocompute.engines.local.tree import PrefixTree, prefix_tree
 from isocompute.errors import InputError
 
 
@@ -194,13 +195,20 @@ class Transformer(PolicyModel):
         return rms_norm(x, weight, self.config.rms_norm_eps)
 
     def _qkv(
-        self, layer: Layer, x_NTH: Tensor, cos: Tensor, sin: Tensor
+        self,
+        layer: Layer,
+        x_NTH: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        tree: PrefixTree | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rotated queries (N, A, T, E) and keys (N, K, T, E), and values (N, K, T, E)."""
         c = self.config
-        rows, new = x_NTH.shape[:2]
         a, k = c.num_attention_heads, c.num_key_value_heads
         fused = F.linear(self._normed(x_NTH, layer.input_norm), layer.qkv)
+        if tree is not None:
+            fused = tree.spread(fused)
+        rows, new = fused.shape[:2]
         heads = fused.view(rows, new, a + 2 * k, c.head_dim).transpose(1, 2)
         turning, value = torch.split(heads, [a + k, k], dim=1)
         query, key = torch.split(self._rotate(turning, cos, sin), [a, k], dim=1)
@@ -218,33 +226,62 @@ class Transformer(PolicyModel):
     # Passes -----------------------------------------------------------------------------
 
     def prompt(
-        self, token_PS: Tensor, length_P: Tensor | None = None
+        self, token_PS: Tensor, length_P: Tensor | None = None, *, whole: bool = True
     ) -> tuple[Tensor, PromptCache]:
-        """Hidden states (P, S, H) of prompts padded on the right, and their cache."""
+        """Hidden states (P, S, H) of prompts padded on the right, and their cache.
+
+        With `whole=False` the hidden states are those of the last tokens only, (P, 1, H): what
+        a continuation needs. The last layer then computes nothing but keys and values elsewhere.
+        """
         c = self.config
         p, s = token_PS.shape
         if length_P is None:
             length_P = torch.full((p,), s, device=token_PS.device)
         same = bool((length_P == s).all())
-        slot_S = torch.arange(s, device=token_PS.device)
         mask = None
         if not same:
+            slot_S = torch.arange(s, device=token_PS.device)
             mask = torch.zeros(p, s, device=token_PS.device)
             mask = mask.masked_fill(slot_S >= length_P[:, None], -math.inf)
-        repeat = c.num_attention_heads // c.num_key_value_heads
         x = F.embedding(token_PS, self.embed)
         keys, values = [], []
         cos, sin = self.cos[:s], self.sin[:s]
-        for layer in self.blocks():
-            q, k, v = self._qkv(layer, x, cos, sin)
-            # Padding stands to the right, so that causality alone hides it from the prompt.
-            mixed = F.scaled_dot_product_attention(
-                q, k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1), is_causal=True
-            )
-            x = self._finish(layer, x, mixed.transpose(1, 2).reshape(p, s, -1))
+        for i, layer in enumerate(self.blocks()):
+            if whole or i < c.num_hidden_layers - 1:
+                q, k, v = self._qkv(layer, x, cos, sin)
+                # Padding stands to the right, so that causality alone hides it from the prompt.
+                mixed = self._attend(q, k, v, None)
+            else:
+                x, q, k, v = self._last_layer(layer, x, length_P)
+                mixed = self._attend(q, k, v, None if mask is None else mask[:, None, None])
+            x = self._finish(layer, x, mixed.transpose(1, 2).flatten(2))
             keys.append(k.transpose(2, 3).contiguous())
             values.append(v.contiguous())
         return x, PromptCache(keys, values, length_P, mask)
+
+    def _attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        """Attention (N, A, T, E) of queries among their own sequence's keys and values."""
+        repeat = self.config.num_attention_heads // self.config.num_key_value_heads
+        k, v = k.repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1)
+        causal = mask is None and q.shape[2] > 1
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal)
+
+    def _last_layer(
+        self, layer: Layer, x_PSH: Tensor, length_P: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Input (P, 1, H) and queries of the last tokens; keys and values of all."""
+        c = self.config
+        p, s = x_PSH.shape[:2]
+        a, k, size = c.num_attention_heads, c.num_key_value_heads, c.head_dim
+        to_q, to_kv = torch.split(layer.qkv, [a * size, 2 * k * size])
+        normed = self._normed(x_PSH, layer.input_norm)
+        fused = F.linear(normed, to_kv).view(p, s, 2 * k, size).transpose(1, 2)
+        key, value = torch.split(fused, [k, k], dim=1)
+        key = self._rotate(key, self.cos[:s], self.sin[:s])
+        row, last = torch.arange(p, device=x_PSH.device), length_P - 1
+        query = F.linear(normed[row, last], to_q).view(p, a, 1, size)
+        turned = self._rotate(query, self.cos[last, None, None], self.sin[last, None, None])
+        return x_PSH[row, last, None], turned, key, value
 
     def respond(
         self,
@@ -252,11 +289,13 @@ class Transformer(PolicyModel):
         prompts: PromptCache,
         groups: Grouping,
         cache: ResponseCache | None = None,
+        tree: PrefixTree | None = None,
     ) -> Tensor:
         """Hidden states (N, T, H) of response tokens that follow the prompts.
 
         With a cache, T must be 1: the token is appended to it. Without one, the T tokens are
-        whole responses and attend causally to each other.
+        whole responses and attend causally to each other; with their tree, every distinct
+        prefix is computed once but for its attention, and the states are those of nodes, (M, H).
         """
         c = self.config
         rows, new = token_NT.shape
@@ -276,9 +315,9 @@ class Transformer(PolicyModel):
             position = prompts.length_P[groups.prompt_N, None] + offset_T
             cos, sin = self.cos[position][:, None], self.sin[position][:, None]
         p, g = groups.prompts, groups.slots
-        x = F.embedding(token_NT, self.embed)
+        x = F.embedding(token_NT if tree is None else tree.gather(token_NT), self.embed)
         for i, layer in enumerate(self.blocks()):
-            q, k, v = self._qkv(layer, x, cos, sin)
+            q, k, v = self._qkv(layer, x, cos, sin, tree)
             k = k.transpose(2, 3)
             if cache is not None:
                 k, v = cache.append(i, k, v)
@@ -306,7 +345,8 @@ class Transformer(PolicyModel):
             )
             mixed = from_prompt + torch.matmul(on_self, v)
             mixed = mixed.reshape(rows, k_heads * repeat, new, size).transpose(1, 2)
-            x = self._finish(layer, x, mixed.reshape(rows, new, -1))
+            mixed = mixed.reshape(rows, new, -1)
+            x = self._finish(layer, x, mixed if tree is None else tree.gather(mixed))
         if cache is not None:
             cache.length += 1
         return x
@@ -319,12 +359,16 @@ class Transformer(PolicyModel):
         self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping
     ) -> Tensor:
         """Logits (N, T, V) of every token of given responses; each prompt is computed once."""
-        hidden, cache = self.prompt(prompt_PS, length_P)
-        last = hidden[torch.arange(len(prompt_PS), device=hidden.device), length_P - 1]
-        first = self.logits(last)[groups.prompt_N, None]
+        hidden, cache = self.prompt(prompt_PS, length_P, whole=False)
+        first = self.logits(hidden)[groups.prompt_N]
         if token_NT.shape[1] == 1:
             return first
-        return torch.cat([first, self.logits(self.respond(token_NT[:, :-1], cache, groups))], 1)
+        given = token_NT[:, :-1]
+        tree = prefix_tree(
+            given, groups.prompt_N, self.config.vocab_size, self.config.eos_token_id
+        )
+        later = self.logits(self.respond(given, cache, groups, tree=tree))
+        return torch.cat([first, later if tree is None else tree.spread(later)], 1)
 
     def forward(self, token_PS: Tensor) -> Tensor:
         """Logits (P, S, V) of whole sequences without padding."""
@@ -339,9 +383,8 @@ class _TransformerDecoder(Decoder):
         self, model: Transformer, prompt_PS: Tensor, length_P: Tensor, rows: int, limit: int
     ) -> None:
         self.model = model
-        hidden, self.prompts = model.prompt(prompt_PS, length_P)
-        last = torch.arange(len(prompt_PS), device=hidden.device)
-        self.first_PV = model.logits(hidden[last, length_P - 1])
+        hidden, self.prompts = model.prompt(prompt_PS, length_P, whole=False)
+        self.first_PV = model.logits(hidden[:, 0])
         self.cache = ResponseCache(model.config, rows, limit, hidden)
         self.cache.rows = len(prompt_PS)
 

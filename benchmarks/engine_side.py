@@ -1,0 +1,259 @@
+"""One side of the engine benchmark: a process that makes one update whenever it is told to.
+
+`python benchmarks/engine_side.py isocompute|trl`, started by `benchmarks/engine.py`. It reads
+JSON lines: a case, then "step" as often as wanted, then the next case; an empty line ends it.
+Each side runs in its own Python, because trainers pin their own versions.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from isocompute.allocation import Allocation
+from isocompute.engines.local.policy import base_folder, stop_length
+from isocompute.problems import ProblemSet, load_problems
+from isocompute.recipe import Recipe
+from isocompute.study.spec import RunSpec
+
+# Small enough that the weights stay what they were: every update is the same work.
+LEARNING_RATE = 1e-9
+NEVER = 1_000_000
+
+
+def spec_of(case: dict[str, Any], engine: str) -> RunSpec:
+    """What both sides train: the Easy recipe at temperature 1."""
+    problems: ProblemSet = load_problems(Path(case["problems"]))
+    recipe = Recipe.for_difficulty("easy", temperature=1.0, learning_rate=LEARNING_RATE)
+    allocation = Allocation(
+        problems_per_batch=case["problems_per_batch"],
+        rollouts_per_problem=case["rollouts_per_problem"], steps=NEVER,
+    )  # fmt: skip
+    return RunSpec(
+        engine=engine, allocation=allocation, recipe=recipe, train=problems,
+        validation={"none": problems}, seed=0, engine_options={"model": case["model"]},
+    )  # fmt: skip
+
+
+def say(**values: Any) -> None:
+    print(json.dumps(values), file=OUT, flush=True)
+
+
+def requests() -> Iterator[str]:
+    for line in sys.stdin:
+        if not line.strip():
+            return
+        yield line.strip()
+
+
+# isocompute ------------------------------------------------------------------------------
+
+
+class Stopwatch:
+    """Seconds spent inside functions, by name; a function inside another is taken off it."""
+
+    def __init__(self) -> None:
+        self.spent: Counter[str] = Counter()
+        self.inside: list[str] = []
+        self.since = 0.0
+
+    def _turn(self) -> None:
+        now = time.perf_counter()
+        if self.inside:
+            self.spent[self.inside[-1]] += now - self.since
+        self.since = now
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        self._turn()
+        self.inside.append(name)
+        try:
+            yield
+        finally:
+            self._turn()
+            self.inside.pop()
+
+    def watch(self, owner: Any, function: str, name: str) -> None:
+        inner: Callable[..., Any] = getattr(owner, function)
+
+        def outer(*args: Any, **options: Any) -> Any:
+            with self.part(name):
+                return inner(*args, **options)
+
+        setattr(owner, function, outer)
+
+
+class LastSink:
+    """Keeps the last record and drops the rest."""
+
+    wants_checkpoint = False
+
+    def step(self, record: Any) -> None:
+        self.record = record
+
+
+def isocompute_side() -> None:
+    """Updates of the embedded engine."""
+    from isocompute.engines.local import engine
+    from isocompute.engines.local.model import Transformer
+    from isocompute.engines.local.optimizer import FlatAdamW
+    from isocompute.engines.local.policy import Policy
+
+    watch = Stopwatch()
+    counts: dict[str, float] = {}
+    watch.watch(engine, "sample", "sampling")
+    watch.watch(engine, "accumulate", "loss")
+    watch.watch(Transformer, "response_logits", "forward")
+    watch.watch(torch.Tensor, "backward", "backward")
+    watch.watch(Policy, "rewards", "verifier")
+    watch.watch(FlatAdamW, "step", "optimiser")
+    drawn = engine.sample
+
+    def counting(*args: Any, **options: Any) -> Any:
+        samples = drawn(*args, **options)
+        counts["distinct"] = len(samples.count_N) / int(samples.count_N.sum())
+        counts["tokens"] = samples.tokens / int(samples.count_N.sum())
+        counts["entropy"] = samples.entropy
+        counts["distinct_tokens"] = int(samples.length_N.sum())
+        return samples
+
+    engine.sample = counting  # type: ignore[assignment]
+    run: Any = None
+    for line in requests():
+        if line == "count":
+            say(gigaflop=operations(run.update) / 1e9)
+            continue
+        if line != "step":
+            run = engine._Run(spec_of(json.loads(line), "local"), LastSink())  # type: ignore[arg-type]
+            say(ready=True, peak_gigaflops=matmul_speed(),
+                parameters=sum(p.numel() for p in run.policy.model.parameters()))  # fmt: skip
+            continue
+        watch.spent.clear()
+        started = time.perf_counter()
+        run.update()
+        wall = time.perf_counter() - started
+        say(wall_s=wall, parts=dict(watch.spent), memory=peak_memory(), **counts)
+
+
+def operations(update: Callable[[], None]) -> int:
+    """Floating-point operations of the matrix products in one update, as executed."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        update()
+    return int(counter.get_total_flops())
+
+
+def matmul_speed(size: int = 1024, repeats: int = 5) -> float:
+    """Billions of operations per second of a large matrix product, best of a few."""
+    a, b = torch.randn(2, size, size)
+    best = math.inf
+    for _ in range(repeats):
+        started = time.perf_counter()
+        torch.mm(a, b)
+        best = min(best, time.perf_counter() - started)
+    return 2 * size**3 / best / 1e9
+
+
+# TRL -------------------------------------------------------------------------------------
+
+
+def trl_side() -> None:
+    """Updates of TRL's GRPOTrainer, with the settings that the TRL engine gives it."""
+    import datasets
+    import transformers
+    import trl
+
+    from isocompute.engines.trl.options import TrlOptions, render_config
+    from isocompute.verifiers import load_verifier
+
+    datasets.disable_progress_bars()
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    lines = requests()
+    case = next(lines, None)
+    while case is not None:
+        given = json.loads(case)
+        spec = spec_of(given, "trl")
+        model = base_folder(given["model"])
+        options = TrlOptions.of(spec)
+        config = render_config(spec, options) | {"max_steps": NEVER}
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model, padding_side="left")
+        if tokenizer.eos_token is None:
+            tokenizer.eos_token = tokenizer.pad_token  # TRL wants the word; nothing says it
+        rows = [{"prompt": p.prompt, "answer": p.answer} for p in spec.train.problems]
+        verifier = load_verifier(spec.train.verifier)
+        lengths: list[int] = []
+
+        def judge(
+            completions: list[str], completion_ids: list[list[int]], answer: list[str], **_: Any
+        ) -> list[float | None]:
+            lengths[:] = [len(ids) for ids in completion_ids]
+            known: dict[tuple[str, str], float | None] = {}
+            for key in zip(completions, answer, strict=True):
+                if key not in known:
+                    known[key] = verifier(*key).reward
+            return [known[key] for key in zip(completions, answer, strict=True)]
+
+        following: list[str | None] = []
+
+        class Turns(transformers.TrainerCallback):  # type: ignore[misc]
+            """Waits for its turn before each update."""
+
+            def on_step_begin(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
+                line = next(lines, None)
+                if line != "step":
+                    following.append(line)
+                    raise EndOfCaseError
+                self.started = time.perf_counter()
+
+            def on_step_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+                wall = time.perf_counter() - self.started
+                say(wall_s=wall, memory=peak_memory(), tokens=sum(lengths) / len(lengths))
+
+        with tempfile.TemporaryDirectory() as folder:
+            settings = trl.GRPOConfig(
+                output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False,
+                model_init_kwargs={"dtype": "float32"}, **config,
+            )  # fmt: skip
+            trainer = trl.GRPOTrainer(
+                model=str(model), reward_funcs=judge, args=settings, processing_class=tokenizer,
+                train_dataset=datasets.Dataset.from_list(rows),
+            )  # fmt: skip
+            trainer.remove_callback(transformers.PrinterCallback)
+            trainer.add_callback(Turns())
+            say(ready=True, versions={"trl": trl.__version__,
+                                      "transformers": transformers.__version__})  # fmt: skip
+            try:
+                trainer.train()
+            except EndOfCaseError:
+                pass
+        case = following[0] if following else None
+
+
+class EndOfCaseError(Exception):
+    """The next case begins."""
+
+
+def peak_memory() -> float:
+    """Peak resident memory of this process in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+if __name__ == "__main__":
+    OUT = os.fdopen(os.dup(1), "w")  # trainers print; their lines are not ours
+    os.dup2(2, 1)
+    torch.set_num_threads(1)
+    {"isocompute": isocompute_side, "trl": trl_side}[sys.argv[1]]()

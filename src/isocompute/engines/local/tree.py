@@ -1,0 +1,67 @@
+"""Prefix trees of given responses: what several rows share is computed once.
+
+Shape legend: N rows, T tokens of a row, M nodes (distinct prefixes of a prompt's responses).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+# Above this share of nodes among the places of all rows, gathering costs more than it saves.
+WORTH_SHARING = 0.85
+
+
+@dataclass(frozen=True)
+class PrefixTree:
+    """Nodes in the order of their depth.
+
+    Args:
+        node_NT: the node at each place of each row; 0 where the row has ended.
+        place_M: where a node first stands, as `row * T + t`.
+    """
+
+    node_NT: Tensor
+    place_M: Tensor
+
+    def spread(self, value_MX: Tensor) -> Tensor:
+        """(M, ...) -> (N, T, ...)."""
+        flat = value_MX.index_select(0, self.node_NT.view(-1))
+        return flat.view(*self.node_NT.shape, *value_MX.shape[1:])
+
+    def gather(self, value_NTX: Tensor) -> Tensor:
+        """(N, T, ...) -> (M, ...): each node as its first row has it."""
+        return value_NTX.flatten(0, 1).index_select(0, self.place_M)
+
+
+def prefix_tree(
+    token_NT: Tensor, prompt_N: Tensor, vocab_size: int, eos_token_id: int | None
+) -> PrefixTree | None:
+    """The tree of rows of tokens; None where sharing would not pay.
+
+    Places after an end-of-text token belong to no node.
+    """
+    n, t = token_NT.shape
+    alive_NT = torch.ones_like(token_NT, dtype=torch.bool)
+    if eos_token_id is not None:
+        alive_NT[:, 1:] = (token_NT[:, :-1] == eos_token_id).cumsum(1) == 0
+    node_NT = torch.zeros_like(token_NT)
+    found, at_N = 0, prompt_N
+    for column in range(t):
+        rows = alive_NT[:, column].nonzero().squeeze(-1)
+        if not rows.numel():
+            break
+        key = at_N[rows] * vocab_size + token_NT[rows, column]
+        distinct, inverse = torch.unique(key, return_inverse=True)
+        at_N = at_N.index_copy(0, rows, inverse)
+        node_NT[rows, column] = inverse + found
+        found += distinct.numel()
+        if found > WORTH_SHARING * n * t:
+            return None
+    flat = torch.arange(n * t, device=token_NT.device)
+    place_M = torch.full((found,), n * t, device=token_NT.device)
+    alive = alive_NT.view(-1)
+    place_M.scatter_reduce_(0, node_NT.view(-1)[alive], flat[alive], "amin")
+    return PrefixTree(node_NT, place_M)

@@ -2,14 +2,16 @@
 
     python benchmarks/engine.py [--trainers-python PATH] [-o docs/engine-benchmark]
 
-Same weights, problems, B_p and n, the Easy recipe with KL on, temperature 1, one thread each,
-updates of both sides in turn within one run. Writes OUT.json and OUT.md and prints the table.
-Without a Python that has TRL its side is left out, and the table says so.
+Same weights, problems, B_p and n, the Easy recipe (KL and entropy bonus) at temperature 1, one
+thread each, updates of both sides in turn within one run, for a base policy and a trained one.
+Prints tables and, with -o, writes OUT.json and OUT.md. Without a Python that has TRL its side is
+left out, and the tables say so.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import platform
@@ -19,6 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +32,10 @@ import torch
 from isocompute.allocation import Allocation
 from isocompute.engines.local import engine
 from isocompute.engines.local.folders import save_model
+from isocompute.engines.local.model import ModelConfig, Transformer
 from isocompute.engines.local.policy import base_folder
+from isocompute.engines.local.supervised import Phase, Supervision, save_base, train_base
+from isocompute.engines.local.worlds import BitRuleWorld, MachineWorld, World
 from isocompute.problems import ProblemSet, save_problems
 from isocompute.recipe import Recipe
 from isocompute.study.spec import RunSpec
@@ -36,37 +43,40 @@ from isocompute.study.spec import RunSpec
 SIDE = Path(__file__).with_name("engine_side.py")
 PROBLEMS_PER_BATCH = 32
 GROWTH = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-PARTS = ("sampling", "forward", "backward", "optimiser", "verifier", "rest")
+PARTS = ("sampling", "forward", "base model", "backward", "optimiser", "verifier", "rest")
 
 
-@dataclass(frozen=True)
-class World:
-    """Problems and a base model, and what is asked of the engine there.
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A world with its base policy, and what is asked of the engine there.
 
     Args:
-        name: of the world.
-        model: base model.
-        rollouts_per_problem: where the two sides are compared.
-        aims, floors: required ratio of rollouts per second, in that order.
-        training: (n, updates, learning rate anchor) of the trained policy.
+        title: of its tables.
+        world: where problems come from.
+        base: a shipped model; None: one is made here.
+        compared: n -> (aim, floor), ratios of rollouts per second to TRL's.
+        training: (n, updates, learning rate at B=1024) of the trained policy.
     """
 
-    name: str
-    model: str
-    rollouts_per_problem: tuple[int, ...]
-    aims: tuple[float, ...]
-    floors: tuple[float, ...]
+    title: str
+    world: World
+    base: str | None
+    compared: dict[int, tuple[float, float]]
     training: tuple[int, int, float]
 
-    def problems(self) -> ProblemSet:
-        from isocompute.engines.local.worlds import world_problems
 
-        return world_problems(self.name, size=320, seed=1)
-
-
-WORLDS = {
-    "distinct": World("bits", "bits", (4, 8, 32, 128, 512), (3,) * 5, (2,) * 5, (32, 96, 2e-3)),
-}
+CASES = {
+    "repeating": Case(
+        title="Responses that repeat: `machine` with seven moves, up to 12 tokens",
+        world=MachineWorld(shortest=7), base="machine",
+        compared={8: (10, 5), 128: (50, 20), 512: (100, 50)}, training=(32, 80, 2e-3),
+    ),
+    "distinct": Case(
+        title="Nearly all distinct: `bits` with 64 answer bits, 16 tokens",
+        world=BitRuleWorld(answer_bits=64, agree=37), base=None,
+        compared=dict.fromkeys((4, 8, 32, 128, 512), (3, 2)), training=(16, 40, 5e-4),
+    ),
+}  # fmt: skip
 
 
 class Side:
@@ -75,154 +85,215 @@ class Side:
     def __init__(self, python: str, name: str) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
                        "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
-        self.log = tempfile.TemporaryFile("w+")
+        self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the process)
         self.process = subprocess.Popen(
             [python, str(SIDE), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.log, text=True, env=environment,
         )  # fmt: skip
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.told, self.heard = self.process.stdin, self.process.stdout
 
     def ask(self, line: str) -> dict[str, Any]:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        self.process.stdin.write(line + "\n")
-        self.process.stdin.flush()
-        answer = self.process.stdout.readline()
+        """Say a line, and return the answer."""
+        self.told.write(line + "\n")
+        self.told.flush()
+        answer = self.heard.readline()
         if not answer:
             self.log.seek(0)
             raise SystemExit(f"a side of the benchmark ended early: {self.log.read()[-2000:]}")
         return dict(json.loads(answer))
 
     def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.close()
+        """End the process."""
+        self.told.write("\n")
+        self.told.close()
         self.process.wait()
+        self.log.close()
 
 
-def train(world: World, problems: ProblemSet, folder: Path) -> None:
-    """A policy trained by the engine from the world's base model."""
-    n, steps, rate = world.training
+@contextmanager
+def opened(*wanted: tuple[str, str]) -> Iterator[dict[str, Side]]:
+    """Sides by name, ended afterwards."""
+    sides = {name: Side(python, name) for name, python in wanted}
+    try:
+        yield sides
+    finally:
+        for side in sides.values():
+            side.close()
+
+
+class Nothing:
+    """A sink that keeps the last record only."""
+
+    wants_checkpoint = False
+
+    def step(self, record: Any) -> None:
+        """Take a record."""
+        self.record = record
+
+
+def make_base(world: World, folder: Path) -> None:
+    """A base model of the size of the shipped `bits`, half taught."""
+    config = ModelConfig(
+        vocab_size=len(world.tokenizer()), hidden_size=64, intermediate_size=384,
+        num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
+        max_position_embeddings=32, initializer_range=0.1,
+    )  # fmt: skip
+    model = Transformer(config, torch.Generator().manual_seed(0))
+    supervision = Supervision(phases=(Phase(steps=300),))
+    train_base(world, model, supervision)
+    save_base(model, world, supervision, folder)
+
+
+def train(case: Case, model: str, problems: ProblemSet, folder: Path) -> None:
+    """A policy trained by the engine from the base model."""
+    n, steps, rate = case.training
     recipe = Recipe.for_difficulty("easy", temperature=1.0, learning_rate=rate)
     allocation = Allocation(
         problems_per_batch=PROBLEMS_PER_BATCH, rollouts_per_problem=n, steps=steps
     )
     spec = RunSpec(
         engine="local", allocation=allocation, recipe=recipe, train=problems,
-        validation={"none": problems}, seed=0, engine_options={"model": world.model},
+        validation={"none": problems}, seed=0, engine_options={"model": model},
     )  # fmt: skip
-
-    class Nothing:
-        wants_checkpoint = False
-
-        def step(self, record: Any) -> None:
-            self.record = record
-
     sink = Nothing()
     run = engine._Run(spec, sink)  # type: ignore[arg-type]
     for _ in range(steps):
         run.update()
-    print(f"{world.name}: trained to {sink.record.health['reward']:.2f}", flush=True)
-    base = base_folder(world.model)
+    base = base_folder(model)
     save_model(run.policy.model, folder, tokenizer_from=base)
     shutil.copyfile(base / "generation_config.json", folder / "generation_config.json")
 
 
-def compare(sides: dict[str, Side], case: dict[str, Any], updates: int) -> dict[str, Any]:
-    """Updates in turn; medians, with the first of each left out."""
+def compare(sides: dict[str, Side], work: dict[str, Any], updates: int) -> dict[str, Any]:
+    """Updates in turn, the first of each left out."""
     for side in sides.values():
-        side.ask(json.dumps(case))
+        side.ask(json.dumps(work))
         side.ask("step")
     told: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
     for _ in range(updates):
         for name, side in sides.items():
             told[name].append(side.ask("step"))
-    rollouts = case["problems_per_batch"] * case["rollouts_per_problem"]
+    rollouts = work["problems_per_batch"] * work["rollouts_per_problem"]
     mine = told["isocompute"]
     out: dict[str, Any] = {
-        "rollouts_per_problem": case["rollouts_per_problem"],
-        "updates": updates,
+        "rollouts_per_problem": work["rollouts_per_problem"], "updates": updates,
         "distinct_share": statistics.mean(t["distinct"] for t in mine),
-        "tokens_per_rollout": statistics.mean(t["tokens"] for t in mine),
         "entropy_nats_per_token": statistics.mean(t["entropy"] for t in mine),
-    }
+    }  # fmt: skip
     for name, answers in told.items():
-        seconds = [t["wall_s"] for t in answers]
+        median = statistics.median(t["wall_s"] for t in answers)
         out[name] = {
-            "seconds_per_update": statistics.median(seconds),
-            "rollouts_per_second": rollouts / statistics.median(seconds),
+            "seconds_per_update": median, "rollouts_per_second": rollouts / median,
+            "tokens_per_rollout": statistics.mean(t["tokens"] for t in answers),
             "peak_memory_mib": answers[-1]["memory"],
-        }
+        }  # fmt: skip
     if "trl" in told:
         ratios = sorted(t["wall_s"] / m["wall_s"] for t, m in zip(told["trl"], mine, strict=True))
-        out["ratio"] = statistics.median(ratios)
-        out["ratio_range"] = [ratios[0], ratios[-1]]
-        out["trl"]["tokens_per_rollout"] = statistics.mean(t["tokens"] for t in told["trl"])
+        out["ratio"], out["ratio_range"] = statistics.median(ratios), [ratios[0], ratios[-1]]
     seconds = sum(t["wall_s"] for t in mine)
-    named = {p: sum(t["parts"].get(p, 0.0) for t in mine) / seconds for p in PARTS}
-    out["share_of_time"] = named | {"rest": 1 - sum(named.values())}
+    shares = {p: sum(t["parts"].get(p, 0.0) for t in mine) / seconds for p in PARTS}
+    out["share_of_time"] = shares | {"rest": 1 - sum(shares.values())}
     return out
 
 
-def measure_world(
-    key: str, world: World, python: str | None, folder: Path, quick: bool
-) -> list[dict[str, Any]]:
-    problems = world.problems()
-    save_problems(problems, folder / f"{key}.jsonl")
-    trained = folder / f"{key}-trained"
-    train(world, problems, trained)
-    results = []
-    for policy, model in (("base", world.model), ("trained", str(trained))):
-        sides = {"isocompute": Side(sys.executable, "isocompute")}
-        if python is not None:
-            sides["trl"] = Side(python, "trl")
-        shared = {"model": model, "problems": str(folder / f"{key}.jsonl"),
-                  "problems_per_batch": PROBLEMS_PER_BATCH}  # fmt: skip
-        for n, aim, floor in zip(
-            world.rollouts_per_problem, world.aims, world.floors, strict=True
-        ):
-            updates = 2 if quick else 9 if n <= 32 else 5 if n <= 128 else 3
-            found = compare(sides, {**shared, "rollouts_per_problem": n}, updates)
-            results.append({"world": key, "policy": policy, "aim": aim, "floor": floor, **found})
-            print(line_of(results[-1]), flush=True)
-        for side in sides.values():
-            side.close()
-        if policy == "base":
-            results[-1]["growth"] = growth({**shared}, quick)
-    return results
-
-
-def growth(case: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
+def growth(work: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
     """Cost of one update against n; each n in a process of its own, for its peak memory."""
     rows = []
     for n in GROWTH[:: 3 if quick else 1]:
-        side = Side(sys.executable, "isocompute")
-        ready = side.ask(json.dumps({**case, "rollouts_per_problem": n}))
-        side.ask("step")
-        told = [side.ask("step") for _ in range(5 if n <= 64 else 2)]
-        work = side.ask("count")
-        side.close()
-        seconds = statistics.median(t["wall_s"] for t in told)
+        with opened(("isocompute", sys.executable)) as sides:
+            side = sides["isocompute"]
+            ready = side.ask(json.dumps({**work, "rollouts_per_problem": n}))
+            side.ask("step")
+            told = [side.ask("step") for _ in range(5 if n <= 64 else 2)]
+            counted = side.ask("count")["gigaflop"]
+        seconds = min(t["wall_s"] for t in told)
         rows.append({
             "rollouts_per_problem": n, "seconds_per_update": seconds,
             "distinct_share": told[-1]["distinct"], "peak_memory_mib": told[-1]["memory"],
-            "gigaflop_per_update": work["gigaflop"],
-            "matmul_gigaflops_per_second": ready["peak_gigaflops"],
-            "fraction_of_matmul": work["gigaflop"] / seconds / ready["peak_gigaflops"],
+            "gigaflop_per_update": counted, "matmul_gigaflop_per_second": ready["matmul"],
+            "fraction_of_matmul": counted / seconds / ready["matmul"],
         })  # fmt: skip
-        print(rows[-1], flush=True)
     return rows
 
 
-def line_of(row: dict[str, Any]) -> str:
-    mine = row["isocompute"]["rollouts_per_second"]
-    text = (f"| {row['world']} | {row['policy']} | {row['rollouts_per_problem']} | "
-            f"{row['distinct_share']:.1%} | {row['tokens_per_rollout']:.1f} | {mine:,.0f} | ")
+def measure(key: str, python: str | None, folder: Path, quick: bool) -> dict[str, Any]:
+    """Everything about one case."""
+    case = CASES[key]
+    base, trained, file = folder / f"{key}-base", folder / f"{key}-trained", folder / f"{key}.jsonl"
+    problems = case.world.problems(key, 320, seed=1)
+    save_problems(problems, file)
+    if case.base is None:
+        make_base(case.world, base)
+    first = case.base or str(base)
+    train(case, first, problems, trained)
+    found: dict[str, Any] = {"title": case.title, "compared": []}
+    wanted = [("isocompute", sys.executable), *([("trl", python)] if python else [])]
+    for policy, model in (("base", first), ("trained", str(trained))):
+        work = {"model": model, "problems": str(file), "problems_per_batch": PROBLEMS_PER_BATCH}
+        with opened(*wanted) as sides:
+            for n, (aim, floor) in case.compared.items():
+                updates = 2 if quick or n >= 512 else 9 if n <= 32 else 5
+                row = compare(sides, {**work, "rollouts_per_problem": n}, updates)
+                found["compared"].append({"policy": policy, "aim": aim, "floor": floor, **row})
+                print(comparison_row(found["compared"][-1]), flush=True)
+        if policy == "base":
+            found["growth"] = growth(work, quick)
+    return found
+
+
+def comparison_row(row: dict[str, Any]) -> str:
+    """A line of the first table."""
+    mine, share = row["isocompute"], row["distinct_share"]
+    text = (f"| {row['policy']} | {row['rollouts_per_problem']} | {share:.1%} | "
+            f"{mine['tokens_per_rollout']:.1f} | {mine['rollouts_per_second']:,.0f} | ")  # fmt: skip
+    goal = f"{row['aim']:g}x, {row['floor']:g}x"
     if "ratio" not in row:
-        return text + "- | - | - |"
-    low, high = row["ratio_range"]
-    verdict = "aim" if row["ratio"] >= row["aim"] else (
-        "floor" if row["ratio"] >= row["floor"] else "missed")
-    return text + (f"{row['trl']['rollouts_per_second']:,.0f} | {row['ratio']:.1f}x "
-                   f"[{low:.1f}, {high:.1f}] | {row['aim']:g}x / {row['floor']:g}x: {verdict} |")
+        return text + f"- | - | {goal} | - |"
+    ratio, (low, high) = row["ratio"], row["ratio_range"]
+    verdict = "aim" if ratio >= row["aim"] else "floor" if ratio >= row["floor"] else "missed"
+    text += f"{row['trl']['rollouts_per_second']:,.0f} | "
+    return text + f"{ratio:.1f}x [{low:.1f}, {high:.1f}] | {goal} | {verdict} |"
+
+
+def render(document: dict[str, Any]) -> str:
+    """The tables as Markdown."""
+    lines = [
+        "# Speed of the embedded engine", "",
+        f"Written by `make bench`. Machine: {document['machine']}; {document['date']}; one thread",
+        f"each; {document['beside']}. B_p = {PROBLEMS_PER_BATCH}, Easy recipe (KL and entropy",
+        "bonus), temperature 1. What it means: [benchmarks.md](benchmarks.md).",
+    ]  # fmt: skip
+    for found in document["cases"].values():
+        lines += [
+            "", f"## {found['title']}", "",
+            "Rollouts per second of whole updates; ratio: median over pairs of updates, [least,"
+            " most].", "",
+            "| policy | n | distinct | tokens | isocompute | TRL | ratio | aim, floor | reached |",
+            "|---|---|---|---|---|---|---|---|---|",
+            *map(comparison_row, found["compared"]), "",
+            "Share of the engine's time:", "",
+            f"| policy | n | {' | '.join(PARTS)} |", "|---" * (len(PARTS) + 2) + "|",
+        ]  # fmt: skip
+        for row in found["compared"]:
+            shares = " | ".join(f"{row['share_of_time'][p]:.0%}" for p in PARTS)
+            lines.append(f"| {row['policy']} | {row['rollouts_per_problem']} | {shares} |")
+        lines += [
+            "", "How the base policy's cost grows with n (fastest of a few updates; `of matmul`:"
+            " operations of all", "matrix products of an update, per second, against a"
+            " 1024 x 1024 product in the same process):", "",
+            "| n | s per update | rollouts/s | distinct | GFLOP | of matmul | peak MiB |",
+            "|---|---|---|---|---|---|---|",
+        ]  # fmt: skip
+        for row in found["growth"]:
+            n, seconds = row["rollouts_per_problem"], row["seconds_per_update"]
+            lines.append(
+                f"| {n} | {seconds:.3f} | {PROBLEMS_PER_BATCH * n / seconds:,.0f} | "
+                f"{row['distinct_share']:.1%} | {row['gigaflop_per_update']:.2f} | "
+                f"{row['fraction_of_matmul']:.0%} | {row['peak_memory_mib']:.0f} |"
+            )
+    return "\n".join(lines) + "\n"
 
 
 def machine() -> str:
@@ -238,23 +309,40 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {model}, {platform.system()}, torch {torch.__version__}"
 
 
+def trainer_versions(python: str | None) -> str:
+    """What stands on the other side, or why nothing does."""
+    if python is None or not Path(python).is_file():
+        return "TRL left out: no Python with TRL was given or found"
+    command = "import trl, transformers; print(trl.__version__, transformers.__version__)"
+    done = subprocess.run([python, "-c", command], capture_output=True, text=True)
+    if done.returncode:
+        return f"TRL left out: {done.stderr.strip().splitlines()[-1]}"
+    trl, transformers = done.stdout.split()[-2:]
+    return f"TRL {trl} with transformers {transformers}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trainers-python", help="a Python that has TRL")
-    parser.add_argument("--world", choices=WORLDS, action="append")
+    parser.add_argument("--case", choices=CASES, action="append", help="default: all")
     parser.add_argument("--quick", action="store_true", help="two updates each")
-    parser.add_argument("-o", "--out", type=Path)
+    parser.add_argument("-o", "--out", type=Path, help="write OUT.json and OUT.md")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    python = options.trainers_python
-    started = time.time()
-    results = []
+    beside, started = trainer_versions(options.trainers_python), time.monotonic()
+    print(f"{machine()}; {beside}", flush=True)
+    python = None if beside.startswith("TRL left out") else options.trainers_python
+    document: dict[str, Any] = {
+        "machine": machine(), "date": str(datetime.date.today()), "beside": beside, "cases": {},
+    }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        for key in options.world or WORLDS:
-            results += measure_world(key, WORLDS[key], python, Path(folder), options.quick)
-    document = {"machine": machine(), "seconds": time.time() - started, "results": results}
+        for key in options.case or CASES:
+            document["cases"][key] = measure(key, python, Path(folder), options.quick)
+    document["wall_s"] = round(time.monotonic() - started)
+    print(render(document))
     if options.out:
         options.out.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
+        options.out.with_suffix(".md").write_text(render(document))
 
 
 if __name__ == "__main__":

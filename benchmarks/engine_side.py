@@ -16,14 +16,14 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from isocompute.allocation import Allocation
-from isocompute.engines.local.policy import base_folder, stop_length
+from isocompute.engines.local.policy import base_folder
 from isocompute.problems import ProblemSet, load_problems
 from isocompute.recipe import Recipe
 from isocompute.study.spec import RunSpec
@@ -77,6 +77,7 @@ class Stopwatch:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
+        """Time what happens inside as `name`."""
         self._turn()
         self.inside.append(name)
         try:
@@ -85,11 +86,12 @@ class Stopwatch:
             self._turn()
             self.inside.pop()
 
-    def watch(self, owner: Any, function: str, name: str) -> None:
+    def watch(self, owner: Any, function: str, name: str | Callable[[], str]) -> None:
+        """Time every call of a function."""
         inner: Callable[..., Any] = getattr(owner, function)
 
         def outer(*args: Any, **options: Any) -> Any:
-            with self.part(name):
+            with self.part(name if isinstance(name, str) else name()):
                 return inner(*args, **options)
 
         setattr(owner, function, outer)
@@ -101,6 +103,7 @@ class LastSink:
     wants_checkpoint = False
 
     def step(self, record: Any) -> None:
+        """Take a record."""
         self.record = record
 
 
@@ -114,8 +117,11 @@ def isocompute_side() -> None:
     watch = Stopwatch()
     counts: dict[str, float] = {}
     watch.watch(engine, "sample", "sampling")
-    watch.watch(engine, "accumulate", "loss")
-    watch.watch(Transformer, "response_logits", "forward")
+
+    def whose() -> str:
+        return "forward" if torch.is_grad_enabled() else "base model"
+
+    watch.watch(Transformer, "response_logits", whose)
     watch.watch(torch.Tensor, "backward", "backward")
     watch.watch(Policy, "rewards", "verifier")
     watch.watch(FlatAdamW, "step", "optimiser")
@@ -126,7 +132,6 @@ def isocompute_side() -> None:
         counts["distinct"] = len(samples.count_N) / int(samples.count_N.sum())
         counts["tokens"] = samples.tokens / int(samples.count_N.sum())
         counts["entropy"] = samples.entropy
-        counts["distinct_tokens"] = int(samples.length_N.sum())
         return samples
 
     engine.sample = counting  # type: ignore[assignment]
@@ -137,7 +142,7 @@ def isocompute_side() -> None:
             continue
         if line != "step":
             run = engine._Run(spec_of(json.loads(line), "local"), LastSink())  # type: ignore[arg-type]
-            say(ready=True, peak_gigaflops=matmul_speed(),
+            say(ready=True, matmul=matmul_speed(),
                 parameters=sum(p.numel() for p in run.policy.model.parameters()))  # fmt: skip
             continue
         watch.spent.clear()
@@ -170,81 +175,90 @@ def matmul_speed(size: int = 1024, repeats: int = 5) -> float:
 # TRL -------------------------------------------------------------------------------------
 
 
+class CaseEndedError(Exception):
+    """Another case is asked for."""
+
+
+class TrlCase:
+    """GRPOTrainer with the settings that the TRL engine gives it, one update at a time."""
+
+    def __init__(self, case: dict[str, Any], lines: Iterator[str], folder: str) -> None:
+        import datasets
+        import transformers
+        import trl
+
+        from isocompute.engines.trl.options import TrlOptions, render_config
+        from isocompute.verifiers import load_verifier
+
+        spec = spec_of(case, "trl")
+        self.lines, self.following = lines, ""
+        self.verifier = load_verifier(spec.train.verifier)
+        self.tokens = 0.0
+        model = base_folder(case["model"])
+        tokenizer = transformers.AutoTokenizer.from_pretrained(model, padding_side="left")
+        if tokenizer.eos_token is None:
+            tokenizer.eos_token = tokenizer.pad_token  # TRL wants the word; nothing says it
+        settings = trl.GRPOConfig(
+            output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False,
+            model_init_kwargs={"dtype": "float32"}, **render_config(spec, TrlOptions.of(spec)),
+        )  # fmt: skip
+        rows = [{"prompt": p.prompt, "answer": p.answer} for p in spec.train.problems]
+        self.trainer = trl.GRPOTrainer(
+            model=str(model), reward_funcs=self.judge, args=settings, processing_class=tokenizer,
+            train_dataset=datasets.Dataset.from_list(rows),
+        )  # fmt: skip
+        self.trainer.remove_callback(transformers.PrinterCallback)
+        case_of = self
+
+        class Turns(transformers.TrainerCallback):  # type: ignore[misc]
+            """Waits for its turn before each update, and says how long it took."""
+
+            def on_step_begin(self, *_: Any, **__: Any) -> None:
+                case_of.following = next(lines, "")
+                if case_of.following != "step":
+                    raise CaseEndedError
+                self.started = time.perf_counter()
+
+            def on_step_end(self, *_: Any, **__: Any) -> None:
+                wall = time.perf_counter() - self.started
+                say(wall_s=wall, memory=peak_memory(), tokens=case_of.tokens)
+
+        self.trainer.add_callback(Turns())
+        say(ready=True, trl=trl.__version__, transformers=transformers.__version__)
+
+    __name__ = "judge"  # TRL names a reward by it
+
+    def judge(
+        self, completions: list[str], completion_ids: list[list[int]], answer: list[str], **_: Any
+    ) -> list[float | None]:
+        """Rewards; equal responses to equal answers are judged once, as on our side."""
+        self.tokens = sum(map(len, completion_ids)) / len(completion_ids)
+        known: dict[tuple[str, str], float | None] = {}
+        for key in zip(completions, answer, strict=True):
+            if key not in known:
+                known[key] = self.verifier(*key).reward
+        return [known[key] for key in zip(completions, answer, strict=True)]
+
+    def run(self) -> str:
+        """Updates as they are asked for; returns the line that ended it."""
+        with suppress(CaseEndedError):
+            self.trainer.train()
+        return self.following
+
+
 def trl_side() -> None:
-    """Updates of TRL's GRPOTrainer, with the settings that the TRL engine gives it."""
+    """Updates of TRL's GRPOTrainer."""
     import datasets
     import transformers
-    import trl
-
-    from isocompute.engines.trl.options import TrlOptions, render_config
-    from isocompute.verifiers import load_verifier
 
     datasets.disable_progress_bars()
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     lines = requests()
-    case = next(lines, None)
-    while case is not None:
-        given = json.loads(case)
-        spec = spec_of(given, "trl")
-        model = base_folder(given["model"])
-        options = TrlOptions.of(spec)
-        config = render_config(spec, options) | {"max_steps": NEVER}
-        tokenizer = transformers.AutoTokenizer.from_pretrained(model, padding_side="left")
-        if tokenizer.eos_token is None:
-            tokenizer.eos_token = tokenizer.pad_token  # TRL wants the word; nothing says it
-        rows = [{"prompt": p.prompt, "answer": p.answer} for p in spec.train.problems]
-        verifier = load_verifier(spec.train.verifier)
-        lengths: list[int] = []
-
-        def judge(
-            completions: list[str], completion_ids: list[list[int]], answer: list[str], **_: Any
-        ) -> list[float | None]:
-            lengths[:] = [len(ids) for ids in completion_ids]
-            known: dict[tuple[str, str], float | None] = {}
-            for key in zip(completions, answer, strict=True):
-                if key not in known:
-                    known[key] = verifier(*key).reward
-            return [known[key] for key in zip(completions, answer, strict=True)]
-
-        following: list[str | None] = []
-
-        class Turns(transformers.TrainerCallback):  # type: ignore[misc]
-            """Waits for its turn before each update."""
-
-            def on_step_begin(self, _args: Any, _state: Any, control: Any, **_: Any) -> None:
-                line = next(lines, None)
-                if line != "step":
-                    following.append(line)
-                    raise EndOfCaseError
-                self.started = time.perf_counter()
-
-            def on_step_end(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
-                wall = time.perf_counter() - self.started
-                say(wall_s=wall, memory=peak_memory(), tokens=sum(lengths) / len(lengths))
-
+    line = next(lines, "")
+    while line:
         with tempfile.TemporaryDirectory() as folder:
-            settings = trl.GRPOConfig(
-                output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False,
-                model_init_kwargs={"dtype": "float32"}, **config,
-            )  # fmt: skip
-            trainer = trl.GRPOTrainer(
-                model=str(model), reward_funcs=judge, args=settings, processing_class=tokenizer,
-                train_dataset=datasets.Dataset.from_list(rows),
-            )  # fmt: skip
-            trainer.remove_callback(transformers.PrinterCallback)
-            trainer.add_callback(Turns())
-            say(ready=True, versions={"trl": trl.__version__,
-                                      "transformers": transformers.__version__})  # fmt: skip
-            try:
-                trainer.train()
-            except EndOfCaseError:
-                pass
-        case = following[0] if following else None
-
-
-class EndOfCaseError(Exception):
-    """The next case begins."""
+            line = TrlCase(json.loads(line), lines, folder).run()
 
 
 def peak_memory() -> float:

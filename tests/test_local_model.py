@@ -18,13 +18,13 @@ from isocompute.engines.local.kernels import (  # noqa: E402
     token_logprob_and_entropy,
 )
 from isocompute.engines.local.mlp import BitMlp, MlpConfig  # noqa: E402
-from isocompute.engines.local.model import ResponseCache  # noqa: E402
+from isocompute.engines.local.tree import prefix_tree  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
-from local_tools import WORLD, tiny_config, tiny_folder, tiny_model  # noqa: E402
+from local_tools import WORLD, tiny_config, tiny_model  # noqa: E402
 
 
 def test_logits_are_pinned():
-    # transformers 5.23 gives these numbers for the same folder (test below, where installed).
+    # transformers 5.23 gives these numbers for the same folder (tests/test_transformers.py).
     logits = tiny_model()(torch.tensor([[1, 20, 3, 30]]))
     assert logits[0, -1, :4].tolist() == pytest.approx(
         [0.6107923, 0.1728680, 1.3259217, 1.9406182], abs=1e-5
@@ -33,46 +33,9 @@ def test_logits_are_pinned():
 
 
 
-
-@pytest.mark.parametrize("tied", [False, True])
-def test_logits_equal_those_of_transformers(tmp_path, tied):
-    transformers = pytest.importorskip("transformers")
-    model = tiny_model(tie_word_embeddings=tied)
-    save_model(model, tmp_path)
-    theirs = transformers.LlamaForCausalLM.from_pretrained(tmp_path).eval()
-    token = torch.randint(0, 33, (5, 20), generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        torch.testing.assert_close(model(token), theirs(token).logits, atol=2e-5, rtol=1e-5)
-
-
-def test_a_folder_of_transformers_loads(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    config = transformers.LlamaConfig(
-        vocab_size=50, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
-        num_attention_heads=3, num_key_value_heads=1, max_position_embeddings=64,
-    )  # fmt: skip
-    theirs = transformers.LlamaForCausalLM(config).eval()
-    theirs.save_pretrained(tmp_path)
-    token = torch.randint(0, 50, (2, 9), generator=torch.Generator().manual_seed(1))
-    with torch.no_grad():
-        torch.testing.assert_close(
-            load_model(tmp_path)(token), theirs(token).logits, atol=2e-5, rtol=1e-5
-        )
-
-
-def test_the_tokenizer_loads_in_transformers(tmp_path):
-    transformers = pytest.importorskip("transformers")
-    folder = tiny_folder(tmp_path)
-    theirs = transformers.AutoTokenizer.from_pretrained(folder)
-    problem = WORLD.problems("p", 1, seed=0).problems[0]
-    words = WORLD.tokenizer()
-    text = problem.prompt + problem.answer
-    assert theirs(text)["input_ids"] == words.encode(text)
-    assert theirs.decode(words.encode(text)) == text == words.decode(words.encode(text))
-
-
-def test_a_saved_model_loads_bit_for_bit(tmp_path):
-    model = tiny_model()
+@pytest.mark.parametrize("biases", [False, True])
+def test_a_saved_model_loads_bit_for_bit(tmp_path, biases):
+    model = tiny_model(attention_bias=biases, mlp_bias=biases)
     save_model(model, tmp_path)
     loaded = load_model(tmp_path)
     assert loaded.config == model.config
@@ -90,9 +53,9 @@ def test_shared_prompts_and_cache_equal_the_plain_forward(lengths, counts):
     groups = Grouping(torch.tensor(counts))
     response = torch.randint(0, 33, (groups.rows, 6), generator=draw)
     with torch.no_grad():
-        hidden, prompts = model.prompt(prompt, length)
+        _, prompts = model.prompt(prompt, length)
         whole = model.logits(model.respond(response, prompts, groups))
-        cache = ResponseCache(model.config, groups.rows, 6, hidden)
+        cache = model.response_cache(groups.rows, 6)
         steps = [model.respond(response[:, t : t + 1], prompts, groups, cache) for t in range(6)]
         cached = model.logits(torch.cat(steps, 1))
         for row, p in enumerate(groups.prompt_N.tolist()):
@@ -101,12 +64,73 @@ def test_shared_prompts_and_cache_equal_the_plain_forward(lengths, counts):
             torch.testing.assert_close(cached[row], plain, atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("biases", [False, True])
+@pytest.mark.parametrize("lengths", [[10, 10, 10], [10, 7, 1]])
+def test_the_last_tokens_alone_equal_those_of_the_whole_prompt(lengths, biases):
+    model = tiny_model(attention_bias=biases)
+    prompt = torch.randint(0, 33, (3, 10), generator=torch.Generator().manual_seed(3))
+    length = torch.tensor(lengths)
+    with torch.no_grad():
+        for layer in model.blocks():
+            if layer.qkv_bias is not None:
+                layer.qkv_bias.normal_(generator=torch.Generator().manual_seed(4))
+        hidden, whole = model.prompt(prompt, length)
+        last, brief = model.prompt(prompt, length, whole=False)
+    assert last.shape == (3, 1, 16)
+    torch.testing.assert_close(last[:, 0], hidden[torch.arange(3), length - 1])
+    for one, two in zip([*brief[0], *brief[1]], [*whole[0], *whole[1]], strict=True):
+        torch.testing.assert_close(one, two)
+
+
+def test_a_tree_counts_each_prefix_once():
+    rows = torch.tensor([[5, 6, 7], [5, 6, 8], [5, 2, 0], [9, 9, 9], [5, 6, 7], [5, 6, 7]])
+    prompt = torch.tensor([0, 0, 0, 0, 0, 1])
+    tree = prefix_tree(rows, prompt, 10, eos_token_id=2)
+    # Prompt 0: 5; 9; 56; 52; 99; 567; 568; 999. Prompt 1: 5; 56; 567.
+    assert tree.place_M.numel() == 11
+    live = torch.ones(6, 3, dtype=torch.bool)
+    live[2, 2] = False  # after the end-of-text token
+    assert tree.node_NT[0].tolist() == tree.node_NT[4].tolist() != tree.node_NT[5].tolist()
+    assert tree.node_NT[0, 1] == tree.node_NT[1, 1] != tree.node_NT[2, 1]
+    assert len(set(tree.node_NT[live].tolist())) == 11
+    again = tree.spread(tree.gather(rows))
+    assert torch.equal(again[live], rows[live])
+    distinct = torch.arange(18).view(6, 3)
+    assert prefix_tree(distinct, prompt, 18, eos_token_id=None) is None
+
+
+@pytest.mark.parametrize("eos", [None, 2])
+def test_shared_prefixes_change_neither_logits_nor_gradient(eos, monkeypatch):
+    model = tiny_model(vocab_size=6, eos_token_id=eos)
+    draw = torch.Generator().manual_seed(3)
+    prompt, length = torch.randint(0, 6, (2, 5), generator=draw), torch.tensor([5, 3])
+    groups = Grouping(torch.tensor([20, 10]))
+    rows = torch.randint(0, 6, (30, 4), generator=draw)
+    rows[:, 0] %= 2
+    live = torch.ones(30, 4, dtype=torch.bool)
+    if eos is not None:
+        live[:, 1:] = (rows[:, :-1] == eos).cumsum(1) == 0
+    results = []
+    for worth in (0.99, 0.0):
+        monkeypatch.setattr("isocompute.engines.local.tree.WORTH_SHARING", worth)
+        model.zero_grad()
+        logits = model.response_logits(prompt, length, rows, groups)
+        picked = torch.log_softmax(logits, -1)[live]
+        (picked * torch.linspace(-1, 1, picked.numel()).view_as(picked)).sum().backward()
+        results.append([picked.detach(), *(p.grad.clone() for p in model.parameters())])
+    assert prefix_tree(rows, groups.prompt_N, 6, eos) is None
+    monkeypatch.undo()
+    assert prefix_tree(rows, groups.prompt_N, 6, eos) is not None
+    for one, two in zip(*results, strict=True):
+        torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-4)
+
+
 def test_a_branched_cache_follows_its_parents():
     model = tiny_model()
     prompt = torch.randint(0, 33, (1, 5), generator=torch.Generator().manual_seed(3))
     with torch.no_grad():
-        hidden, prompts = model.prompt(prompt)
-        cache = ResponseCache(model.config, 2, 2, hidden)
+        _, prompts = model.prompt(prompt)
+        cache = model.response_cache(2, 2)
         one = Grouping(torch.tensor([2]))
         model.respond(torch.tensor([[4], [9]]), prompts, one, cache)
         cache.branch(torch.tensor([1, 1, 0]))
@@ -126,7 +150,6 @@ def test_config_survives_its_json():
     ("change", "message"),
     [
         ({"model_type": "gpt2"}, "model_type='llama'"),
-        ({"attention_bias": True}, "attention_bias=False"),
         ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type='default'"),
         ({"hidden_act": "gelu"}, "hidden_act='silu'"),
     ],
@@ -160,7 +183,7 @@ def test_broken_folders_are_refused(tmp_path):
     with pytest.raises(InputError, match="'model.layers.2.input_layernorm.weight' is missing"):
         load_model(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**data, "num_hidden_layers": 1}))
-    with pytest.raises(InputError, match="only the weights of a Llama model"):
+    with pytest.raises(InputError, match="only the weights that its config.json names"):
         load_model(tmp_path)
     (tmp_path / "config.json").write_text(json.dumps({**data, "vocab_size": 40}))
     with pytest.raises(InputError, match="must have the shape that config.json gives"):

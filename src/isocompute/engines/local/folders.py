@@ -43,6 +43,18 @@ def _to_hugging_face(model: Transformer) -> dict[str, Tensor]:
             base + "mlp.up_proj.weight": up,
             base + "mlp.down_proj.weight": layer.down,
         }
+        if layer.qkv_bias is not None and layer.out_bias is not None:
+            parts = torch.split(layer.qkv_bias.data, sizes)
+            out |= {
+                base + f"self_attn.{x}_proj.bias": part
+                for x, part in zip("qkvo", (*parts, layer.out_bias), strict=True)
+            }
+        if layer.gate_up_bias is not None and layer.down_bias is not None:
+            parts = (*layer.gate_up_bias.data.chunk(2), layer.down_bias)
+            out |= {
+                base + f"mlp.{x}_proj.bias": part
+                for x, part in zip(("gate", "up", "down"), parts, strict=True)
+            }
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in out.items()}
 
 
@@ -75,10 +87,16 @@ def _from_hugging_face(model: Transformer, state: dict[str, Tensor]) -> None:
             put(layer.post_norm, base + "post_attention_layernorm.weight")
             put(layer.gate_up, base + "mlp.gate_proj.weight", base + "mlp.up_proj.weight")
             put(layer.down, base + "mlp.down_proj.weight")
+            if layer.qkv_bias is not None and layer.out_bias is not None:
+                put(layer.qkv_bias, *(base + f"self_attn.{x}_proj.bias" for x in "qkv"))
+                put(layer.out_bias, base + "self_attn.o_proj.bias")
+            if layer.gate_up_bias is not None and layer.down_bias is not None:
+                put(layer.gate_up_bias, *(base + f"mlp.{x}_proj.bias" for x in ("gate", "up")))
+                put(layer.down_bias, base + "mlp.down_proj.bias")
     state.pop("lm_head.weight", None)
     if state:
         raise InputError(
-            f"model.safetensors must hold only the weights of a Llama model without biases, but "
+            f"model.safetensors must hold only the weights that its config.json names, but "
             f"got {sorted(state)[0]!r} too; convert the model first."
         )
 
@@ -93,8 +111,6 @@ def config_to_json(config: ModelConfig) -> dict[str, Any]:
         **fields,
         "rope_parameters": rope,
         "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
         "attention_dropout": 0.0,
         "use_cache": True,
         "torch_dtype": "float32",
@@ -105,15 +121,13 @@ def config_from_json(data: dict[str, Any]) -> ModelConfig:
     """`config.json` of a Llama model -> `ModelConfig`.
 
     Raises:
-        InputError: for another architecture, biases, scaled rotary positions or a missing size.
+        InputError: for another architecture, scaled rotary positions or a missing size.
     """
     rope = data.get("rope_parameters") or data.get("rope_scaling") or {}
     kind = rope.get("rope_type", rope.get("type", "default"))
     rules = (
         ("model_type", data.get("model_type"), "llama"),
         ("hidden_act", data.get("hidden_act", "silu"), "silu"),
-        ("attention_bias", data.get("attention_bias", False), False),
-        ("mlp_bias", data.get("mlp_bias", False), False),
         ("rope_type", kind, "default"),
     )
     for name, got, want in rules:
@@ -145,6 +159,8 @@ def config_from_json(data: dict[str, Any]) -> ModelConfig:
         rope_theta=rope.get("rope_theta", data.get("rope_theta", 10000.0)),
         initializer_range=data.get("initializer_range", 0.02),
         tie_word_embeddings=data.get("tie_word_embeddings", False),
+        attention_bias=data.get("attention_bias", False),
+        mlp_bias=data.get("mlp_bias", False),
         pad_token_id=data.get("pad_token_id") or 0,
         bos_token_id=data.get("bos_token_id"),
         eos_token_id=eos[0] if isinstance(eos, list) else eos,

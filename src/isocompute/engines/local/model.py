@@ -1,12 +1,13 @@
 """A small decoder-only transformer whose weights load in Hugging Face `LlamaForCausalLM`.
 
-Shape legend: P prompts, N responses (rows), T new tokens per row, L cached response tokens,
+Shape legend: P prompts, N responses (rows), T new tokens per row, M distinct prefixes,
 S prompt tokens (padded to the longest), H hidden size, A query heads, K key/value heads,
 E head size, I feed-forward size, V vocabulary, G slots per prompt.
 
 What it does that a general implementation does not: a prompt is computed once however many
-responses it has, and the responses of one prompt read its keys and values in place
-(`Grouping`), in sampling and in training alike.
+responses it has, the responses of one prompt read its keys and values in place (`Grouping`),
+in sampling and in training alike, and what responses begin with in common is computed once
+(`PrefixTree`).
 
 Architecture (RMSNorm, rotary positions in the half-split layout, SwiGLU, grouped keys and
 values): arXiv 2302.13971, 1910.07467, 2104.09864, 2002.05202, 2305.13245.
@@ -17,12 +18,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from isocompute.engines.local.cache import PromptCache, ResponseCache
 from isocompute.engines.local.grouping import Grouping
 from isocompute.engines.local.interface import Decoder, PolicyModel
 from isocompute.engines.local.kernels import gated_unit, rms_norm
@@ -46,6 +47,8 @@ class ModelConfig:
     rope_theta: float = 10000.0
     initializer_range: float = 0.02
     tie_word_embeddings: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
     pad_token_id: int = 0
     bos_token_id: int | None = None
     eos_token_id: int | None = None
@@ -63,74 +66,6 @@ class ModelConfig:
             )
 
 
-class PromptCache(NamedTuple):
-    """Keys and values of prompts, per layer, and what is needed to continue them.
-
-    `mask_PS` is None where all prompts have the same length; otherwise 0 for prompt tokens and
-    -inf for padding.
-    """
-
-    key_LPKES: list[Tensor]
-    value_LPKSE: list[Tensor]
-    length_P: Tensor
-    mask_PS: Tensor | None
-
-    def select(self, prompt_P: Tensor) -> PromptCache:
-        """The cache of some of the prompts."""
-        mask = None if self.mask_PS is None else self.mask_PS[prompt_P]
-        return PromptCache(
-            [k[prompt_P] for k in self.key_LPKES],
-            [v[prompt_P] for v in self.value_LPKSE],
-            self.length_P[prompt_P],
-            mask,
-        )
-
-    def slice(self, start: int, stop: int) -> PromptCache:
-        """The cache of prompts start..stop, as views."""
-        mask = None if self.mask_PS is None else self.mask_PS[start:stop]
-        return PromptCache(
-            [k[start:stop] for k in self.key_LPKES],
-            [v[start:stop] for v in self.value_LPKSE],
-            self.length_P[start:stop],
-            mask,
-        )
-
-
-class ResponseCache:
-    """Keys and values of sampled tokens, in tensors of fixed size that are written in place."""
-
-    def __init__(self, config: ModelConfig, rows: int, tokens: int, like: Tensor) -> None:
-        layers, heads, size = (
-            config.num_hidden_layers, config.num_key_value_heads, config.head_dim
-        )
-        self.key = [like.new_empty(rows, heads, size, tokens) for _ in range(layers)]
-        self.value = [like.new_empty(rows, heads, tokens, size) for _ in range(layers)]
-        self.rows = rows
-        self.length = 0
-
-    def append(self, layer: int, key_NKE1: Tensor, value_NK1E: Tensor) -> tuple[Tensor, Tensor]:
-        """Write one token's keys and values; returns those of all tokens so far."""
-        n, t = self.rows, self.length
-        self.key[layer][:n, :, :, t : t + 1] = key_NKE1
-        self.value[layer][:n, :, t : t + 1] = value_NK1E
-        return self.key[layer][:n, :, :, : t + 1], self.value[layer][:n, :, : t + 1]
-
-    def branch(self, parent_N: Tensor) -> None:
-        """Row i becomes a copy of row `parent_N[i]`; the number of rows may grow or shrink."""
-        t = self.length
-        for store in (self.key, self.value):
-            for i, old in enumerate(store):
-                if parent_N.numel() > old.shape[0]:
-                    new = old.new_empty(parent_N.numel(), *old.shape[1:])
-                    new[..., :] = 0
-                    store[i] = new
-                along = old[:, :, :, :t] if store is self.key else old[:, :, :t]
-                picked = along.index_select(0, parent_N)
-                target = store[i][: parent_N.numel()]
-                (target[:, :, :, :t] if store is self.key else target[:, :, :t]).copy_(picked)
-        self.rows = int(parent_N.numel())
-
-
 class Layer(nn.Module):
     """Weights of one block; query, key and value, and gate and up, are fused."""
 
@@ -138,12 +73,20 @@ class Layer(nn.Module):
         super().__init__()
         heads = config.num_attention_heads + 2 * config.num_key_value_heads
         size, hidden, wide = config.head_dim, config.hidden_size, config.intermediate_size
+
+        def bias(wanted: bool, outputs: int) -> nn.Parameter | None:
+            return nn.Parameter(torch.zeros(outputs)) if wanted else None
+
         self.input_norm = nn.Parameter(torch.ones(hidden))
         self.qkv = nn.Parameter(torch.empty(heads * size, hidden))
         self.out = nn.Parameter(torch.empty(hidden, config.num_attention_heads * size))
         self.post_norm = nn.Parameter(torch.ones(hidden))
         self.gate_up = nn.Parameter(torch.empty(2 * wide, hidden))
         self.down = nn.Parameter(torch.empty(hidden, wide))
+        self.qkv_bias = bias(config.attention_bias, heads * size)
+        self.out_bias = bias(config.attention_bias, hidden)
+        self.gate_up_bias = bias(config.mlp_bias, 2 * wide)
+        self.down_bias = bias(config.mlp_bias, hidden)
 
 
 class Transformer(PolicyModel):
@@ -205,7 +148,7 @@ class Transformer(PolicyModel):
         """Rotated queries (N, A, T, E) and keys (N, K, T, E), and values (N, K, T, E)."""
         c = self.config
         a, k = c.num_attention_heads, c.num_key_value_heads
-        fused = F.linear(self._normed(x_NTH, layer.input_norm), layer.qkv)
+        fused = F.linear(self._normed(x_NTH, layer.input_norm), layer.qkv, layer.qkv_bias)
         if tree is not None:
             fused = tree.spread(fused)
         rows, new = fused.shape[:2]
@@ -215,9 +158,10 @@ class Transformer(PolicyModel):
         return query, key, value
 
     def _finish(self, layer: Layer, x_NTH: Tensor, mixed_NTH: Tensor) -> Tensor:
-        x = x_NTH + F.linear(mixed_NTH, layer.out)
-        wide = gated_unit(F.linear(self._normed(x, layer.post_norm), layer.gate_up))
-        return x + F.linear(wide, layer.down)
+        x = x_NTH + F.linear(mixed_NTH, layer.out, layer.out_bias)
+        normed = self._normed(x, layer.post_norm)
+        wide = gated_unit(F.linear(normed, layer.gate_up, layer.gate_up_bias))
+        return x + F.linear(wide, layer.down, layer.down_bias)
 
     def logits(self, hidden_NTH: Tensor) -> Tensor:
         """Final norm and head: (..., H) -> (..., V)."""
@@ -273,13 +217,17 @@ class Transformer(PolicyModel):
         c = self.config
         p, s = x_PSH.shape[:2]
         a, k, size = c.num_attention_heads, c.num_key_value_heads, c.head_dim
-        to_q, to_kv = torch.split(layer.qkv, [a * size, 2 * k * size])
+        sizes = [a * size, 2 * k * size]
+        to_q, to_kv = torch.split(layer.qkv, sizes)
+        q_bias = kv_bias = None
+        if layer.qkv_bias is not None:
+            q_bias, kv_bias = torch.split(layer.qkv_bias, sizes)
         normed = self._normed(x_PSH, layer.input_norm)
-        fused = F.linear(normed, to_kv).view(p, s, 2 * k, size).transpose(1, 2)
+        fused = F.linear(normed, to_kv, kv_bias).view(p, s, 2 * k, size).transpose(1, 2)
         key, value = torch.split(fused, [k, k], dim=1)
         key = self._rotate(key, self.cos[:s], self.sin[:s])
         row, last = torch.arange(p, device=x_PSH.device), length_P - 1
-        query = F.linear(normed[row, last], to_q).view(p, a, 1, size)
+        query = F.linear(normed[row, last], to_q, q_bias).view(p, a, 1, size)
         turned = self._rotate(query, self.cos[last, None, None], self.sin[last, None, None])
         return x_PSH[row, last, None], turned, key, value
 
@@ -351,6 +299,13 @@ class Transformer(PolicyModel):
             cache.length += 1
         return x
 
+    def response_cache(self, rows: int, tokens: int) -> ResponseCache:
+        """Room for the keys and values of so many rows of so many tokens."""
+        c = self.config
+        return ResponseCache(
+            c.num_hidden_layers, c.num_key_value_heads, c.head_dim, rows, tokens, self.embed
+        )
+
     def decoder(self, prompt_PS: Tensor, length_P: Tensor, rows: int, limit: int) -> Decoder:
         """Begin to sample, with a cache of keys and values."""
         return _TransformerDecoder(self, prompt_PS, length_P, rows, limit)
@@ -385,7 +340,7 @@ class _TransformerDecoder(Decoder):
         self.model = model
         hidden, self.prompts = model.prompt(prompt_PS, length_P, whole=False)
         self.first_PV = model.logits(hidden[:, 0])
-        self.cache = ResponseCache(model.config, rows, limit, hidden)
+        self.cache = model.response_cache(rows, limit)
         self.cache.rows = len(prompt_PS)
 
     def advance(self, parent_N: Tensor | None, token_N: Tensor, prompt_N: Tensor) -> Tensor:

@@ -104,8 +104,11 @@ coverage: $(STAMP)  ## lines and branches that the fast tests reach
 	  -m 'not (slow or browser or trainers or ray or gpu or docs)' $(ARGS)
 	@$(PY) -m coverage report --skip-covered
 
-bench: $(STAMP)  ## speed of the fits beside a plain loop over scipy; about a minute
-	@OMP_NUM_THREADS=2 $(PY) benchmarks/laws.py $(ARGS)
+# TRL stands beside the engine where `make test-trainers` (or its set-up) has been run once.
+bench: $(STAMP)  ## speed of the fits beside scipy, and of the engine beside TRL; ten minutes
+	@OMP_NUM_THREADS=2 $(PY) benchmarks/laws.py
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o docs/engine-benchmark \
+	  --trainers-python $(TRAINERS_VENV)/bin/python $(ARGS)
 
 coverage-table: $(STAMP)  ## how often intervals hold on planted truth (SWEEPS=40: 20 minutes)
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/coverage.py --sweeps $(or $(SWEEPS),2000) \

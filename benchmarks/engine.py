@@ -55,6 +55,7 @@ class Case:
         world: where problems come from.
         base: a shipped model; None: one is made here.
         compared: n -> (aim, floor), ratios of rollouts per second to TRL's.
+        grown: largest n whose cost is measured.
         training: (n, updates, learning rate at B=1024) of the trained policy.
     """
 
@@ -62,6 +63,7 @@ class Case:
     world: World
     base: str | None
     compared: dict[int, tuple[float, float]]
+    grown: int
     training: tuple[int, int, float]
 
 
@@ -69,12 +71,12 @@ CASES = {
     "repeating": Case(
         title="Responses that repeat: `machine` with seven moves, up to 12 tokens",
         world=MachineWorld(shortest=7), base="machine",
-        compared={8: (10, 5), 128: (50, 20), 512: (100, 50)}, training=(32, 80, 2e-3),
+        compared={8: (10, 5), 128: (50, 20), 512: (100, 50)}, training=(32, 80, 2e-3), grown=2048,
     ),
     "distinct": Case(
         title="Nearly all distinct: `bits` with 64 answer bits, 16 tokens",
         world=BitRuleWorld(answer_bits=64, agree=37), base=None,
-        compared=dict.fromkeys((4, 8, 32, 128, 512), (3, 2)), training=(16, 40, 5e-4),
+        compared=dict.fromkeys((4, 8, 32, 128, 512), (3, 2)), training=(16, 40, 5e-4), grown=512,
     ),
 }  # fmt: skip
 
@@ -186,31 +188,33 @@ def compare(sides: dict[str, Side], work: dict[str, Any], updates: int) -> dict[
         median = statistics.median(t["wall_s"] for t in answers)
         out[name] = {
             "seconds_per_update": median, "rollouts_per_second": rollouts / median,
+            "cpu_seconds_per_update": statistics.median(t["cpu_s"] for t in answers),
             "tokens_per_rollout": statistics.mean(t["tokens"] for t in answers),
             "peak_memory_mib": answers[-1]["memory"],
         }  # fmt: skip
     if "trl" in told:
+        out["cpu_ratio"] = (statistics.median(t["cpu_s"] for t in told["trl"])
+                            / statistics.median(t["cpu_s"] for t in mine))  # fmt: skip
         ratios = sorted(t["wall_s"] / m["wall_s"] for t, m in zip(told["trl"], mine, strict=True))
         out["ratio"], out["ratio_range"] = statistics.median(ratios), [ratios[0], ratios[-1]]
-    seconds = sum(t["wall_s"] for t in mine)
+    seconds = sum(t["cpu_s"] for t in mine)
     shares = {p: sum(t["parts"].get(p, 0.0) for t in mine) / seconds for p in PARTS}
     out["share_of_time"] = shares | {"rest": 1 - sum(shares.values())}
     return out
 
 
-def growth(work: dict[str, Any], quick: bool) -> list[dict[str, Any]]:
-    """Cost of one update against n; each n in a process of its own, for its peak memory."""
+def growth(work: dict[str, Any], most: int) -> list[dict[str, Any]]:
+    """CPU cost of one update against n; each n in a process of its own, for its peak memory."""
     rows = []
-    for n in GROWTH[:: 3 if quick else 1]:
+    for n in [n for n in GROWTH if n <= most]:
         with opened(("isocompute", sys.executable)) as sides:
             side = sides["isocompute"]
             ready = side.ask(json.dumps({**work, "rollouts_per_problem": n}))
-            side.ask("step")
-            told = [side.ask("step") for _ in range(5 if n <= 64 else 2)]
+            told = [side.ask("step") for _ in range(6 if n <= 64 else 2)]
             counted = side.ask("count")["gigaflop"]
-        seconds = min(t["wall_s"] for t in told)
+        seconds = min(t["cpu_s"] for t in told)
         rows.append({
-            "rollouts_per_problem": n, "seconds_per_update": seconds,
+            "rollouts_per_problem": n, "cpu_seconds_per_update": seconds,
             "distinct_share": told[-1]["distinct"], "peak_memory_mib": told[-1]["memory"],
             "gigaflop_per_update": counted, "matmul_gigaflop_per_second": ready["matmul"],
             "fraction_of_matmul": counted / seconds / ready["matmul"],
@@ -234,12 +238,12 @@ def measure(key: str, python: str | None, folder: Path, quick: bool) -> dict[str
         work = {"model": model, "problems": str(file), "problems_per_batch": PROBLEMS_PER_BATCH}
         with opened(*wanted) as sides:
             for n, (aim, floor) in case.compared.items():
-                updates = 2 if quick or n >= 512 else 9 if n <= 32 else 5
+                updates = 2 if quick or n >= 512 else 5 if n <= 32 else 3
                 row = compare(sides, {**work, "rollouts_per_problem": n}, updates)
                 found["compared"].append({"policy": policy, "aim": aim, "floor": floor, **row})
                 print(comparison_row(found["compared"][-1]), flush=True)
         if policy == "base":
-            found["growth"] = growth(work, quick)
+            found["growth"] = growth(work, case.grown)
     return found
 
 
@@ -247,14 +251,15 @@ def comparison_row(row: dict[str, Any]) -> str:
     """A line of the first table."""
     mine, share = row["isocompute"], row["distinct_share"]
     text = (f"| {row['policy']} | {row['rollouts_per_problem']} | {share:.1%} | "
-            f"{mine['tokens_per_rollout']:.1f} | {mine['rollouts_per_second']:,.0f} | ")  # fmt: skip
+            f"{mine['tokens_per_rollout']:.1f} | {mine['rollouts_per_second']:,.0f} | ")
     goal = f"{row['aim']:g}x, {row['floor']:g}x"
     if "ratio" not in row:
-        return text + f"- | - | {goal} | - |"
+        return text + f"- | - | - | {goal} | - |"
     ratio, (low, high) = row["ratio"], row["ratio_range"]
     verdict = "aim" if ratio >= row["aim"] else "floor" if ratio >= row["floor"] else "missed"
     text += f"{row['trl']['rollouts_per_second']:,.0f} | "
-    return text + f"{ratio:.1f}x [{low:.1f}, {high:.1f}] | {goal} | {verdict} |"
+    text += f"{ratio:.1f}x [{low:.1f}, {high:.1f}] | {row['cpu_ratio']:.1f}x | "
+    return text + f"{goal} | {verdict} |"
 
 
 def render(document: dict[str, Any]) -> str:
@@ -268,10 +273,12 @@ def render(document: dict[str, Any]) -> str:
     for found in document["cases"].values():
         lines += [
             "", f"## {found['title']}", "",
-            "Rollouts per second of whole updates; ratio: median over pairs of updates, [least,"
-            " most].", "",
-            "| policy | n | distinct | tokens | isocompute | TRL | ratio | aim, floor | reached |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "Rollouts per second of whole updates, by the wall clock; ratio: median over pairs of"
+            " updates,", "[least, most]; by CPU time: the same without what other programs took"
+            " from either side.", "",
+            "| policy | n | distinct | tokens | isocompute | TRL | ratio | by CPU time "
+            "| aim, floor | reached |",
+            "|---|---|---|---|---|---|---|---|---|---|",
             *map(comparison_row, found["compared"]), "",
             "Share of the engine's time:", "",
             f"| policy | n | {' | '.join(PARTS)} |", "|---" * (len(PARTS) + 2) + "|",
@@ -280,14 +287,14 @@ def render(document: dict[str, Any]) -> str:
             shares = " | ".join(f"{row['share_of_time'][p]:.0%}" for p in PARTS)
             lines.append(f"| {row['policy']} | {row['rollouts_per_problem']} | {shares} |")
         lines += [
-            "", "How the base policy's cost grows with n (fastest of a few updates; `of matmul`:"
-            " operations of all", "matrix products of an update, per second, against a"
-            " 1024 x 1024 product in the same process):", "",
-            "| n | s per update | rollouts/s | distinct | GFLOP | of matmul | peak MiB |",
+            "", "How the base policy's cost grows with n (CPU seconds, fastest of a few updates;"
+            " `of matmul`:", "operations of all matrix products of an update, per second, against"
+            " a 1024 x 1024 product", "in the same process):", "",
+            "| n | CPU s per update | rollouts/CPU s | distinct | GFLOP | of matmul | peak MiB |",
             "|---|---|---|---|---|---|---|",
         ]  # fmt: skip
         for row in found["growth"]:
-            n, seconds = row["rollouts_per_problem"], row["seconds_per_update"]
+            n, seconds = row["rollouts_per_problem"], row["cpu_seconds_per_update"]
             lines.append(
                 f"| {n} | {seconds:.3f} | {PROBLEMS_PER_BATCH * n / seconds:,.0f} | "
                 f"{row['distinct_share']:.1%} | {row['gigaflop_per_update']:.2f} | "

@@ -128,7 +128,7 @@ def sample(
             (up to rounding, whatever `rows_per_pass` is).
         temperature: divides the logits.
         top_p: nucleus size.
-        rows_per_pass: prompts are taken together up to so many rollouts.
+        rows_per_pass: prompts are taken together up to about so many distinct responses.
 
     Returns:
         The distinct responses, grouped by prompt.
@@ -138,16 +138,23 @@ def sample(
     uniform_PRT = torch.rand(
         p, n, max_new_tokens, generator=generator, dtype=torch.float64
     ).clamp_(max=1 - 2.0**-30).to(prompt_PS.device)
-    per_pass = max(1, rows_per_pass // n)
-    parts = [
-        _sample_pass(
-            model, prompt_PS[i : i + per_pass], length_P[i : i + per_pass],
-            uniform_PRT[i : i + per_pass].flatten(0, 1), temperature, top_p,
+    parts: list[Samples] = []
+    first: list[int] = []
+    start, per_pass = 0, max(1, rows_per_pass // n)
+    while start < p:
+        taken = slice(start, start + per_pass)
+        parts.append(
+            _sample_pass(
+                model, prompt_PS[taken], length_P[taken], uniform_PRT[taken].flatten(0, 1),
+                temperature, top_p,
+            )
         )
-        for i in range(0, p, per_pass)
-    ]
+        first.append(start)
+        start += parts[-1].prompts
+        # Where responses repeat, rows are far fewer than rollouts: take more prompts together.
+        distinct = sum(part.length_N.numel() for part in parts)
+        per_pass = max(1, rows_per_pass * start // distinct)
     tokens = [s.tokens for s in parts]
-    first = list(range(0, p, per_pass))
 
     # Made outside inference mode, so that gradients may be computed from them.
     def joined(name: str) -> Tensor:

@@ -10,7 +10,13 @@ import numpy as np
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
 from isocompute.laws.overfit import overfit_warning, overfitting
-from isocompute.laws.smooth import noise_ratio, smooth_runs, smooth_warning, smoothness_of
+from isocompute.laws.smooth import (
+    evaluation_warning,
+    noise_ratio,
+    smooth_runs,
+    smooth_warning,
+    smoothness_of,
+)
 from isocompute.laws.spread import spread_tables
 
 if TYPE_CHECKING:
@@ -127,7 +133,7 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             }
         )
     rough = smooth_warning(smooth)
-    warnings = [rough] if rough else []
+    warnings = [w for w in (rough, evaluation_warning(fits)) if w]
     if open_ceilings:
         warnings.append(
             _warning(

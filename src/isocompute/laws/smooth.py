@@ -72,3 +72,15 @@ def smoothness_of(rows: Sequence[SmoothRun]) -> dict[str, Any]:
         "smoothness": min((r.found.smoothness for r in rows), default=None),
         "n_not_smooth": sum(r.found.too_rough for r in rows),
     }
+
+
+def evaluation_warning(fits: CurveFits) -> dict[str, str] | None:
+    """Warning `unequal_evaluations`: runs are scored on different numbers of outcomes."""
+    sizes = sorted({c.trials for one in fits.binned for c in one.runs if c.trials is not None})
+    if len(sizes) < 2:
+        return None
+    return {
+        "code": "unequal_evaluations",
+        "message": f"the scores rest on {sizes[0]} to {sizes[-1]} outcomes, so some are noisier "
+        "than others and one noise level is assumed for all; evaluate all runs alike.",
+    }

@@ -1,0 +1,90 @@
+"""Every warning of a fit is raised by a planted sweep, and docs/warnings.md knows every code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.curves import load_curves
+from isocompute.importers.base import Curve
+from isocompute.laws import fit_sweep
+from isocompute.testing.planted import NOISE, WORLDS
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def sweep(world: str, seeds: int = 3, seed: int = 0, noise: str = "middle") -> list[Curve]:
+    return WORLDS[world].sample(NOISE[noise], seeds, np.random.default_rng(seed))
+
+
+def unequal(curves: list[Curve]) -> list[Curve]:
+    return [c.replace(trials=1200 if c.rollouts_per_problem < 64 else 300) for c in curves]
+
+
+def short(curves: list[Curve]) -> list[Curve]:
+    """n = 16 with four evaluations only."""
+    return [
+        c.replace(rollouts_K=c.rollouts_K[:4], score_K=c.score_K[:4], tokens_K=None, steps_K=None)
+        if c.rollouts_per_problem == 16
+        else c
+        for c in curves
+    ]
+
+
+def stepped(curves: list[Curve]) -> list[Curve]:
+    """Scores that stop rising where a quarter of the budget is spent: every rise predicted."""
+    return [
+        c.replace(score_K=np.minimum(c.score_K, c.score_K[c.rollouts_K < 1.2e6].max()))
+        for c in curves
+    ]
+
+
+CASES: dict[str, Callable[[], list[Curve]]] = {
+    "seeds_missing": lambda: sweep("rising", seeds=1),
+    "few_seeds": lambda: sweep("rising", seeds=2),
+    "optimum_at_edge": lambda: sweep("constant_large"),
+    "rise_not_claimed": lambda: [c for c in sweep("rising", seeds=1, noise="high")
+                                 if c.rollouts_per_problem in (8, 16, 32)],
+    "falling": lambda: sweep("falling"),
+    "slope_not_identified": lambda: load_curves(["published:qwen2.5-7b-hard"]),
+    "ceiling_unbounded": lambda: WORLDS["rising"].until(2.0**19).sample(
+        NOISE["middle"], 3, np.random.default_rng(0)),
+    "falls_after_peak": lambda: sweep("overfit"),
+    "unhealthy_run": lambda: sweep("collapse"),
+    "configuration_left_out": lambda: short(sweep("rising")),
+    "scores_missing": lambda: [c.replace(n_missing=2) for c in sweep("rising")],
+    "no_skill": lambda: stepped(sweep("rising")),
+    "sensitive_to_rules": lambda: sweep("equal", seeds=2, noise="high"),
+    "tie": lambda: sweep("equal", seeds=2, noise="high"),
+    "unequal_evaluations": lambda: unequal(sweep("rising")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", CASES)
+def test_each_warning_of_a_fit_is_raised(code: str) -> None:
+    found = {w["code"]: w["message"] for w in fit_sweep(CASES[code](), draws=300).warnings}
+    assert code in found, sorted(found)
+    assert len(found[code]) > 30
+
+
+def test_a_clean_sweep_raises_none_of_the_faults() -> None:
+    found = {w["code"] for w in fit_sweep(sweep("rising"), draws=300).warnings}
+    assert not found & {
+        "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
+        "scores_missing", "no_skill", "unequal_evaluations", "not_smooth", "overfitting",
+    }  # fmt: skip
+
+
+def test_every_code_of_a_fit_is_documented() -> None:
+    page = (ROOT / "docs" / "warnings.md").read_text(encoding="utf-8")
+    codes: set[str] = set()
+    for path in (ROOT / "src" / "isocompute" / "laws").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        codes |= set(re.findall(r'_warning\(\s*"([a-z_]+)"', text))
+        codes |= set(re.findall(r'"code": "([a-z_]+)"', text))
+    assert len(codes) > 15
+    assert {c for c in codes if f"`{c}`" not in page} == set()

@@ -19,14 +19,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 from scipy.stats import t as student
 
 from isocompute.metrics import progress, score_from_histogram
-from isocompute.report.canvas import canvas
 from isocompute.store import Store
 from isocompute.store.arms import arm_labels
 from isocompute.store.export import export_study
 
+CONTRASTS = ("ablation", "scaling", "objectives", "baseline")
 LAST = 0.2  # share of a run's rollouts whose batches give its train score and health at the end
 
 
@@ -89,7 +90,9 @@ def read(folder: Path) -> list[Row]:
                 values = of.get(health)
                 return math.nan if values is None else float(np.nanmean(values[where]))
 
-            train = mean("reward", last)
+            right = sum(int(steps.successes[i].sum()) for i in last)
+            drawn = sum(int(steps.samples_K[i]) * steps.successes[i].size for i in last)
+            train = right / drawn
             rows.append(Row(
                 study=folder.name, arm=" ".join(w.split("=")[1] for w in arm.split()),
                 problems_per_batch=run.spec["problems_per_batch"],
@@ -130,7 +133,7 @@ def shown(values: Sequence[float], digits: int = 3) -> str:
 
 
 def difference(a: Iterable[Row], b: Iterable[Row], of: Callable[[Row], float]) -> list[float]:
-    """b - a, seed by seed."""
+    """B - a, seed by seed."""
     by_seed = {row.seed: of(row) for row in a}
     return [of(row) - by_seed[row.seed] for row in b if row.seed in by_seed]
 
@@ -168,65 +171,81 @@ def grid_table(rows: Sequence[Row]) -> str:
     return table(head, lines)
 
 
-def contrast_table(rows: Sequence[Row], reference: Callable[[str], str]) -> str:
-    """Every arm against its reference arm, paired by seed, configuration by configuration."""
-    groups = configurations(rows)
+def reference_of(row: Row) -> tuple[str, str, int] | None:
+    """(study, arm, n) that a run is set against; None: it is a reference itself, or has none."""
+    kind, _, world = row.study.partition("-")
+    n = row.rollouts_per_problem
+    if kind == "ablation":
+        recipe, problems = row.arm.split()
+        return None if recipe == "none" else (row.study, f"none {problems}", n)
+    if kind == "scaling":
+        return None if row.arm == "sqrt" else (row.study, "sqrt", n)
+    return (world, "large", n) if kind in ("objectives", "baseline") else None
+
+
+def contrast_table(rows: Sequence[Row], everything: Sequence[Row]) -> str:
+    """Every arm against its reference, paired by seed, at the same B_p and n."""
     lines = []
-    for (arm, problems, n), group in groups.items():
-        other = groups.get((reference(arm), problems, n), [])
-        same = reference(arm) == arm or not other
+    for (arm, problems, n), group in configurations(rows).items():
+        wanted = reference_of(group[0])
+        other = [
+            row for row in everything
+            if wanted == (row.study, row.arm, row.rollouts_per_problem)
+            and row.problems_per_batch == problems
+        ]  # fmt: skip
         lines.append([
-            arm, problems, n, len(group), shown([r.final for r in group]),
-            "" if same else shown(difference(other, group, lambda r: r.final)),
+            arm or "-", problems, n, len(group), group[0].steps,
+            shown([r.final for r in group]),
+            shown(difference(other, group, lambda r: r.final)) if other else "",
             shown([r.best_so_far for r in group]),
-            "" if same else shown(difference(other, group, lambda r: r.best_so_far)),
+            shown(difference(other, group, lambda r: r.best_so_far)) if other else "",
             shown([r.train for r in group]), shown([r.entropy for r in group], 2),
-            shown([r.kl for r in group], 2), sum(r.state != "done" for r in group) or "",
+            shown([r.kl for r in group], 2), shown([r.length_end for r in group], 1),
+            sum(r.state != "done" for r in group) or "",
         ])  # fmt: skip
-    head = ["arm", "B_p", "n", "seeds", "final avg@4", "against reference", "best so far",
-            "against reference", "train", "entropy", "KL", "not done"]  # fmt: skip
+    head = ["arm", "B_p", "n", "seeds", "M", "final avg@4", "against reference", "best so far",
+            "against reference", "train", "entropy", "KL", "tokens", "not done"]  # fmt: skip
     return table(head, lines)
 
 
-def curves_figure(rows: Sequence[Row], source: Path, target: Path, title: str) -> None:
-    """Mean validation score of every configuration, the seeds' range shaded."""
-    points: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+def curves_figure(source: Path, title: str) -> Figure:
+    """Mean validation score of every configuration, the seeds' range shaded, a panel per arm."""
+    points: dict[tuple[str, int, int], dict[int, list[float]]] = {}
     with source.open(newline="", encoding="utf-8") as file:
         for line in csv.DictReader(file):
-            key = (
-                line.get("arm", ""), line["problems_per_batch"], line["rollouts_per_problem"]
-            )  # fmt: skip
+            arm = " ".join(w.split("=")[1] for w in line.get("arm", "").split())
+            key = (arm, int(line["problems_per_batch"]), int(line["rollouts_per_problem"]))
             at = points.setdefault(key, {})
             at.setdefault(int(line["rollouts"]), []).append(float(line["score"]))
-    figure, axes = canvas(title, f"validation avg@4, {len(rows)} runs; shaded: range of the seeds")
-    several = len({(arm, bp) for arm, bp, _ in points}) > 1
-    for arm, problems, n in sorted(points, key=lambda k: (k[0], int(k[1]), int(k[2]))):
-        at = points[(arm, problems, n)]
-        x = sorted(v for v in at if v > 0)
-        y = [np.mean(at[v]) for v in x]
-        label = f"n = {n}"
-        if several:
-            label += f", B_p = {problems}" + (f", {arm.split('=')[-1]}" if arm else "")
-        (line_,) = axes.plot(x, y, label=label, linewidth=1.2)
-        axes.fill_between(
-            x, [min(at[v]) for v in x], [max(at[v]) for v in x], color=line_.get_color(),
-            alpha=0.12, linewidth=0,
-        )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_xlabel("rollouts")
-    axes.legend(fontsize=6, ncol=2)
-    figure.savefig(target, dpi=110)
-
-
-REFERENCES: dict[str, Callable[[str], str]] = {
-    "ablation": lambda arm: " ".join([arm.split()[0], "none"]) if " " in arm else "none",
-    "scaling": lambda arm: "sqrt",
-    "objectives": lambda arm: "grpo",
-    "baseline": lambda arm: "all",
-}
+    contrast = title.partition("-")[0] in CONTRASTS
+    # Arms side by side within a panel where they are to be compared; else n side by side.
+    panels = sorted({(k[0].split()[1:] or [""])[0] if contrast else k[0] for k in points})
+    figure = Figure(figsize=(4.6 * len(panels), 3.4), layout="constrained")
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
+        for arm, problems, n in sorted(points):
+            if panel not in ((arm.split()[1:] or [""])[0] if contrast else arm,):
+                continue
+            at = points[(arm, problems, n)]
+            x = sorted(v for v in at if v > 0 and len(at[v]) > 1)
+            mean = [float(np.mean(at[v])) for v in x]
+            several = len({k[2] for k in points}) > 1
+            label = arm.split()[0] + (f", n = {n}" if several else "") if contrast and arm else (
+                f"B_p = {problems}, n = {n}"
+            )  # fmt: skip
+            style = "--" if problems > 16 and not contrast else "-"
+            (drawn,) = axes.plot(x, mean, style, label=label, linewidth=1.2)
+            low, high = [min(at[v]) for v in x], [max(at[v]) for v in x]
+            axes.fill_between(x, low, high, color=drawn.get_color(), alpha=0.12, linewidth=0)
+        axes.set_xscale("log")
+        axes.set_xlabel("rollouts")
+        axes.set_title(" ".join((title, panel)).strip(), fontsize=9)
+        axes.legend(fontsize=6)
+    figure.axes[0].set_ylabel("avg@4; shaded: range of seeds")
+    return figure
 
 
 def main() -> None:
+    """Read, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
@@ -235,16 +254,16 @@ def main() -> None:
     everything: list[Row] = []
     tables = []
     for folder in options.folders:
-        rows = read(folder)
-        everything += rows
+        everything += read(folder)
+        export_study(folder, options.output / f"{folder.name}.csv")
+    for folder in options.folders:
         name = folder.name
-        curves = options.output / f"{name}.csv"
-        export_study(folder, curves)
-        kind = name.partition("-")[0]
-        if kind in REFERENCES:
-            tables.append(f"## {name}\n\n" + contrast_table(rows, REFERENCES[kind]))
-        else:
-            tables.append(f"## {name}\n\n" + grid_table(rows))
+        rows = [row for row in everything if row.study == name]
+        contrast = name.partition("-")[0] in CONTRASTS
+        made = contrast_table(rows, everything) if contrast else grid_table(rows)
+        tables.append(f"## {name}\n\n{made}")
+        figure = curves_figure(options.output / f"{name}.csv", name)
+        figure.savefig(options.output / f"{name}.png", dpi=100)
     with (options.output / "runs.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(asdict(everything[0])), lineterminator="\n")
         writer.writeheader()

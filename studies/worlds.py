@@ -74,6 +74,7 @@ def column(runs: Sequence[Run], name: str, digits: int = 3) -> str:
 
 
 def main() -> None:
+    """Read, sample, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("runs", type=Path)
     parser.add_argument("--into", type=Path, help="a page with markers; default: print")

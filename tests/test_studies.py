@@ -1,0 +1,93 @@
+"""The committed studies: files that run, results that can be read, a summary that adds up."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import math
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from isocompute.curves import load_curves
+from isocompute.runner import run_study
+from isocompute.study.file import _recipe
+from isocompute.study.schema import parse_study
+from isocompute.study.yaml12 import read_yaml
+from study_helpers import small_study
+
+STUDIES = Path(__file__).resolve().parents[1] / "studies"
+RESULTS = STUDIES / "results"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, STUDIES / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    import sys
+
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.yaml")), ids=lambda p: p.stem)
+def test_every_study_file_can_be_read(path: Path) -> None:
+    file = parse_study(read_yaml(path), where=path.name)
+    assert file.name == path.stem
+    for section in [file.recipe] if file.recipes is None else list(file.recipes.values()):
+        assert _recipe(section).temperature == 1.0  # what the base models were trained for
+    for arm in file.problems.values():
+        for entry in arm.validation.values():  # training and validation never share a problem
+            assert (entry.path, entry.held_out) == (arm.train.path, arm.train.held_out)
+            assert (arm.train.part, entry.part) == ("train", "validation")
+
+
+CURVES = sorted(path for path in RESULTS.glob("*.csv") if path.stem != "runs")
+
+
+@pytest.mark.parametrize("path", CURVES, ids=lambda p: p.stem)
+def test_committed_curves_are_sources(path: Path) -> None:
+    with path.open(newline="", encoding="utf-8") as file:
+        arms = sorted({row.get("arm", "") for row in csv.DictReader(file)})
+    for arm in arms:
+        where = [f"arm={arm}"] if arm else []
+        curves = load_curves([path], where=where)
+        assert curves
+        assert all(curve.seed is not None for curve in curves)
+
+
+def test_the_results_are_small() -> None:
+    assert sum(p.stat().st_size for p in RESULTS.glob("*")) < 2_000_000
+
+
+def test_a_summary_of_a_planted_study(tmp_path: Path) -> None:
+    summarise = script("summarise")
+    study = small_study()
+    run_study(study, tmp_path / "planted", workers=0)
+    rows = summarise.read(tmp_path / "planted")
+    assert len(rows) == len(study.runs)
+    for row in rows:
+        assert row.state == "done"
+        assert row.best_so_far >= row.final >= 0
+        assert row.gap == pytest.approx(row.train - row.final)
+        assert row.final_worst4 <= row.final <= row.final_best4
+        assert row.never == pytest.approx(1 - row.final_best4)
+    assert "| --- |" in summarise.grid_table(rows)
+
+
+def test_intervals_and_differences_by_hand() -> None:
+    summarise = script("summarise")
+    mean, half = summarise.interval([0.1, 0.2, 0.3])
+    assert (mean, half) == (pytest.approx(0.2), pytest.approx(4.302653 * 0.1 / math.sqrt(3)))
+    assert summarise.shown([0.5]) == "0.500"
+    assert summarise.shown([math.nan]) == "-"
+
+    class Row:
+        def __init__(self, seed: int, final: float) -> None:
+            self.seed, self.final = seed, final
+
+    a, b = [Row(0, 0.1), Row(1, 0.4)], [Row(1, 0.5), Row(2, 0.9)]
+    assert summarise.difference(a, b, lambda r: r.final) == [pytest.approx(0.1)]

@@ -484,6 +484,24 @@ def test_backtest_is_compared_with_the_best_so_far(fit: FixtureFit) -> None:
     assert backtest_sentence({"backtest": {"mae_law": None}}) is None
 
 
+def test_backtest_names_what_was_left_out(fit: FixtureFit) -> None:
+    document = copy.deepcopy(fit.document)
+    said = {"full": 420.0, "law": 137.0, "best_so_far": 64.0, "power_law": 224.0}
+    document["backtest"]["blend"] = {"better": True}
+    document["backtest"]["left_out"] = [
+        {"left_out": "budget", "refused": None, "at": 3.88e6, "rollouts_per_problem": said,
+         "score_lost": {"law": 0.05}},
+        {"left_out": "rollouts_per_problem", "value": 512, "refused": None, "at": 3.88e6,
+         "rollouts_per_problem": said, "score_lost": {"law": 0.02}},
+        {"left_out": "budget", "refused": "nothing is left", "at": 1.0},
+    ]  # fmt: skip
+    text = backtest_sentence(document) or ""
+    assert "A blend of the two predicts better than either." in text
+    assert "Without the last doubling of the budget the law would have said n* = 137 at" in text
+    assert "(all data: 420), which loses 0.050 of score. Without n = 512 the law" in text
+    assert "nothing is left" not in text
+
+
 def test_backtest_warns_where_the_baseline_wins(fit: FixtureFit) -> None:
     worse = copy.deepcopy(fit.document)
     worse["backtest"].update(mae_law=0.05, mae_power_law=0.012, n_held_out=36)

@@ -286,4 +286,17 @@ def backtest_sentence(fit: Document) -> str | None:
         text += f" The intervals held {percent(test['coverage'])} of the{of} held-out values."
     if baseline is not None and error >= baseline:
         text += " Do not extrapolate the scores of these curves."
+    if (test.get("blend") or {}).get("better"):
+        text += " A blend of the two predicts better than either."
+    for row in test.get("left_out", ()):
+        if row["refused"] is None:
+            what = "the last doubling of the budget"
+            if row["left_out"] != "budget":
+                what = f"n = {row['value']}"
+            said = row["rollouts_per_problem"]
+            text += (
+                f" Without {what} the law would have said n* = {count(said['law'])} at "
+                f"{count(row['at'])} (all data: {count(said['full'])}), which loses "
+                f"{row['score_lost']['law']:.3f} of score."
+            )
     return text

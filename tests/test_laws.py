@@ -376,3 +376,20 @@ def test_a_three_octave_rise_is_claimed() -> None:
         fit_sweep(sweep("three_octaves", seed), draws=40).law.claimed for seed in range(4)
     )
     assert claimed >= 3
+
+
+def test_the_final_checkpoint_counts_a_fall_that_the_best_one_hides() -> None:
+    curves = WORLDS["overfit"].sample(NOISE["low"], 3, np.random.default_rng(4))
+    best, final = (fit_sweep(curves, select=s, draws=50) for s in ("best", "final"))
+    x = WORLDS["overfit"].max_rollouts
+    before, after = best.expected_scores(x), final.expected_scores(x)
+    # n = 8 has lost 0.08 per decade since 10^6.2, which is 0.06 at the end.
+    assert after[16, 8] < before[16, 8] - 0.01
+    assert before[16, 8] == pytest.approx(0.6, abs=0.01)
+    assert final.document["provenance"]["selection"] == "final"
+    assert "falls_after_peak" not in {w["code"] for w in final.warnings}
+    assert {r["observed"] for r in final.backtest["rows"]} != {
+        r["observed"] for r in best.backtest["rows"]
+    }
+    with pytest.raises(InputError, match="select must be best or final, but got 'last'"):
+        fit_sweep(curves, select="last")  # type: ignore[arg-type]

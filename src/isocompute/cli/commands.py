@@ -69,6 +69,7 @@ def fit(options: Options) -> int:
                 fix=options.fix,
                 joint=options.joint,
                 unit=options.unit,
+                select=options.select,
                 sources=sources,
                 train=train,
             )

@@ -114,6 +114,12 @@ def _add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
         default="rollouts",
         help="what compute is counted in (default: rollouts)",
     )
+    parser.add_argument(
+        "--select",
+        choices=("best", "final"),
+        default="best",
+        help="the checkpoint whose score counts at a budget: best so far or final (default: best)",
+    )
     _add_json(parser)
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from isocompute.importers.base import Curve
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+Select = Literal["best", "final"]
 
 # Eight per doubling of C: narrow, because the fit averages the noise and a bin only adds bias
 # (a curve of slope 8 per decade bends by less than 0.1% of its rise inside one).
@@ -158,6 +159,7 @@ def bin_runs(
     *,
     unit: str = "rollouts",
     strict_records: bool = False,
+    select: Select = "best",
 ) -> BinnedRuns:
     """Bin the runs of one configuration and find what an earlier checkpoint dominates.
 
@@ -167,22 +169,26 @@ def bin_runs(
         phi: evaluation noise (`noise_scale`).
         strict_records: the paper's rule to the letter: every bin that does not break the
             record is dominated. For the sensitivity table.
+        select: which checkpoint of a run counts at a budget: the best so far, or the one there
+            ("final": nothing is dominated, and no run is left out for having broken).
     """
     x_X, mean, count = _averages(curves, bins, unit)
     p = np.clip(np.where(count > 0, mean, 0.5), 0.002, 0.998)
     variance = np.where(count > 0, phi * p * (1 - p) / np.where(count > 0, count, 1.0), np.nan)
     half = round(WINDOW / 2 / bins.width)
     start = [c.score_K[position(c, unit) == 0] for c in curves]
-    fault = _collapses(
-        mean, variance, count, half, np.array([s.mean() if len(s) else np.nan for s in start])
-    )
+    first = np.array([s.mean() if len(s) else np.nan for s in start])
+    fault: BoolArray = np.zeros(mean.shape, dtype=np.bool_)
+    if select == "best":
+        fault = _collapses(mean, variance, count, half, first)
     mean, variance = np.where(fault, np.nan, mean), np.where(fault, np.nan, variance)
     count = np.where(fault, 0.0, count)
-    best, level_variance, dominated = (
-        _strict_records(mean, variance)
-        if strict_records
-        else _best_so_far(mean, variance, count, half)
-    )
+    if select == "final":
+        best, level_variance, dominated = mean.copy(), variance.copy(), np.zeros_like(fault)
+    elif strict_records:
+        best, level_variance, dominated = _strict_records(mean, variance)
+    else:
+        best, level_variance, dominated = _best_so_far(mean, variance, count, half)
     with np.errstate(invalid="ignore"):
         before = np.concatenate([np.full((len(mean), 1), -np.inf), mean[:, :-1]], axis=1)
         record = (count > 0) & (mean > np.fmax.accumulate(before, axis=1))

@@ -14,7 +14,7 @@ seen is assumed (`UNSEEN_SEED_SD`) and said so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from isocompute.curves.bins import (
     MIN_BINS,
     BinnedRuns,
     Bins,
+    Select,
     bin_runs,
     common_bins,
     noise_scale,
@@ -67,6 +68,7 @@ class CurveFits:
         start_J, end_J: log10 x between which a configuration has data and at least 20 steps.
         seeds_known: False where every configuration has one run.
         excluded: configurations left out, with the reason.
+        select: which checkpoint counted at a budget.
     """
 
     binned: tuple[BinnedRuns, ...]
@@ -80,6 +82,7 @@ class CurveFits:
     end_J: FloatArray
     seeds_known: bool
     excluded: tuple[tuple[int, int, str], ...]
+    select: Select = "best"
 
     @property
     def problems_per_batch_J(self) -> NDArray[np.int64]:
@@ -122,6 +125,7 @@ def fit_curves(
     unit: str = "rollouts",
     width: float = BIN_WIDTH,
     strict_records: bool = False,
+    select: Select = "best",
     draws: int = 1000,
     seed: int = 0,
     unseen_seed_sd: float = UNSEEN_SEED_SD,
@@ -133,6 +137,7 @@ def fit_curves(
         unit: "rollouts" or "tokens".
         width: of the bins, in decades.
         strict_records: keep record-breaking bins only (the paper's rule to the letter).
+        select: which checkpoint counts at a budget, see `bin_runs`.
         draws: bootstrap draws D; 0 for none.
         seed: of the draws.
         unseen_seed_sd: spread of ceilings between seeds, in units of sqrt(p (1 - p)), assumed
@@ -152,7 +157,9 @@ def fit_curves(
     bins = common_bins(every, width=width, unit=unit) if every else None
     for key in sorted(groups):
         assert bins is not None
-        one = bin_runs(groups[key], bins, phi, unit=unit, strict_records=strict_records)
+        one = bin_runs(
+            groups[key], bins, phi, unit=unit, strict_records=strict_records, select=select
+        )
         n_bins = int(np.isfinite(one.best_RX).any(axis=0).sum())
         if n_bins < MIN_BINS:
             excluded.append(
@@ -167,9 +174,10 @@ def fit_curves(
             "or train longer.",
             ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
         )
-    return _fit(
+    fits = _fit(
         tuple(binned), bins, unit, phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd
     )
+    return replace(fits, select=select)
 
 
 def _fit(

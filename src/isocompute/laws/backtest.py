@@ -117,7 +117,14 @@ def _one_cut(
     if not early:
         return []
     try:
-        fits = fit_curves(early, unit=unit, width=full.bins.width, draws=_DRAWS, seed=seed)
+        fits = fit_curves(
+            early,
+            unit=unit,
+            width=full.bins.width,
+            select=full.select,
+            draws=_DRAWS,
+            seed=seed,
+        )
     except RefusalError:
         return []
     rows: list[dict[str, Any]] = []

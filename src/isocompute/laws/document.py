@@ -87,6 +87,7 @@ def _provenance(fit: Fit) -> dict[str, Any]:
         "misfit_sd": None if fits.seeds_known else fits.run_sd,
         "loss": "Huber, reweighted least squares, summed",
         "starts": "every pair of a grid of slopes and midpoints, the best polished",
+        "selection": fit.curve_fits.select,
         "draws": fit.draws,
         "seed": fit.seed,
         "method": "arXiv 2603.12151, section 4, with the departures of docs/laws.md",

@@ -59,7 +59,12 @@ def _judge(fit: Fit, curves: Sequence[Curve]) -> dict[str, Any]:
     fixed_batch = fit.setting["value"] if fit.variable == "steps" else None
     try:
         fits = fit_curves(
-            curves, unit=fit.unit, width=fit.curve_fits.bins.width, draws=_DRAWS, seed=fit.seed
+            curves,
+            unit=fit.unit,
+            width=fit.curve_fits.bins.width,
+            select=fit.curve_fits.select,
+            draws=_DRAWS,
+            seed=fit.seed,
         )
         frontier = fit_frontier(fits, level=fit.level)
         law = estimate_law(

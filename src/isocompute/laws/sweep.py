@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.bins import BIN_WIDTH
+from isocompute.curves.bins import BIN_WIDTH, Select
 from isocompute.curves.draws import draw_interval
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import InputError, RefusalError
@@ -238,6 +238,7 @@ def fit_sweep(
     fix: Fix | None = None,
     joint: bool = False,
     unit: str = "rollouts",
+    select: Select = "best",
     metric: str | None = None,
     level: float = 0.95,
     draws: int = DRAWS,
@@ -253,6 +254,8 @@ def fit_sweep(
             the joint setting where there are several.
         joint: envelope over all (B_p, n).
         unit: "rollouts" or "tokens".
+        select: a budget's score is that of the "best" checkpoint so far (the method's) or of
+            the "final" one.
         metric: name of the score, for the record.
         level: of all intervals.
         draws, seed: of the bootstrap.
@@ -267,6 +270,8 @@ def fit_sweep(
         raise InputError(f"`0.5 <= level < 1` must hold, but got level={level:g}; 0.95 is usual.")
     if unit not in ("rollouts", "tokens"):
         raise InputError(f"unit must be rollouts or tokens, but got {unit!r}; choose one of them.")
+    if select not in ("best", "final"):
+        raise InputError(f"select must be best or final, but got {select!r}; choose one of them.")
     if unit == "tokens" and any(c.tokens_K is None for c in curves):
         without = next(c for c in curves if c.tokens_K is None)
         raise InputError(
@@ -277,7 +282,7 @@ def fit_sweep(
             "it; add it or fit by rollouts."
         )
     chosen, setting = _select(curves, fix, joint)
-    fits = fit_curves(chosen, unit=unit, draws=draws, seed=seed)
+    fits = fit_curves(chosen, unit=unit, select=select, draws=draws, seed=seed)
     frontier = fit_frontier(fits, level=level)
     fixed_batch = setting["value"] if setting["kind"] == "fixed_batch_size" else None
     if fixed_batch is not None and unit == "tokens":
@@ -374,7 +379,9 @@ def _sensitivity(fit: Fit) -> list[dict[str, Any]]:
     for name, options in rules:
         row: dict[str, Any] = {"rule": name, "x": [float(v) for v in x]}
         try:
-            fits = fit_curves(fit.curves, unit=fit.unit, draws=0, **options)
+            fits = fit_curves(
+                fit.curves, unit=fit.unit, select=fit.curve_fits.select, draws=0, **options
+            )
             law = estimate_law(
                 fit_frontier(fits),
                 fits.rollouts_per_problem_J,

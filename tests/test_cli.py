@@ -300,7 +300,7 @@ def test_json_on_standard_output_is_alone_there(
     sweep_csv: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", "--budget", "1e6", "--law", str(sweep_csv), "--json", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["version"] == 1
+    assert json.loads(capsys.readouterr().out)["version"] == 2
 
 
 @pytest.fixture(scope="module")

@@ -105,3 +105,31 @@ def test_a_column_map_must_be_a_map(tmp_path: Path) -> None:
     columns.write_text("- 1\n")
     with pytest.raises(InputError, match="a column map must hold names and values"):
         load_settings([], columns)
+
+
+def test_one_command_reads_logs_that_do_not_say_their_configuration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    for n in (4, 8):
+        for seed in (0, 1):
+            rows = [{"step": s, "data": {"my/val": 0.2 + 0.05 * s / n, "critic/score/mean": 0.1}}
+                    for s in range(0, 64, 2)]
+            (logs / f"n{n}_seed{seed}.jsonl").write_text(
+                "".join(json.dumps(row) + "\n" for row in rows))
+    assert main(["fit", str(logs)]) == 2
+    columns = tmp_path / "map.yaml"
+    columns.write_text("problems_per_batch: 32\ncolumns: {my/val: avg@4}\n")
+    said = ["--map", str(columns), "--set", "pattern=n{rollouts_per_problem}_seed{seed}"]
+    capsys.readouterr()
+    assert main(["fit", str(logs), *said, "--json", "-"]) == 0
+    curves = json.loads(capsys.readouterr().out)["curves"]
+    assert [(c["problems_per_batch"], c["rollouts_per_problem"], c["n_runs"]) for c in curves] == [
+        (32, 4, 2), (32, 8, 2)]
+    assert main(["report", str(logs), *said, "-o", str(tmp_path / "report.html")]) == 0
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+    assert main(["compare", str(logs), str(logs), *said]) == 0
+    assert main(["plan", "--budget", "2e4", "--law", str(logs), *said, "--json", "-"]) in (0, 3)
+    assert main(["fit", str(logs), "--set", "rollout=4"]) == 2
+    assert "a setting must be one of" in capsys.readouterr().err

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import pickle
+import re
 import sqlite3
 import struct
 import tracemalloc
@@ -195,6 +196,43 @@ def test_row_16_a_bad_line_is_reported_and_the_rest_is_read(
     assert s.step_K.tolist() == [0, 1]
     assert [e.line for e in run.errors] == [2]
     assert reason in run.errors[0].reason
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12)
+
+
+@settings(max_examples=300, deadline=None)
+@given(value=JSON, ascii_only=st.booleans())
+def test_row_16_the_fast_parser_reads_what_the_standard_one_does(
+    value: object, ascii_only: bool
+) -> None:
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:  # a lone surrogate, not escaped
+        return
+    read, reason = reading.parse_json(data)
+    assert reason is None
+    if json.dumps(read) != json.dumps(json.loads(data)):  # integers that no float carries
+        assert any(len(digits) > 15 for digits in re.findall("[0-9]+", text))
+
+
+@pytest.mark.parametrize(("data", "value"), [
+    (b"NaN", None), (b"[Infinity, -Infinity]", None), (b"1e999", None), (b"1e400", None),
+    (b"18446744073709551616", 18446744073709551616.0), (b'{"a": 1, "a": 2}', {"a": 2}),
+    (b'"\\ud800"', "\ud800"), (b"-0", 0), (b"[1e5]", [1e5]),
+])
+def test_row_16_words_and_numbers_of_trackers(data: bytes, value: object) -> None:
+    read, reason = reading.parse_json(data)
+    assert reason is None
+    if value is None:
+        assert all(reading.number(item) is None for item in (read if isinstance(read, list)
+                                                             else [read]))
+    else:
+        assert read == value
 
 
 def test_row_16_bom_surrogates_and_a_torn_last_line(tmp_path: Path) -> None:

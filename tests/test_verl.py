@@ -88,8 +88,30 @@ def test_the_allocation_and_recipe_reach_verls_keys() -> None:
     assert plain[f"{actor}.use_kl_loss"] is False
     assert plain[f"{actor}.policy_loss.loss_mode"] == "vanilla"
     assert "critic.model.path" not in plain
-    ppo = keys_of(make_spec(recipe=Recipe(objective="ppo"), critic_learning_rate=2e-5))
-    assert (ppo["algorithm.adv_estimator"], ppo["critic.optim.lr"]) == ("gae", 2e-5)
+    ppo = keys_of(make_spec(recipe=Recipe(
+        objective="ppo", value_learning_rate=2e-5, learning_rate_scaling="constant",
+        gae_gamma=0.99, gae_lambda=0.95, value_clip=0.2)))
+    expected = {"algorithm.adv_estimator": "gae", "critic.optim.lr": 2e-5,
+                "algorithm.gamma": 0.99, "algorithm.lam": 0.95, "critic.cliprange_value": 0.2}
+    assert {key: ppo[key] for key in expected} == expected
+    sequence = keys_of(make_spec(recipe=Recipe(importance_cap=2.0, importance_level="sequence")))
+    assert sequence["algorithm.rollout_correction.rollout_is"] == "sequence"
+
+
+def test_several_updates_per_batch_are_mini_batches_or_epochs() -> None:
+    mini, epochs = ("actor_rollout_ref.actor.ppo_mini_batch_size",
+                    "actor_rollout_ref.actor.ppo_epochs")
+    for objective in ("grpo", "ppo"):
+        for split, expected in (("mini-batch", (4, 1)), ("epoch", (8, 2))):
+            recipe = Recipe(objective=objective, updates_per_batch=2, update_split=split)
+            spec = make_spec(8, 4, recipe=recipe)
+            VerlEngine().check(spec)
+            keys = keys_of(spec)
+            assert (keys[mini], keys[epochs]) == expected
+            if objective == "ppo":
+                assert (keys["critic.ppo_mini_batch_size"], keys["critic.ppo_epochs"]) == expected
+            planned = trainer_settings("verl", spec.allocation, recipe).keys
+            assert (planned[mini], planned[epochs]) == expected
 
 
 def test_plan_and_engine_speak_the_same_words() -> None:
@@ -126,7 +148,11 @@ def test_every_attempt_has_logs_of_its_own_and_resumes_where_it_is_told() -> Non
     ({"recipe": Recipe(advantage_std="population")}, "`advantage_std` must be 'sample' or 'none'"),
     ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be 'none'"),
     ({"recipe": Recipe(gradient_rollouts=4)}, "`gradient_rollouts` must be None"),
-    ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
+    ({"b_p": 4, "recipe": Recipe(updates_per_batch=3)},
+     "must be a multiple of updates_per_batch for mini-batches, but got 4 and 3"),
+    ({"b_p": 2, "n": 3, "recipe": Recipe(updates_per_batch=2)},
+     "must be a multiple of the GPUs, but got 2 / 2 \\* 3 on 2 GPUs"),
+    ({"recipe": Recipe(objective="ppo", advantage_std="none")}, "which it cannot with ppo"),
     ({"recipe": Recipe(objective="cispo"), "version": "0.6.0"}, "needs verl >= 0.7"),
     ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
     ({"b_p": 3, "n": 3}, "must be a multiple of the GPUs, but got 3 \\* 3 = 9 on 2 GPUs"),
@@ -356,7 +382,11 @@ RECIPES = st.builds(
     temperature=st.floats(0.1, 2.0),
     top_p=st.floats(0.1, 1.0),
     importance_cap=st.none() | st.floats(0.5, 10),
-    updates_per_batch=st.sampled_from([1, 1, 1, 2]),
+    updates_per_batch=st.sampled_from([1, 1, 2, 4]),
+    update_split=st.sampled_from(["mini-batch", "epoch"]),
+    importance_level=st.sampled_from(["token", "sequence"]),
+    gae_gamma=st.floats(0.5, 1), gae_lambda=st.floats(0, 1),
+    value_learning_rate=st.floats(1e-9, 1e-2), value_clip=st.floats(0.01, 2),
     gradient_rollouts=st.sampled_from([None, None, 8]),
     clip_low=st.floats(0, 1), clip_high=st.floats(0, 2), warmup_steps=st.integers(0, 50),
     weight_decay=st.floats(0, 1), learning_rate=st.floats(1e-9, 1e-2),
@@ -408,6 +438,31 @@ def test_verl_accepts_200_random_allocations_and_recipes_that_pass_our_checks() 
         assert found["trainer.logger"] == ["console", "file"]
         assert found["reward.custom_reward_function.path"] == (
             "/runs/it's a folder/reward/reward.py")
+
+
+@pytest.mark.trainers
+@needs_verl
+def test_what_verl_would_refuse_is_refused_before() -> None:
+    """60 random runs that our checks refuse: each in one line, whatever verl says to its keys."""
+    refused: list[tuple[RunSpec, str]] = []
+
+    @settings(max_examples=2500, deadline=None, derandomize=True, database=None,
+              suppress_health_check=list(HealthCheck))
+    @given(spec=SPECS)
+    def collect(spec: RunSpec) -> None:
+        if len(refused) < 60:
+            try:
+                VerlEngine().check(spec)
+            except InputError as error:
+                refused.append((spec, str(error)))
+
+    collect()
+    assert len(refused) == 60
+    assert all("but got" in message and "\n" not in message for _, message in refused)
+    lines = [override_lines(keys_of(spec)) for spec, _ in refused]
+    verdicts = ["error" in r for r in call_verl("compose", text=json.dumps(lines))]
+    # the others verl would have trained otherwise than asked, without a word
+    print(f"of 60 runs that are refused here, verl itself refuses {sum(verdicts)}")
 
 
 @pytest.mark.trainers

@@ -54,15 +54,23 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
+def updates_in_verl(a: Allocation, r: Recipe) -> tuple[int, int]:
+    """(ppo_mini_batch_size in prompts, ppo_epochs) of the recipe's updates per batch."""
+    if r.update_split == "epoch":
+        return a.problems_per_batch, r.updates_per_batch
+    return max(1, a.problems_per_batch // r.updates_per_batch), 1
+
+
 def _verl(a: Allocation, r: Recipe) -> Keys:
+    mini_batch, epochs = updates_in_verl(a, r)
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
     keys: Keys = {
         "data.train_batch_size": a.problems_per_batch,
         f"{rollout}.n": a.rollouts_per_problem,
         "trainer.total_training_steps": a.steps,
         "trainer.total_epochs": _MANY_EPOCHS,
-        f"{actor}.ppo_mini_batch_size": a.problems_per_batch,
-        f"{actor}.ppo_epochs": 1,
+        f"{actor}.ppo_mini_batch_size": mini_batch,
+        f"{actor}.ppo_epochs": epochs,
         f"{actor}.optim.lr": r.learning_rate_at(a.batch_size),
         f"{actor}.optim.lr_warmup_steps": r.warmup_steps,
         f"{actor}.optim.lr_scheduler_type": "constant",

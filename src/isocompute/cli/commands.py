@@ -8,9 +8,10 @@ import shlex
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.output import check_target, show, warn, write_json
+from isocompute.cli.scores import narrowed, scores
 from isocompute.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
@@ -19,30 +20,6 @@ if TYPE_CHECKING:
     from isocompute.study.cost import Cost
 
 Options = argparse.Namespace
-
-
-class _Scores(TypedDict):
-    metric: str | None
-    problem_set: str | None
-    score_range: tuple[float, float]
-
-
-def _scores(options: Options) -> _Scores:
-    """Which scores are meant, as every command that reads curves is asked."""
-    low, high = options.range
-    return {
-        "metric": options.metric,
-        "problem_set": options.problem_set,
-        "score_range": (low, high),
-    }
-
-
-def _narrowed(source: str, options: Options, *more: str) -> str:
-    """A source with the selections that stand in options."""
-    from isocompute.store.arms import with_where
-
-    split = [] if options.split is None else [f"split={options.split}"]
-    return with_where(source, [*options.where, *more, *split])
 
 
 def fit(options: Options) -> int:
@@ -54,8 +31,8 @@ def fit(options: Options) -> int:
     from isocompute.laws import fit_sweep
     from isocompute.laws.spread import best_n_rows
 
-    sources = [_narrowed(source, options) for source in options.source]
-    asked = _scores(options)
+    sources = [narrowed(source, options) for source in options.source]
+    asked = scores(options)
     metrics: list[str | None] = [None]
     if options.metric is not None:
         metrics = [word.strip() for word in options.metric.split(",")]
@@ -90,12 +67,12 @@ def plan(options: Options) -> int:
     from isocompute.plan import advice_lines, plan_from_source
 
     answer = plan_from_source(
-        None if options.law is None else _narrowed(options.law, options),
+        None if options.law is None else narrowed(options.law, options),
         budget=None if options.budget is None else parse_budget(options.budget),
         batch_size=options.batch_size,
         steps=options.steps,
         difficulty=options.difficulty,
-        **_scores(options),
+        **scores(options),
         rates=Rates(
             tokens_per_rollout=options.tokens_per_rollout,
             rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
@@ -119,14 +96,14 @@ def compare(options: Options) -> int:
     from isocompute.compare import compare_curves
     from isocompute.curves import load_curves
 
-    first = _narrowed(given[0], options, *options.where_a)
-    second = _narrowed(given[1], options, *options.where_b)
+    first = narrowed(given[0], options, *options.where_a)
+    second = narrowed(given[1], options, *options.where_b)
     if options.b is None and first == second:
         raise InputError(
             f"a comparison needs two sides, but there is only {first!r}; name a second source, or "
             "choose with --where-a and --where-b."
         )
-    a, b = (load_curves([source], **_scores(options)) for source in (first, second))
+    a, b = (load_curves([source], **scores(options)) for source in (first, second))
     comparison = compare_curves(a, b, names=(first, second))
     write_json(comparison.document, options.json)
     show(compare_lines(comparison.document), quiet=options.json == "-")
@@ -163,8 +140,8 @@ def report(options: Options) -> int:
     from isocompute.store.arms import split_source
 
     fits = [
-        (source, fit_sweep(load_curves([source], **_scores(options)), sources=[source]))
-        for source in (_narrowed(given, options) for given in options.source)
+        (source, fit_sweep(load_curves([source], **scores(options)), sources=[source]))
+        for source in (narrowed(given, options) for given in options.source)
     ]
     first, law = fits[0]
     answer = None

@@ -91,6 +91,21 @@ def _add_scores(parser: Parser) -> None:
         metavar=("LOW", "HIGH"),
         help="what scores of tidy files may be (default: 0 1); they are rescaled to 0..1",
     )
+    _add_settings(parser)
+
+
+def _add_settings(parser: Parser) -> None:
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what the logs do not say: problems_per_batch, rollouts_per_problem, seed, "
+        "evaluation_samples, pattern, problem_set, split, step, run",
+    )
+    parser.add_argument(
+        "--map", metavar="FILE.yaml", help="the same in a file, with columns: {KEY: avg@4}"
+    )
 
 
 def _add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
@@ -242,17 +257,7 @@ def _add_import(stages: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("source", nargs="+", metavar="SOURCE", help="log files, or folders of them")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the study folder")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="what the logs do not say: problems_per_batch, rollouts_per_problem, seed, "
-        "evaluation_samples, pattern, problem_set, split, step, run",
-    )
-    parser.add_argument(
-        "--map", metavar="FILE.yaml", help="the same in a file, with columns: {KEY: avg@4}"
-    )
+    _add_settings(parser)
     _add_json(parser)
 
 

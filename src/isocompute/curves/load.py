@@ -13,7 +13,14 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.importers import load_imported, load_published, load_tidy, read_log, to_curves
+from isocompute.importers import (
+    Settings,
+    load_imported,
+    load_published,
+    load_tidy,
+    read_log,
+    to_curves,
+)
 from isocompute.importers.base import Curve
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.wandb import is_wandb_csv
@@ -43,6 +50,7 @@ def load_curves(
     split: str | None = None,
     where: Sequence[str] = (),
     score_range: tuple[float, float] = (0.0, 1.0),
+    settings: Settings | None = None,
 ) -> list[Curve]:
     """Learning curves of one metric on one problem set.
 
@@ -56,6 +64,7 @@ def load_curves(
             batches between two evaluations.
         where: KEY=VALUE words that narrow every source, see `store.arms`.
         score_range: of the scores of tidy files.
+        settings: what the logs among the sources do not say (`importers.load_settings`).
 
     Raises:
         InputError: a source that cannot be read, or that leaves open which metric, problem set
@@ -72,7 +81,7 @@ def load_curves(
     for source in sources:
         path, own = split_source(str(source))
         words = {key: own.pop(key, None) or asked[key] for key in LABELS}
-        found = _load(path, {**shared, **own}, _Wanted(**words), score_range, arms)
+        found = _load(path, {**shared, **own}, _Wanted(**words), score_range, arms, settings)
         if words["problem_set"] is not None:
             found = _one(found, "problem set", _set_of, words["problem_set"], "--problem-set")
         if words["metric"] is not None:
@@ -114,6 +123,7 @@ def _load(
     wanted: _Wanted,
     score_range: tuple[float, float],
     arms: list[StoredRun],
+    settings: Settings | None,
 ) -> list[Curve]:
     """Curves of one source; the runs of a study are added to `arms`."""
     wanted = wanted._replace(split=wanted.split or "validation")
@@ -135,7 +145,7 @@ def _load(
     if file.is_file() and _is_tidy(file):
         curves = load_tidy(file, score_range=score_range, where=where)
         return [c for c in curves if c.split == wanted.split]
-    return _narrow(path, _log_curves(read_log(file), wanted), where)
+    return _narrow(path, _log_curves(read_log(file, settings=settings), wanted), where)
 
 
 def _log_curves(runs: Sequence[ImportedRun], wanted: _Wanted) -> list[Curve]:

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
+import orjson
+
 from isocompute.errors import InputError
 
 MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
@@ -105,7 +107,15 @@ def _count(total: int, data: bytes, name: str) -> int:
 
 
 def parse_json(data: bytes | str) -> tuple[Any, str | None]:
-    """(value, None), or (None, why not). NaN and Infinity are read as floats."""
+    """(value, None), or (None, why not). NaN and Infinity are read as floats.
+
+    orjson is three times as fast as the standard library's parser, and stricter; what it refuses
+    gets a second look, for the words that trackers write and for the reason.
+    """
+    try:
+        return orjson.loads(data), None
+    except orjson.JSONDecodeError:
+        pass
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
         return json.loads(text), None

@@ -20,6 +20,7 @@ from isocompute.plan.law import LawFit, Notice
 from isocompute.recipe import Difficulty, Recipe
 
 if TYPE_CHECKING:
+    from isocompute.importers import Settings
     from isocompute.importers.base import Curve
     from isocompute.store import Store, StoredRun
 
@@ -64,6 +65,7 @@ def plan_from_source(
     metric: str | None = None,
     problem_set: str | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
+    settings: Settings | None = None,
     rates: Rates | None = None,
     max_batch_size: int | None = None,
     min_steps: int | None = None,
@@ -78,6 +80,7 @@ def plan_from_source(
         difficulty: of the problem set to be trained on; None: as the source's name says.
         metric, problem_set: which score, on which set; None: the only one there is.
         score_range: of the scores in a tidy file.
+        settings: what a log does not say.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
         fit: of the source, where it is at hand already.
@@ -105,6 +108,7 @@ def plan_from_source(
             problem_set=problem_set,
             batch_size=batch_size,
             score_range=score_range,
+            settings=settings,
             fit=fit,
         )
     except RefusalError as refusal:
@@ -153,6 +157,7 @@ def planning_law(
     problem_set: str | None = None,
     batch_size: int | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
+    settings: Settings | None = None,
     fit: LawFit | None = None,
 ) -> PlanningLaw:
     """Load the curves of `source` and fit the law that a plan needs.
@@ -163,6 +168,7 @@ def planning_law(
         metric, problem_set: which score, on which set; None: the only one there is.
         batch_size: for a fixed batch, whose own law is used where the sweep has one.
         score_range: of the scores in a tidy file.
+        settings: what a log does not say.
         fit: of the source, where it is at hand already.
 
     Raises:
@@ -199,7 +205,8 @@ def planning_law(
         from isocompute.curves import load_curves
 
         curves = load_curves(
-            [chosen], metric=metric, problem_set=problem_set, score_range=score_range
+            [chosen], metric=metric, problem_set=problem_set, score_range=score_range,
+            settings=settings,
         )
     return PlanningLaw(
         fit=fit or _fit(curves, chosen, batch_size),

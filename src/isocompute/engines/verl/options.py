@@ -32,7 +32,6 @@ class VerlOptions:
         tensor_parallel: GPUs per copy of the sampler.
         gpu_memory_utilization: share of a GPU's memory that the sampler takes.
         max_tokens_per_gpu: of a micro-batch; None: two samples of full length.
-        critic_learning_rate: of the value model, for objective ppo.
         ray_address: `http://HEAD:8265` to submit there; None: on this machine.
         validation_share: rollouts of validation may be this share of training's, which sets
             how often verl validates when the grid asks for more.
@@ -52,7 +51,6 @@ class VerlOptions:
     tensor_parallel: int = 1
     gpu_memory_utilization: float = 0.6
     max_tokens_per_gpu: int | None = None
-    critic_learning_rate: float = 1e-5
     ray_address: str | None = None
     validation_share: float = 0.25
     poll_s: float = 5.0
@@ -140,17 +138,11 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
     recipe, allocation = spec.recipe, spec.allocation
     b_p, n = allocation.problems_per_batch, allocation.rollouts_per_problem
     supported: tuple[tuple[str, tuple[object, ...], str], ...] = (
-        ("advantage_std", ("sample", "none"), "verl divides by the sample std or not at all"),
+        ("advantage_std", ("sample",) if recipe.objective == "ppo" else ("sample", "none"),
+         "verl divides by the sample std, or not at all, which it cannot with ppo"),
         ("zero_variance_filter", ("none",),
          "verl only refills batches (DAPO), which draws more rollouts than B_p * n * M"),
         ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
-        ("updates_per_batch", (1,), "the engine keeps verl on-policy"),
-        ("update_split", ("mini-batch",), "the engine keeps verl on-policy"),
-        ("importance_level", ("token",), "the engine sets verl's rollout_is to token"),
-        ("gae_gamma", (1.0,), "the engine leaves verl's algorithm.gamma at its default"),
-        ("gae_lambda", (1.0,), "the engine leaves verl's algorithm.lam at its default"),
-        ("value_learning_rate", (1e-5,), "set engine_options.critic_learning_rate"),
-        ("value_clip", (0.5,), "the engine leaves critic.cliprange_value at its default"),
     )
     for name, allowed, why in supported:
         value = getattr(recipe, name)
@@ -169,9 +161,16 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
             f"`rollouts_per_problem >= 2` must hold for a group advantage, but got {n}; raise it "
             "or choose objective ppo."
         )
-    if (b_p * n) % options.gpus:
+    shares = recipe.updates_per_batch if recipe.update_split == "mini-batch" else 1
+    if b_p % shares:
         raise InputError(
-            f"B_p * n must be a multiple of the GPUs, but got {b_p} * {n} = {b_p * n} on "
+            "`problems_per_batch` must be a multiple of updates_per_batch for mini-batches, but "
+            f"got {b_p} and {shares}; change one, or take update_split=epoch."
+        )
+    if (b_p // shares * n) % options.gpus:
+        part = f"{b_p} * {n} = {b_p * n}" if shares == 1 else f"{b_p} / {shares} * {n}"
+        raise InputError(
+            f"B_p * n of an update must be a multiple of the GPUs, but got {part} on "
             f"{options.gpus} GPUs (verl would pad or refuse); change the allocation or the nodes."
         )
     if len(spec.train) < b_p:

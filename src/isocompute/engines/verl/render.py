@@ -19,6 +19,7 @@ from isocompute.engines.verl.options import VerlOptions
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.study.spec import RunSpec
+from isocompute.trainers import updates_in_verl
 
 _EPOCHS = 1_000_000  # verl stops at whichever comes first, epochs or steps
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]*[A-Za-z0-9_./]")
@@ -49,6 +50,7 @@ def render_keys(
     recipe, allocation = spec.recipe, spec.allocation
     logs = folder / f"attempt-{attempt}"
     every = validation_interval(spec, options)
+    mini_batch, epochs = updates_in_verl(allocation, recipe)
     sampling = {"temperature": recipe.temperature, "top_p": recipe.top_p, "top_k": -1}
     keys: Keys = {
         "data.train_files": [str(folder / "train.parquet")],
@@ -63,8 +65,8 @@ def render_keys(
         "actor_rollout_ref.model.path": options.model,
         "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": True,
-        f"{_ACTOR}.ppo_mini_batch_size": allocation.problems_per_batch,  # in prompts
-        f"{_ACTOR}.ppo_epochs": 1,
+        f"{_ACTOR}.ppo_mini_batch_size": mini_batch,  # in prompts
+        f"{_ACTOR}.ppo_epochs": epochs,
         f"{_ACTOR}.shuffle": False,
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": options.micro_batch_tokens,
@@ -116,9 +118,12 @@ def render_keys(
     if recipe.objective == "ppo":
         keys |= {
             "critic.model.path": options.model,
-            "critic.optim.lr": options.critic_learning_rate,
-            "critic.ppo_mini_batch_size": allocation.problems_per_batch,
-            "critic.ppo_epochs": 1,
+            "critic.optim.lr": recipe.value_learning_rate_at(allocation.batch_size),
+            "critic.ppo_mini_batch_size": mini_batch,
+            "critic.ppo_epochs": epochs,
+            "critic.cliprange_value": recipe.value_clip,
+            "algorithm.gamma": recipe.gae_gamma,
+            "algorithm.lam": recipe.gae_lambda,
             "trainer.max_critic_ckpt_to_keep": 2,
         }
     keys |= _by_release(spec, options, folder)
@@ -147,11 +152,12 @@ def _by_release(spec: RunSpec, options: VerlOptions, folder: Path) -> Keys:
         keys[f"{_ACTOR}.optim.zero_indexed_step"] = False
     if release >= (0, 9):
         keys |= {f"{_ROLLOUT}.seed": spec.seed, "algorithm.filter_groups.enable": False}
+    level = spec.recipe.importance_level
     if cap is not None and release >= (0, 7):
-        keys |= {"algorithm.rollout_correction.rollout_is": "token",
+        keys |= {"algorithm.rollout_correction.rollout_is": level,
                  "algorithm.rollout_correction.rollout_is_threshold": cap}  # fmt: skip
     elif cap is not None:
-        keys |= {"algorithm.rollout_is": True, "algorithm.rollout_is_level": "token",
+        keys |= {"algorithm.rollout_is": True, "algorithm.rollout_is_level": level,
                  "algorithm.rollout_is_threshold": cap}  # fmt: skip
     return keys
 

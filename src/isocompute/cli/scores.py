@@ -1,0 +1,48 @@
+"""Which scores are meant, and what a log does not say: asked alike by every command."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from isocompute.importers import Settings
+
+Options = argparse.Namespace
+
+
+class Scores(TypedDict):
+    """Arguments of `curves.load_curves`."""
+
+    metric: str | None
+    problem_set: str | None
+    score_range: tuple[float, float]
+    settings: Settings | None
+
+
+def scores(options: Options) -> Scores:
+    """Which scores are meant, as every command that reads curves is asked."""
+    low, high = options.range
+    return {
+        "metric": options.metric,
+        "problem_set": options.problem_set,
+        "score_range": (low, high),
+        "settings": _settings(options),
+    }
+
+
+def _settings(options: Options) -> Settings | None:
+    """What the logs do not say, where anything is given."""
+    if not options.set and options.map is None:
+        return None
+    from isocompute.importers import load_settings
+
+    return load_settings(options.set, options.map)
+
+
+def narrowed(source: str, options: Options, *more: str) -> str:
+    """A source with the selections that stand in options."""
+    from isocompute.store.arms import with_where
+
+    split = [] if options.split is None else [f"split={options.split}"]
+    return with_where(source, [*options.where, *more, *split])

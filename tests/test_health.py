@@ -292,3 +292,17 @@ def test_broken_curves_are_too_rough(fault: str) -> None:
         found = roughness(np.clip(broken, 0, 1), 1 / (level.problems * level.samples))
         caught.append(found is not None and found.too_rough)
     assert np.mean(caught) >= 0.8
+
+
+def test_many_checkpoints_are_averaged_and_the_verdict_stays() -> None:
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 20_000)
+    rise = 0.2 + 0.4 * x
+    healthy = roughness(rng.binomial(100, rise) / 100, 0.01)
+    wavy = np.clip(rise + 0.2 * np.sin(12 * np.pi * x), 0, 1)
+    broken = roughness(rng.binomial(100, wavy) / 100, 0.01)
+    assert healthy is not None
+    assert broken is not None
+    assert healthy.smoothness > 0.99
+    assert not healthy.too_rough
+    assert broken.too_rough

@@ -58,6 +58,23 @@ def test_one_value_of_an_axis_has_no_spread() -> None:
     assert [r["problems_per_batch"] for r in tables["rollouts_per_problem"]] == [16]
 
 
+def test_a_configuration_without_its_20th_step_takes_no_part() -> None:
+    """B_p = 16, n = 512 has its 20th step at 163,840 rollouts; its runs end before."""
+    curves = WORLDS["rising"].sample(NOISE["middle"], 2, np.random.default_rng(0))
+    short = [
+        c.replace(rollouts_K=c.rollouts_K[keep], score_K=c.score_K[keep], tokens_K=None,
+                  steps_K=None)
+        for c in curves
+        for keep in [(c.rollouts_per_problem < 512) | (c.rollouts_K < 120_000)]
+    ]  # fmt: skip
+    fit = fit_sweep(short, draws=50)
+    (row,) = spread_tables(fit.curve_fits, 0.95)["rollouts_per_problem"]
+    assert 512 in fit.curve_fits.rollouts_per_problem_J
+    assert 512 not in [s["rollouts_per_problem"] for s in row["scores"]]
+    assert row["at"] > 1e6
+    assert best_n_rows([fit])[0]["rollouts_per_problem"] < 512
+
+
 def test_best_n_by_metric_and_b_p(curves: list[Curve]) -> None:
     fit = fit_sweep(curves, draws=200)
     rows = best_n_rows([fit])

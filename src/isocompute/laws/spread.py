@@ -39,11 +39,13 @@ def spread_tables(fits: CurveFits, level: float) -> dict[str, list[dict[str, Any
         "problems_per_batch": "rollouts_per_problem",
         "rollouts_per_problem": "problems_per_batch",
     }
+    # A configuration that never reached its 20th step takes part in nothing.
+    compared_J = np.isfinite(fits.end_J)
     return {
         name: [
-            _row(fits, name, varied_J, {other[name]: int(value)}, fixed_J == value, level)
+            _row(fits, name, varied_J, {other[name]: int(value)}, chosen_J, level)
             for value in np.unique(fixed_J)
-            if (fixed_J == value).sum() > 1
+            if (chosen_J := compared_J & (fixed_J == value)).sum() > 1
         ]
         for name, (varied_J, fixed_J) in axes.items()
     }
@@ -89,7 +91,7 @@ def best_n_rows(fits: Sequence[Fit]) -> list[dict[str, Any]]:
     for fit in fits:
         of = fit.curve_fits
         for b_p in np.unique(of.problems_per_batch_J):
-            rows = np.flatnonzero(of.problems_per_batch_J == b_p)
+            rows = np.flatnonzero((of.problems_per_batch_J == b_p) & np.isfinite(of.end_J))
             if len(rows) < 2:
                 continue
             x = np.array([float(of.end_J[rows].min())])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from isocompute.cli import main
+from isocompute.curves.load import load_train_curves
 from isocompute.importers.base import Curve
 from isocompute.laws import fit_sweep
 from isocompute.laws.overfit import overfit_warning, overfitting
@@ -86,3 +87,10 @@ def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr()
     assert code == 0, out.err
     assert "Train minus validation, success per rollout:" in out.out
+
+
+def test_no_gap_is_shown_of_a_split_that_was_chosen(tmp_path: Path) -> None:
+    folder = run(tmp_path, STUDY.replace("budget: 1280", "budget: 320"))
+    arm = f"{folder}[recipe=fast,problems=small"
+    assert {c.split for c in load_train_curves([f"{arm}]"])} == {"train"}
+    assert load_train_curves([f"{arm},split=train]", "published:qwen2.5-7b-easy"]) == []

@@ -190,6 +190,7 @@ def _decide(
     """Law, plan and report of a finished sweep."""
     from isocompute.allocation import Budget
     from isocompute.curves import load_curves
+    from isocompute.curves.load import load_train_curves
     from isocompute.laws import fit_sweep
     from isocompute.plan import plan_from_source
     from isocompute.report import render_report
@@ -201,7 +202,8 @@ def _decide(
     plan: dict[str, Any] | None = None
     say("law: fitting the sweep, and the published curves of a 7B model beside it")
     try:
-        fits.append((source, fit_sweep(load_curves([source]), sources=[source])))
+        curves, train = load_curves([source]), load_train_curves([source])
+        fits.append((source, fit_sweep(curves, sources=[source], train=train)))
     except RefusalError as refused:
         refusal = refused.reason
     else:

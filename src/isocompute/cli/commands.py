@@ -36,7 +36,7 @@ def fit(options: Options) -> int:
     metrics: list[str | None] = [None]
     if options.metric is not None:
         metrics = [word.strip() for word in options.metric.split(",")]
-    train = [] if options.split else load_train_curves(sources)
+    train = load_train_curves(sources)
     fits = []
     for metric in metrics:
         asked["metric"] = metric
@@ -132,6 +132,7 @@ def report(options: Options) -> int:
     check_target(options.output, options.source)
     from isocompute.allocation import parse_budget
     from isocompute.curves import load_curves
+    from isocompute.curves.load import load_train_curves
     from isocompute.laws import fit_sweep
     from isocompute.plan import plan_from_source
     from isocompute.report import render_report
@@ -139,9 +140,10 @@ def report(options: Options) -> int:
     from isocompute.report.study_data import study_view
     from isocompute.store.arms import split_source
 
+    asked = scores(options)
     fits = [
-        (source, fit_sweep(load_curves([source], **scores(options)), sources=[source]))
-        for source in (narrowed(given, options) for given in options.source)
+        (s, fit_sweep(load_curves([s], **asked), sources=[s], train=load_train_curves([s])))
+        for s in (narrowed(given, options) for given in options.source)
     ]
     first, law = fits[0]
     answer = None

@@ -98,12 +98,13 @@ def load_curves(
 def load_train_curves(sources: Sequence[str | Path]) -> list[Curve]:
     """Success on the training batches of the studies among the sources, for the train-test gap.
 
-    Other sources have none here: a table of a million rows is not read twice for it.
+    Other sources have none here (a table of a million rows is not read twice for it), nor has one
+    whose split was chosen.
     """
     found: list[Curve] = []
     for source in sources:
         path, where = split_source(str(source))
-        if (Path(path) / "study.db").is_file():
+        if "split" not in where and (Path(path) / "study.db").is_file():
             narrowed = {k: v for k, v in where.items() if k not in LABELS}
             found += _study_curves(Path(path), narrowed, _Wanted(None, None, "train"), [])
     return found

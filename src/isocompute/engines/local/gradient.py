@@ -19,7 +19,7 @@ from isocompute.engines.local.sampling import scaled
 from isocompute.recipe import Recipe
 
 # Rows of one forward and backward pass: few enough for the cache, enough to fill a product.
-ROWS_PER_CHUNK = 128
+ROWS_PER_CHUNK = 256
 
 
 @dataclass(kw_only=True)

@@ -180,6 +180,7 @@ def _sample_pass(
     config = model.sizes
     device = prompt_PS.device
     p, (r, limit) = prompt_PS.shape[0], uniform_RT.shape
+    uniform_TR = uniform_RT.t().contiguous()
     decoder = model.decoder(prompt_PS, length_P, r, limit)
     logits_NV = decoder.first_PV
     node_R = torch.arange(p, device=device).repeat_interleave(r // p)
@@ -190,13 +191,15 @@ def _sample_pass(
     done: list[tuple[Tensor, ...]] = []
     entropy_sum = torch.zeros((), dtype=torch.float64, device=device)
     token_sum = 0
+    alive_R: Tensor | None = None  # rollouts that have not ended; None: all
     for t in range(limit):
         logprob_NV = torch.log_softmax(scaled(logits_NV, temperature), dim=-1)
         probability_NV = logprob_NV.exp()
         entropy_sum += (token_entropy(logprob_NV).double() * count_N).sum()
-        token_sum += int(uniform_RT.shape[0])
+        token_sum += node_R.numel()
         child, count_N, node_R = draw_children(
-            nucleus(probability_NV, top_p), node_R, uniform_RT[:, t]
+            nucleus(probability_NV, top_p), node_R,
+            uniform_TR[t] if alive_R is None else uniform_TR[t, alive_R],
         )
         parent = torch.div(child, config.vocab_size, rounding_mode="floor")
         token_N = child - parent * config.vocab_size
@@ -223,8 +226,9 @@ def _sample_pass(
                 break
             stay = (~out_N).nonzero().squeeze(-1)
             renumber = torch.cumsum(~out_N, 0) - 1
-            active_R = ~out_N[node_R]
-            node_R, uniform_RT = renumber[node_R[active_R]], uniform_RT[active_R]
+            active_R = (~out_N[node_R]).nonzero().squeeze(-1)
+            node_R = renumber[node_R[active_R]]
+            alive_R = active_R if alive_R is None else alive_R[active_R]
             parent, token_N, token_NT = parent[stay], token_N[stay], token_NT[stay]
             prompt_N, count_N, logprob_NT = prompt_N[stay], count_N[stay], logprob_NT[stay]
             moved = True

@@ -48,6 +48,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(call MAKE_VENV,$(VENV))
 	@echo "setting up $(VENV) (once)"
 	@$(PIP_INSTALL) -e '.[local,math,dev]'
+	@$(PY) scripts/fetch_plotly.py
 	@touch $@
 
 setup: $(STAMP)  ## make .venv with the package, torch (CPU is enough) and the tools

@@ -5,29 +5,20 @@ Needs the extra [browser] and a Chromium (any: set CHROMIUM to its path). Nothin
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from browser_tools import Opened, started_browser  # noqa: F401  # a fixture
 from isocompute.report import StudyView, render_report
 from report_fixtures import FixtureFit, make_fit, make_plan
 
 pytestmark = pytest.mark.browser
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
-axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs [browser]")
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)><b>bold</b>\x1b[31m"
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 GROUP = {"samples": 4, "problems": 100}
-
-
-def _chromium() -> str | None:
-    wanted = os.environ.get("CHROMIUM")
-    return wanted or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
 def make_view(name: str) -> StudyView:
@@ -79,21 +70,6 @@ def make_view(name: str) -> StudyView:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    path = _chromium()
-    if path is None:
-        pytest.skip("no Chromium found; install one (apt-get install chromium) or set CHROMIUM")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                  "--disable-background-networking", "--disable-component-update"],
-        )  # fmt: skip
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two fits, a plan and a study; every name is hostile."""
     fit = make_fit(points=20, name=HOSTILE, metric=HOSTILE)
@@ -113,41 +89,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ]
     folder = tmp_path_factory.mktemp("report")
     return render_report(fits, make_plan(), folder / "r.html", study=make_view(HOSTILE))
-
-
-class Opened:
-    """A page with everything that it said and asked for."""
-
-    def __init__(self, browser: Any, path: Path, width: int = 1280, scheme: str = "light") -> None:
-        self.context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, accept_downloads=True
-        )
-        self.page = self.context.new_page()
-        self.console: list[str] = []
-        self.asked: list[str] = []
-        self.dialogs: list[str] = []
-        self.page.on("console", lambda message: self.console.append(message.text))
-        self.page.on("pageerror", lambda error: self.console.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.on("dialog", self._dismiss)
-        self.page.goto(path.as_uri())
-        self.page.wait_for_selector("html[data-drawn=all]", state="attached", timeout=60_000)
-
-    def _dismiss(self, dialog: Any) -> None:
-        self.dialogs.append(dialog.message)
-        dialog.dismiss()
-
-    def figure(self, kind: str, index: int = 0) -> Any:
-        return self.page.locator(f'.figure[data-kind="{kind}"][data-index="{index}"]')
-
-    def axis(self, kind: str, expression: str) -> Any:
-        script = f"figure => figure.querySelector('.plot')._fullLayout.{expression}"
-        return self.figure(kind).evaluate(script)
-
-    def traces(self, kind: str) -> int:
-        script = "figure => figure.querySelector('.plot').data.length"
-        count: int = self.figure(kind).evaluate(script)
-        return count
 
 
 @pytest.fixture
@@ -212,14 +153,7 @@ def test_no_serious_accessibility_fault(
     browser: Any, report: Path, width: int, scheme: str
 ) -> None:
     opened = Opened(browser, report, width, scheme)
-    opened.page.eval_on_selector_all("details", "all => all.forEach(d => { d.open = true; })")
-    found = axe.Axe().run(opened.page)
-    serious = [
-        (v["id"], [n["target"] for n in v["nodes"]][:3])
-        for v in found.response["violations"]
-        if v["impact"] in ("serious", "critical")
-    ]
-    assert serious == []
+    assert opened.faults() == []
     opened.context.close()
 
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from isocompute.store import Store
 
 
+SMALL_BUNDLE = "plotly-basic.min.js"
+
+
 def render_report(
     fits: Sequence[tuple[str, Fit]],
     plan: dict[str, Any] | None,
@@ -138,11 +141,16 @@ def content_security_policy(scripts: Any) -> str:
 
 
 def plotly_script() -> str:
-    """Plotly's own bundle from the installed `plotly` package, as it is.
+    """Plotly's own bundle, as it is: the small one if it was fetched, else that of the wheel.
+
+    `scripts/fetch_plotly.py` fetches the small one (lines and bars), which no Python package ships.
 
     Raises:
         InputError: if the bundle could not stand inside a script element.
     """
+    small = resources.files("isocompute.report") / "assets" / SMALL_BUNDLE
+    if small.is_file():
+        return _embeddable(small.read_text("utf-8"), SMALL_BUNDLE)
     text = (resources.files("plotly") / "package_data" / "plotly.min.js").read_text("utf-8")
     return _embeddable(text, "plotly.min.js")
 

@@ -132,8 +132,9 @@ def test_help_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        ([], "the following arguments are required: COMMAND; see `isocompute --help`"),
+        ([], "a command must be named; begin with `isocompute quickstart`"),
         (["nonsense"], "invalid choice: 'nonsense'"),
+        (["fitt"], "invalid choice: 'fitt', did you mean 'fit'? See `isocompute --help`."),
         (["fit"], "the following arguments are required: SOURCE; see `isocompute fit --help`"),
         (["fit", "x.csv", "--fix", "n=8"], "must be problems_per_batch=VALUE"),
         (["fit", "x.csv", "--fix", "batch_size=1.5"], "must be a whole number, but got '1.5'"),

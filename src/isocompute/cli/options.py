@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 from collections.abc import Callable
 from typing import NoReturn
 
 from isocompute.errors import InputError
+
+_CHOICE = re.compile(r"invalid choice: '(?P<word>[^']*)'(?P<rest> \(choose from (?P<choices>.*)\))")
 
 
 class Parser(argparse.ArgumentParser):
@@ -14,6 +18,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise what the command line turns into exit code 2."""
+        if message.endswith("required: COMMAND"):
+            message = "a command must be named; begin with `isocompute quickstart` or `fit`"
+        found = _CHOICE.search(message)
+        if found is not None:  # the nearest choice alone, where one is near
+            choices = re.findall(r"'([^']+)'", found["choices"])
+            near = difflib.get_close_matches(found["word"], choices, n=1)
+            if near:
+                kept = message[: found.start("rest")]
+                raise InputError(f"{kept}, did you mean {near[0]!r}? See `{self.prog} --help`.")
         raise InputError(f"{message}; see `{self.prog} --help`.")
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.report import words
 from isocompute.report.advice import ADVICE
+from isocompute.report.evidence import fit_tables, progress_tables
 from isocompute.report.words import Document, count, interval, percent, score
 
 if TYPE_CHECKING:
@@ -170,6 +171,7 @@ def fit_section(name: str, fit: Fit) -> Section:
         "at": _sample((document.get("law") or {}).get("at") or [], 9),
         "has_law": bool((document.get("law") or {}).get("form")),
         "sensitivity": [_sensitivity_row(row) for row in document.get("sensitivity") or []],
+        "tables": fit_tables(document),
         "has_law_bp": bool((document.get("law_problems_per_batch") or {}).get("at")),
         "flags": [str(f) for f in (document.get("law") or {}).get("flags") or []],
     }
@@ -191,6 +193,7 @@ def _curve_row(row: Document) -> Section:
         "runs": row.get("n_runs"),
         "points": row.get("n_points"),
         "records": row.get("n_records"),
+        "smooth": "–" if row.get("smoothness") is None else f"{row['smoothness']:.2f}",
         "ceiling": score(row.get("ceiling")),
         "interval": interval(row.get("ceiling_interval"), score)
         if row.get("ceiling_interval")
@@ -305,6 +308,7 @@ def study_section(study: StudyView | None) -> Section | None:
         "has_scores": bool(study.scores),
         "scores_at": count(study.scores_at),
         "has_train_test": bool(study.train_test),
+        "tables": progress_tables(study.interference),
         "difficulty": None
         if study.difficulty is None
         else {

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.errors import InputError
 from isocompute.health import METRICS as HEALTH_METRICS
+from isocompute.interference import study_interference
 from isocompute.metrics import score_from_histogram
 from isocompute.store.arms import select_runs, split_source
 from isocompute.store.health import steps_health
@@ -49,6 +51,7 @@ class StudyView:
         scores: per metric name: [{"bp", "n", "value", "interval", "n_runs"}] at `scores_at`.
         scores_at: rollouts at which `scores` compares.
         train_test: per configuration: {"bp", "n", "x", "train", "validation"}.
+        interference: document of `interference.study_interference`, or None.
         difficulty: {"name", "samples", "counts"} of the base model, or None.
         accounting: `Store.accounting().to_dict()`, or {}.
         problem_set: validation set behind landscapes and scores.
@@ -63,6 +66,7 @@ class StudyView:
     scores: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     scores_at: float | None = None
     train_test: Sequence[Mapping[str, Any]] = ()
+    interference: Mapping[str, Any] | None = None
     difficulty: Mapping[str, Any] | None = None
     accounting: Mapping[str, Any] = field(default_factory=dict)
     problem_set: str = ""
@@ -118,8 +122,17 @@ def study_view(study: Any, *, problem_set: str | None = None) -> StudyView:
 
         path, where = split_source(str(study))
         with Store(path) as store:
-            return _read(store, problem_set or where.get("problem_set"), where)
+            view = _read(store, problem_set or where.get("problem_set"), where)
+        return replace(view, interference=_interference(study, view.problem_set))
     return _read(study, problem_set, {})
+
+
+def _interference(source: str | Path, problem_set: str) -> Mapping[str, Any] | None:
+    """None where the records do not say how progress spreads, or hold several arms."""
+    try:
+        return study_interference(source, problem_set=problem_set or None)
+    except InputError:
+        return None
 
 
 def _read(store: Store, problem_set: str | None, where: Mapping[str, str]) -> StudyView:

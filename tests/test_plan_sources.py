@@ -131,3 +131,10 @@ def test_limits_reach_the_plan() -> None:
     assert d["batch_size"] == 1024
     d = plan_from_source("x.csv", budget=BUDGET, min_steps=3000, fit=FIT).document
     assert d["steps"] >= 3000
+
+
+def test_a_recipe_stored_by_an_older_version_is_read() -> None:
+    from isocompute.plan.sources import _recipe_of
+
+    stored = {"learning_rate": 3e-4, "a_word_of_version_0": None}
+    assert _recipe_of(stored).learning_rate == 3e-4

@@ -550,3 +550,33 @@ def test_styles_follow_n_and_tell_batches_apart() -> None:
     assert two[(32, 8)].dash != two[(64, 8)].dash
     assert two[(64, 8)].label == "64 × 8"
     assert series_styles([]) == {}
+
+
+def test_why_this_n_in_one_sentence() -> None:
+    from isocompute.report.words import law_sentence
+
+    plan = {"rollouts_per_problem": 512, "rollouts_per_problem_law": 406.0,
+            "law_rollouts_per_problem": 256, "law_expected_regret": 0.0249,
+            "chosen_by": "expected_score"}  # fmt: skip
+    assert law_sentence(plan) == (
+        "The law puts n* at 406, rounded down 256, which would lose 0.025 of score; n=512 has the "
+        "best expected score."
+    )
+    assert law_sentence({**plan, "law_rollouts_per_problem": 512}) == (
+        "The law puts n* at 406; n=512 has the best expected score."
+    )
+    tied = law_sentence({**plan, "chosen_by": "tie_by_trend", "law_expected_regret": None})
+    assert tied.endswith("n=512 is tied with the best, on the side to which n* moves.")
+    assert law_sentence({**plan, "chosen_by": "law"}).endswith("what holds n at 512.")
+    assert law_sentence({}) == ""
+
+
+def test_a_blend_is_named_where_it_is_better() -> None:
+    from isocompute.report.words import backtest_sentence
+
+    blend = {"better": True, "weight": 0.49, "mae_blend": 0.0256, "n_held_out": 154}
+    test = {"mae_law": 0.03, "mae_best_so_far": 0.04, "blend": blend}
+    said = backtest_sentence({"backtest": test}) or ""
+    assert "A blend of both (49% sigmoids) misses by 0.0256 on the 154 values" in said
+    worse = {**test, "blend": {**blend, "better": False}}
+    assert "blend" not in (backtest_sentence({"backtest": worse}) or "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from isocompute.allocation import Budget, Rates
 from isocompute.errors import InputError, RefusalError
@@ -297,7 +297,13 @@ def _study_recipe(source: str, warnings: list[Notice]) -> Recipe | None:
             }
         )
         return None
-    return Recipe(**recipes[0])
+    return _recipe_of(recipes[0])
+
+
+def _recipe_of(record: Mapping[str, Any]) -> Recipe:
+    """A stored recipe; words that an older version wrote and this one has not are left out."""
+    known = {f.name for f in fields(Recipe)}
+    return Recipe(**{name: value for name, value in record.items() if name in known})
 
 
 def _another_models(source: str, difficulty: Difficulty) -> Notice:

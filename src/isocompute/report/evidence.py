@@ -141,5 +141,6 @@ def _index(found: Mapping[str, Any], *, signed: bool) -> str:
     text = f"{value:+.3f}" if signed else score(value)
     if not wide or None in wide:
         return text
-    ends = [f"{end:+.2f}" if signed else f"{end:.2f}" for end in wide]
-    return f"{text} ({ends[0]} to {ends[1]})"
+    if signed:
+        return f"{text} ({wide[0]:+.2f} to {wide[1]:+.2f})"
+    return f"{text} ({wide[0]:.2f}–{wide[1]:.2f})"

@@ -40,7 +40,7 @@ KINDS = {
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("study")
     rows = [
-        {"id": f"p{i}", "prompt": f"p{i}", "answer": "", "pass_rate": (i % 17) / 16}
+        {"id": f"p{i}", "prompt": f"p{i}", "answer": "1", "pass_rate": (i % 17) / 16}
         for i in range(300)
     ]
     (folder / "problems.jsonl").write_text("\n".join(json.dumps(row) for row in rows))

@@ -124,7 +124,8 @@ def study_view(study: Any, *, problem_set: str | None = None) -> StudyView:
         with Store(path) as store:
             view = _read(store, problem_set or where.get("problem_set"), where)
         return replace(view, interference=_interference(study, view.problem_set))
-    return _read(study, problem_set, {})
+    view = _read(study, problem_set, {})
+    return replace(view, interference=_interference(study.folder, view.problem_set))
 
 
 def _interference(source: str | Path, problem_set: str) -> Mapping[str, Any] | None:

@@ -1,0 +1,78 @@
+"""The coverage benchmark itself: interrupted and resumed it says the same; every cell is shown."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def coverage() -> Any:
+    path = Path(__file__).parents[1] / "benchmarks" / "coverage.py"
+    spec = importlib.util.spec_from_file_location("coverage_table", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["coverage_table"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_cell_in_chunks_is_the_cell(
+    coverage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = coverage.Task("coverage", "late_winner", "low", 2, 900, 3, 40)
+    whole = coverage.run_chunk(task)
+    monkeypatch.setattr(coverage, "CHUNK", 2)
+    parts = coverage.chunks(task)
+    assert [(p.first, p.sweeps) for p in parts] == [(900, 2), (902, 1)]
+    coverage.do((parts[0], tmp_path))
+    assert coverage.cell_of(task, tmp_path).sweeps == 2
+    coverage.do((parts[1], tmp_path))
+    cell = coverage.cell_of(task, tmp_path)
+    assert (cell.sweeps, cell.tally) == (3, whole.tally)
+    assert len(cell.tally["law 0.90"]) == 3 * coverage.BUDGETS
+
+    def never(_: object) -> None:
+        raise AssertionError("a chunk that is done was run again")
+
+    monkeypatch.setattr(coverage, "run_chunk", never)
+    coverage.do((parts[0], tmp_path))
+    assert "| late_winner | low | 2 |" in coverage.table([task], tmp_path)
+
+
+def test_one_seed_is_conditional_on_its_run(coverage: Any) -> None:
+    of = coverage.sample_of
+    assert of(coverage.Task("coverage", "rising", "high", 1, 0, 1, 9))[1].ceiling_sd == 0
+    assert of(coverage.Task("coverage", "rising", "high", 2, 0, 1, 9))[1].ceiling_sd == 0.012
+    world = of(coverage.Task("regret", "rising", "high", 3, 0, 1, 9))[0]
+    assert world.max_rollouts == 2.0**21
+
+
+def test_plans_of_a_sweep_are_those_of_the_command(coverage: Any) -> None:
+    cell = coverage.run_chunk(coverage.Task("regret", "rising", "low", 3, 900, 2, 60))
+    for factor in coverage.FACTORS:
+        assert cell.tally[f"refused {factor}x"] == [0, 0]
+        for rule in coverage.RULES:
+            assert all(0 <= lost < 0.15 for lost in cell.tally[f"{rule} {factor}x"])
+    # Beyond the sweep n = 512 is best, and neither the law nor the sweep's leader knows it.
+    assert max(cell.tally["plan 10x"]) < min(cell.tally["best n of the sweep 10x"])
+
+
+def test_the_command_prints_what_is_there(
+    coverage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["--sweeps", "1", "--null-sweeps", "1", "--draws", "20", "--noise", "low", "--seeds",
+            "3", "--worlds", "falling", "--parts", "coverage", "null",
+            "--cells", str(tmp_path / "cells")]  # fmt: skip
+    out = tmp_path / "table.md"
+    assert coverage.main([*argv, "-o", str(out)]) == 0
+    printed = capsys.readouterr()
+    assert "| falling | low | 3 | 0.0 | 0 | 1 |" in out.read_text()
+    assert "core-hours in all" in printed.out
+    assert "2/2 " in printed.err
+    assert coverage.main([*argv, "--print-only"]) == 0

@@ -7,6 +7,7 @@ line per figure with its target. Minutes; needs the extra [local].
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import platform
 import sqlite3
@@ -15,21 +16,21 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from isocompute.engines import engine_target, load_engine
-from isocompute.engines.base import EvaluationRecord, StepRecord
 from isocompute.runner import open_study, run_study
 from isocompute.store import Database, Store
 from isocompute.store.findings import dump_findings
 from isocompute.store.pack import count_text, pack
 from isocompute.store.register import register
+from isocompute.store.writer import RunWriter
 from isocompute.study import Study
 
-# The quickstart's sweep with a quarter of its budget and one seed, on sets that need no measuring.
+# The quickstart's sweep with one seed, on sets that need no measuring.
 QUICKSTART = """
 engine: local
 engine_options: {model: bits}
@@ -38,7 +39,7 @@ problems:
   validation: {easy: {generated: world, options: {size: 300, seed: 12}}}
 recipe: {difficulty: easy, learning_rate: 5e-4, temperature: 1.0}
 grid: {problems_per_batch: 32, rollouts_per_problem: {low: 4, high: 128}, seeds: 1}
-budget: 24576
+budget: 98304
 evaluation: {samples: 4, per_octave: 3, first: 768}
 slices: [0.25, 1]
 """
@@ -55,70 +56,76 @@ def study_of(folder: Path, text: str, *overrides: str) -> Study:
     return open_study(file, overrides)
 
 
-class NoStore:
-    """A sink that keeps nothing: what the engine costs by itself."""
+class Clock:
+    """Seconds by part; a part that begins inside another one stops that one's clock."""
 
-    wants_checkpoint = False
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._open: list[str] = []
+        self._since = time.perf_counter()
 
-    def step(self, record: StepRecord) -> None:
-        """Forget it."""
-
-    def evaluation(self, record: EvaluationRecord) -> None:
-        """Forget it."""
+    def _charge(self) -> None:
+        now = time.perf_counter()
+        if self._open:
+            part = self._open[-1]
+            self.seconds[part] = self.seconds.get(part, 0.0) + now - self._since
+        self._since = now
 
     @contextlib.contextmanager
-    def checkpoint(self, step: int) -> Iterator[Path]:  # noqa: ARG002  # the sink's signature
-        """A folder that goes at once."""
-        with tempfile.TemporaryDirectory() as folder:
-            yield Path(folder)
+    def part(self, name: str) -> Iterator[None]:
+        """Charge what happens inside to `name`."""
+        self._charge()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._charge()
+            self._open.pop()
+
+    def wrapped(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, charged to `name`."""
+
+        def call(*args: Any, **options: Any) -> Any:
+            with self.part(name):
+                return function(*args, **options)
+
+        return call
 
 
 def overhead() -> None:
-    """The same runs with one worker and by a loop over the engine, alternating."""
+    """Every second of a sweep in this process: the engine's, or whose instead."""
+    clock = Clock()
+    checkpoint = RunWriter.checkpoint
+
+    @contextlib.contextmanager
+    def timed(self: RunWriter, step: int) -> Iterator[Path]:
+        with (
+            clock.part("store"), checkpoint(self, step) as folder,
+            clock.part("engine writes checkpoints"),
+        ):  # fmt: skip
+            yield folder
+
+    writer: Any = RunWriter
+    writer.checkpoint = timed
+    for name in ("__init__", "step", "evaluation", "close"):
+        setattr(writer, name, clock.wrapped("store", getattr(writer, name)))
+    engine: Any = importlib.import_module("isocompute.engines.local.engine")
+    engine.LocalEngine.run = clock.wrapped("engine loads and resumes", engine.LocalEngine.run)
+    for name in ("update", "evaluate"):
+        setattr(engine._Run, name, clock.wrapped("engine trains", getattr(engine._Run, name)))
     with tempfile.TemporaryDirectory() as name:
-        work = Path(name)
-        study = study_of(work, QUICKSTART)
-        loop = Path(__file__).resolve()
-        loops, runners, engines = [], [], []
-        for turn in range(2):
-            started = time.perf_counter()
-            out = subprocess.run(
-                [sys.executable, loop, "loop", work / "study.yaml"], check=True, text=True,
-                stdout=subprocess.PIPE,
-            )  # fmt: skip
-            loops.append(time.perf_counter() - started)
-            engines.append(float(out.stdout))
-            folder = work / f"study{turn}"
-            started = time.perf_counter()
-            subprocess.run(
-                [sys.executable, "-m", "isocompute", "run", work / "study.yaml", "-o", folder,
-                 "--workers", "1", "--calibrate", "0"], check=True, capture_output=True,
-            )  # fmt: skip
-            runners.append(time.perf_counter() - started)
-            with Store(folder) as store:
-                inside = store.database.read("SELECT sum(wall_s), count(*) FROM attempts")[0]
-                commits = store.database.read("SELECT sum(serial) FROM checkpoints")[0][0]
-                work_s = sum(
-                    store.database.read(f"SELECT sum(wall_s) FROM {table}")[0][0]
-                    for table in ("steps", "evaluations")
-                )
-            say(f"turn {turn}: one worker, {len(study.runs)} runs, {inside[1]} attempts, "
-                f"at least {commits} commits",
-                f"{runners[-1]:.1f} s; in attempts {inside[0]:.1f} s, of these updates and "
-                f"evaluations {work_s:.1f} s ({1 - work_s / inside[0]:.2%} in the store, the "
-                "heartbeat and the engine's checkpoints)", "<= 1%")  # fmt: skip
-            say(f"turn {turn}: a process that loops over the engine",
-                f"{loops[-1]:.1f} s, in the engine {engines[-1]:.1f} s")  # fmt: skip
-        say("whole commands, runner over loop", f"{sum(runners) / sum(loops) - 1:+.2%}", "<= 1%")
-
-
-def loop_of(file: str) -> None:
-    study = open_study(file)
-    engine = load_engine(engine_target("local"))
-    began = time.perf_counter()
-    for spec in study.runs:
-        engine.run(spec, None, NoStore())
-    print(time.perf_counter() - began)
+        study = study_of(Path(name), QUICKSTART)
+        with clock.part("runner"):
+            run_study(study, Path(name) / "study", workers=0)
+        with Store(Path(name) / "study") as store:
+            attempts = store.accounting().attempts
+    total = sum(clock.seconds.values())
+    say(f"the quickstart's sweep with one seed: {len(study.runs)} runs in {attempts} attempts",
+        f"{total:.1f} s")  # fmt: skip
+    for part, seconds in sorted(clock.seconds.items(), key=lambda item: -item[1]):
+        say(f"  {part}", f"{seconds:.2f} s, {seconds / total:.2%}")
+    ours = clock.seconds["runner"] + clock.seconds["store"]
+    say("runner and store", f"{ours / total:.2%}", "<= 1%")
 
 
 def large() -> None:
@@ -225,7 +232,8 @@ def reader() -> None:
     for held in (False, True):
         with tempfile.TemporaryDirectory() as name:
             work = Path(name)
-            study = study_of(work, QUICKSTART, "grid.rollouts_per_problem=16", "slices=[1]")
+            study = study_of(work, QUICKSTART, "grid.rollouts_per_problem=16",
+                             "slices=[1]", "budget=24576")  # fmt: skip
             stop = threading.Event()
 
             thread = threading.Thread(target=hold, args=(work / "study" / "study.db", stop))
@@ -266,9 +274,6 @@ def validate() -> None:
 
 def main() -> None:
     words = sys.argv[1:]
-    if words[:1] == ["loop"]:
-        loop_of(words[1])
-        return
     print(f"{platform.machine()}, Python {platform.python_version()}, SQLite "
           f"{sqlite3.sqlite_version}")  # fmt: skip
     parts = {"validate": validate, "large": large, "reader": reader, "overhead": overhead}

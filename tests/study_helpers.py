@@ -103,13 +103,13 @@ class OddEngine(SimulatorEngine):
 
     def _counted(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Notes every update outside the study, before the sink hears of it."""
-        path = os.environ["COUNT_FILE"]
+        path, pause_s = os.environ["COUNT_FILE"], spec.engine_options.get("pause_s", 0.0)
 
         def count(step: int) -> None:
             with open(path, "ab") as file:
                 file.write(b"x" * spec.allocation.batch_size)
 
-        self._plain(spec, resume, _Hook(sink, lambda step: None, before=count))
+        self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(pause_s), before=count))
 
     def _slow(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(0.02)))

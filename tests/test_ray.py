@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
-import threading
-import time
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +13,7 @@ from isocompute.errors import InputError
 from isocompute.runner import run_study
 from isocompute.runner.ray import _unpack, ray_pool
 from isocompute.store import Store
+from isocompute.store.doctor import examine
 from study_helpers import FAST, digest, small_study
 
 pytestmark = pytest.mark.ray
@@ -20,11 +21,14 @@ pytestmark = pytest.mark.ray
 ray = pytest.importorskip("ray", reason="needs the extra [ray]")
 
 
-@pytest.fixture(scope="module")
-def cluster():
+@pytest.fixture
+def cluster(tmp_path):
+    """Three nodes: raylets of their own, a head with one CPU and two workers with two."""
     from ray.cluster_utils import Cluster
 
+    # Raylets hand their environment on to what runs on them.
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    os.environ["COUNT_FILE"] = str(tmp_path / "count")
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
@@ -41,25 +45,68 @@ def test_the_records_are_those_of_one_machine(cluster, tmp_path):
     assert digest(tmp_path / "ray", tmp_path / "a") == digest(tmp_path / "here", tmp_path / "b")
 
 
-def test_row_2_a_lost_node_is_retried_from_the_last_commit(cluster, tmp_path):
-    machine, nodes = cluster
-    study = small_study(ns=(2,), seeds=tuple(range(8)), rollouts=640, engine="odd",
-                        options={"fault": "slow"})  # fmt: skip
-    killer = threading.Timer(6.0, lambda: machine.remove_node(nodes[0], allow_graceful=False))
-    killer.start()
-    began = time.monotonic()
-    summary = run_study(study, tmp_path / "ray", settings=FAST, pool=ray_pool())
-    killer.join()
-    assert time.monotonic() - began > 6.0, "the node was killed after the study had ended"
-    assert (summary.done, summary.exit_code) == (8, 0)
-    with Store(tmp_path / "ray") as store:
-        outcomes = [row[0] for row in store.database.read("SELECT outcome FROM attempts")]
+PAUSE_S = 0.02
+
+
+def counted(runs, rollouts):
+    return small_study(ns=(2,), seeds=tuple(range(runs)), rollouts=rollouts, engine="odd",
+                       options={"fault": "counted", "pause_s": PAUSE_S})  # fmt: skip
+
+
+def check_books(folder, work, study):
+    """Everything is done, once; what was drawn is booked but for the lost actors' last moments."""
+    with Store(folder) as store:
+        rows = store.database.read("SELECT outcome, count(*) FROM attempts GROUP BY outcome")
         accounting = store.accounting()
-    assert "crashed" in outcomes
-    assert accounting.rollouts == 8 * 640
-    assert accounting.wasted_rollouts >= 0
+    assert examine(folder) == []
+    assert accounting.rollouts == study.rollouts
+    booked = accounting.rollouts + accounting.wasted_rollouts
+    drawn = (work / "count").stat().st_size
+    batch = study.runs[0].allocation.batch_size
+    unseen = batch * (1 + 1.0 / PAUSE_S)  # records are under way for well below a second
+    assert booked <= drawn <= booked + unseen * accounting.uncertain_steps
+    return dict(rows)
+
+
+def test_row_2_three_nodes_sixty_runs_one_node_killed(cluster, tmp_path):
+    machine, nodes = cluster
+    study = counted(60, 320)
+    killed = []
+
+    def kill_in_the_middle(report):
+        if not killed and report.rollouts_done > 0.4 * report.rollouts_total:
+            killed.append(report)
+            machine.remove_node(nodes[0], allow_graceful=False)
+
+    folder = tmp_path / "ray"
+    summary = run_study(study, folder, settings=FAST, pool=ray_pool(), progress=kill_in_the_middle)
+    assert killed
+    assert (summary.done, summary.exit_code) == (60, 0)
+    outcomes = check_books(folder, tmp_path, study)
+    assert outcomes["crashed"] >= 1
     run_study(study, tmp_path / "here", workers=2, settings=FAST)
-    assert digest(tmp_path / "ray", tmp_path / "a") == digest(tmp_path / "here", tmp_path / "b")
+    assert digest(folder, tmp_path / "a") == digest(tmp_path / "here", tmp_path / "b")
+
+
+def test_row_6_a_second_driver_joins(cluster, tmp_path):
+    study, folder = counted(12, 320), tmp_path / "ray"
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from test_ray import FAST, counted, ray_pool, run_study\n"
+        "pool = ray_pool(address=sys.argv[3], max_runs=2)\n"
+        "sys.exit(run_study(counted(12, 320), sys.argv[2], settings=FAST, pool=pool).exit_code)\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", code, Path(__file__).parent, folder, cluster[0].address]
+    )
+    summary = run_study(study, folder, settings=FAST, pool=ray_pool(max_runs=2))
+    assert other.wait() == 0
+    assert (summary.done, summary.exit_code) == (12, 0)
+    with Store(folder) as store:
+        rows = store.database.read("SELECT DISTINCT runner FROM attempts")
+        assert store.accounting().wasted_rollouts == 0
+    assert len(rows) == 2
+    assert check_books(folder, tmp_path, study) == {"done": 24}
 
 
 def test_engine_errors_and_limits_come_back(cluster, tmp_path):

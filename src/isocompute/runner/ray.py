@@ -1,10 +1,12 @@
-"""Runs on a Ray cluster: each a Ray actor with its resources, its records streamed to the driver.
+"""Runs on a Ray cluster: each in an actor with its resources, records streamed to the driver.
 
 The driver stays the only writer: an engine on another machine writes to a proxy of the sink, and
 whatever it hands over (records, the files of a checkpoint) is committed by the driver's own
 `RunWriter`, with the same transactions, fencing and books as on one machine. A node that is lost
-takes its actor with it; the run is retried from its last commit. A second driver on the same
-folder joins, as a second runner does.
+takes its actor with it; the run is retried from its last commit. What it drew is booked up to
+the records that had arrived, a fraction of a second behind the engine. An actor that is through
+with a slice takes the next one, so its start is paid once. A second driver on the same folder
+joins, as a second runner does.
 
 Needs the extra [ray].
 """
@@ -33,6 +35,8 @@ from isocompute.store.writer import RunWriter
 from isocompute.study.spec import RunSpec
 
 Files = dict[str, bytes]
+
+_IDLE_S = 10.0  # an actor that waits longer gives its resources back
 
 
 def ray_pool(
@@ -105,6 +109,7 @@ class RayPool:
         self._each = {name: amount for name, amount in each.items() if amount > 0}
         self._max_runs = max_runs
         self._running: list[_Running] = []
+        self._idle: list[tuple[Any, float]] = []  # actors between two slices, since when
         self._stopping = False
         custom = {k: v for k, v in self._each.items() if k not in ("CPU", "GPU")}
         self._actor_class = ray.remote(RemoteRun).options(
@@ -122,7 +127,7 @@ class RayPool:
         return max(places - len(self._running), 0)
 
     def start(self, task: Task) -> None:
-        """Start an actor for the task; Ray chooses the node."""
+        """Hand the task to an actor; Ray chooses the node of a new one."""
         running = _Running(task=task, actor=None, writer=None, message=None)  # type: ignore[arg-type]
         running.writer = RunWriter(
             self._database, task.claim,
@@ -132,12 +137,13 @@ class RayPool:
             on_finding=lambda f: running.notes.append(Event(task=task, note=finding_line(f))),
         )  # fmt: skip
         resume = None if task.claim.resume is None else _pack(task.claim.resume)
-        running.actor = self._actor_class.remote(task.engine, task.spec, resume)
-        running.message = running.actor.messages.remote()
+        running.actor = self._idle.pop()[0] if self._idle else self._actor_class.remote()
+        running.message = running.actor.begin.remote(task.engine, task.spec, resume)
         self._running.append(running)
 
     def events(self, timeout_s: float) -> list[Event]:
         """Commit what has arrived; report progress and ends."""
+        self._dismiss(time.monotonic() - _IDLE_S)
         if not self._running:
             time.sleep(timeout_s)
             return []
@@ -175,6 +181,14 @@ class RayPool:
             self._ray.kill(running.actor)
             running.writer.close()
         self._running = []
+        self._dismiss(time.monotonic())
+
+    def _dismiss(self, idle_since: float) -> None:
+        """Give back the resources of actors that have had nothing to do since then."""
+        for actor, since in self._idle:
+            if since <= idle_since:
+                self._ray.kill(actor)
+        self._idle = [entry for entry in self._idle if entry[1] > idle_since]
 
     def _receive(self, running: _Running) -> list[Event]:
         try:
@@ -182,6 +196,7 @@ class RayPool:
         except self._ray.exceptions.RayError as error:
             reason, limit = running.killed or (
                 f"its actor was lost ({type(error).__name__})", False)  # fmt: skip
+            self._dismiss(time.monotonic())  # its node may have gone, and others with it
             return [self._end(running, "failed" if limit else "crashed", reason)]
         for message in messages:
             ended = self._handle(running, *message)
@@ -227,7 +242,9 @@ class RayPool:
         spent: Spent = running.writer.spent
         running.writer.close()
         self._running.remove(running)
-        with contextlib.suppress(ValueError):
+        if ending in ("done", "stopped") and not running.faults and running.killed is None:
+            self._idle.append((running.actor, time.monotonic()))
+        else:
             self._ray.kill(running.actor)
         outcome = Outcome(ending=ending, detail=detail, spent=spent)
         return Event(task=running.task, outcome=outcome)
@@ -236,12 +253,17 @@ class RayPool:
 class RemoteRun:
     """Lives on a cluster node: trains in a thread, hands records over, waits at checkpoints."""
 
-    def __init__(self, engine: str, spec: RunSpec, resume: Files | None) -> None:
+    def __init__(self) -> None:
         self._outbox: queue.SimpleQueue[tuple[Any, ...]] = queue.SimpleQueue()
         self._answers: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._wanted = threading.Event()
+
+    def begin(self, engine: str, spec: RunSpec, resume: Files | None) -> list[tuple[Any, ...]]:
+        """Train a slice; returns its first messages."""
+        self._wanted.clear()
         thread = threading.Thread(target=self._train, args=(engine, spec, resume), daemon=True)
         thread.start()
+        return self.messages()
 
     def messages(self) -> list[tuple[Any, ...]]:
         """Everything that was handed over since the last call, at least one message."""

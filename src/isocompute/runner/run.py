@@ -32,15 +32,16 @@ from isocompute.study.sweep import Study
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Timing of a runner; the defaults suit real studies.
+    """Timing of a runner.
 
     Args:
         beat_s: seconds between heartbeats.
         lease_beats: another runner is given up when its counter stands still during so many
             successful heartbeats of this one.
-        checkpoint_every_s: engines are asked for a checkpoint after that much uncommitted work.
-        commit_share: share of the time that commits may take (less than the last commit's cost
-            over this share after it, a checkpoint waits for the next one); infinity: commit all.
+        checkpoint_every_s: engines are asked for a checkpoint after that much uncommitted work, or
+            up to 20 times as much where one costs more than `commit_share` of it.
+        commit_share: of the time, for commits: a checkpoint that comes sooner than the last commit's
+            cost over this share after it waits for the next one; infinity: commit all.
         stop_grace_s: how long a stop waits for checkpoints before workers are killed.
         report_s: seconds between calls of `progress`.
 
@@ -51,7 +52,7 @@ class Settings:
     beat_s: float = 2.0
     lease_beats: int = 15
     checkpoint_every_s: float = 30.0
-    commit_share: float = 0.01
+    commit_share: float = 0.005
     stop_grace_s: float = 60.0
     report_s: float = 1.0
 
@@ -93,8 +94,7 @@ def run_study(
         progress: called about once a second, and when something happens.
         settings: timing.
         retry_failed: try failed and invalid runs again.
-        pool: where to train instead of worker processes here (`isocompute.runner.ray.ray_pool`);
-            `workers` then only scales the estimated time.
+        pool: where to train instead (`ray.ray_pool`); `workers` then only scales estimated time.
         calibration: what was measured before; what it drew is booked.
 
     Raises:

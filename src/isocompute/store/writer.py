@@ -26,6 +26,7 @@ from isocompute.store.pack import count_text, pack, unpack
 
 _PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
 _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
+_LONGEST = 20  # times `checkpoint_every_s`: longer nobody's work stays uncommitted
 _LAST_PATIENCE_S = 600.0  # the last one has to wait
 
 
@@ -50,7 +51,8 @@ class RunWriter:
         stop: asked after each record; True ends the run at its next checkpoint.
         on_step: called with (step, rollouts) after each update, for progress.
         on_finding: called with what a health rule newly found, while the run goes on.
-        checkpoint_every_s: `wants_checkpoint` turns true after that much uncommitted work.
+        checkpoint_every_s: `wants_checkpoint` turns true after that much uncommitted work, later
+            (up to 20 times) where a commit costs more than its share of it.
         commit_share: share of the time that commits may take. A checkpoint that comes sooner
             after the last commit than that allows is left to the next one, except at the end;
             infinity commits every checkpoint.
@@ -66,7 +68,7 @@ class RunWriter:
         on_step: Callable[[int, int], None] = lambda *_: None,
         on_finding: Callable[[Finding], None] | None = None,
         checkpoint_every_s: float = 30.0,
-        commit_share: float = 0.01,
+        commit_share: float = 0.005,
     ) -> None:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
@@ -125,7 +127,9 @@ class RunWriter:
     @property
     def wants_checkpoint(self) -> bool:
         """True when the runner wants to stop, or when much work is uncommitted."""
-        return self._stop() or time.monotonic() - self._committed_at > self._every_s
+        patience_s = min(self._commit_s / self._share, _LONGEST * self._every_s)
+        waited_s = time.monotonic() - self._committed_at
+        return self._stop() or waited_s > max(self._every_s, patience_s)
 
     def step(self, record: StepRecord) -> None:
         """Take one update's record.
@@ -216,6 +220,7 @@ class RunWriter:
                 f"step {step}; correct the engine."
             )
         self._serial += 1
+        began = time.monotonic()
         folder = checkpoint_folder(
             self._database.folder, self._claim.hash, self._claim.token, self._serial
         )
@@ -226,7 +231,7 @@ class RunWriter:
             if step == 0:
                 self._first_weights = weights_of(folder)
             if self._worth_committing(step):
-                self._commit(step, folder)
+                self._commit(step, folder, began)
             else:
                 remove(folder)
         except OSError as error:
@@ -266,8 +271,7 @@ class RunWriter:
             or waited >= self._commit_s / self._share
         )
 
-    def _commit(self, step: int, folder: Path) -> None:
-        began = time.monotonic()
+    def _commit(self, step: int, folder: Path, began: float) -> None:
         sha256, weights, size = seal(folder)
         final = step >= self._claim.target_steps or self._stop()
         try:

@@ -1,7 +1,8 @@
 """What store and runner cost: beside the engine alone, in a large study, under a slow reader.
 
-`python benchmarks/store.py [overhead] [large] [reader] [validate]` (all without a word) prints one
-line per figure with its target. Minutes; needs the extra [local].
+`python benchmarks/store.py [validate] [large] [reader] [overhead] [ray]` (without a word: all but the
+last) prints one line per figure with its target. Minutes; needs the extra [local], for the last one
+[ray].
 """
 
 from __future__ import annotations
@@ -147,12 +148,12 @@ def large() -> None:
         from isocompute.curves import load_curves
 
         for turn in ("first", "second"):
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             curves = load_curves([str(folder)])
-            took = time.perf_counter() - began
+            took, cpu = time.perf_counter() - began, time.process_time() - cpu
             points = sum(len(c.score_K) for c in curves)
             say(f"the fit reads {len(curves)} curves of {points} points, {turn} time",
-                f"{took:.2f} s", "<= 5 s")  # fmt: skip
+                f"{took:.2f} s, {cpu:.2f} s of a core", "<= 5 s")  # fmt: skip
 
 
 def fill(folder: Path) -> None:
@@ -211,7 +212,7 @@ budget: {LARGE_BATCH * 32 * LARGE_EVALUATIONS}
     database.close()
 
 
-def hold(path: Path, stop: threading.Event) -> None:
+def hold(path: Path, held: threading.Event, stop: threading.Event) -> None:
     """Keep a query open from the first update that is committed until `stop`."""
     found = 0
     while not found:
@@ -221,47 +222,72 @@ def hold(path: Path, stop: threading.Event) -> None:
             found = connection.execute("SELECT count(*) FROM steps").fetchone()[0]
     rows = connection.execute("SELECT * FROM steps")
     rows.fetchone()  # the shared lock is held until the query ends
+    held.set()
     stop.wait()
     rows.close()
     connection.close()
 
 
 def reader() -> None:
-    """Updates per second of one run, alone and while someone's query is held open."""
+    """Updates per second in the middle of a run, alone and while someone's query is held open."""
     rates = {}
-    for held in (False, True):
+    for with_reader in (False, True):
         with tempfile.TemporaryDirectory() as name:
             work = Path(name)
-            study = study_of(work, QUICKSTART, "grid.rollouts_per_problem=16",
-                             "slices=[1]", "budget=24576")  # fmt: skip
-            stop = threading.Event()
-
-            thread = threading.Thread(target=hold, args=(work / "study" / "study.db", stop))
-            if held:
+            study = study_of(work, QUICKSTART, "grid.rollouts_per_problem=8", "slices=[1]")
+            held, stop = threading.Event(), threading.Event()
+            thread = threading.Thread(target=hold, args=(work / "study" / "study.db", held, stop))
+            if with_reader:
                 thread.start()
-            seen: list[tuple[float, int]] = []
+            seen: list[tuple[float, int, bool]] = []
 
-            def watch(report: object, seen: list[tuple[float, int]] = seen,
-                      stop: threading.Event = stop) -> None:  # fmt: skip
-                running = getattr(report, "running", ())
-                if running:
-                    seen.append((time.perf_counter(), running[0][3]))
-                    if running[0][3] >= 0.9 * running[0][4]:
+            def watch(
+                report: Any, seen: list[tuple[float, int, bool]] = seen,
+                held: threading.Event = held, stop: threading.Event = stop,
+            ) -> None:  # fmt: skip
+                for *_, step, last in report.running:
+                    seen.append((time.perf_counter(), step, held.is_set()))
+                    if step > 0.8 * last:
                         stop.set()  # the last commit needs the file
 
             run_study(study, work / "study", workers=1, progress=watch)
             stop.set()
-            if held:
-                thread.join()
             steps = study.runs[0].allocation.steps
-            inner = [(t, s) for t, s in seen if 0.2 * steps <= s <= 0.9 * steps]
+            middle = range(int(0.4 * steps), int(0.8 * steps))
+            inner = [(t, s) for t, s, h in seen if s in middle and h is with_reader]
             (t0, s0), (t1, s1) = inner[0], inner[-1]
-            rates[held] = (s1 - s0) / (t1 - t0)
+            rates[with_reader] = (s1 - s0) / (t1 - t0)
             with Store(work / "study") as store:
                 assert store.runs()[0].state == "done"
     say("updates per second with a query held open, over alone",
         f"{rates[True]:.2f} / {rates[False]:.2f} = {rates[True] / rates[False]:.3f}",
         ">= 0.95")  # fmt: skip
+
+
+def ray() -> None:
+    """Two worker processes beside two places on Ray: the same runs, after the first update."""
+    from isocompute.runner.ray import ray_pool
+
+    took = {}
+    for way in ("local", "Ray"):
+        with tempfile.TemporaryDirectory() as name:
+            study = study_of(Path(name), QUICKSTART, "grid.rollouts_per_problem=8",
+                             "grid.seeds=4", "slices=[1]")  # fmt: skip
+            first: list[float] = []
+
+            def watch(report: Any, first: list[float] = first) -> None:
+                if not first and any(step > 0 for *_, step, _ in report.running):
+                    first.append(time.perf_counter())
+
+            began = time.perf_counter()
+            pool = None if way == "local" else ray_pool(num_cpus=1, max_runs=2)
+            run_study(study, Path(name) / "study", workers=2, progress=watch, pool=pool)
+            took[way] = time.perf_counter() - first[0]
+            with Store(Path(name) / "study") as store:
+                each = [run.wall_s for run in store.runs()]
+            say(f"{way}: {len(study.runs)} runs of {min(each):.0f} to {max(each):.0f} s, two at once",
+                f"{took[way]:.1f} s after {first[0] - began:.1f} s of start-up")  # fmt: skip
+    say("throughput on Ray over local", f"{took['local'] / took['Ray']:.3f}", ">= 0.9")
 
 
 def validate() -> None:
@@ -276,8 +302,8 @@ def main() -> None:
     words = sys.argv[1:]
     print(f"{platform.machine()}, Python {platform.python_version()}, SQLite "
           f"{sqlite3.sqlite_version}")  # fmt: skip
-    parts = {"validate": validate, "large": large, "reader": reader, "overhead": overhead}
-    for part in words or parts:
+    parts = {"validate": validate, "large": large, "reader": reader, "overhead": overhead, "ray": ray}
+    for part in words or [name for name in parts if name != "ray"]:
         parts[part]()
 
 

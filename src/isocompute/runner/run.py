@@ -40,8 +40,8 @@ class Settings:
             successful heartbeats of this one.
         checkpoint_every_s: engines are asked for a checkpoint after that much uncommitted work, or
             up to 20 times as much where one costs more than `commit_share` of it.
-        commit_share: of the time, for commits: a checkpoint that comes sooner than the last commit's
-            cost over this share after it waits for the next one; infinity: commit all.
+        commit_share: of the time, for commits: a checkpoint sooner than the last commit's cost over
+            this share after it waits for the next one; infinity: commit all.
         stop_grace_s: how long a stop waits for checkpoints before workers are killed.
         report_s: seconds between calls of `progress`.
 

@@ -1,8 +1,8 @@
 """What store and runner cost: beside the engine alone, in a large study, under a slow reader.
 
-`python benchmarks/store.py [validate] [large] [reader] [overhead] [ray]` (without a word: all but the
-last) prints one line per figure with its target. Minutes; needs the extra [local], for the last one
-[ray].
+`python benchmarks/store.py [validate] [large] [reader] [overhead] [ray]` prints one line per figure
+with its target; without a word all but the last. Minutes; needs the extra [local], for the last
+one [ray].
 """
 
 from __future__ import annotations
@@ -285,7 +285,7 @@ def ray() -> None:
             took[way] = time.perf_counter() - first[0]
             with Store(Path(name) / "study") as store:
                 each = [run.wall_s for run in store.runs()]
-            say(f"{way}: {len(study.runs)} runs of {min(each):.0f} to {max(each):.0f} s, two at once",
+            say(f"{way}: {len(each)} runs of {min(each):.0f} to {max(each):.0f} s, two at once",
                 f"{took[way]:.1f} s after {first[0] - began:.1f} s of start-up")  # fmt: skip
     say("throughput on Ray over local", f"{took['local'] / took['Ray']:.3f}", ">= 0.9")
 
@@ -302,7 +302,8 @@ def main() -> None:
     words = sys.argv[1:]
     print(f"{platform.machine()}, Python {platform.python_version()}, SQLite "
           f"{sqlite3.sqlite_version}")  # fmt: skip
-    parts = {"validate": validate, "large": large, "reader": reader, "overhead": overhead, "ray": ray}
+    parts = {"validate": validate, "large": large, "reader": reader, "overhead": overhead,
+             "ray": ray}  # fmt: skip
     for part in words or [name for name in parts if name != "ray"]:
         parts[part]()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -417,9 +418,36 @@ def test_row_22_names_are_data(tmp_path):
     top = sorted(p.name for p in (tmp_path / "s").iterdir())
     assert top == ["checkpoints", "progress", "study.db"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["s"]
-    text = export_study(tmp_path / "s", tmp_path / "t.csv")[0].read_text()
-    assert ",'=1+1," in text  # row 24: a spreadsheet must not run it
-    assert ",=1+1," not in text
+
+
+def test_row_24_text_that_begins_like_a_formula_is_quoted(tmp_path):
+    study = small_study(ns=(2,))
+    names = ["=1+1", "+1", "-1", "@x", "\tx", "plain"]
+    odd = replace(study.runs[0], validation=dict.fromkeys(names, study.runs[0].validation["val"]))
+    run_study(replace(study, runs=[odd]), tmp_path / "s", workers=0, settings=FAST)
+    with export_study(tmp_path / "s", tmp_path / "t.csv")[0].open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["problem_set"] for row in rows} == {
+        "'=1+1", "'+1", "'-1", "'@x", "'\tx", "plain"}  # fmt: skip
+    assert {row["rollouts"] for row in rows} == {"0", "32", "64", "128", "256"}  # untouched
+
+
+@pytest.mark.parametrize("format", ["parquet", "csv"])
+def test_pandas_polars_and_duckdb_read_an_export(tmp_path, format):
+    duckdb, pandas, polars = (pytest.importorskip(n) for n in ("duckdb", "pandas", "polars"))
+    run_study(small_study(), tmp_path / "s", workers=0, settings=FAST)
+    export_study(tmp_path / "s", tmp_path / "t", format=format)
+    for name in ("runs", "evaluations", "steps", "problems", "attempts"):
+        path = tmp_path / "t" / f"{name}.{format}"
+        frames = getattr(pandas, f"read_{format}")(path), getattr(polars, f"read_{format}")(path)
+        count, columns = duckdb.sql(f"SELECT * FROM '{path}'").shape
+        assert {frame.shape for frame in frames} == {(count, columns)}
+        assert count > 0
+    tidy = export_study(tmp_path / "s", tmp_path / f"tidy.{format}")[0]
+    best = duckdb.connect().execute(f"SELECT max(score), count(*) FROM '{tidy}'").fetchone()
+    frame = getattr(pandas, f"read_{format}")(tidy)
+    assert best == (frame["score"].max(), len(frame))
+    assert getattr(polars, f"read_{format}")(tidy)["score"].max() == best[0]
 
 
 def test_a_doctored_hash_builds_no_path(database):
@@ -430,8 +458,6 @@ def test_a_doctored_hash_builds_no_path(database):
 
 def test_export_formats_agree(tmp_path):
     pytest.importorskip("pyarrow")
-    import csv
-
     import pyarrow.parquet as parquet
 
     run_study(small_study(), tmp_path / "s", workers=0, settings=FAST)

@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 TRAINERS_VENV ?= .venv-trainers
+VERL_VENV ?= .venv-verl
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 PIP_INSTALL := $(PIP) install --quiet -c constraints.txt
@@ -12,7 +13,7 @@ DIR ?= quickstart
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-slow test-browser test-trainers test-ray test-gpu \
         test-docs \
-        lint coverage bench coverage-table docs clean
+        lint coverage bench bench-importers engines-agree coverage-table docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -90,8 +91,24 @@ $(TRAINERS_VENV)/.isocompute-setup: pyproject.toml constraints.txt
 	  -c constraints.txt -e '.[local,trl,dev]'
 	@touch $@
 
-test-trainers: $(TRAINERS_VENV)/.isocompute-setup  ## engines on the real trainers (TRL, verl)
-	@OMP_NUM_THREADS=1 $(TRAINERS_VENV)/bin/python -m pytest -q -m trainers $(ARGS)
+# What verl's configuration, rewards and loggers import without a GPU; verl itself without its own
+# requirements, which ask for CUDA.
+VERL_PACKAGES := 'transformers>=5.5.3,<5.11' hydra-core tensordict codetiming ray orjson pillow \
+  uvicorn fastapi aiohttp datasets pandas pyarrow pylatexenc peft accelerate torchdata cachetools
+
+$(VERL_VENV)/.isocompute-setup: Makefile constraints.txt
+	$(CHECK_PYTHON)
+	$(call MAKE_VENV,$(VERL_VENV))
+	@echo "setting up $(VERL_VENV) (once)"
+	@$(VERL_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  -c constraints.txt torch $(VERL_PACKAGES)
+	@$(VERL_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --no-deps verl==0.9.1
+	@touch $@
+
+test-trainers: $(TRAINERS_VENV)/.isocompute-setup $(VERL_VENV)/.isocompute-setup  ## engines on the real trainers (TRL, verl)
+	@OMP_NUM_THREADS=1 ISOCOMPUTE_VERL_PYTHON=$(abspath $(VERL_VENV))/bin/python \
+	  $(TRAINERS_VENV)/bin/python -m pytest -q -n 2 -m trainers $(ARGS)
 
 test-gpu: $(STAMP)  ## the embedded engine on a CUDA device
 	@$(PY) -m pytest -q -m gpu $(ARGS)
@@ -106,6 +123,14 @@ coverage: $(STAMP)  ## lines and branches that the fast tests reach
 	@$(PY) -m coverage report --skip-covered
 
 # TRL stands beside the engine where `make test-trainers` (or its set-up) has been run once.
+bench-importers: $(STAMP)  ## rows per second of JSON logs; 100 logs to a report
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/importers.py speed
+	@OMP_NUM_THREADS=2 $(PY) benchmarks/importers.py folder benchmarks/out
+
+engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup  ## one study through local and TRL, paired
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/engines_agree.py benchmarks/out/engines-agree \
+	  --trl-python $(abspath $(TRAINERS_VENV))/bin/python $(ARGS)
+
 bench: $(STAMP)  ## speed of the fits beside scipy, and of the engine beside TRL; ten minutes
 	@OMP_NUM_THREADS=2 $(PY) benchmarks/laws.py
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o docs/engine-benchmark \
@@ -126,6 +151,6 @@ test-docs: $(VENV)/.isocompute-docs  ## every command of README and docs/, the n
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m docs $(ARGS)
 
 clean:  ## remove environments, caches and built files (studies stay)
-	@rm -rf $(VENV) $(TRAINERS_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(TRAINERS_VENV) $(VERL_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache \
 	  .hypothesis .coverage
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -22,6 +22,7 @@ _NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
 _TEXTS = ("run", "metric", "problem_set", "split", "arm")
 _SCORES = ("score", "best", "worst")
 _MISSING = ("", "nan", "na", "null", "none", "n/a")
+_MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
 
 FloatArray = NDArray[np.float64]
@@ -118,13 +119,13 @@ def _read(path: Path, extra: tuple[str, ...] = ()) -> pa.Table:
         raise InputError(f"{path}: a tidy file must not be empty, but it has 0 bytes; add rows.")
     try:
         if path.suffix == ".parquet":
-            file = pa.parquet.ParquetFile(path)
-            if file.metadata.num_rows > _MAX_ROWS:
-                raise InputError(
-                    f"{path}: at most {_MAX_ROWS} rows are read, but it says it has "
-                    f"{file.metadata.num_rows}; split or thin it."
-                )
+            schema = pa.parquet.read_metadata(path).schema
+            there = {schema.column(i).path for i in range(len(schema))}
+            # texts stay dictionaries: a name that repeats is held once
+            texts = sorted(there & set(_TEXTS))
+            file = pa.parquet.ParquetFile(path, read_dictionary=texts)
             wanted = [c for c in file.schema_arrow.names if c in (*_NUMBERS, *_TEXTS, *extra)]
+            _check_size(path, file.metadata.num_rows, _unpacked_bytes(file.metadata, wanted))
             table = file.read(columns=wanted)
             return table.rename_columns([c.strip() for c in table.column_names])
         # Everything as text: a number that is not one is then reported with its row.
@@ -148,7 +149,10 @@ def _read(path: Path, extra: tuple[str, ...] = ()) -> pa.Table:
             include_columns=keep,
             strings_can_be_null=False,
         )
-        table = pa.csv.read_csv(path, convert_options=options)
+        if path.suffix == ".gz":
+            table = _read_packed(path, options)
+        else:
+            table = pa.csv.read_csv(path, convert_options=options)
         return table.rename_columns([c.strip() for c in table.column_names])
     except (pa.ArrowInvalid, pa.ArrowException, UnicodeDecodeError, OSError) as error:
         detail = ascii(" ".join(str(error).split()))[1:-1][:100]  # a binary file has anything
@@ -156,6 +160,36 @@ def _read(path: Path, extra: tuple[str, ...] = ()) -> pa.Table:
             f"{path}: must be a CSV or Parquet table with one row per evaluation, but it cannot "
             f"be read as one ({detail}); check the file."
         ) from None
+
+
+def _unpacked_bytes(metadata: Any, wanted: list[str]) -> int:
+    """Bytes of some columns of a Parquet file, by what its footer says."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(c.total_uncompressed_size for c in columns if c.path_in_schema in wanted)
+
+
+def _read_packed(path: Path, options: Any) -> pa.Table:
+    """A packed CSV, in pieces: what it unpacks to is known only then."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    rows = size = 0
+    batches = []
+    with pa.csv.open_csv(path, convert_options=options) as reader:
+        for batch in reader:
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            _check_size(path, rows, size)
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+def _check_size(path: Path, rows: int, size: int) -> None:
+    if rows > _MAX_ROWS or size > _MAX_BYTES:
+        raise InputError(
+            f"{path}: at most {_MAX_ROWS} rows and {_MAX_BYTES} unpacked bytes are read, but it "
+            f"has {rows} rows and {size} bytes, or more; split or thin it."
+        )
 
 
 def _some(names: list[str], most: int = 12) -> str:

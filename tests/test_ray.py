@@ -29,6 +29,7 @@ def cluster(tmp_path):
     # Raylets hand their environment on to what runs on them.
     os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     os.environ["COUNT_FILE"] = str(tmp_path / "count")
+    os.environ["RAY_AUTH_MODE"] = "disabled"  # else a token in the home folder decides
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)

@@ -82,6 +82,7 @@ def test_row_2_a_node_in_a_namespace_of_its_own_is_killed(spaces, tmp_path, monk
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p),
         "COUNT_FILE": str(tmp_path / "count"), "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_AUTH_MODE": "disabled",  # else a token in the home folder decides
     }  # fmt: skip
 
     log = (tmp_path / "log").open("w")

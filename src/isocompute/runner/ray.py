@@ -75,7 +75,7 @@ def ray_pool(
         try:
             ray.init(address=address, log_to_driver=False, include_dashboard=False,
                      configure_logging=False)  # fmt: skip
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise RunError(
                 f"a Ray cluster must be reachable at address {address!r}, but Ray says: "
                 f"{' '.join(str(error).split())[:300]}; start it with `ray start --head`, or leave "

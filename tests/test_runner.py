@@ -19,6 +19,7 @@ import pytest
 from isocompute.engines import engine_target, load_engine, register_engine
 from isocompute.errors import InputError, RunError
 from isocompute.runner import Progress, Settings, run_study
+from isocompute.runner.pool import ProcessPool
 from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
 from isocompute.runner.pulse import Pulse
@@ -232,6 +233,22 @@ def test_row_3_a_signal_commits_and_can_be_resumed(tmp_path, number, code, worke
         assert 0 < run.steps_done < run.spec["steps"]
         assert (run.wasted_rollouts, run.leased, run.state) == (0, False, "pending")
         assert store.database.read("SELECT * FROM runners") == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_row_3_workers_survive_a_signal_while_they_start(number):
+    pool = ProcessPool(1)
+    process = pool._workers[0].process
+    for _ in range(5):
+        process.send_signal(number)
+        time.sleep(0.01)
+    try:
+        assert pool._workers[0].connection.recv() == "ready"
+        process.send_signal(number)
+        time.sleep(0.05)
+        assert process.poll() is None
+    finally:
+        pool.close()
 
 
 def test_row_3_a_second_ctrl_c_stops_at_once(tmp_path):

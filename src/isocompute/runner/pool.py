@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import multiprocessing.connection
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from typing import Protocol
 
 from isocompute.errors import RunError
 from isocompute.runner.execute import Ending, Outcome, Task, execute
-from isocompute.runner.worker import READY
+from isocompute.runner.worker import READY, STOPS
 from isocompute.store.database import Database
 from isocompute.store.leases import Spent, progress_file
 
@@ -206,11 +207,16 @@ class ProcessPool:
         ours, theirs = socket.socketpair()
         environment = {**os.environ, **_ONE_THREAD}
         environment["PYTHONPATH"] = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        with theirs:
-            process = subprocess.Popen(
-                [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment,
-            )  # fmt: skip
+        # A Ctrl-C reaches a worker while Python starts, too: it must not die of it.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
+        try:
+            with theirs:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],
+                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment,
+                )  # fmt: skip
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return _Worker(process=process, connection=Connection(ours.detach()))
 
 

@@ -19,13 +19,15 @@ from isocompute.store.database import Database, StorageError
 from isocompute.store.leases import Spent
 
 READY = "ready"
+STOPS = (signal.SIGINT, signal.SIGTERM)
 _REPORT_EVERY_S = 0.5
 
 
 def main(descriptor: int) -> None:
     """Serve tasks until the runner closes the connection."""
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOPS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)  # blocked by the runner until here
     os.dup2(2, 1)  # what an engine prints must not mix with a command's own output
     connection: Connection = Connection(descriptor)
     tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()

@@ -89,7 +89,7 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
         linestyle=(0, (5, 2)),
         label="law as published",
     )
-    figure.axes[0].legend(loc="upper left")
+    figure.axes[0].legend(loc="upper left", frameon=False, fontsize=8)
     return text, figure
 
 

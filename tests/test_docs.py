@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import subprocess
 import sys
@@ -227,3 +228,17 @@ def test_the_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     assert "rollouts per problem" in printed
     assert "run next" in printed
     assert printed.count("held") + printed.count("missed") >= 4
+
+
+@pytest.mark.parametrize("stage", ["fit", "plan"])
+def test_contracts_name_every_key_that_is_written(stage: str, tmp_path: Path) -> None:
+    from isocompute.cli import main
+
+    target = tmp_path / "out.json"
+    law = ["plan", "--budget", "4e6", "--law"] if stage == "plan" else ["fit"]
+    assert main([*law, "published:qwen2.5-7b-hard", "--json", str(target)]) == 0
+    page = (ROOT / "docs" / "contracts.md").read_text("utf-8")
+    section = page.split("## `plan --json`")[stage == "plan"]
+    named = set(re.findall(r"`([a-z0-9_.]+)`", section)) | {"version"}
+    written = set(json.loads(target.read_text("utf-8")))
+    assert written <= named, sorted(written - named)

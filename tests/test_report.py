@@ -19,7 +19,7 @@ import pytest
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
 from isocompute.report.advice import ADVICE
-from isocompute.report.html import content_security_policy, json_for_html
+from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import numbers, plain, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
 from isocompute.report.words import (
@@ -47,6 +47,8 @@ from report_fixtures import (  # noqa: F401  (`short_bundle` acts on every test 
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e\u2028"
 NOON = datetime.datetime(2026, 3, 1, 12, tzinfo=datetime.UTC)
+
+SCRIPT_OF_PLOTLY = plotly_script  # before the tests put a short one in its place
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +205,7 @@ def test_hundred_runs_of_two_hundred_evaluations_stay_below_eight_megabytes(tmp_
     path = render_report([("a", fit)], make_plan(), tmp_path / "r.html")
     assert len(fit.curves) >= 100
     assert path.stat().st_size < 8e6
-    assert path.read_text("utf-8").count("plotly.js v") == 1
+    assert len(re.findall(r"\* plotly\.js .*v\d", path.read_text("utf-8"))) == 1
 
 
 def test_thinning_keeps_what_can_be_seen() -> None:
@@ -580,3 +582,24 @@ def test_a_blend_is_named_where_it_is_better() -> None:
     assert "A blend of both (49% sigmoids) misses by 0.0256 on the 154 values" in said
     worse = {**test, "blend": {**blend, "better": False}}
     assert "blend" not in (backtest_sentence({"backtest": worse}) or "")
+
+
+def test_the_small_bundle_is_taken_where_it_was_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    from isocompute.report import html
+
+    whole = SCRIPT_OF_PLOTLY()
+    monkeypatch.setattr(html, "SMALL_BUNDLE", "report.css")  # any file beside the page's own
+    assert SCRIPT_OF_PLOTLY().startswith(":root")
+    monkeypatch.setattr(html, "SMALL_BUNDLE", "no-such-file")
+    assert len(SCRIPT_OF_PLOTLY()) > 4e6
+    assert "plotly.js" in whole[:200]
+
+
+def test_a_bundle_of_another_hash_is_refused() -> None:
+    script = Path(__file__).parents[1] / "scripts" / "fetch_plotly.py"
+    scope: dict[str, object] = {"__name__": "fetch_plotly", "__file__": str(script)}
+    exec(compile(script.read_text("utf-8"), str(script), "exec"), scope)
+    script_of = scope["script_of"]
+    assert callable(script_of)
+    with pytest.raises(SystemExit, match="must have the SHA-512 .* nothing kept"):
+        script_of(b"something else")

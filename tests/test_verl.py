@@ -403,7 +403,7 @@ SPECS = st.builds(
 def call_verl(*arguments: str, text: str = "") -> list[dict[str, Any]]:
     done = subprocess.run(
         [VERL_PYTHON, str(HERE / "verl_contract.py"), *arguments], input=text,
-        capture_output=True, text=True, check=False, timeout=900)
+        capture_output=True, text=True, check=False, timeout=1800)
     found = [json.loads(line[7:]) for line in done.stdout.splitlines()
              if line.startswith("RESULT ")]
     assert found, done.stderr[-2000:]

@@ -4,7 +4,10 @@
 
 Each FOLDER is what `isocompute run STUDY.yaml -o FOLDER` wrote. Of each this writes NAME.csv
 (tidy curves, as `isocompute export` does; a SOURCE of fit, plan and compare), and of all together
-runs.csv (one row per run), tables.md and figures.
+runs.csv (one row per run), tables.md and figures; `--into PAGE` writes the tables into a page.
+
+Evenness is `metrics.progress`'s uniform progress from step 0 to the end, 1 where every problem
+gained alike. The train score is that of the batches of the last fifth.
 
 Intervals are Student's 95% over seeds, unless a table says otherwise.
 """
@@ -158,16 +161,15 @@ def grid_table(rows: Sequence[Row]) -> str:
     lines = []
     for (arm, problems, n), group in configurations(rows).items():
         lines.append([
-            arm, problems, n, len(group), group[0].steps,
+            arm or "-", problems, n, len(group), group[0].steps,
             shown([r.final for r in group]), shown([r.best_so_far for r in group]),
             shown([r.final_best4 for r in group]), shown([r.final_worst4 for r in group]),
             shown([r.train for r in group]), shown([r.gap for r in group]),
-            shown([r.interference for r in group], 2), shown([r.never for r in group]),
-            shown([r.entropy for r in group], 2), shown([r.length_end for r in group], 1),
+            shown([r.uniform_progress for r in group], 2),
+            shown([r.length_end for r in group], 1),
         ])  # fmt: skip
     head = ["arm", "B_p", "n", "seeds", "M", "final avg@4", "best so far", "best@4", "worst@4",
-            "train", "train - validation", "interference", "never right", "entropy",
-            "tokens"]  # fmt: skip
+            "train", "train - validation", "evenness", "tokens"]  # fmt: skip
     return table(head, lines)
 
 
@@ -180,7 +182,9 @@ def reference_of(row: Row) -> tuple[str, str, int] | None:
         return None if recipe == "none" else (row.study, f"none {problems}", n)
     if kind == "scaling":
         return None if row.arm == "sqrt" else (row.study, "sqrt", n)
-    return (world, "large", n) if kind in ("objectives", "baseline") else None
+    if kind in ("objectives", "baseline"):
+        return (world, "large" if world == "bits" else "", n)
+    return None
 
 
 def contrast_table(rows: Sequence[Row], everything: Sequence[Row]) -> str:
@@ -244,11 +248,22 @@ def curves_figure(source: Path, title: str) -> Figure:
     return figure
 
 
+def fill(page: Path, name: str, made: str) -> None:
+    """Write a table between its markers on a page, if they are there."""
+    text = page.read_text(encoding="utf-8")
+    begin, end = f"<!-- {name}: written by studies/summarise.py -->\n", "<!-- end -->"
+    before, found, rest = text.partition(begin)
+    if found:
+        after = rest.partition(end)[2]
+        page.write_text(f"{before}{begin}{made}\n{end}{after}", encoding="utf-8")
+
+
 def main() -> None:
     """Read, write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("--into", type=Path, help="a page with markers for the tables")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     everything: list[Row] = []
@@ -262,6 +277,8 @@ def main() -> None:
         contrast = name.partition("-")[0] in CONTRASTS
         made = contrast_table(rows, everything) if contrast else grid_table(rows)
         tables.append(f"## {name}\n\n{made}")
+        if options.into is not None:
+            fill(options.into, name, made)
         figure = curves_figure(options.output / f"{name}.csv", name)
         figure.savefig(options.output / f"{name}.png", dpi=100)
     with (options.output / "runs.csv").open("w", newline="", encoding="utf-8") as file:

@@ -4,7 +4,8 @@
 
 Each FOLDER is what `isocompute run STUDY.yaml -o FOLDER` wrote. Of each this writes NAME.csv
 (tidy curves, as `isocompute export` does; a SOURCE of fit, plan and compare), and of all together
-runs.csv (one row per run), tables.md and figures; `--into PAGE` writes the tables into a page.
+runs.csv (one row per run) and tables.md; `--into PAGE` writes the tables into a page, between
+markers, and beside it the figures own-NAME.png that it shows.
 
 Evenness is `metrics.progress`'s uniform progress from step 0 to the end, 1 where every problem
 gained alike. The train score is that of the batches of the last fifth.
@@ -279,8 +280,9 @@ def main() -> None:
         tables.append(f"## {name}\n\n{made}")
         if options.into is not None:
             fill(options.into, name, made)
-        figure = curves_figure(options.output / f"{name}.csv", name)
-        figure.savefig(options.output / f"{name}.png", dpi=100)
+            figure = curves_figure(options.output / f"{name}.csv", name)
+            if f"own-{name}.png" in options.into.read_text(encoding="utf-8"):
+                figure.savefig(options.into.parent / f"own-{name}.png", dpi=90)
     with (options.output / "runs.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(asdict(everything[0])), lineterminator="\n")
         writer.writeheader()

@@ -136,8 +136,8 @@ bench: $(STAMP)  ## speed of the fits beside scipy, and of the engine beside TRL
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o docs/engine-benchmark \
 	  --trainers-python $(TRAINERS_VENV)/bin/python $(ARGS)
 
-coverage-table: $(STAMP)  ## how often intervals hold on planted truth (SWEEPS=40: 20 minutes)
-	@OMP_NUM_THREADS=1 $(PY) benchmarks/coverage.py --sweeps $(or $(SWEEPS),2000) \
+coverage-table: $(STAMP)  ## how often intervals hold on planted truth (resumes; SWEEPS=40: 10 minutes)
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/coverage.py --jobs 2 --sweeps $(or $(SWEEPS),2000) \
 	  -o docs/coverage-table.md $(ARGS)
 
 $(VENV)/.isocompute-docs: $(STAMP)

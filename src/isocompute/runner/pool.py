@@ -121,8 +121,12 @@ class ProcessPool:
         found = []
         for ready in multiprocessing.connection.wait(list(by_connection), timeout_s):
             worker = by_connection[ready]  # type: ignore[index]  # wait returns what it was given
-            event = self._read(worker)
-            found += [] if event is None else [event]
+            # All that has come: a runner that someone's query held up must not fall behind.
+            while worker.task is not None:
+                event = self._read(worker)
+                found += [] if event is None else [event]
+                if worker.task is None or not worker.connection.poll():
+                    break
         return found
 
     def kill(self, task: Task, reason: str, *, limit: bool) -> None:

@@ -149,7 +149,7 @@ class _Runner:
         database = Database(self.folder, create=True)
         try:
             self.database = database
-            s, wait_s = self.settings, 2.0 if self.workers or pool else 0.05  # here training waits
+            s, wait_s = self.settings, 0.25 if self.workers or pool else 0.05  # here training waits
             self.pulse = Pulse(database, self.id, s.beat_s, s.lease_beats, patience_s=wait_s)
             self.warnings += check_folder(self.folder)
             register(database, self.study, retry_failed=retry_failed)

@@ -189,14 +189,14 @@ def reference_of(row: Row) -> tuple[str, str, int] | None:
 
 
 def contrast_table(rows: Sequence[Row], everything: Sequence[Row]) -> str:
-    """Every arm against its reference, paired by seed, at the same B_p and n."""
+    """Every arm against its reference, paired by seed, at the same B_p, n and rollouts."""
     lines = []
     for (arm, problems, n), group in configurations(rows).items():
         wanted = reference_of(group[0])
         other = [
             row for row in everything
             if wanted == (row.study, row.arm, row.rollouts_per_problem)
-            and row.problems_per_batch == problems
+            and row.problems_per_batch == problems and row.rollouts == group[0].rollouts
         ]  # fmt: skip
         lines.append([
             arm or "-", problems, n, len(group), group[0].steps,

@@ -320,7 +320,7 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
         found.append(
             _warning(
                 "tie",
-                f"n={n[before]} leads n={n[after]} from {at:.3g} {fit.unit} on with confidence "
+                f"n={n[before]} leads n={n[after]} from {at:,.0f} {fit.unit} on with confidence "
                 f"{confidence:.2f} only: within "
                 "noise, taken as a tie and not drawn.",
             )

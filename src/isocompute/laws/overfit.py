@@ -114,7 +114,7 @@ def overfit_warning(rows: Sequence[dict[str, Any]]) -> dict[str, str] | None:
     return {
         "code": "overfitting",
         "message": f"validation falls while training does not, for {names}; at worst from "
-        f"{worst['from']:.3g} on (B_p={worst['problems_per_batch']} "
+        f"{worst['from']:,.0f} on (B_p={worst['problems_per_batch']} "
         f"n={worst['rollouts_per_problem']}): validation loses {worst['validation_lost']:.3f}, "
         f"training gains {worst['train_gained']:.3f}. n* is capped by it: beyond that budget more "
         "of the same problems buys nothing. Add problems, or stop there.",

@@ -26,7 +26,7 @@ from isocompute.engines.local.sampling import Samples, scaled
 from isocompute.errors import RunError
 from isocompute.recipe import Recipe
 
-# Without the KL term, KL to the base model is measured on so few rollouts: about 1% of a step.
+# Without the KL term, KL to the base model is measured on so few rollouts, to stay cheap.
 PROBE_PROMPTS, PROBE_ROLLOUTS = 4, 16
 
 

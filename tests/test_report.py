@@ -242,7 +242,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "32 problems per batch",
         "256 rollouts per problem, n",
         "488 update steps, M",
-        "For 4.00M rollouts. The data allow n from 256 to 512 (95% interval).",
+        "For 4.00M rollouts. Interval of the law’s n*: 256 to 512 (95%).",
         "0.668 (0.655 to 0.681)",
         "2.83e-6",
         "6.40B tokens, 310 GPU-hours",
@@ -603,3 +603,9 @@ def test_a_bundle_of_another_hash_is_refused() -> None:
     assert callable(script_of)
     with pytest.raises(SystemExit, match="must have the SHA-512 .* nothing kept"):
         script_of(b"something else")
+
+
+def test_our_own_sentences_are_never_cut() -> None:
+    sentence = "what the law would have said " * 40
+    assert plain({"backtest": sentence})["backtest"] == sentence
+    assert len(plain(["x" * 5_000])[0]) == 2_000

@@ -62,6 +62,9 @@ def numbers(values: FloatArray | Sequence[float], digits: int = 5) -> list[float
     return result
 
 
+TEXT_LIMIT = 2_000  # characters: our own sentences are whole, foreign texts bounded
+
+
 def plain(value: Any) -> Any:
     """JSON value in which every text is visible text and every number finite or None."""
     if isinstance(value, Mapping):
@@ -76,7 +79,7 @@ def plain(value: Any) -> Any:
         return None
     if value is None or isinstance(value, bool | int | float):
         return value
-    return visible(value)
+    return visible(value, TEXT_LIMIT)
 
 
 def configurations(

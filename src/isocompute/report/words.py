@@ -191,7 +191,7 @@ def what_would_change(fit: Document | None, plan: Document) -> list[str]:
     wide = plan.get("rollouts_per_problem_interval")
     if wide and None not in wide and n and wide[0] != wide[1]:
         said.append(
-            f"More seeds: the data allow any n from {count(wide[0])} to {count(wide[1])}; "
+            f"More seeds: the law's n* may lie anywhere from {count(wide[0])} to {count(wide[1])}; "
             "repeats near the optimum narrow that."
         )
     flags = {str(w.get("code")) for w in plan.get("warnings") or []}

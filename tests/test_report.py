@@ -242,7 +242,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "32 problems per batch",
         "256 rollouts per problem, n",
         "488 update steps, M",
-        "For 4.00M rollouts. Interval of the law’s n*: 256 to 512 (95%).",
+        "For 4.00M rollouts. The law’s n*: 256 to 512 (95% interval).",
         "0.668 (0.655 to 0.681)",
         "2.83e-6",
         "6.40B tokens, 310 GPU-hours",

@@ -1,12 +1,13 @@
 """The report of a study with records of everything, as `isocompute report` writes it.
 
-The study is trained by the simulator in a few seconds: six values of n, three seeds, problems
-with pass rates. The published curves stand beside it, as in the report of the quickstart.
+One study is trained by the simulator in a few seconds: four values of n, three seeds, problems with
+pass rates, the published curves beside it. The other is the quickstart's own, where it was run.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,13 @@ KINDS = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=["everything", "quickstart"])
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if request.param == "quickstart":
+        quickstart = os.environ.get("ISOCOMPUTE_QUICKSTART")
+        if quickstart is None:
+            pytest.skip("ISOCOMPUTE_QUICKSTART must name a finished quickstart (make test-browser)")
+        return Path(quickstart) / "report.html"
     folder = tmp_path_factory.mktemp("study")
     rows = [
         {"id": f"p{i}", "prompt": f"p{i}", "answer": "1", "pass_rate": (i % 17) / 16}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from isocompute.errors import InputError
-from isocompute.intervals import binomial_interval
+from isocompute.intervals import binomial_interval, draw_interval
 
 
 def test_wilson_by_hand() -> None:
@@ -57,3 +57,14 @@ def test_bad_intervals() -> None:
         binomial_interval(1, 2, level=1.0)
     with pytest.raises(InputError, match=r"successes in 3..3 and samples in 2..2"):
         binomial_interval(3, 2)
+
+
+@pytest.mark.parametrize("level", [0.90, 0.95])
+def test_interval_of_few_draws_holds_the_next_one_as_often_as_it_says(level: float) -> None:
+    rng = np.random.default_rng(0)
+    draws, new = rng.standard_normal((100, 20_000)), rng.standard_normal(20_000)
+    low, high = draw_interval(draws, level)
+    assert np.mean((low <= new) & (new <= high)) == pytest.approx(level, abs=0.005)
+    # The plain quantiles of 100 draws hold a point and a half less.
+    low, high = np.quantile(draws, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    assert np.mean((low <= new) & (new <= high)) < level - 0.01

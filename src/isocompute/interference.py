@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
+from isocompute.intervals import draw_interval
 from isocompute.metrics import progress
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import require_one_arm, select_runs, split_source
@@ -199,7 +200,7 @@ def _interval(drawn: FloatArray, level: float) -> list[float] | None:
     known = drawn[np.isfinite(drawn)]
     if len(known) < _LEAST_MEASURED * len(drawn) or not len(known):
         return None
-    return [float(v) for v in np.quantile(known, [(1 - level) / 2, (1 + level) / 2])]
+    return [float(v) for v in draw_interval(known, level)]
 
 
 def _differences(

@@ -20,17 +20,6 @@ CURVE_BOUNDS = Bounds(low=0.0, high=1.0, slope=(1.0, 30.0), midpoint_margin=0.75
 _NEGLIGIBLE = 1e-4  # floor of a bin's standard deviation: a score is read to four digits
 
 
-def draw_interval(draw: FloatArray, level: float) -> tuple[FloatArray, FloatArray]:
-    """Equal-tailed interval of draws along the first axis.
-
-    The p-quantile is the (D + 1) p-th smallest: a new draw of the same kind then falls inside
-    with probability `level` exactly, where numpy's default loses a point with 200 draws.
-    """
-    tail = (1 - level) / 2
-    low, high = np.quantile(draw, [tail, 1 - tail], axis=0, method="weibull")
-    return low, high
-
-
 def expected_sd(one: BinnedRuns, run_variance: float) -> FloatArray:
     """Expected spread of a run's bins about the truth, shape (R, X)."""
     return np.sqrt(one.variance_RX + run_variance + _NEGLIGIBLE**2)

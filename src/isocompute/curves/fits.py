@@ -34,12 +34,12 @@ from isocompute.curves.draws import (
     CURVE_BOUNDS,
     deviation_pool,
     draw_fits,
-    draw_interval,
     expected_sd,
     spread_ceilings,
 )
 from isocompute.errors import RefusalError
 from isocompute.importers.base import Curve
+from isocompute.intervals import draw_interval
 from isocompute.sigmoid import Grid, SigmoidFits, candidate_grid, fit_sigmoids
 
 FloatArray = NDArray[np.float64]

@@ -18,6 +18,7 @@ from isocompute.curves.bins import WINDOW, BinnedRuns, position
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
 from isocompute.importers.base import Curve
+from isocompute.intervals import draw_interval
 
 FloatArray = NDArray[np.float64]
 
@@ -131,7 +132,6 @@ def _one_cut(
     position_of = {
         (b.problems_per_batch, b.rollouts_per_problem): j for j, b in enumerate(fits.binned)
     }
-    tail = (1 - level) / 2
     for one in full.binned:
         j = position_of.get((one.problems_per_batch, one.rollouts_per_problem))
         if j is None:
@@ -151,7 +151,7 @@ def _one_cut(
         rng = np.random.default_rng(seed)
         draw = fits.draw_J[j].value(x)
         draw = draw + rng.standard_normal(draw.shape) * np.sqrt(noise[held])
-        lo, hi = np.quantile(draw, [tail, 1 - tail], axis=0)
+        lo, hi = draw_interval(draw, level)
         predicted = fits.fit.row(j).value(x)[0]
         error = np.log(np.clip(1 - reached[seen], 1e-4, None))
         slope, level_0 = np.polyfit(early_x[seen], error, 1)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.draws import draw_interval
 from isocompute.frontier import Frontier
+from isocompute.intervals import draw_interval
 from isocompute.laws.form import Law, Variable, averaged, fit_paths, law_of
 from isocompute.sigmoid import SigmoidFits
 

@@ -17,6 +17,7 @@ from isocompute.curves.fits import fit_curves
 from isocompute.errors import RefusalError
 from isocompute.frontier import fit_frontier
 from isocompute.importers.base import Curve
+from isocompute.intervals import draw_interval
 from isocompute.laws.backtest import until
 from isocompute.laws.estimate import LawEstimate, estimate_law
 
@@ -114,6 +115,5 @@ def _gain(fit: Fit, largest_J: NDArray[np.bool_]) -> dict[str, Any]:
     """What the largest n adds to the best score at the largest budget, over the draws."""
     draws_DJ = fit.curve_fits.draw_value(np.array([np.log10(fit.support[1])]))[:, :, 0]
     gain_D = draws_DJ[:, largest_J].max(axis=1) - draws_DJ[:, ~largest_J].max(axis=1)
-    tail = (1 - fit.level) / 2
-    low, high = np.quantile(gain_D, [tail, 1 - tail])
+    low, high = draw_interval(gain_D, fit.level)
     return {"gain": float(gain_D.mean()), "gain_interval": [float(low), float(high)]}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.intervals import draw_interval
 from isocompute.laws.estimate import confidence_set
 
 if TYPE_CHECKING:
@@ -63,8 +64,7 @@ def _row(
     x = np.array([float(fits.end_J[rows].min())])
     score = fits.value(x)[rows, 0]
     draws = fits.draw_value(x)[:, rows, 0]
-    tail = (1 - level) / 2
-    low, high = np.quantile(draws, [tail, 1 - tail], axis=0)
+    low, high = draw_interval(draws, level)
     spread_D = np.ptp(draws, axis=1)
     noise = float(np.ptp(draws - draws.mean(axis=0), axis=1).mean())
     return {
@@ -75,7 +75,7 @@ def _row(
             for j, s, a, b in zip(rows, score, low, high, strict=True)
         ],
         "spread": float(np.ptp(score)),
-        "interval": [float(v) for v in np.quantile(spread_D, [tail, 1 - tail])],
+        "interval": [float(v) for v in draw_interval(spread_D, level)],
         "noise": noise,
     }
 

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.curves.bins import BIN_WIDTH, Select
-from isocompute.curves.draws import draw_interval
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import InputError, RefusalError
 from isocompute.frontier import Frontier, fit_frontier
 from isocompute.importers.base import Curve
+from isocompute.intervals import draw_interval
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.laws.leave_out import leave_out

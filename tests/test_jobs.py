@@ -186,12 +186,53 @@ def test_a_cluster_that_refuses_and_one_that_is_silent(
         ray_job(cluster)
 
 
-@pytest.mark.ray
-def test_a_real_cluster_takes_a_job_and_says_how_it_ended(
+def test_what_ray_says_is_kept_with_its_cure(cluster: Path) -> None:
+    import json
+
+    says = "Token authentication is enabled but " + "no token was found. " * 20 + "\x1b[0mSet it."
+    (cluster / "answer").write_text(json.dumps({"submit": [says, 1]}))
+    with pytest.raises(RunError) as caught:
+        ray_job(cluster)
+    line = str(caught.value)
+    assert "?[0mSet it; a cluster that was started with a token wants it" in line
+    assert line.isprintable()
+
+
+def no_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(home))
+
+
+def a_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_token(home, monkeypatch)
+    (home / ".ray").mkdir()
+    (home / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
+
+
+def test_a_token_is_shown_where_there_is_one_and_nothing_else_was_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_token(tmp_path, monkeypatch)
+    assert jobs.ray_authentication() == {}
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "x")
+    assert jobs.ray_authentication() == {"RAY_AUTH_MODE": "token"}
+    a_token(tmp_path, monkeypatch)
+    assert jobs.ray_authentication() == {"RAY_AUTH_MODE": "token"}
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    assert jobs.ray_authentication() == {}
+
+
+@pytest.mark.ray
+@pytest.mark.parametrize("home", [no_token, a_token])
+def test_a_real_cluster_takes_a_job_and_says_how_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    home: Callable[[Path, pytest.MonkeyPatch], None],
 ) -> None:
     pytest.importorskip("ray", reason="needs the extra [ray]")
     import socket
+
+    home(tmp_path, monkeypatch)  # a token there makes `ray start` ask for it
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

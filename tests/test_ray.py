@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+import signal
+import socket
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -22,14 +27,14 @@ ray = pytest.importorskip("ray", reason="needs the extra [ray]")
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path, monkeypatch):
     """Three nodes: raylets of their own, a head with one CPU and two workers with two."""
     from ray.cluster_utils import Cluster
 
     # Raylets hand their environment on to what runs on them.
-    os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
-    os.environ["COUNT_FILE"] = str(tmp_path / "count")
-    os.environ["RAY_AUTH_MODE"] = "disabled"  # else a token in the home folder decides
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(p for p in sys.path if p))
+    monkeypatch.setenv("COUNT_FILE", str(tmp_path / "count"))
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else a token in the home folder decides
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     nodes = [cluster.add_node(num_cpus=2) for _ in range(2)]
     ray.init(address=cluster.address, log_to_driver=False, configure_logging=False)
@@ -114,6 +119,52 @@ def test_engine_errors_and_limits_come_back(cluster, tmp_path):
     study = small_study(ns=(2,), engine="odd", options={"fault": "raises"})
     summary = run_study(study, tmp_path, settings=FAST, pool=ray_pool(max_runs=1))
     assert "RuntimeError: the trainer broke" in summary.problems[0][1]
+
+
+def test_a_cluster_with_a_token(tmp_path):
+    """As `ray start --head` makes one where the home folder has a token."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    homes = {name: tmp_path / name for name in ("with", "without")}
+    for home in homes.values():
+        (home / ".ray").mkdir(parents=True)
+    (homes["with"] / ".ray" / "auth_token").write_text(secrets.token_hex(32))
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("RAY_AUTH")}
+    clean["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+    short = tempfile.mkdtemp(prefix="ray")  # the path of a socket has 107 bytes at most
+    head = subprocess.Popen(
+        [Path(sys.executable).with_name("ray"), "start", "--head", f"--port={port}",
+         "--num-cpus=1", "--include-dashboard=false", "--disable-usage-stats",
+         f"--temp-dir={short}", "--block"], env={**clean, "HOME": str(homes["with"])},
+        start_new_session=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from isocompute.runner.ray import ray_pool\n"
+        "pool = ray_pool(address=sys.argv[3])\n"
+        "from isocompute.runner import run_study\n"
+        "from study_helpers import FAST, small_study\n"
+        "study = small_study(ns=(2,))\n"
+        "sys.exit(run_study(study, sys.argv[2], settings=FAST, pool=pool).exit_code)\n"
+    )
+    try:
+        assert any("block forever" in line for line in head.stdout), "Ray did not start"
+        ends = {}
+        for name, home in homes.items():
+            ends[name] = subprocess.run(
+                [sys.executable, "-c", code, Path(__file__).parent, tmp_path / f"{name} study",
+                 f"127.0.0.1:{port}"], env={**clean, "HOME": str(home)},
+                capture_output=True, text=True,
+            )  # fmt: skip
+    finally:
+        os.killpg(head.pid, signal.SIGKILL)
+        head.wait()
+        shutil.rmtree(short, ignore_errors=True)
+    assert ends["with"].returncode == 0, ends["with"].stderr
+    line = ends["without"].stderr.splitlines()[-1]
+    assert "a Ray cluster must be reachable at address" in line
+    assert "set RAY_AUTH_MODE=token and put its token into" in line
 
 
 def test_resources_must_be_asked_for():

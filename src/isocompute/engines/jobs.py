@@ -18,8 +18,35 @@ from isocompute.errors import RunError
 _STOP_S = 30.0  # between SIGTERM and SIGKILL
 _TAIL_BYTES = 4_000
 _RAY_S = 120.0  # one call of the ray command line
+_RAY_WORDS = 1_000  # characters of what Ray says: its cure stands at the end
 # Its standard input ends when whoever started it is gone, however that one died.
 _GUARD = "import os, sys; sys.stdin.read(); os.killpg(int(sys.argv[1]), 9)"
+
+
+RAY_TOKEN = (
+    "a cluster that was started with a token wants it from whoever comes: set RAY_AUTH_MODE=token "
+    "and put its token into RAY_AUTH_TOKEN or ~/.ray/auth_token"
+)
+
+
+def ray_authentication() -> dict[str, str]:
+    """What a client of a Ray cluster adds to its environment: the token's use, if there is one.
+
+    From Ray 2.60 on `ray start --head` asks for the token that it finds, but clients do not show
+    it by themselves. A cluster without a token takes a client that has one.
+    """
+    if "RAY_AUTH_MODE" in os.environ:
+        return {}
+    given = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    with contextlib.suppress(OSError, RuntimeError):  # a home folder that cannot be read, or none
+        given = given or (Path.home() / ".ray" / "auth_token").is_file()
+    return {"RAY_AUTH_MODE": "token"} if given else {}
+
+
+def ray_words(text: str) -> str:
+    """What Ray says, printable and in one line."""
+    line = " ".join(text.split())
+    return "".join(c if c.isprintable() else "?" for c in line)[:_RAY_WORDS].rstrip(" .;")
 
 
 class Job(Protocol):
@@ -163,8 +190,9 @@ class RayJob:
         command = ["ray", "job", verb, f"--address={self.address}", *arguments]
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_RAY_S, check=False
-            )
+                command, capture_output=True, text=True, timeout=_RAY_S, check=False,
+                env={**os.environ, **ray_authentication()},
+            )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RunError(
                 f"`ray job {verb}` must answer within {_RAY_S:g} s, but gives {error}; check the "
@@ -172,9 +200,10 @@ class RayJob:
             ) from error
         if done.returncode:
             last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["no message"]
+            words = ray_words(last[0])
+            cure = RAY_TOKEN if "auth" in words.lower() else "check the cluster"
             raise RunError(
-                f"`ray job {verb}` must succeed at {self.address}, but says: {last[0][:200]}; "
-                "check the cluster."
+                f"`ray job {verb}` must succeed at {self.address}, but says: {words}; {cure}."
             )
         return done.stdout + done.stderr
 

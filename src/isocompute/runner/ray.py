@@ -26,6 +26,7 @@ from typing import Any
 
 from isocompute.engines import load_engine
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
+from isocompute.engines.jobs import RAY_TOKEN, ray_authentication, ray_words
 from isocompute.errors import InputError, RunError
 from isocompute.runner.execute import Ending, Outcome, Task, finding_line
 from isocompute.runner.pool import Event
@@ -64,6 +65,8 @@ def ray_pool(
         raise InputError(
             f"one run must take resources >= 0 and some of them > 0, but got {each}; set num_cpus."
         )
+    if address is not None:
+        os.environ.update(ray_authentication())  # Ray reads it when it is imported
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -78,8 +81,8 @@ def ray_pool(
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise RunError(
                 f"a Ray cluster must be reachable at address {address!r}, but Ray says: "
-                f"{' '.join(str(error).split())[:300]}; start it with `ray start --head`, or leave "
-                "the address out."
+                f"{ray_words(str(error))}; start it with `ray start --head`, or leave the address "
+                f"out. If it is up: {RAY_TOKEN}."
             ) from error
     return lambda database: RayPool(database, each, max_runs)
 

@@ -230,3 +230,22 @@ def test_too_little_data_takes_part_in_nothing() -> None:
     assert info.value.run_next
     with pytest.raises(RefusalError, match="no configuration has them"):
         fit_curves([short.replace(rollouts_K=np.zeros(2))], draws=0)
+
+
+def test_scores_that_never_change_neither_fall_nor_break() -> None:
+    steps = np.r_[0, np.unique(np.round(np.geomspace(1, 6250, 25)))]
+    for n in (4, 8, 16, 32, 64):
+        reached = steps[steps * 16 * n <= 400_000] * 16 * n
+        runs = [
+            Curve(
+                problems_per_batch=16, rollouts_per_problem=n, run=str(i), rollouts_K=reached,
+                score_K=np.full(len(reached), 0.5),
+            )
+            for i in range(3)
+        ]  # fmt: skip
+        for factor in (1, 2, 3):
+            bins = common_bins(runs)
+            wider = Bins(bins.first // factor, bins.n // factor + 2, bins.width * factor)
+            binned = bin_runs(runs, wider, 0.0)
+            assert not binned.collapsed_R.any()
+            assert not binned.dominated_RX.any()

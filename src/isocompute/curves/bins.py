@@ -41,6 +41,7 @@ DOMINATED_Z = 1.25
 DECLINE_Z = 2.0
 COLLAPSED_Z = 5.0  # a run is called broken on no less
 MIN_BINS = 6  # a 4-parameter curve and two degrees of freedom
+_ROUNDING = 1e-9  # scores that differ by less are equal: flat runs have no noise
 _MIN_WEIGHT = 0.25  # of one evaluation: less is the tail of a neighbour
 
 
@@ -268,11 +269,11 @@ def _collapses(
         peak = np.maximum.accumulate(y)
         first = start_R[r] if np.isfinite(start_R[r]) else y[0]
         limit = peak - np.maximum((peak - first) / 2, COLLAPSED_Z * np.sqrt(spread + spread.max()))
-        lost = np.flatnonzero(y >= limit)[-1] + 1
+        lost = np.flatnonzero(y >= limit - _ROUNDING)[-1] + 1
         if lost < len(known):
             # The window sees the drop late: from the last bin that still holds the level on.
             holds = np.flatnonzero(mean_RX[r, known[: lost + half]] >= limit[min(lost, len(y) - 1)])
-            fault[r, known[holds[-1] + 1 if len(holds) else lost] :] = True
+            fault[r, known[holds[-1] + 1 if len(holds) else lost :]] = True
     if fault.any(axis=1).all():
         fault[:] = False
     return fault
@@ -311,7 +312,7 @@ def _best_so_far(
     y = np.where(share > 0, share * mean_RX[:, known], 0.0).sum(axis=0)
     v = np.where(share > 0, share**2 * variance_RX[:, known], 0.0).sum(axis=0)
     smooth, spread = _windows(y, v, n[known], known, half)
-    gap = smooth[None] - smooth[:, None]
+    gap = smooth[None] - smooth[:, None] - _ROUNDING
     error = np.sqrt(spread[None] + spread[:, None])
     later = known[:, None] > known[None]
     if not np.any((gap > DECLINE_Z * error) & later):

@@ -56,6 +56,7 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
     "falls_after_peak": lambda: sweep("overfit"),
     "unhealthy_run": lambda: sweep("collapse"),
     "configuration_left_out": lambda: short(sweep("rising")),
+    "runs_mixed": lambda: [c.replace(n_repeated=9) for c in sweep("rising")],
     "scores_missing": lambda: [c.replace(n_missing=2) for c in sweep("rising")],
     "no_skill": lambda: stepped(sweep("rising")),
     "sensitive_to_rules": lambda: sweep("equal", seeds=2, noise="high"),
@@ -75,7 +76,8 @@ def test_a_clean_sweep_raises_none_of_the_faults() -> None:
     found = {w["code"] for w in fit_sweep(sweep("rising"), draws=300).warnings}
     assert not found & {
         "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
-        "scores_missing", "no_skill", "unequal_evaluations", "not_smooth", "overfitting",
+        "runs_mixed", "scores_missing", "no_skill", "unequal_evaluations", "not_smooth",
+        "overfitting",
     }  # fmt: skip
 
 

@@ -38,7 +38,7 @@ from isocompute.store.arms import (
 )
 
 PUBLISHED = "published:"
-_TIDY = (".csv", ".parquet")
+_TIDY = (".csv", ".tsv", ".parquet")
 _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
 
 
@@ -64,7 +64,7 @@ def load_curves(
             batches between two evaluations.
         where: KEY=VALUE words that narrow every source, see `store.arms`.
         score_range: of the scores of tidy files.
-        settings: what the logs among the sources do not say (`importers.load_settings`).
+        settings: what the sources do not say (`importers.load_settings`).
 
     Raises:
         InputError: a source that cannot be read, or that leaves open which metric, problem set
@@ -144,7 +144,9 @@ def _load(
             "check the path."
         )
     if file.is_file() and _is_tidy(file):
-        curves = load_tidy(file, score_range=score_range, where=where)
+        curves = load_tidy(
+            file, score_range=score_range, where=where, settings=settings
+        )
         return [c for c in curves if c.split == wanted.split]
     return _narrow(path, _log_curves(read_log(file, settings=settings), wanted), where)
 

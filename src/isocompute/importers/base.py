@@ -29,6 +29,8 @@ class Curve:
         trials: independent 0/1 outcomes behind each score (problems times samples for avg@k,
             problems for best@k and worst@k); None where the source does not say.
         n_missing: rows of this run left out because their score was missing.
+        n_repeated: rows at rollouts that this run has another score for; nobody's run, where
+            they are many, but several under one name.
     """
 
     problems_per_batch: int
@@ -45,6 +47,7 @@ class Curve:
     steps_K: FloatArray | None = None
     trials: int | None = None
     n_missing: int = 0
+    n_repeated: int = 0
 
     def replace(self, **changes: Any) -> Curve:
         """A copy with some fields changed."""

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib import resources
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.base import Curve
+from isocompute.importers.settings import Settings
+from isocompute.importers.table import FloatArray, numbers_of, read_table, some, texts_of
 from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
@@ -21,11 +24,7 @@ REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
 _NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
 _TEXTS = ("run", "metric", "problem_set", "split", "arm")
 _SCORES = ("score", "best", "worst")
-_MISSING = ("", "nan", "na", "null", "none", "n/a")
-_MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
-_MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
-
-FloatArray = NDArray[np.float64]
+_SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 
 
 def load_tidy(
@@ -33,43 +32,141 @@ def load_tidy(
     *,
     score_range: tuple[float, float] = (0.0, 1.0),
     where: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
 ) -> list[Curve]:
     """Read tidy curves.
 
     Args:
-        path: a .csv (or .csv.gz) or .parquet file with the columns of the design page; others
-            are ignored.
+        path: a .csv, .tsv (or packed, .gz) or .parquet file with the columns of the design page;
+            others are ignored. Where `steps` (or `step`) is there and `rollouts` is not, the
+            rollouts are B_p * n * steps.
         score_range: what scores may be; they are rescaled from it to 0..1.
         where: column -> value that its rows must have, see `store.arms.matches`.
+        settings: what the table does not say: B_p, n and the seed that all its rows share (also
+            found in the file's name by `pattern`); `columns` maps names of its own to those of
+            the design page, or to a metric; where the names of columns match `pattern`, each of
+            them holds the scores of one configuration.
 
     Returns:
         One Curve per (configuration, run, seed, metric, problem set, split, arm), rows in order of
-        rollouts. Columns `best` and `worst` become curves of the metrics "best" and "worst".
+        rollouts; of rows that are the same twice one counts. Columns `best` and `worst` become
+        curves of the metrics "best" and "worst".
 
     Raises:
         InputError: names the row and the value that breaks the contract.
     """
     path = Path(path)
-    table = _select(_read(path, tuple(where or ())), where or {}, path)
-    n_rows = table.num_rows
-    if n_rows == 0:
+    return _load(path, score_range, where or {}, (settings or Settings()).for_file(path.name))
+
+
+class _Scores(NamedTuple):
+    """A column of scores, and what holds for all of them."""
+
+    column: str
+    settings: Settings
+    metric: str | None = None
+    is_wide: bool = False  # an empty cell is a step of another configuration
+
+
+def _load(
+    path: Path,
+    score_range: tuple[float, float],
+    where: Mapping[str, str],
+    settings: Settings,
+    *,
+    copies: bool = False,
+) -> list[Curve]:
+    """Curves of a table; `copies` keeps rows that are the same twice."""
+    header: list[str] = []
+    scores: list[_Scores] = []
+
+    def naming(columns: list[str]) -> dict[str, str]:
+        header.extend(columns)
+        names, found = _meanings(columns, settings)
+        scores.extend(found)
+        names |= {c: c.strip() for c in columns if c.strip() in where and c not in names}
+        if not names:
+            raise _not_there(path, list(REQUIRED), header)
+        return names
+
+    table = _select(read_table(path, naming), where, path)
+    if table.num_rows == 0:
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
-    names = set(table.column_names)
-    missing = [name for name in REQUIRED if name not in names]
-    if missing:
-        raise InputError(
-            f"{path}: columns {', '.join(REQUIRED)} must exist, but {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} missing (found: "
-            f"{_some(table.column_names)}); rename or add them."
-        )
-    numbers = {name: _numbers(table, name, path) for name in _NUMBERS if name in names}
-    texts = {name: _texts(table, name) for name in _TEXTS if name in names}
-    _check(numbers, path, score_range)
-    low, high = score_range
-    for name in _SCORES:
-        if name in numbers:
-            numbers[name] = (numbers[name] - low) / (high - low)
-    return _group(numbers, texts, path)
+    there = set(table.column_names)
+    numbers = {name: numbers_of(table, name, path) for name in _NUMBERS if name in there}
+    texts = {name: texts_of(table, name) for name in _TEXTS if name in there}
+    curves: list[Curve] = []
+    for one in scores or [_Scores("score", settings)]:
+        mine = dict(numbers)
+        if one.column in there:
+            mine["score"] = numbers_of(table, one.column, path)
+        for name in _SETTINGS:
+            value = getattr(one.settings, name)
+            if name not in mine and value is not None:
+                mine[name] = np.full(table.num_rows, float(value))
+        for name in ("run", "problem_set", "split"):
+            if name not in texts and (word := getattr(one.settings, name)) is not None:
+                texts[name] = (np.zeros(table.num_rows, dtype=np.int64), [word])
+        if "steps" in mine and "rollouts" not in mine and set(_SETTINGS[:2]) <= set(mine):
+            mine["rollouts"] = (
+                mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
+            )
+        if missing := [name for name in REQUIRED if name not in mine]:
+            raise _not_there(path, missing, header)
+        _check(mine, path, score_range)
+        low, high = score_range
+        for name in set(_SCORES) & set(mine):
+            mine[name] = (mine[name] - low) / (high - low)
+        words = dict(texts)
+        if one.metric is not None:
+            words["metric"] = (np.zeros(table.num_rows, dtype=np.int64), [one.metric])
+        curves += _group(mine, words, copies=copies, is_wide=one.is_wide)
+    _check_configurations(curves, path)
+    return curves
+
+
+def _meanings(columns: list[str], settings: Settings) -> tuple[dict[str, str], list[_Scores]]:
+    """Column -> the name that it goes by, and the columns of scores where they go by their own."""
+    known = (*_NUMBERS, *_TEXTS)
+    names = {c: c.strip() for c in columns if c.strip() in known}
+    scores: list[_Scores] = []
+    for column in (c for c in columns if c not in names):
+        text = column.strip()
+        plain = "steps" if text == (settings.step or "step") else _plain(text)
+        if text in settings.columns:
+            plain = settings.columns[text].metric.label
+            if plain not in known:
+                names[column] = text
+                scores.append(_Scores(text, settings, metric=plain))
+                continue
+        elif (own := settings.for_file(text)) is not settings and text:
+            names[column] = text
+            scores.append(_Scores(text, own, is_wide=True))
+            continue
+        if plain in known and plain not in names.values():
+            names[column] = plain
+    return names, scores
+
+
+def _plain(name: str) -> str:
+    """`Problems per batch` -> `problems_per_batch`.
+
+    >>> _plain("Rollouts-Per Problem")
+    'rollouts_per_problem'
+    """
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def _not_there(path: Path, missing: list[str], header: list[str]) -> InputError:
+    constants = [name for name in missing if name in _SETTINGS]
+    cure = f"name them in a column map (--map, columns: {{KEY: {missing[-1]}}})"
+    if constants:
+        cure += f", or where all rows share it --set {constants[0]}=16"
+    return InputError(
+        f"{path}: columns {', '.join(REQUIRED)} must exist, but {', '.join(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} missing (the file has {some(header)}); "
+        f"rename or add them, {cure}."
+    )
 
 
 def load_published(name: str) -> list[Curve]:
@@ -86,7 +183,8 @@ def load_published(name: str) -> list[Curve]:
             f"but got {'published:' + name!r}; choose one of them."
         )
     with resources.as_file(folder / f"{name}.csv") as path:
-        curves = load_tidy(path)
+        # dots read off a figure: two may lie on one point
+        curves = _load(path, (0.0, 1.0), {}, Settings(), copies=True)
     return [c.replace(metric="avg@4", problem_set=name.rsplit("-", 1)[-1]) for c in curves]
 
 
@@ -98,161 +196,12 @@ def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
                 f"{path}: a selection must name a column, but there is no {name!r}; add it, or "
                 "choose another."
             )
-        codes, texts = _texts(table, name)
+        codes, texts = texts_of(table, name)
         fits = np.array([matches(text.strip(), wanted) for text in texts], dtype=bool)
         if not fits.any():
             raise no_match(str(path), name, wanted, sorted(texts))
         table = table.filter(fits[codes])
     return table
-
-
-def _read(path: Path, extra: tuple[str, ...] = ()) -> pa.Table:
-    import pyarrow as pa
-    import pyarrow.csv
-    import pyarrow.parquet
-
-    if not path.is_file():
-        raise InputError(
-            f"{path}: a source must be a readable file, but there is none; check the path."
-        )
-    if path.stat().st_size == 0:
-        raise InputError(f"{path}: a tidy file must not be empty, but it has 0 bytes; add rows.")
-    try:
-        if path.suffix == ".parquet":
-            schema = pa.parquet.read_metadata(path).schema
-            there = {schema.column(i).path for i in range(len(schema))}
-            # texts stay dictionaries: a name that repeats is held once
-            texts = sorted(there & set(_TEXTS))
-            file = pa.parquet.ParquetFile(path, read_dictionary=texts)
-            wanted = [c for c in file.schema_arrow.names if c in (*_NUMBERS, *_TEXTS, *extra)]
-            _check_size(path, file.metadata.num_rows, _unpacked_bytes(file.metadata, wanted))
-            table = file.read(columns=wanted)
-            return table.rename_columns([c.strip() for c in table.column_names])
-        # Everything as text: a number that is not one is then reported with its row.
-        options = pa.csv.ConvertOptions(strings_can_be_null=False)
-        with pa.csv.open_csv(path, convert_options=options) as reader:
-            header = reader.schema.names
-        duplicates = sorted({c for c in header if header.count(c) > 1})
-        if duplicates:
-            raise InputError(
-                f"{path}: column names must be unique, but {', '.join(map(repr, duplicates))} "
-                "occurs more than once; rename or drop one."
-            )
-        keep = [c for c in header if c.strip() in (*_NUMBERS, *_TEXTS, *extra)]
-        if not keep:
-            raise InputError(
-                f"{path}: columns {', '.join(REQUIRED)} must exist, but none was found (found: "
-                f"{_some(header)}); is this a tidy curves file?"
-            )
-        options = pa.csv.ConvertOptions(
-            column_types=dict.fromkeys(keep, pa.string()),
-            include_columns=keep,
-            strings_can_be_null=False,
-        )
-        if path.suffix == ".gz":
-            table = _read_packed(path, options)
-        else:
-            table = pa.csv.read_csv(path, convert_options=options)
-        return table.rename_columns([c.strip() for c in table.column_names])
-    except (pa.ArrowInvalid, pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        detail = ascii(" ".join(str(error).split()))[1:-1][:100]  # a binary file has anything
-        raise InputError(
-            f"{path}: must be a CSV or Parquet table with one row per evaluation, but it cannot "
-            f"be read as one ({detail}); check the file."
-        ) from None
-
-
-def _unpacked_bytes(metadata: Any, wanted: list[str]) -> int:
-    """Bytes of some columns of a Parquet file, by what its footer says."""
-    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
-    columns = (group.column(i) for group in groups for i in range(group.num_columns))
-    return sum(c.total_uncompressed_size for c in columns if c.path_in_schema in wanted)
-
-
-def _read_packed(path: Path, options: Any) -> pa.Table:
-    """A packed CSV, in pieces: what it unpacks to is known only then."""
-    import pyarrow as pa
-    import pyarrow.csv
-
-    rows = size = 0
-    batches = []
-    with pa.csv.open_csv(path, convert_options=options) as reader:
-        for batch in reader:
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            _check_size(path, rows, size)
-            batches.append(batch)
-        return pa.Table.from_batches(batches, reader.schema)
-
-
-def _check_size(path: Path, rows: int, size: int) -> None:
-    if rows > _MAX_ROWS or size > _MAX_BYTES:
-        raise InputError(
-            f"{path}: at most {_MAX_ROWS} rows and {_MAX_BYTES} unpacked bytes are read, but it "
-            f"has {rows} rows and {size} bytes, or more; split or thin it."
-        )
-
-
-def _some(names: list[str], most: int = 12) -> str:
-    """A few column names, printable whatever the file holds."""
-    shown = [ascii(n)[1:-1][:40] for n in names[:most]]
-    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
-
-
-def _numbers(table: pa.Table, name: str, path: Path) -> FloatArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = table.column(name)
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
-        try:
-            out: FloatArray = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            raise InputError(
-                f"{path}: column {name} must hold numbers, but its type is {column.type}; "
-                "convert it."
-            ) from None
-        return out
-    text = pc.utf8_trim_whitespace(column)
-    absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING))
-    text = pc.if_else(pc.fill_null(absent, True), pa.scalar(None, pa.string()), text)
-    try:
-        return np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-    except pa.ArrowInvalid:
-        return _numbers_one_by_one(text.to_pylist(), name, path)
-
-
-def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> FloatArray:
-    """The slow way, which finds the row; it also knows spellings such as `inf` and `1E5`."""
-    out = np.full(len(values), np.nan)
-    for i, value in enumerate(values):
-        try:
-            if value is not None:
-                if "_" in value:
-                    raise ValueError
-                out[i] = float(value)
-        except ValueError:
-            raise InputError(
-                f"{path}: column {name} must hold numbers, but row {i + 1} has "
-                f"{ascii(value)[:60]}; correct or empty that cell."
-            ) from None
-    return out
-
-
-def _texts(table: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
-    """Codes and the distinct texts; a missing text is ''."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    column = table.column(name)
-    if not pa.types.is_dictionary(column.type):
-        column = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
-    else:
-        column = column.cast(pa.string()).combine_chunks().dictionary_encode()
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    codes = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, [str(t) for t in array.dictionary.to_pylist()]
 
 
 def _check(numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float]) -> None:
@@ -316,7 +265,9 @@ def _check(numbers: dict[str, FloatArray], path: Path, score_range: tuple[float,
 def _group(
     numbers: dict[str, FloatArray],
     texts: dict[str, tuple[NDArray[np.int64], list[str]]],
-    path: Path,
+    *,
+    copies: bool,
+    is_wide: bool,
 ) -> list[Curve]:
     keys: list[NDArray[Any]] = [numbers["problems_per_batch"], numbers["rollouts_per_problem"]]
     keys += [codes for codes, _ in texts.values()]
@@ -339,6 +290,12 @@ def _group(
             if column != "score" and np.isnan(score).all():
                 continue
             kept = ~np.isnan(score)
+            n_missing = 0 if is_wide else int((~kept).sum())
+            x = numbers["rollouts"][rows]
+            if not copies:
+                kept &= _first_of_copies(x, score)
+            if is_wide and not kept.any():
+                continue
             optional: dict[str, Any] = {
                 f"{name}_K": numbers[name][rows][kept]
                 for name in ("tokens", "steps")
@@ -350,21 +307,57 @@ def _group(
                     rollouts_per_problem=int(numbers["rollouts_per_problem"][first]),
                     run=text.get("run", ""),
                     seed=this_seed,
-                    rollouts_K=numbers["rollouts"][rows][kept],
+                    rollouts_K=x[kept],
                     score_K=score[kept],
                     metric=text.get("metric", "") if column == "score" else column,
                     problem_set=text.get("problem_set", ""),
                     split=text.get("split", "") or "validation",
                     arm=text.get("arm", ""),
-                    n_missing=int((~kept).sum()),
+                    n_missing=n_missing,
+                    n_repeated=int((np.diff(x[kept]) == 0).sum()),
                     **optional,
                 )
             )
-    _check_configurations(curves, path)
     return curves
 
 
+def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:
+    """False for a row whose rollouts and score another row of the run has had; x ascends."""
+    order = np.lexsort((score, x))
+    first = np.ones(len(x), dtype=bool)
+    first[order[1:]] = (np.diff(x[order]) != 0) | (np.diff(score[order]) != 0)
+    return first
+
+
+def _check_changes(curves: list[Curve], path: Path) -> None:
+    """A named run whose rows go over from one configuration to another has neither."""
+    parts: dict[tuple[object, ...], list[Curve]] = {}
+    for c in curves:
+        if c.run and len(c.rollouts_K):
+            key = (c.run, c.seed, c.metric, c.problem_set, c.split, c.arm)
+            parts.setdefault(key, []).append(c)
+    for (run, *_), found in parts.items():
+        found.sort(key=lambda c: float(c.rollouts_K[0]))
+        for before, after in pairwise(found):
+            if after.rollouts_K[0] > before.rollouts_K[-1]:
+                raise InputError(
+                    f"{path}: a run must have one configuration, but run {run!r} goes over from "
+                    f"problems_per_batch={before.problems_per_batch}, rollouts_per_problem="
+                    f"{before.rollouts_per_problem} to {after.problems_per_batch}, "
+                    f"{after.rollouts_per_problem} at {after.rollouts_K[0]:,.0f} rollouts; drop "
+                    "what follows, or name them apart if they are two runs."
+                )
+
+
 def _check_configurations(curves: list[Curve], path: Path) -> None:
+    for c in curves:
+        if len(c.rollouts_K) > 5 and c.rollouts_K[0] == c.rollouts_K[-1] > 0:
+            raise InputError(
+                f"{path}: `rollouts` must be cumulative, but all {len(c.rollouts_K)} rows of "
+                f"problems_per_batch={c.problems_per_batch}, rollouts_per_problem="
+                f"{c.rollouts_per_problem} have {c.rollouts_K[0]:g}; multiply by the step."
+            )
+    _check_changes(curves, path)
     points: dict[tuple[str, int, int], int] = {}
     missing: dict[tuple[str, int, int], int] = {}
     for c in curves:

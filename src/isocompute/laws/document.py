@@ -341,6 +341,18 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
         )
     if missing := sum(c.n_missing for c in fit.curves):
         found.append(_warning("scores_missing", f"{missing} rows without a score were left out."))
+    # a few lie on one point by chance (read off a figure); many are several runs in one
+    mixed = [c for c in fit.curves if c.n_repeated > len(c.score_K) / 20]
+    if mixed:
+        found.append(
+            _warning(
+                "runs_mixed",
+                f"{sum(c.n_repeated for c in mixed)} rows stand at rollouts for which the same "
+                f"run has another score ({len(mixed)} of {len(fit.curves)} curves): runs of "
+                "several seeds, or restarts, under one name, which count as one run here. Tell "
+                "them apart by a column `seed` or `run`.",
+            )
+        )
     skill = fit.backtest.get("skill")
     if skill is not None and skill < 0:
         found.append(

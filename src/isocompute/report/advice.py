@@ -23,6 +23,7 @@ ADVICE: Mapping[str, str] = {
     "optimum_at_edge": "Add the next larger (or smaller) n: an edge is a bound, not an optimum.",
     "overfitting": "Add training problems, or stop where validation turns; n* is capped there.",
     "rise_not_claimed": "Add seeds, or budgets further apart, before you rely on the law.",
+    "runs_mixed": "Add a column `seed` or `run`: seeds under one name count as one run.",
     "scores_missing": "Nothing, if the rows were meant to be empty; otherwise mend the export.",
     "seeds_missing": _MORE_SEEDS,
     "sensitive_to_rules": "Evaluate more often, or add seeds: the reading should not matter.",

@@ -1,0 +1,221 @@
+"""A CSV or Parquet file -> a table of the columns that are meant, as text where it is text.
+
+A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, and be packed.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MISSING = ("", "nan", "na", "null", "none", "n/a")
+_MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
+_MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
+_HEAD = 1 << 20
+
+FloatArray = NDArray[np.float64]
+# header of the file -> column -> name that it goes by; columns that are not named are not read
+Naming = Callable[[list[str]], dict[str, str]]
+
+
+def read_table(path: Path, naming: Naming) -> pa.Table:
+    """The columns of a file that are meant, under the names that they go by.
+
+    Raises:
+        InputError: a file that is no table, or is larger than a table of curves can be.
+    """
+    import pyarrow as pa
+
+    if not path.is_file():
+        raise InputError(
+            f"{path}: a source must be a readable file, but there is none; check the path."
+        )
+    if path.stat().st_size == 0:
+        raise InputError(f"{path}: a tidy file must not be empty, but it has 0 bytes; add rows.")
+    try:
+        if path.suffix == ".parquet":
+            return _read_parquet(path, naming)
+        return _read_csv(path, naming)
+    except (pa.ArrowInvalid, pa.ArrowException, UnicodeDecodeError, EOFError, OSError) as error:
+        detail = ascii(" ".join(str(error).split()))[1:-1][:100]  # a binary file has anything
+        raise InputError(
+            f"{path}: must be a CSV or Parquet table with one row per evaluation, but it cannot "
+            f"be read as one ({detail}); check the file."
+        ) from None
+
+
+def _read_parquet(path: Path, naming: Naming) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    names = naming(list(pa.parquet.read_schema(path).names))
+    # texts stay dictionaries: a name that repeats is held once
+    texts = [
+        field.name for field in pa.parquet.read_schema(path)
+        if field.name in names and pa.types.is_string(field.type)
+    ]  # fmt: skip
+    file = pa.parquet.ParquetFile(path, read_dictionary=texts)
+    _check_size(path, file.metadata.num_rows, _unpacked_bytes(file.metadata, list(names)))
+    table = file.read(columns=list(names))
+    return table.rename_columns([names[c] for c in table.column_names])
+
+
+def _read_csv(path: Path, naming: Naming) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv
+
+    skipped, separator, header = _head(path)
+    names = naming(header)
+    # Everything as text: a number that is not one is then reported with its row.
+    convert = pa.csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        include_columns=list(names),
+        strings_can_be_null=False,
+    )
+    how: dict[str, Any] = {
+        "convert_options": convert,
+        "read_options": pa.csv.ReadOptions(skip_rows=skipped),
+        "parse_options": pa.csv.ParseOptions(delimiter=separator),
+    }
+    table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
+    for name in table.column_names[:1]:  # tables joined by `cat`: a header is no row
+        repeats = pc.equal(pc.utf8_trim_whitespace(table.column(name)), name.strip())
+        if pc.any(repeats).as_py():
+            table = table.filter(pc.invert(repeats))
+    return table.rename_columns([names[c] for c in table.column_names])
+
+
+def _head(path: Path) -> tuple[int, str, list[str]]:
+    """Lines of `#` before the header, the separator, and the header."""
+    import pyarrow as pa
+
+    with pa.input_stream(str(path), compression="detect") as file:
+        data: bytes = file.read(_HEAD)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(
+            f"{path}: a table must be UTF-8 text, but it begins like UTF-16; save it as UTF-8."
+        )
+    lines = data.removeprefix(b"\xef\xbb\xbf").splitlines() or [b""]
+    skipped = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), 0)
+    header = lines[skipped].decode("utf-8", "replace")
+    separator = next((s for s in ",;\t" if s in header), ",")
+    names = next(csv.reader([header.replace("\0", "")], delimiter=separator), [])
+    duplicates = sorted({c for c in names if names.count(c) > 1})
+    if duplicates:
+        raise InputError(
+            f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
+            "occurs more than once; rename or drop one."
+        )
+    return skipped, separator, names
+
+
+def _unpacked_bytes(metadata: Any, wanted: list[str]) -> int:
+    """Bytes of some columns of a Parquet file, by what its footer says."""
+    groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
+    columns = (group.column(i) for group in groups for i in range(group.num_columns))
+    return sum(c.total_uncompressed_size for c in columns if c.path_in_schema in wanted)
+
+
+def _read_packed(path: Path, how: dict[str, Any]) -> pa.Table:
+    """A packed CSV, in pieces: what it unpacks to is known only then."""
+    import pyarrow as pa
+    import pyarrow.csv
+
+    rows = size = 0
+    batches = []
+    with pa.csv.open_csv(path, **how) as reader:
+        for batch in reader:
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            _check_size(path, rows, size)
+            batches.append(batch)
+        return pa.Table.from_batches(batches, reader.schema)
+
+
+def _check_size(path: Path, rows: int, size: int) -> None:
+    if rows > _MAX_ROWS or size > _MAX_BYTES:
+        raise InputError(
+            f"{path}: at most {_MAX_ROWS} rows and {_MAX_BYTES} unpacked bytes are read, but it "
+            f"has {rows} rows and {size} bytes, or more; split or thin it."
+        )
+
+
+def some(names: list[str], most: int = 12) -> str:
+    """A few column names, printable whatever the file holds."""
+    shown = [ascii(n)[1:-1][:40] for n in names[:most]]
+    return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
+    """A column as numbers; NaN where a cell is empty or says that it is missing.
+
+    Raises:
+        InputError: names the first row that holds something else.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(name)
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
+        try:
+            out: FloatArray = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise InputError(
+                f"{path}: column {name} must hold numbers, but its type is {column.type}; "
+                "convert it."
+            ) from None
+        return out
+    text = pc.utf8_trim_whitespace(column)
+    absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING))
+    text = pc.if_else(pc.fill_null(absent, True), pa.scalar(None, pa.string()), text)
+    try:
+        return np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    except pa.ArrowInvalid:
+        return _numbers_one_by_one(text.to_pylist(), name, path)
+
+
+def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> FloatArray:
+    """The slow way, which finds the row; it also knows spellings such as `inf` and `1E5`."""
+    out = np.full(len(values), np.nan)
+    for i, value in enumerate(values):
+        try:
+            if value is not None:
+                if "_" in value:
+                    raise ValueError
+                out[i] = float(value)
+        except ValueError:
+            cure = "correct or empty that cell"
+            if any(c.isdigit() for c in str(value)):
+                cure = "write plain numbers, such as 1152 or 0.25"
+            raise InputError(
+                f"{path}: column {name} must hold numbers, but row {i + 1} has "
+                f"{ascii(value)[:60]}; {cure}."
+            ) from None
+    return out
+
+
+def texts_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
+    """Codes and the distinct texts of a column; a missing text is ''."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    column = table.column(name)
+    if not pa.types.is_dictionary(column.type):
+        column = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
+    else:
+        column = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    codes = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes, [str(t) for t in array.dictionary.to_pylist()]

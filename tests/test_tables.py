@@ -1,0 +1,144 @@
+"""Tables as other teams publish them: read as they are where that is no guess, else one line."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.curves import load_curves
+from isocompute.errors import InputError
+from isocompute.importers import load_settings, load_tidy, settings_from
+from isocompute.importers.tidy import load_published
+
+HEAD = "problems_per_batch,rollouts_per_problem,rollouts,score,seed"
+STEPS = range(0, 80, 10)
+ROWS = [f"16,{n},{16 * n * t},{0.1 + t / 1000},0" for n in (4, 8) for t in STEPS]
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def plain(path: Path) -> Path:
+    return write(path, "\n".join([HEAD, *ROWS]) + "\n")
+
+
+def numbers(path: Path, **options: object) -> list[tuple[int, int, list[float], list[float]]]:
+    return [
+        (c.problems_per_batch, c.rollouts_per_problem, c.rollouts_K.tolist(), c.score_K.tolist())
+        for c in load_tidy(path, **options)  # type: ignore[arg-type]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("a.csv", lambda t: t.replace(",", ";")),
+        ("a.tsv", lambda t: t.replace(",", "\t")),
+        ("a.csv", lambda t: "# our sweep\n# 2026\n" + t),
+        ("a.csv", lambda t: "\ufeff" + t),
+        ("a.csv", lambda t: t.replace("\n", "\r\n")),
+        ("a.csv", lambda t: t.replace(ROWS[5], f"{ROWS[5]}\n{HEAD}")),  # cat a.csv b.csv
+        ("a.csv", lambda t: t + ROWS[3] + "\n"),  # a row that is there twice counts once
+        ("a.csv", lambda t: t.replace("rollouts_per_problem", "Rollouts per problem")),
+    ],
+)
+def test_forms_of_one_table_give_the_same_curves(tmp_path: Path, name: str, change) -> None:
+    expected = numbers(plain(tmp_path / "plain.csv"))
+    text = change(plain(tmp_path / "plain.csv").read_text(encoding="utf-8"))
+    assert numbers(write(tmp_path / name, text)) == expected
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert [c.score_K.tolist() for c in load_curves([packed])] == [e[3] for e in expected]
+
+
+def test_steps_are_rollouts_of_a_known_batch(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "a.csv",
+        "problems_per_batch,rollouts_per_problem,step,score\n16,4,0,0.1\n16,4,10,0.2\n",
+    )
+    assert numbers(path) == [(16, 4, [0.0, 640.0], [0.1, 0.2])]
+
+
+def test_columns_under_other_names_and_constants(tmp_path: Path) -> None:
+    path = write(tmp_path / "n8.csv", "iteration,val_acc,pass4\n0,0.1,0.3\n10,0.2,\n")
+    settings = settings_from(
+        {
+            "problems_per_batch": 16,
+            "pattern": "n{rollouts_per_problem}",
+            "step": "iteration",
+            "columns": {"val_acc": "avg@4", "pass4": "best@4"},
+        }
+    )
+    first, second = load_tidy(path, settings=settings)
+    assert (first.metric, first.rollouts_per_problem) == ("avg@4", 8)
+    assert first.rollouts_K.tolist() == [0, 1280]
+    assert (second.metric, second.score_K.tolist(), second.n_missing) == ("best@4", [0.3], 1)
+    names = settings_from({"columns": {"C": "rollouts", "n": "rollouts_per_problem"}})
+    other = write(tmp_path / "b.csv", "problems_per_batch,n,C,score\n16,4,64,0.5\n")
+    assert numbers(other, settings=names) == [(16, 4, [64.0], [0.5])]
+
+
+def test_the_table_overrides_the_settings(tmp_path: Path) -> None:
+    settings = load_settings(["problems_per_batch=99", "seed=7"])
+    curves = load_tidy(plain(tmp_path / "a.csv"), settings=settings)
+    assert {(c.problems_per_batch, c.seed) for c in curves} == {(16, 0)}
+
+
+def test_one_column_per_configuration(tmp_path: Path) -> None:
+    path = write(tmp_path / "wide.csv", "step,bp16_n4,bp16_n8\n0,0.1,0.1\n10,0.2,\n20,,0.4\n")
+    pattern = "bp{problems_per_batch}_n{rollouts_per_problem}"
+    curves = load_tidy(path, settings=settings_from({"pattern": pattern}))
+    assert [(c.rollouts_per_problem, c.rollouts_K.tolist(), c.n_missing) for c in curves] == [
+        (4, [0, 640], 0),
+        (8, [0, 2560], 0),
+    ]
+
+
+def test_scores_of_several_seeds_under_one_name_are_counted(tmp_path: Path) -> None:
+    runs = [(t, seed) for seed in range(3) for t in range(9)]
+    rows = "".join(f"16,4,{64 * t},{0.1 + t / 100 + seed / 1000}\n" for t, seed in runs)
+    head = HEAD.removesuffix(",seed")
+    (curve,) = load_tidy(write(tmp_path / "a.csv", f"{head}\n{rows}"))
+    assert curve.n_repeated == 18
+    assert len(curve.score_K) == 27
+    published = load_published("qwen2.5-7b-easy")
+    assert sum(len(c.score_K) for c in published) == 2079  # dots that lie on one point stay
+    assert 0 < sum(c.n_repeated for c in published) < 20
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("C,n,score\n1,2,0.5\n", r"the file has C, n, score\).*--map.*--set problems_per_batch=16"),
+        (HEAD.replace(",", ";") + "\n16;4;64;0,5;0\n", "row 1 has '0,5'; write plain numbers"),
+        (HEAD + "\n16,4,\"1,152\",0.5,0\n", "row 1 has '1,152'; write plain numbers"),
+        (HEAD + "\n16,4,64,12%,0\n", "row 1 has '12%'; write plain numbers"),
+        (HEAD + "\n16,4,64,x,0\n", "row 1 has 'x'; correct or empty that cell"),
+        (HEAD + "\n" + "16,4,64,0.5,0\n16,4,64,0.6,0\n" * 3 + "16,4,64,0.7,0\n16,4,64,0.8,0\n"
+         "16,4,64,0.71,0\n16,4,64,0.72,0\n", "must be cumulative, but all 6 rows"),
+    ],
+)  # fmt: skip
+def test_what_would_be_a_guess_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_tidy(write(tmp_path / "a.csv", text))
+
+
+def test_utf16_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.csv", "\n".join([HEAD, *ROWS]), encoding="utf-16")
+    with pytest.raises(InputError, match="save it as UTF-8"):
+        load_tidy(path)
+
+
+def test_a_run_that_changes_its_n_is_refused(tmp_path: Path) -> None:
+    rows = [f"16,{n},{c},0.5,r0" for n in (4, 8) for c in range(800 * n, 1600 * n, 80 * n)]
+    path = write(tmp_path / "a.csv", "\n".join([HEAD.replace("seed", "run"), *rows]))
+    with pytest.raises(InputError, match="run 'r0' goes over from .* at 6,400 rollouts"):
+        load_tidy(path)
+    apart = [row.replace("r0", "r1") if row.startswith("16,8") else row for row in rows]
+    write(path, "\n".join([HEAD.replace("seed", "run"), *apart]))
+    assert np.sum([len(c.score_K) for c in load_tidy(path)]) == 20

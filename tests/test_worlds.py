@@ -127,6 +127,8 @@ def test_the_countdown_verifier():
     [
         ({"world": "chess"}, "`world` must be one of bits, machine, .* but got 'chess'"),
         ({"depth": 2}, "options of the world 'bits' must be among size, .* got 'depth'"),
+        ({"gain": "high"}, "`gain` of the world 'bits' must be a number, but got 'high'"),
+        ({"agree": 20.5}, "`agree` of the world 'bits' must be a whole number, but got 20.5"),
         ({"size": 0}, "`size` must be an integer >= 1, but got 0"),
         ({"seed": -1}, "`seed` must be an integer >= 0, but got -1"),
         ({"part": "test"}, "`part` must be one of train, validation, but got 'test'"),

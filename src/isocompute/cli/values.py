@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from contextlib import suppress
 
 from isocompute.errors import InputError
 
@@ -47,7 +48,7 @@ def numbers(text: str) -> list[float]:
     return [positive(part) for part in text.split(",")]
 
 
-def world_options(text: str) -> tuple[str, dict[str, int | str]]:
+def world_options(text: str) -> tuple[str, dict[str, int | float | str]]:
     """A generated world in one word -> the set's name and the generator's options.
 
     Raises:
@@ -55,9 +56,11 @@ def world_options(text: str) -> tuple[str, dict[str, int | str]]:
 
     >>> world_options("world:machine,size=300,part=train")
     ('machine', {'size': 300, 'world': 'machine', 'part': 'train'})
+    >>> world_options("world:bits,size=300,gain=2.5")[1]["gain"]
+    2.5
     """
     world, *rest = text.removeprefix("world:").split(",")
-    options: dict[str, int | str] = {"size": WORLD_SIZE, "world": world}
+    options: dict[str, int | float | str] = {"size": WORLD_SIZE, "world": world}
     for part in rest:
         name, equals, value = part.partition("=")
         if not equals or not name or name == "world":
@@ -65,7 +68,10 @@ def world_options(text: str) -> tuple[str, dict[str, int | str]]:
                 f"a generated world must be written world:NAME,OPTION=VALUE, but got {part!r} in "
                 f"{text!r}; write for example world:machine,size=300,seed=1."
             )
-        options[name] = int(value) if value.isdecimal() else value
+        options[name] = value
+        for number in (float, int):
+            with suppress(ValueError):
+                options[name] = number(value)
     return world, options
 
 

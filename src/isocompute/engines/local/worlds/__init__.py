@@ -50,12 +50,19 @@ def world_problems(
             f"`world` must be one of {', '.join(WORLDS)}, but got {world!r}; choose one of them."
         )
     kind = cast("Any", WORLDS[world])
-    known = [field.name for field in fields(kind)]
-    for option in rule:
+    known = {field.name: field.type for field in fields(kind)}
+    for option, given in rule.items():
         if option not in known:
             raise InputError(
                 f"options of the world {world!r} must be among size, seed, world, part, "
                 f"{', '.join(known)}, but got {option!r}; remove it."
+            )
+        wanted = "a number" if known[option] == "float" else "a whole number"
+        kinds = (int, float) if known[option] == "float" else int
+        if isinstance(given, bool) or not isinstance(given, kinds):
+            raise InputError(
+                f"option `{option}` of the world {world!r} must be {wanted}, but got {given!r}; "
+                "correct it."
             )
     for option, value, least in (("size", size, 1), ("seed", seed, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:

@@ -50,7 +50,7 @@ def make_spec(folder, **changes):
 
 class TestLocalEngine(EngineTestCase):
     measured = (
-        "reward", "entropy", "kl", "grad_norm", "learning_rate", "length_tokens", "loss",
+        "reward", "entropy", "grad_norm", "learning_rate", "length_tokens", "loss",
         "zero_variance_share", "distinct_share", "verifier_error_share",
     )  # fmt: skip
     supported = (
@@ -110,8 +110,11 @@ class TestLocalEngine(EngineTestCase):
 
 
 class TestFeedForwardPolicy(EngineTestCase):
-    supported = ({"kl_coef": 0.5}, {"entropy_coef": 0.5, "kl_coef": 0.5}, {"temperature": 0.5})
-    unsupported = ({"objective": "ppo"},)  # its trunk reads no response
+    supported = (
+        {"kl_coef": 0.5}, {"entropy_coef": 0.5, "kl_coef": 0.5}, {"temperature": 0.5},
+        {"objective": "ppo"},
+    )  # fmt: skip
+    unsupported = ({"clip_low": 0.1},)  # the ratio is 1
 
     @pytest.fixture(autouse=True)
     def _folder(self, tmp_path):

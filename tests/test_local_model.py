@@ -85,7 +85,7 @@ def test_the_last_tokens_alone_equal_those_of_the_whole_prompt(lengths, biases):
 def test_a_tree_counts_each_prefix_once():
     rows = torch.tensor([[5, 6, 7], [5, 6, 8], [5, 2, 0], [9, 9, 9], [5, 6, 7], [5, 6, 7]])
     prompt = torch.tensor([0, 0, 0, 0, 0, 1])
-    tree = prefix_tree(rows, prompt, 10, eos_token_id=2)
+    tree = prefix_tree(rows, prompt, 10, end_tokens=(2,))
     # Prompt 0: 5; 9; 56; 52; 99; 567; 568; 999. Prompt 1: 5; 56; 567.
     assert tree.place_M.numel() == 11
     live = torch.ones(6, 3, dtype=torch.bool)
@@ -96,20 +96,25 @@ def test_a_tree_counts_each_prefix_once():
     again = tree.spread(tree.gather(rows))
     assert torch.equal(again[live], rows[live])
     distinct = torch.arange(18).view(6, 3)
-    assert prefix_tree(distinct, prompt, 18, eos_token_id=None) is None
+    assert prefix_tree(distinct, prompt, 18) is None
+    # From the second token on nothing is shared; what the first saves decides, rows that end count.
+    late = torch.tensor([[1, 2, 9, 9], [1, 4, 2, 5], [1, 6, 2, 7], [1, 8, 7, 8]])
+    assert prefix_tree(late, torch.zeros(4).long(), 10, (2,)).place_M.numel() == 9
+    assert prefix_tree(late, torch.zeros(4).long(), 10, (2,)).node_NT[0, 2:].sum() == 0
+    assert prefix_tree(late + 10, torch.zeros(4).long(), 20) is not None
 
 
-@pytest.mark.parametrize("eos", [None, 2])
-def test_shared_prefixes_change_neither_logits_nor_gradient(eos, monkeypatch):
-    model = tiny_model(vocab_size=6, eos_token_id=eos)
+@pytest.mark.parametrize("ends", [(), (2,), (2, 4)])
+def test_shared_prefixes_change_neither_logits_nor_gradient(ends, monkeypatch):
+    model = tiny_model(vocab_size=6, eos_token_id=ends)
     draw = torch.Generator().manual_seed(3)
     prompt, length = torch.randint(0, 6, (2, 5), generator=draw), torch.tensor([5, 3])
     groups = Grouping(torch.tensor([20, 10]))
     rows = torch.randint(0, 6, (30, 4), generator=draw)
     rows[:, 0] %= 2
     live = torch.ones(30, 4, dtype=torch.bool)
-    if eos is not None:
-        live[:, 1:] = (rows[:, :-1] == eos).cumsum(1) == 0
+    if ends:
+        live[:, 1:] = torch.isin(rows[:, :-1], torch.tensor(ends)).cumsum(1) == 0
     results = []
     for worth in (0.99, 0.0):
         monkeypatch.setattr("isocompute.engines.local.tree.WORTH_SHARING", worth)
@@ -118,9 +123,9 @@ def test_shared_prefixes_change_neither_logits_nor_gradient(eos, monkeypatch):
         picked = torch.log_softmax(logits, -1)[live]
         (picked * torch.linspace(-1, 1, picked.numel()).view_as(picked)).sum().backward()
         results.append([picked.detach(), *(p.grad.clone() for p in model.parameters())])
-    assert prefix_tree(rows, groups.prompt_N, 6, eos) is None
+    assert prefix_tree(rows, groups.prompt_N, 6, ends) is None
     monkeypatch.undo()
-    assert prefix_tree(rows, groups.prompt_N, 6, eos) is not None
+    assert prefix_tree(rows, groups.prompt_N, 6, ends) is not None
     for one, two in zip(*results, strict=True):
         torch.testing.assert_close(one, two, atol=1e-5, rtol=1e-4)
 
@@ -142,8 +147,19 @@ def test_a_branched_cache_follows_its_parents():
 
 
 def test_config_survives_its_json():
-    config = tiny_config(tie_word_embeddings=True, eos_token_id=2, rope_theta=500.0)
-    assert config_from_json(json.loads(json.dumps(config_to_json(config)))) == config
+    for ends in (2, (2, 5), None):
+        config = tiny_config(tie_word_embeddings=True, eos_token_id=ends, rope_theta=500.0)
+        assert config_from_json(json.loads(json.dumps(config_to_json(config)))) == config
+
+
+def test_a_folder_ends_where_its_generation_config_says(tmp_path):
+    save_model(tiny_model(eos_token_id=2), tmp_path)
+    assert load_model(tmp_path).sizes.end_tokens == (2,)
+    told = {"eos_token_id": [7, 2]}
+    (tmp_path / "generation_config.json").write_text(json.dumps(told))
+    assert load_model(tmp_path).sizes.end_tokens == (7, 2)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": None}))
+    assert load_model(tmp_path).sizes.end_tokens == (2,)
 
 
 @pytest.mark.parametrize(
@@ -257,8 +273,8 @@ def test_kernels_equal_plain_autograd():
         lambda x, w: torch.nn.functional.rms_norm(x, (8,), w, 1e-6), x, weight,
     )  # fmt: skip
     check_kernel(
-        gated_unit,
-        lambda x: torch.nn.functional.silu(x[..., :4]) * x[..., 4:], x,
+        lambda gate, up: gated_unit(gate.clone(), up),
+        lambda gate, up: torch.nn.functional.silu(gate) * up, x, torch.sin(3 * x),
     )  # fmt: skip
     check_kernel(token_logprob, plain_logprob, x, token)
     check_kernel(token_logprob_and_entropy, plain_both, x, token)

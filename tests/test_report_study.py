@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from isocompute.engines.simulator import simulated_problems
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.report import StudyView, study_view
-from isocompute.report.study_data import _interval, _means
+from isocompute.report.study_data import _health, _interval, _means
 from isocompute.runner import run_study
 from isocompute.store import Store
 from isocompute.study import RunSpec, Study
@@ -107,6 +108,14 @@ def test_train_test_gap_is_counted_from_the_batches(folder: Path, view: StudyVie
             means.append(np.mean([steps.successes[i].sum() / (4 * 16) for i in late]))
     assert row["train"][-1] == pytest.approx(np.mean(means))
     assert row["validation"][-1] == pytest.approx(view.scores["avg@4"][1]["value"])
+
+
+def test_numbers_that_not_every_step_has_are_drawn() -> None:
+    steps = SimpleNamespace(
+        rollouts_K=np.array([256, 512, 768]), health={"kl": np.array([0.1, math.nan, 0.3])}
+    )
+    (line,) = _health([SimpleNamespace(pair=(32, 8), label="r", steps=steps)])["kl"]  # type: ignore[list-item]
+    assert (line["x"], line["y"]) == ([256.0, 768.0], [0.1, 0.3])
 
 
 def test_health_is_thinned_to_means(view: StudyView) -> None:

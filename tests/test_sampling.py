@@ -109,6 +109,16 @@ def test_responses_end_at_the_end_of_text():
     assert abs(first - 300 * p) < 5 * (300 * p * (1 - p)) ** 0.5
 
 
+def test_each_of_several_end_tokens_ends_a_response():
+    drawn = draw(small(eos_token_id=(2, 5)), 300, tokens=4)
+    ends_NT = torch.isin(drawn.token_NT, torch.tensor([2, 5]))
+    assert torch.equal(drawn.clipped_N, ends_NT.sum(1) == 0)
+    last_N = drawn.token_NT[torch.arange(len(drawn.length_N)), drawn.length_N - 1]
+    assert set(last_N[~drawn.clipped_N].tolist()) == {2, 5}
+    first_N = torch.where(drawn.clipped_N, 3, ends_NT.long().argmax(1))
+    assert torch.equal(drawn.length_N, first_N + 1)
+
+
 def test_logprobs_are_those_of_the_trainer():
     model = small(eos_token_id=2)
     drawn = draw(model, 60, tokens=4, temperature=0.7)

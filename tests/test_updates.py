@@ -12,7 +12,7 @@ import numpy as np  # noqa: E402 (torch is optional)
 
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine  # noqa: E402
-from isocompute.engines.local.critic import Critic, load_value_model  # noqa: E402
+from isocompute.engines.local.critic import Critic  # noqa: E402
 from isocompute.engines.local.engine import stream  # noqa: E402
 from isocompute.engines.local.experience import make_experience  # noqa: E402
 from isocompute.engines.local.folders import load_model  # noqa: E402
@@ -71,7 +71,7 @@ class Local(EngineTestCase):
 
 class TestPpo(Local):
     recipe = {"objective": "ppo", "updates_per_batch": 2, "value_learning_rate": 3e-2}
-    measured = ("value_loss", "ratio", "ratio_clipped_share", "kl_old", "kl", "entropy")
+    measured = ("value_loss", "ratio", "ratio_clipped_share", "kl_old", "entropy")
     supported = (
         {"gae_gamma": 0.5}, {"gae_lambda": 0.5}, {"value_learning_rate": 1e-2},
         {"value_clip": 1e-3}, {"clip_low": 0.0}, {"clip_high": 0.0}, {"update_split": "epoch"},
@@ -84,7 +84,7 @@ class TestPpo(Local):
 
 class TestCispo(Local):
     recipe = {"objective": "cispo", "updates_per_batch": 2}
-    measured = ("ratio", "ratio_clipped_share", "kl_old", "kl")
+    measured = ("ratio", "ratio_clipped_share", "kl_old")
     supported = (
         {"clip_low": 0.0}, {"clip_high": 0.0}, {"update_split": "epoch"}, {"objective": "grpo"},
         {"gradient_rollouts": 3},
@@ -317,13 +317,35 @@ def test_the_value_model_starts_at_zero_and_learns_the_reward(folder):
     )
 
 
-def test_a_value_model_needs_a_trunk(tmp_path):
+def test_the_feed_forward_value_model_reads_what_was_said_before(tmp_path):
     from isocompute.engines.local.folders import save_model
     from isocompute.engines.local.mlp import BitMlp, MlpConfig
 
-    save_model(BitMlp(MlpConfig(prompt_words=8, answer_tokens=2)), tmp_path)
-    with pytest.raises(InputError, match="`objective` ppo needs a transformer, .* BitMlp"):
-        load_value_model(tmp_path)
+    config = MlpConfig(prompt_words=8, answer_tokens=3, prompt_tokens=2, width=32)
+    save_model(BitMlp(config, torch.Generator().manual_seed(0)), tmp_path)
+    prompt, length = torch.tensor([[1, 2], [3, 4]]), torch.tensor([2, 2])
+    drawn = sample(load_model(tmp_path), prompt, length, 200, max_new_tokens=3,
+                   generator=stream(7))  # fmt: skip
+    reward = (drawn.token_NT[:, 0] > 8).float()  # the first of three digits is 8 or more
+    recipe = Recipe(objective="ppo", max_grad_norm=100.0, value_clip=10.0)
+    critic = Critic(tmp_path, recipe, CPU, "float32")
+    made = make_experience(prompt, length, drawn, reward, Recipe())
+    assert float(critic.judge(made, reward)["value_NT"].abs().max()) == 0.0
+    for _ in range(60):
+        critic.update(replace(made, **critic.judge(made, reward)), 1e-2)
+    value = critic.judge(made, reward)["value_NT"]
+    high = reward == 1
+    for prompt_number in (0, 1):  # before anything is said, all states of a prompt are one
+        mine = value[drawn.prompt_N == prompt_number, 0]
+        assert torch.equal(mine, mine[:1].expand_as(mine))
+        assert 0.2 < float(mine[0]) < 0.8
+    for place in (1, 2):
+        assert float(value[high, place].mean()) > 0.9 > 0.1 > float(value[~high, place].mean())
+    other = drawn.token_NT.clone()
+    other[:, 1] = 1 + other[:, 1] % 16
+    changed = critic.judge(replace(made, token_NT=other), reward)["value_NT"]
+    assert torch.equal(changed[:, :2], value[:, :2])  # what is said later changes nothing
+    assert not torch.equal(changed[:, 2], value[:, 2])
 
 
 # ---- n_train of n_est, and checkers that fail ----
@@ -460,15 +482,21 @@ def test_without_cuda_the_device_says_so(folder):
         LocalEngine().check(make_spec(folder, None, {"device": "cuda"}))
 
 
-def test_the_probe_measures_kl_without_the_term(folder):
-    """Zero at the base model; near the term's own measurement after training."""
+def test_the_probe_measures_kl_without_the_term(folder, monkeypatch):
+    """Zero at the base model, more after training; once in so many rollouts, whatever the batch."""
     policy = Policy(folder)
     learner = Learner(policy.model, folder, Recipe(temperature=1.0))
     prompt, length, drawn = two_prompts(folder)
     assert learner._probe(prompt, length, drawn, stream(0)) == pytest.approx(0.0, abs=1e-6)
-    with TestPpo().recorded(make_spec(folder)) as run:
-        assert run.steps[0].health["kl"] == pytest.approx(0.0, abs=1e-6)
-        assert run.steps[-1].health["kl"] > 0
+    spec = make_spec(folder)
+    batch = spec.allocation.batch_size
+    for every, measured in ((batch, lambda step: True), (3 * batch, lambda step: step % 3 == 1)):
+        monkeypatch.setattr("isocompute.engines.local.learner.PROBE_EVERY", every)
+        with TestPpo().recorded(spec) as run:
+            kl = {r.step: r.health["kl"] for r in run.steps if "kl" in r.health}
+        assert list(kl) == [r.step for r in run.steps if measured(r.step)]
+        assert kl[1] == pytest.approx(0.0, abs=1e-6)
+        assert list(kl.values())[-1] > 0
 
 
 def test_every_new_tensor_follows_the_device():

@@ -222,7 +222,8 @@ def _health(runs: Iterable[_Run]) -> dict[str, list[dict[str, Any]]]:
             values = run.steps.health.get(name)
             if values is None or not np.isfinite(values).any():
                 continue
-            x, y = _means(run.steps.rollouts_K.astype(np.float64), values)
+            there = ~np.isnan(values)  # some numbers are not measured in every step
+            x, y = _means(run.steps.rollouts_K[there].astype(np.float64), values[there])
             panels.setdefault(name, []).append(
                 {"bp": run.pair[0], "n": run.pair[1], "run": run.label, "x": x, "y": y}
             )

@@ -17,25 +17,20 @@ from isocompute.engines.local import advantages, objectives
 from isocompute.engines.local.experience import Chunk, Experience
 from isocompute.engines.local.folders import load_model
 from isocompute.engines.local.gradient import ROWS_PER_CHUNK, evaluate_tokens
+from isocompute.engines.local.interface import PolicyModel
+from isocompute.engines.local.mlp import BitMlp, BitMlpValue
 from isocompute.engines.local.model import Transformer
 from isocompute.engines.local.optimizer import FlatAdamW
 from isocompute.engines.local.precision import trained_in
-from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 
 
-def load_value_model(folder: Path) -> Transformer:
-    """The base model with a head of one output, which starts at 0: V = 0 everywhere.
-
-    Raises:
-        InputError: if the model has no trunk that reads a response.
-    """
+def load_value_model(folder: Path) -> PolicyModel:
+    """The base model with a head of one output, which starts at 0: V = 0 everywhere."""
     model = load_model(folder)
-    if not isinstance(model, Transformer):
-        raise InputError(
-            "recipe `objective` ppo needs a transformer, whose trunk its value model shares, but "
-            f"got a {type(model).__name__}; choose grpo or cispo, or another model."
-        )
+    if isinstance(model, BitMlp):
+        return BitMlpValue(model)
+    assert isinstance(model, Transformer)
     model.head = nn.Parameter(torch.zeros(1, model.config.hidden_size))
     return model
 

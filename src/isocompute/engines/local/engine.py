@@ -15,7 +15,6 @@ import torch
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
-from isocompute.engines.local.critic import load_value_model
 from isocompute.engines.local.learner import Learner
 from isocompute.engines.local.options import Options, check_recipe
 from isocompute.engines.local.policy import (
@@ -67,8 +66,6 @@ class LocalEngine:
         """
         options = Options.of(spec)
         check_recipe(spec, options)
-        if spec.recipe.objective == "ppo":
-            load_value_model(base_folder(options.model))
         folder, limit = base_folder(options.model), options.max_new_tokens
         for problems in (spec.train, *spec.validation.values()):
             key = (str(folder), limit, problems.sha256)
@@ -164,7 +161,7 @@ class _Run:
             "verifier_error_share": self.policy.errors / self.policy.judged,
         }
         self.policy.judged = self.policy.errors = 0
-        if self.policy.model.sizes.eos_token_id is not None:
+        if self.policy.model.sizes.end_tokens:
             cut = int((samples.count_N * samples.clipped_N).sum())
             health["clipped_share"] = cut / batch
         self.sink.step(

@@ -163,8 +163,16 @@ def config_from_json(data: dict[str, Any]) -> ModelConfig:
         mlp_bias=data.get("mlp_bias", False),
         pad_token_id=data.get("pad_token_id") or 0,
         bos_token_id=data.get("bos_token_id"),
-        eos_token_id=eos[0] if isinstance(eos, list) else eos,
+        eos_token_id=tuple(eos) if isinstance(eos, list) else eos,
     )
+
+
+def generation_config(folder: Path) -> dict[str, Any]:
+    """`generation_config.json` of a model folder; empty where there is none."""
+    path = folder / "generation_config.json"
+    if not path.is_file():
+        return {}
+    return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def save_model(model: PolicyModel, folder: Path, tokenizer_from: Path | None = None) -> None:
@@ -209,6 +217,11 @@ def load_model(folder: Path) -> PolicyModel:
         mlp = BitMlp(MlpConfig(**data))
         mlp.load_state_dict(state)
         return mlp
+    # As transformers have it: the tokens that end a response are those of generation, where it
+    # names its own.
+    generation = generation_config(folder)
+    if generation.get("eos_token_id") is not None:
+        data["eos_token_id"] = generation["eos_token_id"]
     model = Transformer(config_from_json(data))
     _from_hugging_face(model, state)
     return model

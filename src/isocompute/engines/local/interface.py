@@ -6,8 +6,10 @@ Shape legend: P prompts, S prompt tokens, N distinct prefixes or responses, T to
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from isocompute.engines.local.grouping import Grouping
@@ -29,8 +31,27 @@ class PolicyConfig(Protocol):
         """Fills the tail of short rows."""
 
     @property
-    def eos_token_id(self) -> int | None:
-        """Ends a response; None where only the length limit does."""
+    def end_tokens(self) -> tuple[int, ...]:
+        """Each ends a response; none where only the length limit does."""
+
+
+def as_tokens(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
+    """What stands under `eos_token_id`: one token, several, or none.
+
+    >>> as_tokens(2), as_tokens([2, 5]), as_tokens(None)
+    ((2,), (2, 5), ())
+    """
+    if eos_token_id is None:
+        return ()
+    return (eos_token_id,) if isinstance(eos_token_id, int) else tuple(eos_token_id)
+
+
+def is_end(token: Tensor, end_tokens: tuple[int, ...]) -> Tensor:
+    """Which of the tokens end a response."""
+    ended = torch.zeros_like(token, dtype=torch.bool)
+    for end in end_tokens:
+        ended |= token == end
+    return ended
 
 
 class Decoder(ABC):

@@ -26,8 +26,9 @@ from isocompute.engines.local.sampling import Samples, scaled
 from isocompute.errors import RunError
 from isocompute.recipe import Recipe
 
-# Without the KL term, KL to the base model is measured on so few rollouts, to stay cheap.
-PROBE_PROMPTS, PROBE_ROLLOUTS = 4, 16
+# Without the KL term, KL to the base model is measured on so few rollouts, once in so many: in
+# every step it cost 5 to 14% at n = 4 and 16.
+PROBE_PROMPTS, PROBE_ROLLOUTS, PROBE_EVERY = 4, 16, 2048
 
 
 class Learner:
@@ -84,10 +85,11 @@ class Learner:
         """
         recipe = self.recipe
         health: dict[str, float] = {}
-        if recipe.kl_coef == 0:
-            health["kl"] = self._probe(prompt_PS, length_P, samples, generator)
+        rollouts = int(samples.count_N.sum())
         whole = self._experience(prompt_PS, length_P, samples, reward_N, generator)
-        if samples.prompts < int(samples.count_N.sum()):  # n = 1 has no variance to speak of
+        if recipe.kl_coef == 0 and (step - 1) * rollouts % PROBE_EVERY < rollouts:
+            health["kl"] = self._probe(prompt_PS, length_P, samples, generator)
+        if samples.prompts < rollouts:  # n = 1 has no variance to speak of
             health["zero_variance_share"] = 1 - float(whole.varies_P.float().mean())
         rate = warmed_up(learning_rate, step, recipe.warmup_steps)
         value_rate = warmed_up(value_learning_rate, step, recipe.warmup_steps)

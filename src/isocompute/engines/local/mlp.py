@@ -42,12 +42,17 @@ class MlpConfig:
     width: int = 256
     prompt_tokens: int = 16
     pad_token_id: int = 0
-    eos_token_id: int | None = None
+    eos_token_id: int | None = None  # of config.json; nothing says it
 
     @property
     def vocab_size(self) -> int:
         """Words up to the last digit: no other can be said."""
         return self.first_digit + _DIGITS
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """None: only the limit ends an answer."""
+        return ()
 
     @property
     def max_position_embeddings(self) -> int:
@@ -85,11 +90,18 @@ class BitMlp(PolicyModel):
         """Sizes of the model."""
         return self.config
 
+    def first_hidden(self, prompt_PS: Tensor, length_P: Tensor) -> Tensor:
+        """Input (P, W) of the first hidden layer."""
+        there = torch.arange(prompt_PS.shape[1], device=prompt_PS.device) < length_P[:, None]
+        return (F.embedding(prompt_PS, self.words) * there[..., None]).sum(1) + self.words_bias
+
+    def second_hidden(self, x: Tensor) -> Tensor:
+        """Output (..., W) of the second hidden layer."""
+        return F.gelu(F.linear(F.gelu(x), self.middle, self.middle_bias))
+
     def answer_logits(self, prompt_PS: Tensor, length_P: Tensor) -> Tensor:
         """Logits (P, T, V) of every answer token; they do not depend on earlier ones."""
-        there = torch.arange(prompt_PS.shape[1], device=prompt_PS.device) < length_P[:, None]
-        x = (F.embedding(prompt_PS, self.words) * there[..., None]).sum(1) + self.words_bias
-        x = F.gelu(F.linear(F.gelu(x), self.middle, self.middle_bias))
+        x = self.second_hidden(self.first_hidden(prompt_PS, length_P))
         bit = F.linear(x, self.bits, self.bits_bias)
         logits = bit.view(len(prompt_PS), -1, BITS_PER_TOKEN) @ self.signs
         return F.pad(logits, (self.config.first_digit, 0), value=-math.inf)
@@ -105,6 +117,34 @@ class BitMlp(PolicyModel):
         """Logits (N, T, V) of every token of given responses."""
         logits_PTV = self.answer_logits(prompt_PS, length_P)[:, : token_NT.shape[1]]
         return logits_PTV[groups.prompt_N]
+
+
+class BitMlpValue(BitMlp):
+    """A value of every state of an answer: what is expected of it before each of its tokens.
+
+    The trunk of a policy, which reads the digits said so far as it reads the words of the prompt,
+    and a head of one output in place of the bits. Both additions start at 0, and V = 0 everywhere.
+    """
+
+    def __init__(self, base: BitMlp) -> None:
+        super().__init__(base.config)
+        self.load_state_dict(base.state_dict())
+        del self.bits, self.bits_bias
+        # One vector per place and digit; the last digit is never read.
+        rows = (base.config.answer_tokens - 1) * _DIGITS
+        self.said = nn.Parameter(torch.zeros(rows, base.config.width))
+        self.head = nn.Parameter(torch.zeros(1, base.config.width))
+
+    def response_logits(
+        self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping
+    ) -> Tensor:
+        """Values (N, T, 1) of the states in which the tokens were chosen."""
+        digit_NT = token_NT[:, :-1] - self.config.first_digit
+        place_T = torch.arange(digit_NT.shape[1], device=token_NT.device)
+        said_NTW = F.embedding(digit_NT + place_T * _DIGITS, self.said).cumsum(1)
+        said_NTW = F.pad(said_NTW, (0, 0, 1, 0))
+        x = self.first_hidden(prompt_PS, length_P)[groups.prompt_N, None] + said_NTW
+        return F.linear(self.second_hidden(x), self.head)
 
 
 class _MlpDecoder(Decoder):

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from isocompute.engines.local.cache import PromptCache, ResponseCache
 from isocompute.engines.local.grouping import Grouping
-from isocompute.engines.local.interface import Decoder, PolicyModel
+from isocompute.engines.local.interface import Decoder, PolicyModel, as_tokens
 from isocompute.engines.local.kernels import gated_unit, rms_norm
 from isocompute.engines.local.tree import PrefixTree, prefix_tree
 from isocompute.errors import InputError
@@ -51,7 +51,12 @@ class ModelConfig:
     mlp_bias: bool = False
     pad_token_id: int = 0
     bos_token_id: int | None = None
-    eos_token_id: int | None = None
+    eos_token_id: int | tuple[int, ...] | None = None
+
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """Each ends a response."""
+        return as_tokens(self.eos_token_id)
 
     def __post_init__(self) -> None:
         if self.num_attention_heads % self.num_key_value_heads:
@@ -160,7 +165,11 @@ class Transformer(PolicyModel):
     def _finish(self, layer: Layer, x_NTH: Tensor, mixed_NTH: Tensor) -> Tensor:
         x = x_NTH + F.linear(mixed_NTH, layer.out, layer.out_bias)
         normed = self._normed(x, layer.post_norm)
-        wide = gated_unit(F.linear(normed, layer.gate_up, layer.gate_up_bias))
+        gate, up = layer.gate_up.chunk(2)
+        gate_bias = up_bias = None
+        if layer.gate_up_bias is not None:
+            gate_bias, up_bias = layer.gate_up_bias.chunk(2)
+        wide = gated_unit(F.linear(normed, gate, gate_bias), F.linear(normed, up, up_bias))
         return x + F.linear(wide, layer.down, layer.down_bias)
 
     def logits(self, hidden_NTH: Tensor) -> Tensor:
@@ -320,7 +329,7 @@ class Transformer(PolicyModel):
             return first
         given = token_NT[:, :-1]
         tree = prefix_tree(
-            given, groups.prompt_N, self.config.vocab_size, self.config.eos_token_id
+            given, groups.prompt_N, self.config.vocab_size, self.config.end_tokens
         )
         later = self.logits(self.respond(given, cache, groups, tree=tree))
         return torch.cat([first, later if tree is None else tree.spread(later)], 1)

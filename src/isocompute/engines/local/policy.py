@@ -6,7 +6,6 @@ Shape legend: P problems, S prompt tokens, N distinct responses.
 from __future__ import annotations
 
 import importlib.resources
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from isocompute.engines.local.folders import load_model
+from isocompute.engines.local.folders import generation_config, load_model
 from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.precision import find_device
 from isocompute.engines.local.sampling import Samples, sample
@@ -51,10 +50,7 @@ def base_folder(model: str) -> Path:
 
 def stop_length(folder: Path) -> int | None:
     """`max_new_tokens` of the folder's generation_config.json, if it gives one."""
-    path = folder / "generation_config.json"
-    if not path.is_file():
-        return None
-    value = json.loads(path.read_text(encoding="utf-8")).get("max_new_tokens")
+    value = generation_config(folder).get("max_new_tokens")
     return None if value is None else int(value)
 
 

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from isocompute.engines.local.interface import PolicyModel
+from isocompute.engines.local.interface import PolicyModel, is_end
 from isocompute.engines.local.objectives import token_entropy
 
 # Rows of one decoding pass: activations of so many rows stay in a core's cache.
@@ -210,9 +210,7 @@ def _sample_pass(
             )
         token_NT = torch.cat([token_NT, token_N[:, None]], 1)
         logprob_NT = torch.cat([logprob_NT, logprob_NV.view(-1)[child, None]], 1)
-        ended_N = torch.zeros_like(token_N, dtype=torch.bool)
-        if config.eos_token_id is not None:
-            ended_N = token_N == config.eos_token_id
+        ended_N = is_end(token_N, config.end_tokens)
         last = t == limit - 1
         if last or bool(ended_N.any()):
             out_N = torch.ones_like(ended_N) if last else ended_N

@@ -148,10 +148,12 @@ def save_base(model: PolicyModel, world: World, supervision: Supervision, folder
     """A Hugging Face folder with tokenizer, and `world.json`: where it came from."""
     save_model(model, folder)
     world.tokenizer().save(folder)
-    generation = {"max_new_tokens": world.max_new_tokens, "do_sample": True, "temperature": 1.0,
-                  "top_k": 0, "pad_token_id": model.sizes.pad_token_id}  # fmt: skip
-    if model.sizes.eos_token_id is not None:
-        generation["eos_token_id"] = model.sizes.eos_token_id
+    generation: dict[str, Any] = {"max_new_tokens": world.max_new_tokens, "do_sample": True,
+                                  "temperature": 1.0, "top_k": 0,
+                                  "pad_token_id": model.sizes.pad_token_id}  # fmt: skip
+    ends = model.sizes.end_tokens
+    if ends:
+        generation["eos_token_id"] = ends[0] if len(ends) == 1 else list(ends)
     rule = asdict(cast("Any", world))
     origin = {"world": world.name, **rule, "supervision": asdict(supervision)}
     for name, data in (("generation_config.json", generation), ("world.json", origin)):

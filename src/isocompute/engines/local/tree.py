@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from isocompute.engines.local.interface import is_end
+
 # Above this share of nodes among the places of all rows, gathering costs more than it saves.
 WORTH_SHARING = 0.85
 
@@ -37,7 +39,7 @@ class PrefixTree:
 
 
 def prefix_tree(
-    token_NT: Tensor, prompt_N: Tensor, vocab_size: int, eos_token_id: int | None
+    token_NT: Tensor, prompt_N: Tensor, vocab_size: int, end_tokens: tuple[int, ...] = ()
 ) -> PrefixTree | None:
     """The tree of rows of tokens; None where sharing would not pay.
 
@@ -45,8 +47,8 @@ def prefix_tree(
     """
     n, t = token_NT.shape
     alive_NT = torch.ones_like(token_NT, dtype=torch.bool)
-    if eos_token_id is not None:
-        alive_NT[:, 1:] = (token_NT[:, :-1] == eos_token_id).cumsum(1) == 0
+    if end_tokens:
+        alive_NT[:, 1:] = is_end(token_NT[:, :-1], end_tokens).cumsum(1) == 0
     node_NT = torch.zeros_like(token_NT)
     found, at_N = 0, prompt_N
     for column in range(t):
@@ -58,7 +60,10 @@ def prefix_tree(
         at_N = at_N.index_copy(0, rows, inverse)
         node_NT[rows, column] = inverse + found
         found += distinct.numel()
-        if found > WORTH_SHARING * n * t:
+        most = found
+        if distinct.numel() == rows.numel():  # nothing is shared from here on
+            most += int(alive_NT[:, column + 1 :].sum())
+        if most > WORTH_SHARING * n * t:
             return None
     flat = torch.arange(n * t, device=token_NT.device)
     place_M = torch.full((found,), n * t, device=token_NT.device)

@@ -184,6 +184,8 @@ def reference_of(row: Row) -> tuple[str, str, int] | None:
     if kind == "scaling":
         return None if row.arm == "sqrt" else (row.study, "sqrt", n)
     if kind in ("objectives", "baseline"):
+        if world == "bits" and kind == "objectives":
+            return None if row.arm == "grpo" else (row.study, "grpo", n)
         return (world, "large" if world == "bits" else "", n)
     return None
 
@@ -211,6 +213,30 @@ def contrast_table(rows: Sequence[Row], everything: Sequence[Row]) -> str:
     head = ["arm", "B_p", "n", "seeds", "M", "final avg@4", "against reference", "best so far",
             "against reference", "train", "entropy", "KL", "tokens", "not done"]  # fmt: skip
     return table(head, lines)
+
+
+def sets_table(folder: Path) -> str:
+    """Scores at the start and at the end on every validation set, one row per arm and n."""
+    ends: dict[tuple[str, int], dict[str, list[float]]] = {}
+    with Store(folder) as store:
+        runs = store.runs()
+        names: list[str] = list(runs[0].spec["validation"])
+        for run, arm in zip(runs, arm_labels(runs), strict=True):
+            evaluations = store.evaluations(run.hash)
+            label = arm.partition("=")[2]
+            for when, n, end in (("before", 0, 0), (label, run.spec["rollouts_per_problem"], -1)):
+                scores = ends.setdefault((when, n), {name: [] for name in names})
+                if not n and len(scores[names[0]]) > run.spec["seed"]:
+                    continue  # the start of a seed is that of all its runs
+                for name in names:
+                    counts_KC = evaluations.counts_KC[evaluations.problem_set_K == name]
+                    scores[name].append(score_from_histogram(counts_KC[end], "avg@4"))
+    rows = [
+        [arm if n else "(before)", n or "", len(scores[names[0]]),
+         *(shown(scores[name]) for name in names)]
+        for (arm, n), scores in sorted(ends.items())
+    ]  # fmt: skip
+    return table(["trained on", "n", "runs", *names], rows)
 
 
 def curves_figure(source: Path, title: str) -> Figure:
@@ -275,8 +301,11 @@ def main() -> None:
     for folder in options.folders:
         name = folder.name
         rows = [row for row in everything if row.study == name]
-        contrast = name.partition("-")[0] in CONTRASTS
-        made = contrast_table(rows, everything) if contrast else grid_table(rows)
+        kind = name.partition("-")[0]
+        if kind == "mixtures":
+            made = sets_table(folder)
+        else:
+            made = contrast_table(rows, everything) if kind in CONTRASTS else grid_table(rows)
         tables.append(f"## {name}\n\n{made}")
         if options.into is not None:
             fill(options.into, name, made)

@@ -33,7 +33,7 @@ static int inside_fd(int fd) {
 }
 /* 1: this is the call; the caller tears or fails. */
 static int hit(void) {
-    if (++count != target) return 0;
+    if (__sync_add_and_fetch(&count, 1) != target) return 0; /* threads sync files together */
     if (!fail_errno && !tear) kill(getpid(), SIGKILL);
     return 1;
 }

@@ -19,11 +19,13 @@ import pytest
 from isocompute.engines import engine_target, load_engine, register_engine
 from isocompute.errors import InputError, RunError
 from isocompute.runner import Progress, Settings, run_study
-from isocompute.runner.pool import ProcessPool
+from isocompute.runner.execute import Task, execute
+from isocompute.runner.pool import InlinePool, ProcessPool
 from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
 from isocompute.runner.pulse import Pulse
-from isocompute.store import Database, StorageError, Store, leases
+from isocompute.store import Database, FencedError, StorageError, Store, leases, processes
+from isocompute.store.register import register
 from isocompute.study import Limits
 from study_helpers import FAST, digest, small_study
 
@@ -283,6 +285,16 @@ def test_signal_handlers_are_given_back(tmp_path):
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
+def test_row_3_signals_while_it_ends_change_nothing(tmp_path, monkeypatch, truth):
+    def close(self):
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(InlinePool, "close", close)
+    assert run_study(small_study(), tmp_path / "s", workers=0, settings=FAST).done == 2
+    assert digest(tmp_path / "s", tmp_path / "x") == truth
+
+
 # -- several runners -------------------------------------------------------------------------
 
 
@@ -315,6 +327,47 @@ def pause_between_transactions(process, folder):
         finally:
             connection.close()
     pytest.fail("the runner could not be stopped outside a transaction")
+
+
+@pytest.mark.parametrize("fault", ["raises", "plain"])
+def test_row_7_a_task_whose_run_was_taken_over_is_fenced_whatever_its_engine_says(tmp_path, fault):
+    study = odd(fault, ns=(2,))
+    database = Database(tmp_path, create=True)
+    register(database, study)
+
+    def first(free):
+        return free[0], free[0].target_steps
+
+    slow = leases.claim(database, "slow", first)
+    overtaken = []
+
+    def overtake(*_):
+        if not overtaken:
+            overtaken.append(leases.claim(database, "fast", first, dead={"slow"}))
+        return False
+
+    if fault == "plain":
+        overtake()  # before it began
+    task = Task(engine=engine_target("odd"), spec=study.runs[0], claim=slow, folder=tmp_path,
+                checkpoint_every_s=30.0, commit_share=1.0)  # fmt: skip
+    outcome = execute(task, database, stop=lambda: False, on_step=overtake)
+    assert outcome.ending == "fenced"
+    database.close()
+
+
+def test_row_7_a_pool_that_finds_its_claim_overtaken_goes_on(tmp_path, monkeypatch, truth):
+    start_task, refused = InlinePool.start, []
+
+    def overtaken(self, task):
+        if not refused:
+            refused.append(task)
+            raise FencedError("it has a newer token")
+        start_task(self, task)
+
+    monkeypatch.setattr(InlinePool, "start", overtaken)
+    summary = run_study(small_study(), tmp_path / "s", workers=0, settings=FAST)
+    assert (summary.done, summary.accounting.attempts) == (2, 5)
+    assert digest(tmp_path / "s", tmp_path / "x") == truth
 
 
 def test_rows_6_and_7_a_paused_runner_is_taken_over_and_fenced(tmp_path):
@@ -375,16 +428,16 @@ def test_a_file_that_nobody_can_write_expires_nobody(tmp_path):
 
 
 def test_process_identity():
-    me = leases.this_process()
-    assert not leases.has_died(me)
+    me = processes.this_process()
+    assert not processes.has_died(me)
     host, boot, namespace, pid, start_ticks = json.loads(me)
-    assert leases.has_died(json.dumps([host, boot, namespace, pid, "1"]))
+    assert processes.has_died(json.dumps([host, boot, namespace, pid, "1"]))
     for unknown in ([host, "another boot", namespace, pid, "1"], [host, "", "", pid, "1"]):
-        assert not leases.has_died(json.dumps(unknown))
-    assert not leases.has_died("text")
+        assert not processes.has_died(json.dumps(unknown))
+    assert not processes.has_died("text")
     child = subprocess.Popen(["true"])
     child_identity = json.dumps([host, boot, namespace, child.pid, start_ticks])
-    assert leases.has_died(child_identity)
+    assert processes.has_died(child_identity)
     child.wait()
 
 

@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,15 @@ import pytest
 from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
 from isocompute.errors import InputError
 from isocompute.runner import run_study
-from isocompute.store import Database, FencedError, StorageError, Store, leases, schema
+from isocompute.store import (
+    Database,
+    FencedError,
+    StorageError,
+    Store,
+    leases,
+    processes,
+    schema,
+)
 from isocompute.store.doctor import examine
 from isocompute.store.export import export_study
 from isocompute.store.files import checkpoint_folder, fault, run_folder, seal
@@ -316,6 +325,80 @@ def test_row_11_a_newer_schema_is_refused_and_left_alone(database):
     assert database.path.read_bytes() == before
 
 
+def test_row_7_a_runner_that_is_overtaken_before_it_began_is_fenced(database):
+    slow = leases.claim(database, "slow", first)
+    fast = leases.claim(database, "fast", first, dead={"slow"})
+    writer = writer_of(database, fast)
+    writer.step(step_record(1))
+    done = commit(writer, 1)
+    with pytest.raises(FencedError, match="only the newest claim may write"):
+        writer_of(database, slow)
+    with writer.checkpoint(1) as open_folder:
+        (open_folder / "model.safetensors").write_bytes(b"half")
+        leases._resume(database, slow)  # what a claim does last, and was paused before
+        assert open_folder.is_dir()
+    assert done.is_dir()
+    assert fault(done, database.read("SELECT sha256 FROM checkpoints")[0][0]) == ""
+
+
+def test_row_11_a_writer_stops_when_another_isocompute_changes_the_tables(database):
+    claim = leases.claim(database, "me", first)
+    writer = writer_of(database, claim)
+    writer.step(step_record(1))
+    other = sqlite3.connect(database.path)
+    other.execute("PRAGMA user_version = 99")
+    before = database.path.read_bytes()
+    with pytest.raises(StorageError, match=r"another one brought it to 99; start that one"):
+        commit(writer, 1)
+    assert database.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_row_11_a_runner_ends_in_one_line_when_a_newer_one_changes_the_tables(tmp_path, workers):
+    study, folder = small_study(rollouts=512), tmp_path / "study"
+
+    def change(version):
+        connection = sqlite3.connect(folder / "study.db", timeout=30)
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.close()
+
+    def upgrade(report):
+        if report.rollouts_done > 0:
+            change(99)
+
+    with pytest.raises(StorageError, match="another one brought it to 99") as caught:
+        run_study(study, folder, workers=workers, settings=FAST, progress=upgrade)
+    assert "\n" not in str(caught.value)
+    change(schema.SCHEMA_VERSION)  # as if the newer one went on
+    assert run_study(study, folder, workers=0, settings=FAST).done == 2
+    run_study(study, tmp_path / "whole", workers=0, settings=FAST)
+    assert digest(folder, tmp_path / "a") == digest(tmp_path / "whole", tmp_path / "b")
+    assert [f for f in examine(folder) if f.severity == "error"] == []
+
+
+def test_row_11_tables_are_not_changed_under_an_older_runner(tmp_path, monkeypatch):
+    shutil.copy(DATA / "store-v1" / "study.db", tmp_path)
+    older = sqlite3.connect(tmp_path / "study.db", isolation_level=None, check_same_thread=False)
+    older.execute("INSERT INTO runners VALUES ('elsewhere', '[\"host\", \"boot\"]', 1)")
+    over = threading.Event()
+
+    def beat():
+        while not over.wait(0.05):
+            older.execute("UPDATE runners SET beat = beat + 1")
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    for create in (False, True):
+        with pytest.raises(InputError, match="a runner of an older isocompute works on it; wait"):
+            Database(tmp_path, create=create)
+    over.set()
+    thread.join()
+    assert older.execute("PRAGMA user_version").fetchone() == (1,)
+    monkeypatch.setattr(schema, "_WATCH_S", 0.6)  # one that has gone does not hold it up for ever
+    Database(tmp_path).close()
+    assert older.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
+
+
 @pytest.mark.parametrize("version", [1, 2])
 def test_studies_of_older_schemas_still_open(tmp_path, version):
     """Files written by older versions are kept; they open, extend and stay sound."""
@@ -526,7 +609,7 @@ def test_doctor_finds_nothing_in_a_sound_study(tmp_path):
 )
 def test_doctor_finds(tmp_path, code, sql):
     run_study(small_study(), tmp_path, workers=0, settings=FAST)
-    process = json.loads(leases.this_process())
+    process = json.loads(processes.this_process())
     dead = json.dumps([*process[:3], 1, "other start"])
     connection = sqlite3.connect(tmp_path / "study.db")
     connection.execute(sql.replace("{}", dead))

@@ -3,6 +3,7 @@
 from isocompute.runner.calibrate import calibrate
 from isocompute.runner.open import open_study
 from isocompute.runner.progress import Progress, Summary
-from isocompute.runner.run import Settings, run_study
+from isocompute.runner.run import run_study
+from isocompute.runner.settings import Settings
 
 __all__ = ["Progress", "Settings", "Summary", "calibrate", "open_study", "run_study"]

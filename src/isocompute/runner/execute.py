@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import shutil
 import traceback
@@ -12,10 +13,10 @@ from typing import Literal
 
 from isocompute.engines import load_engine
 from isocompute.engines.base import StopRequested
-from isocompute.errors import InputError
+from isocompute.errors import InputError, IsocomputeError
 from isocompute.health import Finding
 from isocompute.store.database import Database, FencedError, StorageError
-from isocompute.store.leases import Claim, Spent
+from isocompute.store.leases import Claim, Spent, is_fenced
 from isocompute.store.writer import RunWriter
 from isocompute.study.spec import RunSpec
 
@@ -76,6 +77,8 @@ def execute(
         )  # fmt: skip
     except StorageError as error:
         return Outcome(ending="storage", detail=str(error), spent=spent)
+    except FencedError as error:
+        return Outcome(ending="fenced", detail=str(error), spent=spent)
     try:
         engine = load_engine(task.engine)  # its `check` was asked before anything started
         if task.claim.from_step < task.claim.target_steps or task.claim.resume is None:
@@ -92,6 +95,10 @@ def execute(
         ending, detail = "failed", str(error)
     except Exception as error:  # noqa: BLE001  # a run ends here, whatever the engine raised
         ending, detail = _crash(error, task.folder)
+    if ending in ("failed", "crashed"):
+        with contextlib.suppress(IsocomputeError):
+            if is_fenced(database, task.claim):
+                ending = "fenced"  # its checkpoints are another runner's now, and may have gone
     spent = writer.spent
     writer.close()
     return Outcome(ending=ending, detail=detail, spent=spent)

@@ -7,6 +7,7 @@ import time
 
 from isocompute.store import leases
 from isocompute.store.database import BusyError, Database
+from isocompute.store.processes import has_died, this_process
 
 
 class Pulse:
@@ -30,7 +31,7 @@ class Pulse:
     ) -> None:  # fmt: skip
         self._database, self._runner = database, runner
         self._beat_s, self._lease_beats = beat_s, lease_beats
-        self._process = leases.this_process()
+        self._process = this_process()
         self._patience_s = patience_s
         self._made = 0
         self._last = -1e9
@@ -59,7 +60,7 @@ class Pulse:
             if count != seen:
                 self._others[runner] = (count, self._made)
                 since = self._made
-            if self._made - since >= self._lease_beats or leases.has_died(process):
+            if self._made - since >= self._lease_beats or has_died(process):
                 dead.add(runner)
         return dead | self._unknown(known)
 

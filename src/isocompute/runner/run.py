@@ -9,7 +9,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -21,49 +20,14 @@ from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
 from isocompute.runner.preflight import check_folder
 from isocompute.runner.progress import Pace, Progress, Summary, progress_of
 from isocompute.runner.pulse import Pulse
+from isocompute.runner.settings import Settings
 from isocompute.runner.verdict import verdict
 from isocompute.store import leases
-from isocompute.store.database import BusyError, Database, StorageError
+from isocompute.store.database import BusyError, Database, FencedError, StorageError
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
 from isocompute.study.sweep import Study
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Timing of a runner.
-
-    Args:
-        beat_s: seconds between heartbeats.
-        lease_beats: another runner is given up when its counter stands still during so many
-            successful heartbeats of this one.
-        checkpoint_every_s: engines are asked for a checkpoint after that much uncommitted work, or
-            up to 20 times as much where one costs more than `commit_share` of it.
-        commit_share: of the time, for commits: a checkpoint sooner than the last commit's cost over
-            this share after it waits for the next one; infinity: commit all.
-        stop_grace_s: how long a stop waits for checkpoints before workers are killed.
-        report_s: seconds between calls of `progress`.
-
-    Raises:
-        InputError: if a time is not > 0 or `lease_beats` is below 2.
-    """
-
-    beat_s: float = 2.0
-    lease_beats: int = 15
-    checkpoint_every_s: float = 30.0
-    commit_share: float = 0.005
-    stop_grace_s: float = 60.0
-    report_s: float = 1.0
-
-    def __post_init__(self) -> None:
-        times = (self.beat_s, self.checkpoint_every_s, self.stop_grace_s, self.report_s,
-                 self.commit_share)  # fmt: skip
-        if min(times) <= 0 or self.lease_beats < 2:
-            raise InputError(
-                "a runner's times and `commit_share` must be > 0 and `lease_beats` >= 2, but got "
-                f"{self}; correct the settings."
-            )
 
 
 class _StopNow(BaseException):
@@ -141,6 +105,7 @@ class _Runner:
         self.late: list[tuple[Task, Outcome]] = []  # ended, but nobody could write it down yet
         self.last_report = -1e9
         self.stopping_since: float | None = None
+        self.ending = False
 
     def run(
         self, retry_failed: bool, pool: Callable[[Database], Pool] | None,
@@ -194,7 +159,7 @@ class _Runner:
         while self.pool.free and not self._stopping and self._pending(free_only=True):
             try:
                 claim = leases.claim(self.database, self.id, self._choose, dead=self.pulse.dead())
-            except BusyError:  # someone's query holds the file: later
+            except (BusyError, FencedError):  # a query holds the file, or it was overtaken: later
                 return
             if claim is None:
                 return
@@ -213,7 +178,11 @@ class _Runner:
                 (claim.run, claim.attempt),
             )[0][0]
             self.live[claim.hash] = (claim.from_step, claim.target_steps)
-            self.pool.start(task)
+            try:
+                self.pool.start(task)
+            except FencedError as error:
+                gone = Outcome(ending="fenced", detail=str(error), spent=leases.Spent())
+                self._take(Event(task=task, outcome=gone))
 
     def _choose(
         self, free: Sequence[leases.PendingRun]
@@ -334,6 +303,8 @@ class _Runner:
         """SIGTERM and Ctrl-C ask to stop; the second one stops at once."""
 
         def handle(number: int, _: FrameType | None) -> None:
+            if self.ending:
+                return
             if self.stopped_by is not None:
                 raise _StopNow
             self.stopped_by = number
@@ -352,6 +323,7 @@ class _Runner:
 
     def _end(self) -> None:
         """Close the pool, book what was cut off, give the leases back."""
+        self.ending = True  # a third signal must not cut this short
         self.pool.close()
         with contextlib.suppress(StorageError, BusyError):
             for task, _ in list(self.tasks.values()):

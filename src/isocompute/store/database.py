@@ -121,13 +121,21 @@ class Database:
 
         Raises:
             BusyError: if the lock was not free in time; nothing was written.
-            StorageError: if the disk refuses; nothing was written.
+            StorageError: if the disk refuses, or a newer isocompute has changed the tables;
+                nothing was written.
         """
         connection = self.connection
         with self._translated():
             connection.execute(f"PRAGMA busy_timeout = {int(patience_s * 1000)}")
             connection.execute("BEGIN IMMEDIATE")
             try:
+                version = connection.execute("PRAGMA user_version").fetchone()[0]
+                if version != schema.SCHEMA_VERSION:
+                    raise StorageError(
+                        f"study.db must keep schema {schema.SCHEMA_VERSION} while this isocompute "
+                        f"works on it, but another one brought it to {version}; start that one: "
+                        "nothing committed is lost."
+                    )
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:

@@ -11,7 +11,8 @@ from typing import Literal
 from isocompute.errors import InputError
 from isocompute.store.database import Database
 from isocompute.store.files import checkpoint_folder, fault
-from isocompute.store.leases import beats, has_died
+from isocompute.store.leases import beats
+from isocompute.store.processes import has_died
 
 
 @dataclass(frozen=True, kw_only=True)

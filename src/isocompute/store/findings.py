@@ -30,11 +30,10 @@ def monitored(
     values = _numbers(health)
     values.pop("reward", None)
     values.pop("zero_variance_share", None)
-    if len(successes_Q):
-        values["reward"] = float(np.mean(successes_Q)) / samples
-        values["zero_variance_share"] = float(
-            np.mean((successes_Q == 0) | (successes_Q == samples))
-        )
+    if size := len(successes_Q):  # sums and counts take a third of the time of np.mean
+        values["reward"] = int(successes_Q.sum()) / size / samples
+        dead = (successes_Q == 0) | (successes_Q == samples)
+        values["zero_variance_share"] = int(np.count_nonzero(dead)) / size
     return values
 
 

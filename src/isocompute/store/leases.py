@@ -12,7 +12,6 @@ import datetime
 import functools
 import importlib.metadata
 import json
-import os
 import platform
 import socket
 import sqlite3
@@ -92,40 +91,6 @@ def progress_file(folder: Path, attempt: int) -> Path:
     return folder / "progress" / str(int(attempt))
 
 
-def this_process() -> str:
-    """Identity of this process on this machine: JSON [host, boot, pid namespace, pid, start]."""
-    pid = os.getpid()
-    return json.dumps([socket.gethostname(), *_machine(), pid, _start_of(pid)])
-
-
-def has_died(process: str) -> bool:
-    """True if that process is known to be gone; False also where that cannot be known."""
-    try:
-        _, boot, namespace, pid, start = json.loads(process)
-    except ValueError:
-        return False
-    if not boot or [boot, namespace] != _machine():
-        return False
-    return bool(_start_of(int(pid)) != start)
-
-
-def _machine() -> list[str]:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return [boot, os.readlink("/proc/self/ns/pid")]
-    except OSError:
-        return ["", ""]
-
-
-def _start_of(pid: int) -> str:
-    """Start of a process in ticks since boot ("" if it is gone or a zombie)."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]
-
-
 def beat(database: Database, runner: str, process: str, *, patience_s: float = 5.0) -> None:
     """Raise this runner's heartbeat counter (its first beat makes it known)."""
     with database.write(patience_s=patience_s) as connection:
@@ -166,6 +131,9 @@ def claim(
 
     Returns:
         The claim, resumed from the newest checkpoint that is complete, or None.
+
+    Raises:
+        FencedError: if it was overtaken (this process paused) before its checkpoint was found.
     """
     with database.write() as connection:
         held_by_dead = ",".join("?" * len(dead))
@@ -205,14 +173,24 @@ def check_token(connection: sqlite3.Connection, claimed: Claim) -> None:
     Raises:
         FencedError: if the run's token is newer.
     """
-    newest = connection.execute(
+    compare_token(claimed, connection.execute(
         "SELECT lease_token FROM runs WHERE run = ?", (claimed.run,)
-    ).fetchone()[0]
+    ).fetchone()[0])  # fmt: skip
+
+
+def compare_token(claimed: Claim, newest: int) -> None:
+    """Refuse if `newest`, read with what it guards, is not the claim's own token."""
     if newest != claimed.token:
         raise FencedError(
             f"only the newest claim may write run {claimed.hash}, but it has token {newest} and "
             f"this one {claimed.token}; another runner took it over and continues it."
         )
+
+
+def is_fenced(database: Database, claimed: Claim) -> bool:
+    """Whether someone else has claimed the run since."""
+    row = database.read("SELECT lease_token FROM runs WHERE run = ?", (claimed.run,))[0]
+    return bool(row[0] != claimed.token)
 
 
 def settle(
@@ -328,7 +306,9 @@ def _resume(database: Database, taken: Claim) -> Claim:
     except OSError:
         found = []
     for folder in found:
-        if folder not in kept:
+        # A claim that was overtaken meanwhile leaves alone what its successors have made.
+        owner = folder.name.partition("-")[0]
+        if folder not in kept and not (owner.isdecimal() and int(owner) >= taken.token):
             remove(folder)
     return Claim(run=taken.run, hash=taken.hash, token=taken.token, attempt=taken.attempt,
                  from_step=step, target_steps=taken.target_steps,

@@ -10,11 +10,14 @@ equal width (bytes / problems = width). `runs.findings` is what the health rules
 from __future__ import annotations
 
 import sqlite3
+import time
 
 from isocompute.errors import InputError
+from isocompute.store.processes import has_died
 
 APPLICATION_ID = 0x69736F63  # "isoc", so that another program's database is told apart
 SCHEMA_VERSION = 2
+_WATCH_S = 30.0  # a runner that works raises its counter every two seconds
 
 _TABLES = """
 CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -81,10 +84,18 @@ def create(connection: sqlite3.Connection) -> None:
     """Make the tables in an empty database, in one transaction; a no-op on a current one.
 
     Raises:
-        InputError: if the file is another program's, or from a newer isocompute.
+        InputError: if the file is another program's, from a newer isocompute, or an older one is
+            at work on it.
     """
-    if check(connection) == SCHEMA_VERSION:
+    version = check(connection)
+    if version == SCHEMA_VERSION:
         return
+    if version and _at_work(connection):
+        raise InputError(
+            f"a study of schema {version} must be at rest before it is brought to "
+            f"{SCHEMA_VERSION}, but a runner of an older isocompute works on it; wait for its end, "
+            "or stop it (Ctrl-C): it continues with this one."
+        )
     connection.execute("BEGIN IMMEDIATE")
     version = check(connection)  # another runner may have come first
     if version == 0:
@@ -95,6 +106,21 @@ def create(connection: sqlite3.Connection) -> None:
             _statements(connection, _MIGRATIONS[older])
     connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     connection.execute("COMMIT")
+
+
+def _at_work(connection: sqlite3.Connection) -> bool:
+    """Whether some runner's heartbeat moves; one that is not known dead is watched for a while."""
+    first: dict[str, int] = {}
+    began = time.monotonic()
+    while time.monotonic() - began < _WATCH_S:
+        rows = connection.execute("SELECT runner, process, beat FROM runners").fetchall()
+        alive = [row for row in rows if not has_died(row[1])]
+        if not alive:
+            return False
+        if any(first.setdefault(runner, beat) != beat for runner, _, beat in alive):
+            return True
+        time.sleep(0.25)
+    return False
 
 
 def check(connection: sqlite3.Connection) -> int:

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from isocompute.store.leases import beats, has_died
+from isocompute.store.leases import beats
+from isocompute.store.processes import has_died
 from isocompute.store.store import Accounting, Store, StoredRun
 
 

@@ -15,18 +15,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
+import numpy as np
+
+from isocompute.engines.base import EvaluationRecord, IntArray, StepRecord, StopRequested
 from isocompute.errors import InputError
 from isocompute.health import Finding, Monitor
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
 from isocompute.store.findings import dump_findings, monitored
-from isocompute.store.leases import Claim, Spent, check_token, progress_file
+from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
 from isocompute.store.pack import count_text, pack, unpack
 
 _PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
 _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
 _LONGEST = 20  # times `checkpoint_every_s`: longer nobody's work stays uncommitted
+_TAKE_IN_S = 1.0  # so much later may a finding be told
 _LAST_PATIENCE_S = 600.0  # the last one has to wait
 
 
@@ -56,6 +59,10 @@ class RunWriter:
         commit_share: share of the time that commits may take. A checkpoint that comes sooner
             after the last commit than that allows is left to the next one, except at the end;
             infinity commits every checkpoint.
+
+    Raises:
+        FencedError: if the run was given to another runner before this one began.
+        StorageError: if the folder cannot be written.
     """
 
     def __init__(
@@ -68,7 +75,7 @@ class RunWriter:
         on_step: Callable[[int, int], None] = lambda *_: None,
         on_finding: Callable[[Finding], None] | None = None,
         checkpoint_every_s: float = 30.0,
-        commit_share: float = 0.005,
+        commit_share: float = 0.0025,
     ) -> None:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
@@ -77,14 +84,18 @@ class RunWriter:
         self._share, self._commit_s = commit_share, 0.02
         self._first_weights = ""
         row = database.read(
-            "SELECT steps_done, rollouts, tokens, evaluation_rollouts, evaluation_tokens "
-            "FROM runs WHERE run = ?",
+            "SELECT steps_done, rollouts, tokens, evaluation_rollouts, evaluation_tokens, "
+            "lease_token FROM runs WHERE run = ?",
             (claim.run,),
         )[0]
+        compare_token(claim, row[5])  # the position is that of the claim, not of a later one
         self._start = self._position = _Position(
             step=row[0], rollouts=row[1], tokens=row[2], evaluation_rollouts=row[3],
             evaluation_tokens=row[4])  # fmt: skip
         self._has_checkpoint = claim.resume is not None
+        # Updates that are not rows yet, with copies of what an engine may use again.
+        self._fresh: list[tuple[StepRecord, dict[str, float], IntArray, IntArray]] = []
+        self._took_in_at = -math.inf
         self._steps: list[tuple[Any, ...]] = []
         self._evaluations: list[tuple[Any, ...]] = []
         self._serial = 0
@@ -136,7 +147,8 @@ class RunWriter:
 
         Raises:
             InputError: if steps do not follow each other, cumulative numbers fall, or counts
-                do not fit: the engine is wrong, and its run fails.
+                do not fit (this at the latest at the next checkpoint): the engine is wrong, and
+                its run fails.
         """
         here = self._position
         if record.step != here.step + 1 or record.rollouts < here.rollouts or (
@@ -154,20 +166,40 @@ class RunWriter:
                 f"{len(record.successes_Q)} counts for {len(record.problem_Q)} problems; "
                 "correct the engine."
             )
-        health = {k: float(v) if math.isfinite(v) else None for k, v in record.health.items()}
-        self._steps.append((
-            record.step, record.rollouts, record.tokens, record.samples, record.wall_s,
-            _encode(health), len(record.problem_Q), pack(record.problem_Q),
-            pack(record.successes_Q, most=record.samples),
+        self._fresh.append((
+            record, dict(record.health), np.array(record.problem_Q), np.array(record.successes_Q)
         ))  # fmt: skip
-        self._position = replace(here, step=record.step, rollouts=record.rollouts,
-                                 tokens=record.tokens)  # fmt: skip
+        self._position = _Position(
+            step=record.step, rollouts=record.rollouts, tokens=record.tokens,
+            evaluation_rollouts=here.evaluation_rollouts, evaluation_tokens=here.evaluation_tokens,
+        )  # fmt: skip
         self._note()
         self._on_step(record.step, record.rollouts)
-        values = monitored(health, record.successes_Q, record.samples)
-        for finding in self._monitor.update(record.step, values):
-            if self._on_finding is not None:
-                self._on_finding(finding)
+        if time.monotonic() - self._took_in_at >= _TAKE_IN_S:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Rows and findings of the updates since the last time.
+
+        Not at every update: after an engine's work the processor's caches are cold, and a row then
+        costs ten times what it costs in a batch.
+
+        Raises:
+            InputError: if counts do not fit.
+        """
+        fresh, self._fresh = self._fresh, []
+        self._took_in_at = time.monotonic()
+        for record, measured, problem_Q, successes_Q in fresh:
+            health = {k: float(v) if math.isfinite(v) else None for k, v in measured.items()}
+            self._steps.append((
+                record.step, record.rollouts, record.tokens, record.samples, record.wall_s,
+                _encode(health), len(problem_Q), pack(problem_Q),
+                pack(successes_Q, most=record.samples),
+            ))  # fmt: skip
+            values = monitored(health, successes_Q, record.samples)
+            for finding in self._monitor.update(record.step, values):
+                if self._on_finding is not None:
+                    self._on_finding(finding)
 
     def evaluation(self, record: EvaluationRecord) -> None:
         """Take one evaluation's record; one that was committed before is kept as it was.
@@ -219,6 +251,7 @@ class RunWriter:
                 f"a checkpoint must be of the last step recorded, {self._position.step}, but got "
                 f"step {step}; correct the engine."
             )
+        self._take_in()
         self._serial += 1
         began = time.monotonic()
         folder = checkpoint_folder(

@@ -31,7 +31,6 @@ from isocompute.errors import RefusalError
 from isocompute.frontier import Frontier, crossovers_of, fit_frontier
 from isocompute.laws import Fit, fit_sweep
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
-from isocompute.laws.outlook import expected_scores
 from isocompute.plan import plan_budget
 from isocompute.testing.planted import NOISE, NULL_WORLDS, WORLDS, Noise, Truth, World
 
@@ -203,7 +202,7 @@ def check_plans(cell: Cell, truth: Truth, noise: Noise, task: Task, seed: int) -
     for factor in FACTORS:
         score = truth.score(top * factor)[:, 0]
         plan = plan_budget(fit, top * factor)
-        expected = expected_scores(fit.curve_fits, top * factor)
+        expected = fit.expected_scores(top * factor)
         chosen = {
             "best n of the sweep": leader,
             "best so far": max(so_far, key=lambda key: so_far[key]),

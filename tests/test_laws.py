@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 from isocompute import fit_law
+from isocompute.curves.fits import fit_curves
 from isocompute.errors import InputError, RefusalError
 from isocompute.laws import fit_sweep
 from isocompute.laws.estimate import confidence_set
+from isocompute.laws.outlook import expected_scores
 from isocompute.testing.planted import NOISE, WORLDS, Noise
 
 QUIET = Noise(problems=10_000, samples=1000, ceiling_sd=0.0, midpoint_sd=0.0)
@@ -154,6 +156,40 @@ def test_expected_scores_choose_well_beyond_the_sweep(rising) -> None:
         assert true.max() - true[truth.rollouts_per_problem_J == chosen][0] <= 0.02
     with pytest.raises(InputError, match="`rollouts > 0` must hold for a budget"):
         rising.expected_scores(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [("gompertz", "gompertz"), ("rising", "logistic"), ("falling", "logistic"),
+                       ("overfit", "logistic"), ("late_winner", "logistic")],
+)  # fmt: skip
+def test_the_planted_form_is_chosen_for_what_lies_beyond(name: str, form: str) -> None:
+    """From a quarter of the budget; a sweep in six may stay with the sigmoids of the method."""
+    world = WORLDS[name].until(WORLDS[name].max_rollouts / 4)
+    found = []
+    for seed in range(6):
+        curves = world.sample(NOISE["middle"], 3, np.random.default_rng(seed))
+        found.append(fit_curves(curves, draws=0, form="likelier").form)
+    assert found.count(form) >= (5 if form == "gompertz" else 6), found
+
+
+def test_curves_that_bend_late_are_followed_beyond_the_sweep() -> None:
+    world = WORLDS["gompertz"]
+    budget = world.max_rollouts / 4
+    curves = world.until(budget).sample(NOISE["middle"], 3, np.random.default_rng(1))
+    fit = fit_sweep(curves, draws=60)
+    truth = world.truth(NOISE["middle"]).score(10 * budget)[:, 0]
+    assert fit.curve_fits.form == "logistic"  # the law and its frontier are the method's
+    assert fit.document["provenance"]["form_beyond"] == "gompertz"
+    assert "bends_late" in {w["code"] for w in fit.warnings}
+    beyond = fit.expected_scores(10 * budget)
+    of_sigmoids = expected_scores(fit.curve_fits, 10 * budget)
+    errors = [np.abs(np.array(list(s.values())) - truth).mean() for s in (beyond, of_sigmoids)]
+    assert errors[0] < errors[1] / 2, errors
+    inside = fit.support[1]
+    assert fit.expected_scores(inside) == expected_scores(fit.curve_fits, inside)
+    at = fit.score_at(16, 512, 10 * budget)
+    assert at is not None
+    assert at[0] == pytest.approx(beyond[16, 512], abs=0.02)
 
 
 def test_a_falling_n_is_a_falling_law_and_no_rise() -> None:

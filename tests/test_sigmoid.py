@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -90,6 +92,40 @@ def test_scipy_on_the_same_loss_finds_nothing_better() -> None:
             for m in (4.8, 5.5, 6.2)
         )
         assert ours.loss[0] <= 2 * best * (1 + 1e-5)
+
+
+def gompertz(x, floor, ceiling, slope, midpoint):
+    return floor + (ceiling - floor) * np.exp(-np.exp(-slope * (x - midpoint)))
+
+
+def test_gompertz_curves_are_recovered_and_scipy_finds_nothing_better() -> None:
+    bounds = replace(WIDE, gompertz=True)
+    rng = np.random.default_rng(4)
+    for _ in range(8):
+        truth = (rng.uniform(0.1, 0.3), rng.uniform(0.5, 0.8), rng.uniform(2, 8), rng.uniform(5, 6))
+        exact = one(gompertz(X, *truth), bounds=bounds)
+        found = [float(getattr(exact, k)[0]) for k in ("floor", "ceiling", "slope", "midpoint")]
+        assert found == pytest.approx(truth, rel=1e-3)
+        assert exact.gompertz.all()
+        y = gompertz(X, *truth) + rng.normal(0, 0.02, len(X))
+        best = min(
+            least_squares(
+                lambda p, y=y: gompertz(X, *p) - y,
+                (0.2, 0.6, k, m),
+                bounds=([0, 0, 0.5, 3.25], [1, 1, 30, 7.75]),
+            ).cost
+            for k in (1.5, 6.0)
+            for m in (4.8, 5.5, 6.2)
+        )
+        assert one(y, bounds=bounds).loss[0] <= 2 * best * (1 + 1e-5)
+
+
+def test_fits_of_both_forms_stand_side_by_side() -> None:
+    y = curve(X, 0.2, 0.7, 4.0, 5.5)
+    two = one(y), one(y, bounds=replace(WIDE, gompertz=True))
+    both = type(two[0])(*(np.concatenate(field) for field in zip(*two, strict=True)))
+    assert np.array_equal(both.value(X), np.concatenate([fit.value(X) for fit in two]))
+    assert two[0].loss[0] < 1e-9 < two[1].loss[0]
 
 
 def test_a_row_does_not_depend_on_its_neighbours() -> None:

@@ -61,6 +61,7 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
     "no_skill": lambda: stepped(sweep("rising")),
     "sensitive_to_rules": lambda: sweep("equal", seeds=2, noise="high"),
     "tie": lambda: sweep("equal", seeds=2, noise="high"),
+    "bends_late": lambda: sweep("gompertz"),
     "unequal_evaluations": lambda: unequal(sweep("rising")),
 }  # fmt: skip
 
@@ -77,7 +78,7 @@ def test_a_clean_sweep_raises_none_of_the_faults() -> None:
     assert not found & {
         "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
         "runs_mixed", "scores_missing", "no_skill", "unequal_evaluations", "not_smooth",
-        "overfitting",
+        "overfitting", "bends_late",
     }  # fmt: skip
 
 

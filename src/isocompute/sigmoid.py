@@ -24,13 +24,16 @@ FloatArray = NDArray[np.float64]
 _CHUNK = 2_000_000  # elements of one D x Q work array: about 16 MB each, 10 at a time
 _POLISH_STEPS = 40
 _CONVERGED = 1e-6  # relative gain of the loss at which a fit is left
+_TINY = 1e-200  # a Gompertz curve far below its midpoint is 0 to the last digit
 _GIVE_UP = 1e3  # damping at which a fit that no step helps is left
 
 
 class SigmoidFits(NamedTuple):
     """Fitted curves, one per data set, each field of shape (D,).
 
-    value(x) = floor + (ceiling - floor) / (1 + exp(-slope * (x - midpoint)))
+    value(x) = floor + (ceiling - floor) * s(slope * (x - midpoint)), with the logistic
+    s(z) = 1 / (1 + exp(-z)), or where `gompertz` s(z) = exp(-exp(-z)), whose bend towards the
+    ceiling is the slower one.
     """
 
     floor: FloatArray
@@ -39,10 +42,15 @@ class SigmoidFits(NamedTuple):
     midpoint: FloatArray
     loss: FloatArray
     on_bound: NDArray[np.bool_]
+    gompertz: NDArray[np.bool_]
 
     def value(self, x_X: FloatArray) -> FloatArray:
         """Fitted values, shape (D, X)."""
-        s = _logistic(self.slope[:, None] * (np.asarray(x_X)[None, :] - self.midpoint[:, None]))
+        z = self.slope[:, None] * (np.asarray(x_X)[None, :] - self.midpoint[:, None])
+        s = np.empty_like(z)
+        for form in np.unique(self.gompertz):
+            rows = self.gompertz == form
+            s[rows] = _rise(z[rows], bool(form))
         return self.floor[:, None] + (self.ceiling - self.floor)[:, None] * s
 
     def row(self, index: int) -> SigmoidFits:
@@ -59,17 +67,27 @@ class Bounds:
         low, high: the curve's floor and ceiling lie in [low, high].
         slope: range of the slope, per unit of x.
         midpoint_margin: how far the midpoint may lie outside the data, in units of x.
+        gompertz: fit Gompertz curves instead of logistic ones.
     """
 
     low: float = 0.0
     high: float = 1.0
     slope: tuple[float, float] = (1.0, 30.0)
     midpoint_margin: float = 0.75
+    gompertz: bool = False
 
 
-def _logistic(z: FloatArray) -> FloatArray:
+def _rise(z: FloatArray, gompertz: bool) -> FloatArray:
     with np.errstate(over="ignore"):
-        out: FloatArray = 1.0 / (1.0 + np.exp(-z))
+        out: FloatArray = np.exp(-np.exp(-z)) if gompertz else 1.0 / (1.0 + np.exp(-z))
+    return out
+
+
+def _bend(s: FloatArray, gompertz: bool) -> FloatArray:
+    """(ds/dz) / s, from s itself."""
+    if not gompertz:
+        return 1 - s
+    out: FloatArray = -np.log(np.maximum(s, _TINY))
     return out
 
 
@@ -98,7 +116,7 @@ def _grid(x_bytes: bytes, bounds: Bounds, n_slopes: int, midpoint_step: float | 
     midpoints = np.arange(low, high + step / 2, step)
     slopes = np.geomspace(*bounds.slope, n_slopes)
     slope_Q, midpoint_Q = (a.ravel() for a in np.meshgrid(slopes, midpoints, indexing="ij"))
-    s_QX = _logistic(slope_Q[:, None] * (x_X[None, :] - midpoint_Q[:, None]))
+    s_QX = _rise(slope_Q[:, None] * (x_X[None, :] - midpoint_Q[:, None]), bounds.gompertz)
     return Grid(slope_Q, midpoint_Q, s_QX)
 
 
@@ -220,7 +238,13 @@ def _fit_chunk(
         | (floor + rise >= high - edge)
     )
     return SigmoidFits(
-        floor + centre, floor + rise + centre, np.exp(log_slope), midpoint, loss, on_bound
+        floor + centre,
+        floor + rise + centre,
+        np.exp(log_slope),
+        midpoint,
+        loss,
+        on_bound,
+        np.full(len(loss), bounds.gompertz),
     )
 
 
@@ -232,7 +256,7 @@ def _best_start(
     total = w_DX.sum(axis=1, keepdims=True)
     ws, wss, wsy = w_DX @ s, w_DX @ s_square, (w_DX * y_DX) @ s
     spread = wss - ws**2 / total
-    flat = spread <= 1e-12 * wss
+    flat = spread <= 1e-12 * wss + _TINY
     # Without bounds the loss falls by wsy^2 / spread, as the values have mean 0.
     gain = np.maximum(wsy, 0.0)
     gain *= gain
@@ -295,7 +319,8 @@ def _polish(
     finite = x_X[:-1]  # the last is the anchor
     middle = finite.min() - bounds.midpoint_margin, finite.max() + bounds.midpoint_margin
 
-    here = _state(x_X, y, w, log_slope, midpoint, low, high)
+    gompertz = bounds.gompertz
+    here = _state(x_X, y, w, log_slope, midpoint, low, high, gompertz)
     done = _State(*(np.array(part) for part in here))
     active = np.arange(len(y))
     damping = np.full(len(y), 1e-3)
@@ -309,6 +334,7 @@ def _polish(
             np.clip(here.midpoint + step_2, *middle),
             low[active],
             high[active],
+            gompertz,
         )
         better = new.loss < here.loss
         gain = np.where(better, here.loss - new.loss, np.inf)
@@ -337,10 +363,11 @@ def _state(
     midpoint: FloatArray,
     low: FloatArray,
     high: FloatArray,
+    gompertz: bool,
 ) -> _State:
     slope = np.exp(log_slope)[:, None]
-    s = _logistic(slope * (x_X[None, :] - midpoint[:, None]))
-    by_midpoint = -slope * s * (1 - s)
+    s = _rise(slope * (x_X[None, :] - midpoint[:, None]), gompertz)
+    by_midpoint = -slope * s * _bend(s, gompertz)
     by_slope = by_midpoint * (midpoint[:, None] - np.where(np.isfinite(x_X), x_X, 0.0)[None, :])
     columns = np.stack([np.ones_like(s), s, by_slope, by_midpoint, y], axis=1)
     gram = (columns * w[:, None, :]) @ columns.transpose(0, 2, 1)

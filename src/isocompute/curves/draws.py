@@ -107,12 +107,13 @@ def draw_fits(
     run_variance: float,
     draws: int,
     rng: np.random.Generator,
+    bounds: Bounds = CURVE_BOUNDS,
 ) -> SigmoidFits:
     """Curves of one configuration fitted to what its runs might have scored, D of them."""
     R, x_X = len(one.runs), one.x_X
     # A draw lies near the fit, so a coarser set of starts finds it.
-    span = float(x_X[-1] - x_X[0]) + 2 * CURVE_BOUNDS.midpoint_margin
-    grid = candidate_grid(x_X, CURVE_BOUNDS, n_slopes=8, midpoint_step=span / 30)
+    span = float(x_X[-1] - x_X[0]) + 2 * bounds.midpoint_margin
+    grid = candidate_grid(x_X, bounds, n_slopes=8, midpoint_step=span / 30)
     has = np.isfinite(one.best_RX)
     if len(pool.midpoint_P):
         middle = nearest_bin(x_X, float(fit.midpoint[0]))
@@ -130,7 +131,7 @@ def draw_fits(
     value, weight = anchor
     jitter = rng.standard_normal(draws) * widen[:, 0] / np.sqrt(np.maximum(weight, 1e-12))
     anchor = (np.clip(value + jitter, 0.0, 1.0), np.broadcast_to(weight, (draws,)))
-    return fit_sigmoids(x_X, y_DX, weight_X[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
+    return fit_sigmoids(x_X, y_DX, weight_X[None], bounds, grid=grid, anchor=anchor)
 
 
 def _noise_within_run(

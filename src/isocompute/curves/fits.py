@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,9 +41,10 @@ from isocompute.curves.draws import (
 from isocompute.errors import RefusalError
 from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
-from isocompute.sigmoid import Grid, SigmoidFits, candidate_grid, fit_sigmoids
+from isocompute.sigmoid import Bounds, Grid, SigmoidFits, candidate_grid, fit_sigmoids
 
 FloatArray = NDArray[np.float64]
+Form = Literal["logistic", "likelier"]
 
 HUBER = 2.5  # standardised residuals beyond this count linearly
 MIN_STEPS = 20  # a configuration is compared from its 20th step on
@@ -50,6 +52,10 @@ MIN_STEPS = 20  # a configuration is compared from its 20th step on
 # standard deviations of 0.01, here in units of sqrt(p (1 - p)). Source: arXiv 2510.13786.
 UNSEEN_SEED_SD = 0.01 / float(np.sqrt(0.6 * 0.4))
 _OFFSET_ROUNDS = 10
+GOMPERTZ_BOUNDS = replace(CURVE_BOUNDS, gompertz=True)
+# Gompertz curves are taken where all curves together are 20 times as likely under them: twice the
+# log of that in the summed loss.
+LIKELIER = 2 * float(np.log(20))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +75,8 @@ class CurveFits:
         seeds_known: False where every configuration has one run.
         excluded: configurations left out, with the reason.
         select: which checkpoint counted at a budget.
+        gompertz_gain: by how much less the summed loss would be with Gompertz curves, at the
+            weights of the logistic ones.
     """
 
     binned: tuple[BinnedRuns, ...]
@@ -83,6 +91,12 @@ class CurveFits:
     seeds_known: bool
     excluded: tuple[tuple[int, int, str], ...]
     select: Select = "best"
+    gompertz_gain: float = 0.0
+
+    @property
+    def form(self) -> str:
+        """Of the curves: "logistic" or "gompertz"."""
+        return "gompertz" if self.fit.gompertz.any() else "logistic"
 
     @property
     def problems_per_batch_J(self) -> NDArray[np.int64]:
@@ -129,6 +143,7 @@ def fit_curves(
     draws: int = 1000,
     seed: int = 0,
     unseen_seed_sd: float = UNSEEN_SEED_SD,
+    form: Form = "logistic",
 ) -> CurveFits:
     """Fit every configuration and draw what other runs might have given.
 
@@ -142,6 +157,8 @@ def fit_curves(
         seed: of the draws.
         unseen_seed_sd: spread of ceilings between seeds, in units of sqrt(p (1 - p)), assumed
             where every configuration has one run; 0 makes intervals conditional on these runs.
+        form: of the curves. "likelier": Gompertz for all where that is the likelier by
+            `LIKELIER`, which is what a look beyond the data should ask for.
 
     Raises:
         RefusalError: if no configuration has enough evaluations for a curve.
@@ -174,9 +191,13 @@ def fit_curves(
             "or train longer.",
             ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
         )
-    fits = _fit(
-        tuple(binned), bins, unit, phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd
-    )
+    rest = (phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd)
+    fits = _fit(tuple(binned), bins, unit, *rest)
+    if form == "likelier" and fits.gompertz_gain > LIKELIER:
+        gain = fits.gompertz_gain
+        fits = replace(
+            _fit(tuple(binned), bins, unit, *rest, GOMPERTZ_BOUNDS), gompertz_gain=gain
+        )
     return replace(fits, select=select)
 
 
@@ -190,9 +211,10 @@ def _fit(
     excluded: tuple[tuple[int, int, str], ...],
     strict_records: bool,
     unseen_seed_sd: float,
+    bounds: Bounds = CURVE_BOUNDS,
 ) -> CurveFits:
     x_JX = [one.x_X for one in binned]
-    grids = [candidate_grid(x_X, CURVE_BOUNDS) for x_X in x_JX]
+    grids = [candidate_grid(x_X, bounds) for x_X in x_JX]
     seeds_known = any(len(b.runs) > 1 for b in binned)
     run_variance = _between_run_variance(binned) if seeds_known else 0.0
     base = _measured_start(binned, unit)
@@ -208,7 +230,7 @@ def _fit(
             has = np.isfinite(mean_X)
             weight = np.where(has, 1.0 / np.where(has, variance_X, 1.0), 0.0)
             anchor = _anchor(base, variance_X)
-            fit, weight = _robust_fit(x_X, np.where(has, mean_X, 0.0), weight, grid, anchor)
+            fit, weight = _robust_fit(x_X, np.where(has, mean_X, 0.0), weight, grid, anchor, bounds)
             anchors.append(anchor)
             means.append(np.where(has, mean_X, np.nan))
             weights.append(weight)
@@ -216,11 +238,18 @@ def _fit(
         if not seeds_known and run_variance == 0.0:
             run_variance = _misfit_variance(binned, means, fits)
     fit = SigmoidFits(*(np.concatenate(field) for field in zip(*fits, strict=True)))
+    gain = 0.0
+    if not bounds.gompertz:
+        for x_X, mean_X, w_X, anchor in zip(x_JX, means, weights, anchors, strict=True):
+            y_X = np.nan_to_num(mean_X)[None]
+            other = fit_sigmoids(x_X, y_X, w_X[None], GOMPERTZ_BOUNDS, anchor=anchor)
+            gain -= float(other.loss[0])
+        gain += float(fit.loss.sum())
     rng = np.random.default_rng(seed)
     pool = deviation_pool(binned, means, fit.midpoint, run_variance, seeds_known)
     draw_J = (
         tuple(
-            draw_fits(one, f, w, a, pool, run_variance, draws, rng)
+            draw_fits(one, f, w, a, pool, run_variance, draws, rng, bounds)
             for one, f, w, a in zip(binned, fits, weights, anchors, strict=True)
         )
         if draws
@@ -241,6 +270,7 @@ def _fit(
         end_J=np.array(end),
         seeds_known=seeds_known,
         excluded=excluded,
+        gompertz_gain=gain,
     )
 
 
@@ -317,10 +347,11 @@ def _robust_fit(
     weight_X: FloatArray,
     grid: Grid,
     anchor: tuple[FloatArray, FloatArray],
+    bounds: Bounds,
 ) -> tuple[SigmoidFits, FloatArray]:
     """Huber's loss by reweighting, its corner tied to the expected noise."""
     base, weight = weight_X, weight_X
-    fit = fit_sigmoids(x_X, y_X[None], weight[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
+    fit = fit_sigmoids(x_X, y_X[None], weight[None], bounds, grid=grid, anchor=anchor)
     for _ in range(2):
         residual = np.abs(y_X - fit.value(x_X)[0]) * np.sqrt(base)
         scale = max(1.0, float(np.median(residual[base > 0])) / 0.6745)
@@ -328,7 +359,7 @@ def _robust_fit(
         if np.allclose(new, weight, rtol=1e-3):
             break
         weight = new
-        fit = fit_sigmoids(x_X, y_X[None], weight[None], CURVE_BOUNDS, grid=grid, anchor=anchor)
+        fit = fit_sigmoids(x_X, y_X[None], weight[None], bounds, grid=grid, anchor=anchor)
     return fit, weight
 
 

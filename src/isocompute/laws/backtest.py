@@ -125,6 +125,7 @@ def _one_cut(
             select=full.select,
             draws=_DRAWS,
             seed=seed,
+            form="likelier",
         )
     except RefusalError:
         return []

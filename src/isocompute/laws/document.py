@@ -9,6 +9,7 @@ import numpy as np
 
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
+from isocompute.laws.outlook import bend_warning
 from isocompute.laws.overfit import overfit_warning, overfitting
 from isocompute.laws.smooth import (
     evaluation_warning,
@@ -85,6 +86,7 @@ def _provenance(fit: Fit) -> dict[str, Any]:
         "evaluation_noise_ratio": noise_ratio(fits),
         "between_run_sd": fits.run_sd if fits.seeds_known else None,
         "misfit_sd": None if fits.seeds_known else fits.run_sd,
+        "form_beyond": fit.curves_beyond.form,
         "loss": "Huber, reweighted least squares, summed",
         "starts": "every pair of a grid of slopes and midpoints, the best polished",
         "selection": fit.curve_fits.select,
@@ -134,7 +136,8 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             }
         )
     rough = smooth_warning(smooth)
-    warnings = [w for w in (rough, evaluation_warning(fits)) if w]
+    bend = bend_warning(fit.curves_beyond)
+    warnings = [w for w in (rough, evaluation_warning(fits), bend) if w]
     if open_ceilings:
         warnings.append(
             _warning(

@@ -10,16 +10,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.bins import BIN_WIDTH, Select
+from isocompute.curves.bins import Select
 from isocompute.curves.fits import CurveFits, fit_curves
-from isocompute.errors import InputError, RefusalError
+from isocompute.errors import InputError
 from isocompute.frontier import Frontier, fit_frontier
 from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.laws.leave_out import leave_out
-from isocompute.laws.outlook import expected_regrets, expected_scores, shares_ahead
+from isocompute.laws.outlook import curves_beyond, expected_regrets, expected_scores, shares_ahead
+from isocompute.laws.sensitivity import sensitivity
 
 FloatArray = NDArray[np.float64]
 Fix = tuple[Literal["problems_per_batch", "batch_size"], int]
@@ -82,7 +83,7 @@ class Fit:
     @cached_property
     def sensitivity(self) -> list[dict[str, Any]]:
         """The law under other bin widths and under the paper's strict record rule."""
-        return _sensitivity(self)
+        return sensitivity(self)
 
     @cached_property
     def document(self) -> dict[str, Any]:
@@ -157,10 +158,11 @@ class Fit:
         for j, pair in enumerate(pairs):
             if pair == (problems_per_batch, rollouts_per_problem):
                 x = np.array([np.log10(rollouts)])
-                value = float(self.curve_fits.fit.row(j).value(x)[0, 0])
-                if not self.curve_fits.draw_J:
+                fits = self._curves_at(rollouts)
+                value = float(fits.fit.row(j).value(x)[0, 0])
+                if not fits.draw_J:
                     return value, value, value
-                lo, hi = draw_interval(self.curve_fits.draw_J[j].value(x)[:, 0], self.level)
+                lo, hi = draw_interval(fits.draw_J[j].value(x)[:, 0], self.level)
                 return value, min(float(lo), value), max(float(hi), value)
         return None
 
@@ -175,17 +177,25 @@ class Fit:
             InputError: if the budget is not finite and > 0.
         """
         _require_budget(rollouts, self.unit)
-        return expected_scores(self.curve_fits, rollouts)
+        return expected_scores(self._curves_at(rollouts), rollouts)
 
     def expected_regrets(self, rollouts: float) -> dict[tuple[int, int], float]:
         """Mean over the draws of what each configuration loses against the best, by (B_p, n)."""
         _require_budget(rollouts, self.unit)
-        return expected_regrets(self.curve_fits, rollouts)
+        return expected_regrets(self._curves_at(rollouts), rollouts)
 
     def shares_ahead(self, rollouts: float) -> dict[tuple[int, int], float]:
         """Share of the draws in which each is at least as good as the best expected."""
         _require_budget(rollouts, self.unit)
-        return shares_ahead(self.curve_fits, rollouts)
+        return shares_ahead(self._curves_at(rollouts), rollouts)
+
+    @cached_property
+    def curves_beyond(self) -> CurveFits:
+        """Curves for budgets beyond those compared, Gompertz ones where those are the likelier."""
+        return curves_beyond(self)
+
+    def _curves_at(self, x: float) -> CurveFits:
+        return self.curves_beyond if x > self.support[1] * (1 + 1e-9) else self.curve_fits
 
     @property
     def trend(self) -> int:
@@ -366,31 +376,3 @@ def _select(
             f"{', '.join(map(str, there[:12]))}; choose one of them."
         )
     return chosen, {"kind": kind, "value": int(value)}
-
-
-def _sensitivity(fit: Fit) -> list[dict[str, Any]]:
-    x = np.geomspace(*fit.support, 5)
-    fixed_batch = fit.setting["value"] if fit.variable == "steps" else None
-    rules: list[tuple[str, dict[str, Any]]] = [
-        (f"{8 * f:g} bins per doubling", {"width": BIN_WIDTH / f}) for f in (0.25, 0.5, 2.0)
-    ]
-    rules.append(("record-breaking bins only", {"strict_records": True}))
-    out = []
-    for name, options in rules:
-        row: dict[str, Any] = {"rule": name, "x": [float(v) for v in x]}
-        try:
-            fits = fit_curves(
-                fit.curves, unit=fit.unit, select=fit.curve_fits.select, draws=0, **options
-            )
-            law = estimate_law(
-                fit_frontier(fits),
-                fits.rollouts_per_problem_J,
-                variable=fit.law.law.variable,
-                batch_size=fixed_batch,
-            ).law
-            n = [float(v) for v in law.predict([fit.law_x(v) for v in x])]
-            row |= {"rollouts_per_problem": n, "refused": None}
-        except RefusalError as refusal:
-            row |= {"rollouts_per_problem": None, "refused": refusal.reason}
-        out.append(row)
-    return out

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli import main
 from isocompute.curves import load_curves
 from isocompute.engines import problem_generators

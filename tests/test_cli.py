@@ -18,12 +18,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute import __version__, laws
 from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.importers.base import Curve
+from isocompute.report import figures
 
 _FIT_SWEEP = laws.fit_sweep
 ROOT = Path(__file__).resolve().parents[1]
@@ -403,8 +405,13 @@ def test_compare_prints_and_writes(
 
 
 def test_report_writes_one_file_and_the_figures(
-    sweep_csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    sweep_csv: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # One format here; test_figures.py holds that three are the default, and writes each.
+    monkeypatch.setattr(figures.save_figures, "__defaults__", (("pdf",),))
     page = tmp_path / "report.html"
     argv = ["report", str(sweep_csv), "-o", str(page), "--budget", "1e6"]
     assert main([*argv, "--figures", str(tmp_path / "figures")]) == 0

@@ -50,6 +50,18 @@ def test_run_again_has_nothing_to_do(finished: Path, capsys: pytest.CaptureFixtu
     assert f"Next: isocompute fit {finished}" in out
 
 
+def test_a_refused_edit_is_refused_before_its_cost_is_told(
+    finished: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = finished.parent / "tiny.yaml"
+    argv = ["run", str(file), "recipe.learning_rate=0.6", "-o", str(finished), "--workers", "0"]
+    assert main(argv) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    (line,) = err.splitlines()
+    assert "an edit must not change runs that have results" in line
+
+
 def test_the_cost_is_shown_before_the_start_and_the_calibration_is_booked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

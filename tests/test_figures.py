@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from pathlib import Path
 
 import matplotlib as mpl
@@ -205,6 +206,7 @@ def test_save_figures_writes_every_figure_in_every_format(tmp_path: Path, fit: F
 
 
 def test_formats(tmp_path: Path) -> None:
+    assert signature(figures.save_figures).parameters["formats"].default == ("pdf", "svg", "png")
     view = StudyView(name="s", scores=VIEW.scores)
     made = figures.save_figures([], tmp_path, ("pdf", "png"), study=view)
     assert [p.name for p in made] == ["study-scores.pdf", "study-scores.png"]

@@ -79,6 +79,34 @@ def test_trainer_state_asks_for_what_it_does_not_hold() -> None:
         to_curves(one)
 
 
+@pytest.mark.parametrize(
+    ("paths", "pattern"),
+    [
+        (["run_bp8_n4_seed0.jsonl"], "bp{problems_per_batch}_n{rollouts_per_problem}"),
+        (["n4-rate0.1-batch8.jsonl"], "n{rollouts_per_problem}-rate0.1-batch{problems_per_batch}"),
+        (["bs8_g4/a.jsonl", "bs8_g8/a.jsonl"], "bs{problems_per_batch}_g{rollouts_per_problem}"),
+        (["bs8_g4/a.jsonl"], None),  # alone, a folder does not name its log
+        (["bp8_seed4.jsonl"], None),
+    ],
+)
+def test_the_pattern_that_file_names_suggest_is_named_and_works(
+    tmp_path: Path, paths: list[str], pattern: str | None
+) -> None:
+    for path in paths:
+        file = tmp_path / "logs" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"step": s, "val-core/x/reward/mean@4": 0.1 * s} for s in range(4)]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match="must be known") as caught:
+        to_curves(read_log(tmp_path / "logs"))
+    assert ("as they seem to" in str(caught.value)) == (pattern is not None)
+    if pattern is not None:
+        assert f"--set pattern='{pattern}'" in str(caught.value)
+        curves = to_curves(read_log(tmp_path / "logs", settings={"pattern": pattern}))
+        assert len(curves) == len(paths)
+        assert {(c.problems_per_batch, c.rollouts_per_problem) for c in curves} >= {(8, 4)}
+
+
 def test_folder_of_checkpoints_is_one_run_named_after_it(tmp_path: Path) -> None:
     for step in (3, 10):
         folder = tmp_path / "bp2_n4" / f"checkpoint-{step}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,9 @@ from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.metrics import score_from_counts
 from isocompute.runner import run_study
-from isocompute.store import Store
+from isocompute.store import Database, Store
 from isocompute.store.export import export_study
+from isocompute.store.register import register
 from isocompute.study import load_study
 
 STUDY = """
@@ -82,8 +84,21 @@ def test_the_export_of_a_study_gives_the_same_curves(study: Path, tmp_path: Path
 def test_several_problem_sets_must_be_chosen_from(study: Path) -> None:
     with pytest.raises(InputError, match="hold 'far', 'near'; choose one with --problem-set"):
         load_curves([study])
-    with pytest.raises(InputError, match="must be one of"):
+    with pytest.raises(InputError, match="must be one of 'far', 'near', but got 'nowhere'"):
         load_curves([study], problem_set="nowhere")
+
+
+def test_a_study_without_results_says_so_and_how_to_go_on(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(STUDY.replace("RECIPES", "recipe: {learning_rate: 0.5}"))
+    with contextlib.closing(Database(tmp_path / "s", create=True)) as database:
+        register(database, load_study(file, generators=problem_generators()))
+    with pytest.raises(InputError, match="an evaluation of a valid run, but none of 4 runs has"):
+        load_curves([tmp_path / "s"], problem_set="near", metric="avg@2")
+    with pytest.raises(InputError, match="an update of a valid run, .*isocompute run STUDY.yaml"):
+        load_curves([tmp_path / "s"], split="train")
+    with pytest.raises(InputError, match="none is of 'train'; choose another with --split"):
+        load_curves(["published:qwen2.5-7b-easy"], split="train")
 
 
 def test_runs_with_different_recipes_are_no_repetitions(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.curves import load_curves
 from isocompute.importers.base import Curve
 from isocompute.laws import fit_sweep
@@ -68,13 +69,13 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
 
 @pytest.mark.parametrize("code", CASES)
 def test_each_warning_of_a_fit_is_raised(code: str) -> None:
-    found = {w["code"]: w["message"] for w in fit_sweep(CASES[code](), draws=300).warnings}
+    found = {w["code"]: w["message"] for w in fit_sweep(CASES[code]()).warnings}
     assert code in found, sorted(found)
     assert len(found[code]) > 30
 
 
 def test_a_clean_sweep_raises_none_of_the_faults() -> None:
-    found = {w["code"] for w in fit_sweep(sweep("rising"), draws=300).warnings}
+    found = {w["code"] for w in fit_sweep(sweep("rising")).warnings}
     assert not found & {
         "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
         "runs_mixed", "scores_missing", "no_skill", "unequal_evaluations", "not_smooth",

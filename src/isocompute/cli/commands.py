@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import shlex
 import time
@@ -257,6 +258,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
     from isocompute.runner import calibrate, run_study
+    from isocompute.store import Database
+    from isocompute.store.register import register
     from isocompute.study.cost import study_cost
 
     pool = None
@@ -266,6 +269,9 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
         address = None if options.ray_address == "local" else options.ray_address
         pool = ray_pool(address=address, num_cpus=options.num_cpus, num_gpus=options.num_gpus)
     is_new = not (Path(folder) / "study.db").is_file()
+    if not is_new:  # an edit that is refused is refused before its cost is told
+        with contextlib.closing(Database(folder)) as database:
+            register(database, study)
     with LiveLine() as progress:
         measured = None
         if is_new and pool is None and options.calibrate > 0:

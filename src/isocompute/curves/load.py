@@ -82,6 +82,8 @@ def load_curves(
         path, own = split_source(str(source))
         words = {key: own.pop(key, None) or asked[key] for key in LABELS}
         found = _load(path, {**shared, **own}, _Wanted(**words), score_range, arms, settings)
+        if not found:
+            raise _nothing_in(path, _Wanted(**words))
         if words["problem_set"] is not None:
             found = _one(found, "problem set", _set_of, words["problem_set"], "--problem-set")
         if words["metric"] is not None:
@@ -149,6 +151,30 @@ def _load(
         )
         return [c for c in curves if c.split == wanted.split]
     return _narrow(path, _log_curves(read_log(file, settings=settings), wanted), where)
+
+
+def _nothing_in(path: str, wanted: _Wanted) -> InputError:
+    """Why a source gives no curve: no such split, another problem set, or no results yet."""
+    if not (Path(path) / "study.db").is_file():
+        split = wanted.split or "validation"
+        return InputError(
+            f"{path}: a source must hold curves of the split that is asked for, but none is of "
+            f"{split!r}; choose another with --split."
+        )
+    with Store(path) as store:
+        runs = store.runs()
+    sets = sorted({name for run in runs for name in run.spec["validation"]})
+    if wanted.split != "train" and wanted.problem_set not in (None, *sets):
+        return InputError(
+            f"the problem set must be one of {', '.join(map(repr, sets))}, but got "
+            f"{wanted.problem_set!r}; choose one of them."
+        )
+    what = "update" if wanted.split == "train" else "evaluation"
+    return InputError(
+        f"{path}: a curve needs an {what} of a valid run, but none of {len(runs)} runs has one; "
+        "start the study again: isocompute run STUDY.yaml (how far it is: isocompute status "
+        f"{path})."
+    )
 
 
 def _log_curves(runs: Sequence[ImportedRun], wanted: _Wanted) -> list[Curve]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -100,13 +101,45 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
     others = len({id(r) for r in lacking}) - 1
     example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
     sets = " ".join(f"--set {n}={example[n]}" for n in missing)
-    pattern = "_".join(f"{n[0]}{{{n}}}" for n in missing)
+    first = Path(lacking[0].provenance.path)
+    # Folders speak for their logs where a folder of several was read.
+    names_seen = [first.name, lacking[0].name, *([first.parent.name] if others else [])]
+    named = next((p for name in names_seen if (p := _pattern_in(name, missing))), None)
+    pattern = named or "_".join(f"{n[0]}{{{n}}}" for n in missing)
     raise InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
-        f"{'them' if len(missing) > 1 else 'it'}; add {sets}, or --set pattern='{pattern}' if "
-        "the names of files or runs say it."
+        f"{'them' if len(missing) > 1 else 'it'}; add "
+        + (f"--set pattern='{pattern}' where the names say it, as they seem to, or {sets}."
+           if named
+           else f"{sets}, or --set pattern='{pattern}' if the names of files or runs say it.")
     )
+
+
+# How names of files and folders write B_p and n: bp32, n16, prompts-32, rollouts_16.
+_WRITTEN = {
+    "problems_per_batch": r"bp|b_p|bsz|bs|batch|prompts|problems(?:_per_batch)?",
+    "rollouts_per_problem": r"n|g|group|gen|rollouts?(?:_per_problem)?|samples",
+}
+
+
+def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
+    """The part of a name that says what is missing, as a `pattern`; None where it does not.
+
+    >>> _pattern_in("run_bp32_n16_seed0.jsonl", list(_WRITTEN))
+    'bp{problems_per_batch}_n{rollouts_per_problem}'
+    """
+    places = []
+    for name in missing:
+        said = re.search(rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})", text, re.I)
+        if said is None:
+            return None
+        places.append((said.start(1), said.end(), said.start(), name))
+    pattern, at = "", min(start for _, _, start, _ in places)
+    for number, end, _, name in sorted(places):
+        pattern += f"{text[at:number]}{{{name}}}"
+        at = end
+    return pattern
 
 
 def _label(

@@ -22,7 +22,9 @@ those that are not are refused before any compute.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import math
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,17 +87,17 @@ class Recorder:
         if self.stop_at is not None and step >= self.stop_at:
             raise StopRequested
 
-    def comparable(self) -> tuple[list[Any], list[Any]]:
-        """Everything that must be reproduced: all but times."""
+    def comparable(self, until: float = math.inf) -> tuple[list[Any], list[Any]]:
+        """Everything that must be reproduced: all but times, up to a step."""
         steps = [
             (r.step, r.rollouts, r.tokens, np.asarray(r.problem_Q).tolist(),
              np.asarray(r.successes_Q).tolist(), r.samples, sorted(r.health.items()))
-            for r in self.steps
+            for r in self.steps if r.step <= until
         ]
         evaluations = [
             (r.step, r.rollouts, r.tokens, r.problem_set, r.samples,
              np.asarray(r.successes_P).tolist(), r.sampled_tokens)
-            for r in self.evaluations
+            for r in self.evaluations if r.step <= until
         ]
         return steps, evaluations
 
@@ -125,6 +127,7 @@ class EngineTestCase:
     unsupported_options: ClassVar[Sequence[Mapping[str, Any]]] = ({"no_such_option": 1},)
     measured: ClassVar[Sequence[str]] = ()
     deterministic: ClassVar[bool] = True
+    _kept: ClassVar[tuple[Any, Recorder, contextlib.ExitStack] | None] = None
 
     def engine(self) -> Engine:
         """A fresh engine.
@@ -165,6 +168,29 @@ class EngineTestCase:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def whole(self, spec: RunSpec) -> Recorder:
+        """The uninterrupted run of a specification, made once for the tests of a class.
+
+        What it holds is for reading: engines are slow, and most tests only look at this run.
+        """
+        key = (spec.hash, spec.allocation)
+        kept = type(self).__dict__.get("_kept")
+        if kept is None or kept[0] != key:
+            self.teardown_class()
+            stack = contextlib.ExitStack()
+            kept = (key, stack.enter_context(self.recorded(spec)), stack)
+            type(self)._kept = kept
+            atexit.register(stack.close)  # for a class that pytest does not tear down
+        return kept[1]
+
+    @classmethod
+    def teardown_class(cls) -> None:
+        """Remove the files of the run that the tests shared."""
+        kept = cls.__dict__.get("_kept")
+        if kept is not None:
+            kept[2].close()
+            cls._kept = None
+
     def _equal(self, first: Recorder, second: Recorder, what: str) -> None:
         one, two = first.comparable(), second.comparable()
         if not self.deterministic:
@@ -180,40 +206,40 @@ class EngineTestCase:
         """B_p * n rollouts in each of M updates, no more and no fewer."""
         spec = self.spec()
         allocation = spec.allocation
-        with self.recorded(spec) as run:
-            assert [r.step for r in run.steps] == list(range(1, allocation.steps + 1))
-            for record in run.steps:
-                problem_Q = np.asarray(record.problem_Q)
-                drawn = record.samples * problem_Q.size
-                assert drawn == allocation.batch_size, (
-                    f"step {record.step} must draw B_p * n = {allocation.batch_size} rollouts, "
-                    f"but drew {drawn}"
-                )
-                assert record.rollouts == record.step * allocation.batch_size
-                assert len(set(problem_Q.tolist())) == problem_Q.size, "problems must be unique"
-                assert 0 <= problem_Q.min() <= problem_Q.max() < len(spec.train)
-            assert run.steps[-1].rollouts == allocation.rollouts
-            tokens = [r.tokens for r in run.steps]
-            assert all(b > a for a, b in zip([0, *tokens], tokens, strict=False)), (
-                "tokens must be cumulative and grow with every update"
+        run = self.whole(spec)
+        assert [r.step for r in run.steps] == list(range(1, allocation.steps + 1))
+        for record in run.steps:
+            problem_Q = np.asarray(record.problem_Q)
+            drawn = record.samples * problem_Q.size
+            assert drawn == allocation.batch_size, (
+                f"step {record.step} must draw B_p * n = {allocation.batch_size} rollouts, "
+                f"but drew {drawn}"
             )
+            assert record.rollouts == record.step * allocation.batch_size
+            assert len(set(problem_Q.tolist())) == problem_Q.size, "problems must be unique"
+            assert 0 <= problem_Q.min() <= problem_Q.max() < len(spec.train)
+        assert run.steps[-1].rollouts == allocation.rollouts
+        tokens = [r.tokens for r in run.steps]
+        assert all(b > a for a, b in zip([0, *tokens], tokens, strict=False)), (
+            "tokens must be cumulative and grow with every update"
+        )
 
     def test_records_are_raw_counts(self) -> None:
         """Integers between 0 and the number of samples, and health under known names."""
-        with self.recorded(self.spec()) as run:
-            counts = [(r.successes_Q, r.samples, np.shape(r.problem_Q)) for r in run.steps]
-            counts += [(r.successes_P, r.samples, np.shape(r.successes_P)) for r in run.evaluations]
-            for successes, samples, shape in counts:
-                array = np.asarray(successes)
-                assert np.issubdtype(array.dtype, np.integer), f"counts, but got {array.dtype}"
-                assert array.shape == shape
-                assert 0 <= array.min() <= array.max() <= samples
-            unknown = {name for r in run.steps for name in r.health} - METRICS.keys()
-            assert not unknown, f"health names must be in health.METRICS, but got {unknown}"
-            missing = {name for r in run.steps for name in set(self.measured) - r.health.keys()}
-            assert not missing, f"every step must measure {', '.join(sorted(missing))}"
-            assert all(np.isfinite(v) for r in run.steps for v in r.health.values())
-            assert all(r.wall_s >= 0 for r in run.steps)
+        run = self.whole(self.spec())
+        counts = [(r.successes_Q, r.samples, np.shape(r.problem_Q)) for r in run.steps]
+        counts += [(r.successes_P, r.samples, np.shape(r.successes_P)) for r in run.evaluations]
+        for successes, samples, shape in counts:
+            array = np.asarray(successes)
+            assert np.issubdtype(array.dtype, np.integer), f"counts, but got {array.dtype}"
+            assert array.shape == shape
+            assert 0 <= array.min() <= array.max() <= samples
+        unknown = {name for r in run.steps for name in r.health} - METRICS.keys()
+        assert not unknown, f"health names must be in health.METRICS, but got {unknown}"
+        missing = {name for r in run.steps for name in set(self.measured) - r.health.keys()}
+        assert not missing, f"every step must measure {', '.join(sorted(missing))}"
+        assert all(np.isfinite(v) for r in run.steps for v in r.health.values())
+        assert all(r.wall_s >= 0 for r in run.steps)
 
     def test_evaluations_come_on_the_common_grid(self) -> None:
         """At step 0 and whenever the grid's index rises: every set, every problem, k samples."""
@@ -227,32 +253,33 @@ class EngineTestCase:
         ]
         due = [0] + [s for s in range(1, len(index)) if index[s] > index[s - 1]]
         assert len(due) >= 3, "the test's specification must evaluate twice after step 0"
-        with self.recorded(spec) as run:
-            for name, problems in spec.validation.items():
-                mine = [r for r in run.evaluations if r.problem_set == name]
-                assert [r.step for r in mine] == due, f"set {name!r} must be evaluated at {due}"
-                for record in mine:
-                    assert record.rollouts == record.step * batch
-                    assert record.samples == spec.evaluation_samples
-                    assert len(np.asarray(record.successes_P)) == len(problems)
-                    assert record.sampled_tokens > 0
-            assert {r.problem_set for r in run.evaluations} == set(spec.validation)
-            saved = set(run.checkpoints)
-            assert {*due, spec.allocation.steps} <= saved, (
-                "a checkpoint must follow every evaluation and the last update"
-            )
-            for at in due:
-                place = run.order.index(f"checkpoint {at}")
-                assert all(
-                    run.order.index(f"evaluation {at} {name}") < place for name in spec.validation
-                ), "an evaluation must be recorded before its checkpoint"
+        run = self.whole(spec)
+        for name, problems in spec.validation.items():
+            mine = [r for r in run.evaluations if r.problem_set == name]
+            assert [r.step for r in mine] == due, f"set {name!r} must be evaluated at {due}"
+            for record in mine:
+                assert record.rollouts == record.step * batch
+                assert record.samples == spec.evaluation_samples
+                assert len(np.asarray(record.successes_P)) == len(problems)
+                assert record.sampled_tokens > 0
+        assert {r.problem_set for r in run.evaluations} == set(spec.validation)
+        saved = set(run.checkpoints)
+        assert {*due, spec.allocation.steps} <= saved, (
+            "a checkpoint must follow every evaluation and the last update"
+        )
+        for at in due:
+            place = run.order.index(f"checkpoint {at}")
+            assert all(
+                run.order.index(f"evaluation {at} {name}") < place for name in spec.validation
+            ), "an evaluation must be recorded before its checkpoint"
 
     # ---- determinism and resumption ----
 
     def test_the_same_seed_gives_the_same_run(self) -> None:
         """Equal records, and equal files in the last checkpoint."""
         spec = self.spec()
-        with self.recorded(spec) as first, self.recorded(spec) as second:
+        first = self.whole(spec)
+        with self.recorded(spec) as second:
             self._equal(first, second, "the same specification twice")
             if self.deterministic:
                 last = spec.allocation.steps
@@ -261,37 +288,36 @@ class EngineTestCase:
     def test_another_seed_gives_another_run(self) -> None:
         """The seed reaches sampling or the order of the problems."""
         spec = self.spec()
-        with self.recorded(spec) as first, self.recorded(
-            replace(spec, seed=spec.seed + 1)
-        ) as second:
+        first = self.whole(spec)
+        with self.recorded(replace(spec, seed=spec.seed + 1)) as second:
             assert first.comparable() != second.comparable()
 
     def test_a_resumed_run_equals_the_uninterrupted_one(self) -> None:
         """From every checkpoint: the same records and the same files as if nothing happened."""
         spec = self.spec()
         last = spec.allocation.steps
-        with self.recorded(spec) as whole:
-            starts = sorted(s for s in whole.checkpoints if s < last)
-            for at in {starts[0], starts[len(starts) // 2], starts[-1]}:
-                copy = Path(tempfile.mkdtemp(prefix="isocompute-"))
-                try:
-                    # Read-only for the engine: resuming must not need what comes later.
-                    source = copy / "checkpoint"
-                    shutil.copytree(whole.checkpoints[at], source)
-                    with self.recorded(spec, resume=source) as rest:
-                        joined = Recorder(
-                            folder=copy,
-                            steps=[r for r in whole.steps if r.step <= at] + rest.steps,
-                            evaluations=[r for r in whole.evaluations if r.step <= at]
-                            + rest.evaluations,
-                        )
-                        self._equal(whole, joined, f"resumed from step {at}")
-                        if self.deterministic:
-                            assert _files(whole.checkpoints[last]) == _files(
-                                rest.checkpoints[last]
-                            ), f"resumed from step {at}: the last checkpoint must be equal"
-                finally:
-                    shutil.rmtree(copy, ignore_errors=True)
+        whole = self.whole(spec)
+        starts = sorted(s for s in whole.checkpoints if s < last)
+        for at in {starts[0], starts[len(starts) // 2], starts[-1]}:
+            copy = Path(tempfile.mkdtemp(prefix="isocompute-"))
+            try:
+                # Read-only for the engine: resuming must not need what comes later.
+                source = copy / "checkpoint"
+                shutil.copytree(whole.checkpoints[at], source)
+                with self.recorded(spec, resume=source) as rest:
+                    joined = Recorder(
+                        folder=copy,
+                        steps=[r for r in whole.steps if r.step <= at] + rest.steps,
+                        evaluations=[r for r in whole.evaluations if r.step <= at]
+                        + rest.evaluations,
+                    )
+                    self._equal(whole, joined, f"resumed from step {at}")
+                    if self.deterministic:
+                        assert _files(whole.checkpoints[last]) == _files(
+                            rest.checkpoints[last]
+                        ), f"resumed from step {at}: the last checkpoint must be equal"
+            finally:
+                shutil.rmtree(copy, ignore_errors=True)
 
     def test_a_longer_budget_continues_the_same_run(self) -> None:
         """A short budget, extended, equals the long one: the budget changes nothing before it."""
@@ -299,7 +325,8 @@ class EngineTestCase:
         half = spec.allocation.steps // 2
         short = replace(spec, allocation=replace(spec.allocation, steps=half))
         assert short.hash == spec.hash
-        with self.recorded(spec) as whole, self.recorded(short) as first:
+        whole = self.whole(spec)
+        with self.recorded(short) as first:
             assert first.steps[-1].step == half
             with self.recorded(spec, resume=first.checkpoints[half]) as rest:
                 joined = Recorder(
@@ -321,7 +348,8 @@ class EngineTestCase:
     def test_looking_for_a_wish_to_checkpoint_changes_nothing(self) -> None:
         """An extra checkpoint is allowed, never required, and leaves the records alone."""
         spec = self.spec()
-        with self.recorded(spec) as plain, self.recorded(spec, want_at=2) as asked:
+        plain = self.whole(spec)
+        with self.recorded(spec, want_at=2) as asked:
             self._equal(plain, asked, "with an extra checkpoint")
 
     # ---- knobs ----
@@ -329,11 +357,18 @@ class EngineTestCase:
     def test_supported_knobs_change_something(self) -> None:
         """A knob that does nothing is a fault."""
         spec = self.spec()
-        with self.recorded(spec) as base:
-            for change in self.supported:
-                changed = replace(spec, recipe=spec.recipe.replace(**change))
-                with self.recorded(changed) as run:
-                    assert run.comparable() != base.comparable(), f"{change} changed nothing"
+        whole = self.whole(spec)
+        allocation = spec.allocation
+        for change in self.supported:
+            changed = replace(spec, recipe=spec.recipe.replace(**change))
+            # Most knobs show in the first updates; the budget changes nothing before it.
+            for steps in (-(-allocation.steps // 3), allocation.steps):
+                short = replace(changed, allocation=replace(allocation, steps=steps))
+                with self.recorded(short) as run:
+                    differs = run.comparable(steps) != whole.comparable(steps)
+                if differs:
+                    break
+            assert differs, f"{change} changed nothing"
 
     def test_unsupported_knobs_are_refused_before_compute(self) -> None:
         """An error in one line that names the knob, from `check` already."""

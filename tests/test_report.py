@@ -279,7 +279,7 @@ def test_refusal_says_why_and_what_to_run_next(tmp_path: Path, fit: FixtureFit) 
 def test_without_a_plan_the_law_speaks(tmp_path: Path, fit: FixtureFit) -> None:
     text = page_of(tmp_path, [("a", fit)], None).text
     assert "n* = 405 at 4.00M rollouts" in text
-    assert "The rise is real: 5.2 octaves, at least 3.9 (one-sided 95% bound)." in text
+    assert "The rise is real: n* doubles 5.2 times, at least 3.9 (one-sided 95% bound)." in text
 
 
 def test_without_a_law_the_page_says_so_and_leaves_its_figure_out(tmp_path: Path) -> None:
@@ -473,6 +473,11 @@ def test_summary_names_a_rise_only_where_it_is_claimed(fit: FixtureFit) -> None:
     document["law"]["rising"] = {"octaves": 0.4, "lower_bound": -0.1, "claimed": False}
     assert "do not establish that n* rises" in summary_of_law(document)
     assert "Plateau: n = 452 (300 to 512)." in summary_of_law(document)
+    document["law"]["identified"] = {"plateau": False}
+    document["law"]["plateau_interval"] = [49, None]
+    assert summary_of_law(document).endswith("Where it levels off is not known: at least 49.")
+    document["law"]["plateau"] = None
+    assert summary_of_law(document).endswith("rises with the budget.")
 
 
 def test_backtest_is_compared_with_the_best_so_far(fit: FixtureFit) -> None:

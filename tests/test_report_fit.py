@@ -63,7 +63,7 @@ def test_every_setting_makes_a_page(tmp_path: Path, fit: Fit) -> None:
     document = page.data["fits"][0]["document"]
     assert document["frontier"] == fit.document["frontier"]
     assert page.data["several"] is (fit.setting["kind"] != "fixed_problems_per_batch")
-    assert "n* goes from" in page.text
+    assert "The best n, n*, goes from" in page.text
     for warning in fit.warnings:
         assert warning["message"][:40] in page.text
 

@@ -303,6 +303,7 @@ def study_section(study: StudyView | None) -> Section | None:
             for run in study.runs
         ],
         "spent": _spent(study),
+        "run_time": _duration(_account(study).get("wall_s")),
         "health": [{"name": name, "meaning": _meaning(name)} for name in study.health],
         "has_landscapes": bool(study.landscapes),
         "has_scores": bool(study.scores),
@@ -324,14 +325,16 @@ def _meaning(name: str) -> str:
     return f"{meaning[:1].upper()}{meaning[1:]}{f' ({unit})' if unit else ''}"
 
 
+def _account(study: StudyView) -> Mapping[str, Any]:
+    if study.accounting:
+        return study.accounting
+    keys = ("rollouts", "tokens", "evaluation_rollouts", "wasted_rollouts", "wall_s")
+    return {key: sum(float(run.get(key) or 0) for run in study.runs) for key in keys}
+
+
 def _spent(study: StudyView) -> list[tuple[str, str, str]]:
     """Rows of (what for, rollouts, tokens); training is what C counts, the rest stands apart."""
-    account = study.accounting
-    if not account:
-        account = {
-            key: sum(float(run.get(key) or 0) for run in study.runs)
-            for key in ("rollouts", "tokens", "evaluation_rollouts", "wasted_rollouts", "wall_s")
-        }
+    account = _account(study)
     rows = [("Training (C)", account.get("rollouts"), account.get("tokens"))]
     for what, prefix in (
         ("Evaluation", "evaluation"),
@@ -341,8 +344,7 @@ def _spent(study: StudyView) -> list[tuple[str, str, str]]:
         rows.append((what, account.get(f"{prefix}_rollouts"), account.get(f"{prefix}_tokens")))
     for purpose, amounts in (account.get("other") or {}).items():
         rows.append((str(purpose).capitalize(), amounts.get("rollouts"), amounts.get("tokens")))
-    shown = [(what, count(rollouts), count(tokens)) for what, rollouts, tokens in rows if rollouts]
-    return [*shown, ("Run time of all workers", _duration(account.get("wall_s")), "")]
+    return [(what, count(rollouts), count(tokens)) for what, rollouts, tokens in rows if rollouts]
 
 
 def _duration(seconds: float | None) -> str:

@@ -240,22 +240,25 @@ def summary_of_law(fit: Document) -> str:
     first, last = rows[0], rows[-1]
     unit = unit_name(fit)
     text = (
-        f"n* goes from {count(first['rollouts_per_problem'])} at {count(first['x'])} {unit} "
-        f"to {count(last['rollouts_per_problem'])} ({interval(last.get('interval'))}) "
-        f"at {count(last['x'])}."
+        f"The best n, n*, goes from {count(first['rollouts_per_problem'])} at "
+        f"{count(first['x'])} {unit} to {count(last['rollouts_per_problem'])} "
+        f"({interval(last.get('interval'))}) at {count(last['x'])}."
     )
     rising = law.get("rising") or {}
     if rising.get("claimed"):
         # The claim rests on a one-sided 95% bound, whatever the level of the intervals.
         text += (
-            f" The rise is real: {rising['octaves']:.1f} octaves, at least "
+            f" The rise is real: n* doubles {rising['octaves']:.1f} times, at least "
             f"{rising['lower_bound']:.1f} (one-sided 95% bound)."
         )
     elif rising:
         text += " These data do not establish that n* rises with the budget."
-    if law.get("plateau") is not None:
-        text += f" Plateau: n = {count(law['plateau'])} ({interval(law.get('plateau_interval'))})."
-    return text
+    if law.get("plateau") is None:
+        return text
+    where = interval(law.get("plateau_interval"))
+    if (law.get("identified") or {}).get("plateau", True):
+        return f"{text} Plateau: n = {count(law['plateau'])} ({where})."
+    return f"{text} Where it levels off is not known: {where}."
 
 
 def backtest_sentence(fit: Document) -> str | None:

@@ -130,7 +130,7 @@
       shapes: [{ type: "line", x0: budget, x1: budget, yref: "paper", y0: 0, y1: 1, layer: "below",
         line: { color: look.accent, width: 1.5, dash: "2px,3px" } }],
       annotations: [{ x, y: 0.01, yref: "paper", yanchor: "bottom", xanchor: "right", showarrow: false,
-        text: `budget ${count(budget)} `, font: { color: look.accent, size: 12 } }],
+        text: `budget ${count(budget)} `, font: { color: look.accent, size: 12 }, bgcolor: look.paper }],
     };
   }
 
@@ -310,7 +310,7 @@
         let widest = 0;
         p.forEach((v, j) => { if (v > p[widest]) widest = j; });
         const label = { s, x: full.x[widest], y: below[widest] + p[widest] / 2, edge: widest / (p.length - 1) };
-        const free = mids.every((m) => Math.abs(m.edge - label.edge) > 0.1 || Math.abs(m.y - label.y) > 0.09);
+        const free = mids.every((m) => Math.abs(m.edge - label.edge) > (narrow() ? 0.28 : 0.1) || Math.abs(m.y - label.y) > 0.09);
         if (p[widest] > 0.22 && free) mids.push(label);
         const top = p.map((v, j) => (below[j] += v));
         traces.push({ x: full.x, y: p, stackgroup: "p", mode: "lines", hoverinfo: "none", hoveron: "points",
@@ -468,6 +468,7 @@
     if (built) {
       built.layout.margin = { l: 50, r: 10, t: 6, b: 40 };
       built.layout.xaxis.tickfont.size = 11;
+      if (built.traces.every((t) => t.y.every((v) => !(v < 0)))) built.layout.yaxis.rangemode = "nonnegative"; // an error share of 0 has no negative side
       if (built.layout.xaxis.tickvals && built.layout.xaxis.tickvals.length > 4) {
         const every = Math.ceil(built.layout.xaxis.tickvals.length / 4);
         for (const k of ["tickvals", "ticktext"]) built.layout.xaxis[k] = built.layout.xaxis[k].filter((_, i) => i % every === 0);

@@ -130,6 +130,20 @@ class TestFeedForwardPolicy(EngineTestCase):
         return make_spec(self.folder)
 
 
+def test_freed_memory_stays_with_the_process():
+    import resource
+
+    from isocompute.engines.local.memory import keep_freed_memory
+
+    if not keep_freed_memory():
+        pytest.skip("this C library has no such setting")
+    torch.empty(2_000_000).fill_(1.0)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):  # 8 MB each, 100,000 pages of 4 KiB in all
+        torch.empty(2_000_000).fill_(1.0)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 10_000
+
+
 def test_training_raises_the_reward(folder):
     case = TestLocalEngine()
     case.folder = folder

@@ -16,6 +16,7 @@ import torch
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.local.learner import Learner
+from isocompute.engines.local.memory import keep_freed_memory
 from isocompute.engines.local.options import Options, check_recipe
 from isocompute.engines.local.policy import (
     Policy,
@@ -89,6 +90,7 @@ class _Run:
     """State of one run: position, sampler, learner."""
 
     def __init__(self, spec: RunSpec, sink: Sink) -> None:
+        keep_freed_memory()
         self.spec, self.sink, self.recipe = spec, sink, spec.recipe
         options = Options.of(spec)
         folder = base_folder(options.model)

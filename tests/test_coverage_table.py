@@ -53,6 +53,12 @@ def test_one_seed_is_conditional_on_its_run(coverage: Any) -> None:
     assert world.max_rollouts == 2.0**21
 
 
+def test_a_crossover_counts_whether_it_is_reported_or_not(coverage: Any) -> None:
+    cell = coverage.run_chunk(coverage.Task("coverage", "rising", "high", 2, 900, 2, 60))
+    assert sum(cell.tally["true crossovers"]) == len(cell.tally["crossing 0.90"]) == 12
+    assert sum(cell.tally["crossovers detected"]) < 12
+
+
 def test_plans_of_a_sweep_are_those_of_the_command(coverage: Any) -> None:
     cell = coverage.run_chunk(coverage.Task("regret", "rising", "low", 3, 900, 2, 60))
     for factor in coverage.FACTORS:

@@ -10,7 +10,13 @@ import pytest
 
 from isocompute.curves import fit_curves
 from isocompute.errors import RefusalError
-from isocompute.frontier import _longest_run, _resolve_ties, fit_frontier
+from isocompute.frontier import (
+    _longest_run,
+    _resolve_ties,
+    crossing_interval,
+    crossings,
+    fit_frontier,
+)
 from isocompute.testing.planted import NOISE, WORLDS, Noise, World, chained_arms
 
 QUIET = Noise(problems=10_000, samples=1000, ceiling_sd=0.0, midpoint_sd=0.0)
@@ -143,6 +149,23 @@ def test_crossover_intervals_widen_with_level_and_noise() -> None:
         assert hi is not None
         widths.append(np.log10(hi / lo))
     assert widths[0] < widths[1] < widths[2]
+
+
+def test_an_interval_is_open_where_draws_cross_beyond_the_support() -> None:
+    place = np.random.default_rng(0).normal(5.0, 0.1, 4000)
+    x = np.linspace(4.0, 6.0, 97)
+    lo, hi = crossing_interval(x[None] - place[:, None], x, 5.0, 0.90)
+    assert lo is not None
+    assert hi is not None
+    assert np.log10([lo, hi]) == pytest.approx([5 - 0.1645, 5 + 0.1645], abs=0.01)
+    x = np.linspace(4.0, 5.1, 54)  # 16% of the draws cross beyond it
+    low, high = crossing_interval(x[None] - place[:, None], x, 5.0, 0.90)
+    assert low == pytest.approx(lo, rel=0.01)
+    assert high is None
+    # The draw's crossing nearest to the one asked about: this lead turns positive twice.
+    twice = np.sin(np.linspace(0, 4 * np.pi, 97) - 0.5)[None]
+    x = np.linspace(4.0, 6.0, 97)
+    assert crossings(twice, x, 4.0)[0] < 4.2 < 5.0 < crossings(twice, x, 5.2)[0] < 5.2
 
 
 def test_longest_run() -> None:

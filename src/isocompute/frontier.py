@@ -254,7 +254,6 @@ def crossovers_of(
     out = []
     inside = np.flatnonzero(supported_V)
     first, last = int(inside[0]), int(inside[-1])
-    tail = (1 - level) / 2
     for left, right in pairwise(segments):
         if left.configuration == right.configuration or right.extrapolated:
             continue
@@ -263,15 +262,10 @@ def crossovers_of(
             draw_DJV[:, right.configuration, first : last + 1]
             - draw_DJV[:, left.configuration, first : last + 1]
         )
-        positions = _crossings(lead, x_V[first : last + 1], at)
-        lo, hi = np.quantile(positions, [tail, 1 - tail], method="inverted_cdf")
         out.append(
             Crossover(
                 at=right.start,
-                interval=(
-                    None if not np.isfinite(lo) else float(10**lo),
-                    None if not np.isfinite(hi) else float(10**hi),
-                ),
+                interval=crossing_interval(lead, x_V[first : last + 1], at, level),
                 before=left.configuration,
                 after=right.configuration,
             )
@@ -279,7 +273,30 @@ def crossovers_of(
     return tuple(out)
 
 
-def _crossings(lead_DV: FloatArray, x_V: FloatArray, near: float) -> FloatArray:
+def crossing_interval(
+    lead_DV: FloatArray, x_V: FloatArray, near: float, level: float
+) -> tuple[float | None, float | None]:
+    """Where one curve overtakes another, from how far it leads in every draw.
+
+    Args:
+        lead_DV: its score minus the other's.
+        x_V: log10 budgets.
+        near: log10 budget: the crossing nearest to it counts where a draw has several.
+        level: of the interval.
+
+    Returns:
+        Budgets; an end is None where the draws do not cross on that side.
+    """
+    tail = (1 - level) / 2
+    positions = crossings(lead_DV, x_V, near)
+    lo, hi = np.quantile(positions, [tail, 1 - tail], method="inverted_cdf")
+    return (
+        None if not np.isfinite(lo) else float(10**lo),
+        None if not np.isfinite(hi) else float(10**hi),
+    )
+
+
+def crossings(lead_DV: FloatArray, x_V: FloatArray, near: float) -> FloatArray:
     """log10 x at which each lead turns positive, nearest to `near`; -inf or inf without one."""
     up = (lead_DV[:, :-1] <= 0) & (lead_DV[:, 1:] > 0)
     i = np.where(up, np.abs(x_V[:-1] - near), np.inf).argmin(axis=1)

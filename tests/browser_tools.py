@@ -24,17 +24,22 @@ def _chromium() -> str | None:
     return wanted or next((found for name in NAMES if (found := shutil.which(name))), None)
 
 
+def launched(playwright: Any) -> Any:
+    """The Chromium of this machine, kept from talking to anyone; None where there is none."""
+    path = _chromium()
+    return path and playwright.chromium.launch(
+        executable_path=path,
+        args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+              "--disable-background-networking", "--disable-component-update"],
+    )  # fmt: skip
+
+
 @pytest.fixture(scope="module", name="browser")
 def started_browser() -> Iterator[Any]:
-    path = _chromium()
-    if path is None:
-        pytest.skip("no Chromium found; install one (apt-get install chromium) or set CHROMIUM")
     with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                  "--disable-background-networking", "--disable-component-update"],
-        )  # fmt: skip
+        started = launched(playwright)
+        if started is None:
+            pytest.skip("no Chromium found; install one (apt-get install chromium) or set CHROMIUM")
         yield started
         started.close()
 

@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -117,6 +118,18 @@ def test_every_page_is_in_the_navigation_once() -> None:
 def test_pictures_are_small() -> None:
     pictures = [p for p in (ROOT / "docs").rglob("*") if p.suffix in (".png", ".svg")]
     assert sum(p.stat().st_size for p in pictures) < 1_000_000
+
+
+def test_every_picture_has_the_script_that_makes_it_named() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    _, _, figures = text.partition("## Figures")
+    named = re.findall(r"[\w*-]+\.(?:png|svg)", figures)
+    pictures = [p.name for p in (ROOT / "docs").rglob("*") if p.suffix in (".png", ".svg")]
+    assert [p for p in pictures if not any(fnmatch(p, n) for n in named)] == []
+    assert [n for n in named if not any(fnmatch(p, n) for p in pictures)] == []
+    scripts = re.findall(r"python ((?:scripts|studies)/\w+\.py)", figures)
+    assert len(scripts) == 3
+    assert all((ROOT / script).is_file() for script in scripts)
 
 
 def test_the_runner_reads_commands_outputs_and_files() -> None:

@@ -300,7 +300,7 @@
     const doc = fit.document, full = doc.probabilities, traces = [];
     const y = { ...base(), title: { text: "probability of being best", standoff: 8 }, range: [0, 1.0], tickformat: ".0%" };
     if (full && full.x && full.x.length > 1) {
-      const lo = full.x[0], hi = full.x[full.x.length - 1], mids = [];
+      const lo = full.x[0], hi = full.x[full.x.length - 1], named = [], mids = [];
       const below = full.x.map(() => 0);
       full.configurations.forEach(([bp, n], i) => {
         const s = styleOf(bp, n);
@@ -310,13 +310,16 @@
         let widest = 0;
         p.forEach((v, j) => { if (v > p[widest]) widest = j; });
         const label = { s, x: full.x[widest], y: below[widest] + p[widest] / 2, edge: widest / (p.length - 1) };
-        const free = mids.every((m) => Math.abs(m.edge - label.edge) > (narrow() ? 0.28 : 0.1) || Math.abs(m.y - label.y) > 0.09);
-        if (p[widest] > 0.22 && free) mids.push(label);
+        if (p[widest] > 0.22) named.push(label);
         const top = p.map((v, j) => (below[j] += v));
         traces.push({ x: full.x, y: p, stackgroup: "p", mode: "lines", hoverinfo: "none", hoveron: "points",
           line: { color: look.paper, width: 1.2 }, fillcolor: color(s),
           meta: { key: keyOf(bp, n), say: (j) => `${name(bp, n)} is best at ${count(full.x[j])} with probability ${percent(p[j])}`, top } });
       });
+      for (const label of named.reverse()) { // where two would touch, the larger n keeps its name
+        const free = mids.every((m) => Math.abs(m.edge - label.edge) > (narrow() ? 0.28 : 0.1) || Math.abs(m.y - label.y) > 0.09);
+        if (free) mids.push(label);
+      }
       for (const m of mids) {
         const side = m.edge > 0.9 ? "middle left" : m.edge < 0.1 ? "middle right" : "middle center";
         traces.push({ x: [m.x], y: [m.y], mode: "text", text: [` ${m.s.label} `], textposition: side, hoverinfo: "skip",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from isocompute.allocation import Rates, parse_budget
+from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.errors import InputError, RefusalError
 from isocompute.plan import advice_lines, compact_number, plan_budget, plan_fixed_batch
 from isocompute.recipe import Recipe
@@ -393,3 +393,22 @@ def test_advice_on_a_refusal_says_why_and_what_next() -> None:
 )
 def test_compact_numbers(value: float, text: str) -> None:
     assert compact_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "unit"),
+    [
+        ("2e6", 2e6, "rollouts"), ("2M", 2e6, "rollouts"), ("1.5k", 1500, "rollouts"),
+        ("1,000,000", 1e6, "rollouts"), ("1_000", 1000, "rollouts"), ("5Gtok", 5e9, "tokens"),
+        ("5Btokens", 5e9, "tokens"), ("5e9TOK", 5e9, "tokens"), ("400 GPUh", 400, "gpu_hours"),
+        ("2kusd", 2000, "usd"), (".5M", 5e5, "rollouts"),
+    ],
+)  # fmt: skip
+def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> None:
+    assert parse_budget(text) == Budget(amount=pytest.approx(amount), unit=unit)
+
+
+@pytest.mark.parametrize("text", ["1,5", "1,5e6", "1,0000", "m", "", "2m", "2 Mx", "-3", "0"])
+def test_budgets_that_could_mean_two_things_are_refused(text: str) -> None:
+    with pytest.raises(InputError, match="a budget must be a finite amount"):
+        parse_budget(text)

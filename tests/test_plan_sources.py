@@ -54,6 +54,7 @@ def test_a_study_brings_its_recipe_and_its_rates(tmp_path: Path) -> None:
     assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / 1000)
     assert "difficulty_assumed" not in codes(d)
     assert "law_of_another_model" not in codes(d)
+    assert "anchor_assumed" not in codes(d)
 
 
 def test_a_rate_that_is_given_comes_first(tmp_path: Path) -> None:
@@ -75,6 +76,7 @@ def test_a_difficulty_exchanges_the_regularisers_only(tmp_path: Path) -> None:
 def test_mixed_recipes_are_not_averaged(tmp_path: Path) -> None:
     d = plan_from_source(study_folder(tmp_path, TWO), budget=BUDGET, fit=FIT).document
     assert "recipes_mixed" in codes(d)
+    assert "anchor_assumed" in codes(d)
     assert d["recipe"]["learning_rate"] == 1e-6
 
 
@@ -90,6 +92,7 @@ def test_without_a_source_the_published_law_of_the_difficulty(
     assert d["law"]["source"] == source
     assert (d["recipe"]["kl_coef"] > 0) is kl
     assert "law_of_another_model" in codes(d)
+    assert "anchor_assumed" not in codes(d)  # said there
     said = next(w["message"] for w in d["warnings"] if w["code"] == "law_of_another_model")
     assert ("none was published for mixtures" in said) is (difficulty == "mixed")
 
@@ -104,6 +107,7 @@ def test_a_file_without_a_difficulty_is_taken_for_easy_and_says_so() -> None:
     d = plan_from_source("sweep.csv", budget=BUDGET, fit=FIT).document
     assert d["recipe"]["kl_coef"] > 0
     assert "difficulty_assumed" in codes(d)
+    assert "anchor_assumed" in codes(d)  # its learning rate is the published model's
     said = plan_from_source("sweep.csv", budget=BUDGET, difficulty="easy", fit=FIT).document
     assert "difficulty_assumed" not in codes(said)
 

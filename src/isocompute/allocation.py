@@ -135,6 +135,7 @@ _UNITS = {
     "gpuh": "gpu_hours",
     "usd": "usd",
 }
+_FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,21 +147,30 @@ class Budget:
 
 
 def parse_budget(text: str) -> Budget:
-    """`2e6` (rollouts), `5e9tok`, `400gpuh`, `2000usd` -> Budget.
+    """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `2000usd` -> Budget.
+
+    Commas only part thousands: `1,500` is 1500, and `1,5` is refused.
 
     Raises:
         InputError: for text in a number, an unknown unit, or an amount that is not > 0.
     """
-    match = re.fullmatch(r"\s*([0-9.,_]+(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
-    unit = _UNITS.get(match.group(2).lower()) if match else None
+    number = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9_]*)(?:\.[0-9]*)?"
+    match = re.fullmatch(rf"\s*({number}(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
+    word = match.group(2) if match else ""
+    unit = _UNITS.get(word.lower())
+    factor = 1.0
+    if unit is None and word[:1] in _FACTORS:
+        factor, unit = _FACTORS[word[0]], _UNITS.get(word[1:].lower())
     try:
-        amount = float(match.group(1).replace(",", "").replace("_", "")) if match else math.nan
+        amount = math.nan
+        if match is not None:
+            amount = float(match.group(1).replace(",", "").replace("_", "")) * factor
     except ValueError:
         amount = math.nan
     if match is None or unit is None or not math.isfinite(amount) or amount <= 0:
         raise InputError(
             "a budget must be a finite amount > 0 with one of the units rollouts (or none), tok, "
-            f"gpuh, usd, but got {text!r}; write for example 2e6, 5e9tok, 400gpuh or 2000usd."
+            f"gpuh, usd, but got {text!r}; write for example 2e6, 2M, 5e9tok, 400gpuh or 2000usd."
         )
     return Budget(amount=amount, unit=unit)
 

@@ -342,12 +342,12 @@ def doctor(options: Options) -> int:
 def import_runs(options: Options) -> int:
     """Logs of others -> study folder."""
     check_target(options.json, options.source)
-    from isocompute.importers import import_logs, load_imported, load_settings
+    from isocompute.importers import import_logs, load_imported, load_settings, note_lines
 
     settings = load_settings(options.set, options.map)
     summary = import_logs(options.source, options.output, settings=settings)
-    for name, note in summary.notes:
-        warn(f"run {name}: {note}")
+    for line in note_lines(summary.notes):
+        warn(line)
     document = {
         "version": 1,
         "stored": summary.stored,

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
+
+from isocompute.cli.output import warn
 
 if TYPE_CHECKING:
     from isocompute.importers import Settings
@@ -18,6 +21,7 @@ class Scores(TypedDict):
     problem_set: str | None
     score_range: tuple[float, float]
     settings: Settings | None
+    say: Callable[[str], None]
 
 
 def scores(options: Options) -> Scores:
@@ -28,6 +32,7 @@ def scores(options: Options) -> Scores:
         "problem_set": options.problem_set,
         "score_range": (low, high),
         "settings": _settings(options),
+        "say": warn,
     }
 
 

@@ -18,6 +18,7 @@ from isocompute.importers import (
     load_imported,
     load_published,
     load_tidy,
+    note_lines,
     read_log,
     to_curves,
 )
@@ -51,6 +52,7 @@ def load_curves(
     where: Sequence[str] = (),
     score_range: tuple[float, float] = (0.0, 1.0),
     settings: Settings | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> list[Curve]:
     """Learning curves of one metric on one problem set.
 
@@ -65,6 +67,7 @@ def load_curves(
         where: KEY=VALUE words that narrow every source, see `store.arms`.
         score_range: of the scores of tidy files.
         settings: what the sources do not say (`importers.load_settings`).
+        say: hears, line by line, what was left out of logs, and why.
 
     Raises:
         InputError: a source that cannot be read, or that leaves open which metric, problem set
@@ -81,9 +84,10 @@ def load_curves(
     for source in sources:
         path, own = split_source(str(source))
         words = {key: own.pop(key, None) or asked[key] for key in LABELS}
-        found = _load(path, {**shared, **own}, _Wanted(**words), score_range, arms, settings)
+        wanted = _Wanted(**words, say=say)
+        found = _load(path, {**shared, **own}, wanted, score_range, arms, settings)
         if not found:
-            raise _nothing_in(path, _Wanted(**words))
+            raise _nothing_in(path, wanted)
         if words["problem_set"] is not None:
             found = _one(found, "problem set", _set_of, words["problem_set"], "--problem-set")
         if words["metric"] is not None:
@@ -118,6 +122,7 @@ class _Wanted(NamedTuple):
     metric: str | None
     problem_set: str | None
     split: str | None
+    say: Callable[[str], None] | None = None
 
 
 def _load(
@@ -150,7 +155,11 @@ def _load(
             file, score_range=score_range, where=where, settings=settings
         )
         return [c for c in curves if c.split == wanted.split]
-    return _narrow(path, _log_curves(read_log(file, settings=settings), wanted), where)
+    runs = read_log(file, settings=settings)
+    if wanted.say is not None:
+        for line in note_lines((run.name, note) for run in runs for note in run.notes):
+            wanted.say(line)
+    return _narrow(path, _log_curves(runs, wanted), where)
 
 
 def _nothing_in(path: str, wanted: _Wanted) -> InputError:
@@ -178,7 +187,9 @@ def _nothing_in(path: str, wanted: _Wanted) -> InputError:
 
 
 def _log_curves(runs: Sequence[ImportedRun], wanted: _Wanted) -> list[Curve]:
-    return to_curves(runs, wanted.metric, problem_set=wanted.problem_set, split=wanted.split)
+    return to_curves(
+        runs, wanted.metric, problem_set=wanted.problem_set, split=wanted.split, say=wanted.say
+    )
 
 
 def _narrow(path: str, curves: list[Curve], where: Where) -> list[Curve]:

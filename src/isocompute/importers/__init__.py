@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from isocompute.importers.archive import import_logs, load_imported, store_runs
     from isocompute.importers.base import Curve
-    from isocompute.importers.convert import convert_runs, to_curves
+    from isocompute.importers.convert import convert_runs, note_lines, to_curves
     from isocompute.importers.read import read_log
     from isocompute.importers.runs import ImportedRun
     from isocompute.importers.settings import Settings, load_settings, parse_settings, settings_from
@@ -28,6 +28,7 @@ _HOME = {
     "load_published": "tidy",
     "load_settings": "settings",
     "load_tidy": "tidy",
+    "note_lines": "convert",
     "parse_settings": "settings",
     "read_log": "read",
     "settings_from": "settings",
@@ -45,6 +46,7 @@ __all__ = [
     "load_published",
     "load_settings",
     "load_tidy",
+    "note_lines",
     "parse_settings",
     "read_log",
     "settings_from",

@@ -99,6 +99,7 @@ class Collector:
         self._side: dict[str, dict[int, float]] = {_LENGTH: {}, _TOKENS: {}, _ROLLOUTS: {}}
         self._n_points = 0
         self._evicted = False
+        self._repeats: dict[str, tuple[int, int]] = {}
 
     def note(self, text: str) -> None:
         """Take one line that a reader of the result should know."""
@@ -228,11 +229,13 @@ class Collector:
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
         batch = None if b_p is None or n is None else b_p * n
         token_step, token_total = self._tokens(batch, found.window)
+        self._repeats = {}
         series = tuple(
             made for points in self._points.values()
             if (made := self._finish_series(points, batch, token_step, token_total,
                                             values["evaluation_samples"])) is not None
         )
+        self._note_repeats()
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),
             problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
@@ -240,6 +243,15 @@ class Collector:
             errors=tuple(self.errors.kept), n_errors=self.errors.count, n_rows=self.n_rows,
             notes=tuple(self.notes), provenance=provenance or provenance_of(path, source),
         )
+
+    def _note_repeats(self) -> None:
+        if self._repeats:
+            repeats, changed = (max(pair) for pair in zip(*self._repeats.values(), strict=True))
+            self.note(
+                f"{repeats} further rows of a step that was there already were left out "
+                f"({changed} with another score; of {', '.join(sorted(self._repeats)):.80}); the "
+                "first counts"
+            )
 
     def _merge(self, name: str, found: int | None) -> int | None:
         given: int | None = getattr(self.settings, name)
@@ -279,10 +291,7 @@ class Collector:
         if unique.size < step.size:
             repeats = step.size - unique.size
             changed = int(np.sum(score != score[first][np.searchsorted(unique, step)]))
-            self.note(
-                f"{points.column.metric.label}: {repeats} further rows of a step that was there "
-                f"already were left out ({changed} with another score); the first counts"
-            )
+            self._repeats[points.column.metric.label] = (repeats, changed)
         elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
             self.note(f"{points.column.metric.label}: rows out of order were sorted by step")
         rollouts = unique.astype(np.float64) * (np.nan if batch is None else float(batch))

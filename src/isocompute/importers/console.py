@@ -1,4 +1,4 @@
-"""verl's console: `step:5 - KEY:VALUE - ...`, with Ray's prefixes and the printed configuration."""
+"""verl's console: `step:5 - KEY:VALUE - ...` behind prefixes, the command, the configuration."""
 
 from __future__ import annotations
 
@@ -6,21 +6,31 @@ import ast
 import re
 from pathlib import Path
 
-from isocompute.importers.collect import Collector, Errors
-from isocompute.importers.reading import iter_lines, open_log
+from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.reading import flatten, iter_lines, open_log
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
+from isocompute.importers.vocabulary import Found, configuration
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_PREFIX = re.compile(r"^\([A-Za-z_][^()]{0,200}\) ?")  # (TaskRunner pid=123, ip=10.0.0.1)
-_STEP = re.compile(r"(?:^|\s)step:([0-9]{1,15}) - (.*)", re.DOTALL)
+# what srun (a rank) and container logs (a time) put before a line, and (TaskRunner pid=123, ip=...)
+_PREFIX = re.compile(
+    r"^(?:[0-9]{1,5}: |[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}(?:Z|[+-][0-9:]{4,6})? )*"
+    r"(?:\([A-Za-z_][^()]{0,200}\) ?)?"
+)
+# a progress bar may stand before it, in the same line: [1:12:31<6:01:14, 59.87s/it]step:5 - ...
+_STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
+# the command that started the run, whole (set -x) or line by line
+_OVERRIDE = re.compile(
+    r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
+)
 _MAX_CONFIG_LINES = 3_000
 
 
 def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
-    """The run that a console log tells of; no rows if it is no such log."""
+    """The runs that a console log tells of, one after the other; no rows if it is no such log."""
     errors = Errors(str(path))
-    collector = Collector(path.name.split(".")[0], errors, settings)
+    runs = _Runs(path, errors, settings)
     config: list[str] = []
     with open_log(path) as handle:
         for number, data in iter_lines(handle, str(path)):
@@ -32,12 +42,59 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
             text = _PREFIX.sub("", text)
             match = _STEP.search(text)
             if match:
-                collector.row(match.group(1), _pairs(match.group(2)), number)
+                runs.row(match.group(1), _pairs(match.group(2)), number)
             elif config or text.startswith("{'"):
-                config = _configuration(config, text, number, collector)
-    if errors.count:
-        collector.note(f"{errors.count} lines were not used")
-    return [collector.finish(path, "verl-console")]
+                config = _configuration(config, text, runs.pending)
+            elif ".train_batch_size=" in text or ".rollout.n=" in text:
+                runs.pending.update(_OVERRIDE.findall(text))
+    return runs.finish()
+
+
+class _Runs:
+    """Runs of one file: a new one begins where another configuration, or the first step, does."""
+
+    def __init__(self, path: Path, errors: Errors, settings: Settings) -> None:
+        self.path = path
+        self.errors = errors
+        self.settings = settings
+        self.name = path.name.split(".")[0]
+        self.found = [Collector(self.name, errors, settings)]
+        self.pending: dict[str, object] = {}  # a configuration that no row has followed yet
+        self.known = Found()
+        self.first_step: int | None = None
+
+    def row(self, step: str, values: dict[str, object], number: int) -> None:
+        if self.pending:
+            self._configure(int(step), number)
+        if self.first_step is None:
+            self.first_step = int(step)
+        self.found[-1].row(step, values, number)
+
+    def _configure(self, step: int, number: int) -> None:
+        now = configuration(self.pending)
+        names = ("problems_per_batch", "rollouts_per_problem", "seed")
+        changed = any(
+            None not in (getattr(now, n), getattr(self.known, n))
+            and getattr(now, n) != getattr(self.known, n)
+            for n in names
+        )
+        if self.first_step is not None and (changed or step <= self.first_step):
+            self.found.append(
+                Collector(f"{self.name}-{len(self.found) + 1}", self.errors, self.settings)
+            )
+            self.first_step = None
+        if self.first_step is None or now.problems_per_batch is not None:
+            self.known = now
+        self.found[-1].configure(self.pending, number)
+        self.pending = {}
+
+    def finish(self) -> list[ImportedRun]:
+        if self.pending and self.first_step is None:
+            self.found[-1].configure(self.pending)
+        if self.errors.count:
+            self.found[0].note(f"{self.errors.count} lines were not used")
+        provenance = provenance_of(self.path, "verl-console")
+        return [c.finish(self.path, "verl-console", provenance) for c in self.found]
 
 
 def _pairs(text: str) -> dict[str, object]:
@@ -50,7 +107,7 @@ def _pairs(text: str) -> dict[str, object]:
     return values
 
 
-def _configuration(lines: list[str], text: str, number: int, collector: Collector) -> list[str]:
+def _configuration(lines: list[str], text: str, found: dict[str, object]) -> list[str]:
     """Gather the printed configuration (a Python literal over many lines) until it is whole."""
     lines = [*lines, text] if len(lines) < _MAX_CONFIG_LINES else []
     if not lines or not text.rstrip().endswith("}"):
@@ -63,5 +120,5 @@ def _configuration(lines: list[str], text: str, number: int, collector: Collecto
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return []  # another process printed in between: its numbers are asked for instead
     if isinstance(value, dict):
-        collector.configure(value, number)
+        found.update(flatten(value))
     return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +24,9 @@ class Conversion(NamedTuple):
 
 def to_curves(
     runs: Sequence[ImportedRun], metric: str | None = None, *, problem_set: str | None = None,
-    split: str | None = "validation",
+    split: str | None = "validation", say: Callable[[str], None] | None = None,
 ) -> list[Curve]:
-    """Learning curves of imported runs under one metric; `convert_runs` also says what is left out.
+    """Learning curves of imported runs under one metric; `say` hears which runs are left out.
 
     Raises:
         InputError: see `convert_runs`; also if every run is left out.
@@ -38,7 +38,26 @@ def to_curves(
             f"at least 1 run must have scores, but all {len(conversion.excluded)} were left out "
             f"(the first, {name!r}: {reason}); check the logs."
         )
+    if say is not None:
+        for line in note_lines((name, f"left out: {why}") for name, why in conversion.excluded):
+            say(line)
     return conversion.curves
+
+
+def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Notes of runs, one line for those that say the same with other numbers.
+
+    >>> note_lines([("a", "3 rows were not used"), ("b", "4 rows were not used")])
+    ['run a: 3 rows were not used (and 1 more run alike)']
+    """
+    alike: dict[str, list[tuple[str, str]]] = {}
+    for name, note in notes:
+        alike.setdefault(re.sub("[0-9]+", "#", note), []).append((name, note))
+    lines = []
+    for (name, note), *others in alike.values():
+        more = f" (and {len(others)} more run{'s' if len(others) > 1 else ''} alike)"
+        lines.append(f"run {name}: {note}{more if others else ''}")
+    return lines
 
 
 def convert_runs(
@@ -105,7 +124,8 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
     # Folders speak for their logs where a folder of several was read.
     names_seen = [first.name, lacking[0].name, *([first.parent.name] if others else [])]
     named = next((p for name in names_seen if (p := _pattern_in(name, missing))), None)
-    pattern = named or "_".join(f"{n[0]}{{{n}}}" for n in missing)
+    short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
+    pattern = named or "_".join(f"{short[n]}{{{n}}}" for n in missing)
     raise InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.console import read_console
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.reading import open_log
+from isocompute.importers.reading import clean_text, open_log
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.sqlite import read_sqlite
@@ -25,6 +26,7 @@ from isocompute.importers.wandb import (
 )
 
 MAX_FILES = 100_000
+_NOTHING = "holds nothing of them"
 # Files that a folder of runs holds besides logs; large or not ours, never opened there.
 _SKIPPED_ENDINGS = (
     ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
@@ -104,7 +106,9 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     if not any(run.n_rows for run in runs):
         raise InputError(
             f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
-            f"or tidy curves, but {str(path)!r} holds nothing of them; check the file."
+            f"or tidy curves, but {str(path)!r} {_NOTHING}; check the file"
+            + (", or give a table of your own to `isocompute fit` as it is."
+               if path.name.endswith((".csv", ".tsv", ".csv.gz")) else ".")
         )
     return runs
 
@@ -159,6 +163,9 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         named = settings.for_file(path.name)
         attempt(_read_file, path, named if named is not settings else
                 settings.for_file(path.parent.name))
+    if runs and reasons:
+        runs[0] = replace(runs[0], notes=(*runs[0].notes, _not_read(reasons)))
+    _note_resumed(runs)
     if not runs:
         hint = f" (the first of {len(reasons)}: {reasons[0]})" if reasons else ""
         raise InputError(
@@ -166,6 +173,35 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"{hint}; check the path."
         )
     return runs
+
+
+def _not_read(reasons: list[str]) -> str:
+    """One line for the files of a folder that gave no run; the reason that is no mere silence."""
+    telling = next((r for r in reasons if _NOTHING not in r), reasons[0])
+    count = f"{len(reasons)} other file{'s' if len(reasons) > 1 else ''} of the folder"
+    return clean_text(f"{count} gave no run (one: {telling})", 400)
+
+
+def _note_resumed(runs: list[ImportedRun]) -> None:
+    """A run that begins in the middle beside one that covers the beginning may be its sequel."""
+    first = [min((int(s.step_K[0]) for s in r.series if s.step_K.size), default=0) for r in runs]
+    for i, run in enumerate(runs):
+        for j, other in enumerate(runs):
+            alike = (
+                (run.problems_per_batch, run.rollouts_per_problem, run.seed)
+                == (other.problems_per_batch, other.rollouts_per_problem, other.seed)
+                and run.problems_per_batch is not None
+                and run.provenance.path != other.provenance.path
+                and (Path(run.provenance.path).parent == Path(other.provenance.path).parent
+                     or run.name == other.name)
+            )  # fmt: skip
+            if alike and first[j] <= 1 < first[i]:
+                note = (
+                    f"it begins at step {first[i]}; if it goes on with run {other.name}, join the "
+                    "two files (cat), else both count as runs of their own"
+                )
+                runs[i] = replace(run, notes=(*run.notes, note))
+                break
 
 
 def _checkpoint_number(path: Path) -> int:

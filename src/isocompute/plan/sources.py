@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -66,6 +66,7 @@ def plan_from_source(
     problem_set: str | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
     settings: Settings | None = None,
+    say: Callable[[str], None] | None = None,
     rates: Rates | None = None,
     max_batch_size: int | None = None,
     min_steps: int | None = None,
@@ -81,6 +82,7 @@ def plan_from_source(
         metric, problem_set: which score, on which set; None: the only one there is.
         score_range: of the scores in a tidy file.
         settings: what a log does not say.
+        say: hears what was left out of a log.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
         fit: of the source, where it is at hand already.
@@ -109,6 +111,7 @@ def plan_from_source(
             batch_size=batch_size,
             score_range=score_range,
             settings=settings,
+            say=say,
             fit=fit,
         )
     except RefusalError as refusal:
@@ -158,6 +161,7 @@ def planning_law(
     batch_size: int | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
     settings: Settings | None = None,
+    say: Callable[[str], None] | None = None,
     fit: LawFit | None = None,
 ) -> PlanningLaw:
     """Load the curves of `source` and fit the law that a plan needs.
@@ -169,6 +173,7 @@ def planning_law(
         batch_size: for a fixed batch, whose own law is used where the sweep has one.
         score_range: of the scores in a tidy file.
         settings: what a log does not say.
+        say: hears what was left out of a log.
         fit: of the source, where it is at hand already.
 
     Raises:
@@ -200,13 +205,23 @@ def planning_law(
     chosen = source or PUBLISHED[resolved]
     if chosen.startswith("published:"):
         warnings.append(_another_models(chosen, resolved))
+    elif recipe is None:
+        warnings.append(
+            {
+                "code": "anchor_assumed",
+                "message": "the source holds no single recipe, so the learning rate is scaled from "
+                "the anchor of Qwen2.5-7B-Instruct (1e-06 at B=1024); an anchor belongs to a "
+                "model: take yours, scaled by the square root of the batch, or find it with "
+                "`isocompute lr-sweep`.",
+            }
+        )
     curves: Sequence[Curve] = ()
     if fit is None:
         from isocompute.curves import load_curves
 
         curves = load_curves(
             [chosen], metric=metric, problem_set=problem_set, score_range=score_range,
-            settings=settings,
+            settings=settings, say=say,
         )
     return PlanningLaw(
         fit=fit or _fit(curves, chosen, batch_size),

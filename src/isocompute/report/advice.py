@@ -32,6 +32,7 @@ ADVICE: Mapping[str, str] = {
     "unequal_evaluations": "Evaluate every run on the same problems with the same samples.",
     "unhealthy_run": "Look at its health panels, then run that seed again.",
     # of a plan
+    "anchor_assumed": "Scale your model's own learning rate by the square root of the batch.",
     "anchor_at_edge": "Sweep learning rates beyond the one that won.",
     "bp_unhealthy": "Look at the health of the Bₚ that failed, or take the larger one.",
     "bp_unstable": "Try a larger Bₚ or a smaller learning rate before you rely on the plan.",

@@ -1,0 +1,130 @@
+"""Console logs of verl as schedulers, terminals and restarts leave them."""
+
+from __future__ import annotations
+
+import pprint
+from pathlib import Path
+
+import pytest
+
+from isocompute.curves import load_curves
+from isocompute.importers import ImportedRun, note_lines, read_log
+
+PATTERN = {"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}
+COMMAND = (
+    "+ python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.train_batch_size={b} "
+    "actor_rollout_ref.rollout.n={n} 'trainer.logger=[\"console\"]' trainer.total_training_steps=40"
+)
+
+
+def step(t: int, score: float) -> str:
+    train = "" if t == 0 else f"critic/score/mean:np.float64({score}) - training/global_step:{t} - "
+    return f"step:{t} - {train}val-core/math/acc/mean@4:np.float64({score})"
+
+
+def config(b: int, n: int) -> list[str]:
+    tree = {"data": {"train_batch_size": b, "filler": list(range(40))},
+            "actor_rollout_ref": {"rollout": {"n": n}}}  # fmt: skip
+    return pprint.pformat(tree).splitlines()
+
+
+def write(path: Path, *lines: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def points(run: ImportedRun) -> list[tuple[int, float]]:
+    (s,) = [s for s in run.series if s.split == "validation"]
+    return list(zip(s.step_K.tolist(), s.score_K.tolist(), strict=True))
+
+
+BAR = "Training Progress:  17%|██▎     | 71/435 [1:10:40<6:31:06, 64.47s/it]"
+RAY = "\x1b[36m(TaskRunner pid=247607, ip=10.0.0.3)\x1b[0m "
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", RAY, "(main_task pid=5) ", "0: ", "2026-03-01T10:22:33.123456789Z (TaskRunner pid=1) ",
+     "2026-03-01 10:22:33,123 ", f"{BAR}\r{RAY}"],
+)  # fmt: skip
+def test_what_stands_before_a_line_changes_nothing(tmp_path: Path, prefix: str) -> None:
+    lines = [*config(16, 8), step(0, 0.1), "noise", step(5, 0.2)]
+    (run,) = read_log(write(tmp_path / "a.log", *(prefix + line for line in lines)))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (16, 8)
+    assert points(run) == [(0, 0.1), (5, 0.2)]
+
+
+def test_a_progress_bar_in_the_same_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "bp16_n8.log", BAR + step(0, 0.1), BAR + step(5, 0.2))
+    (run,) = read_log(path, settings=PATTERN)
+    assert points(run) == [(0, 0.1), (5, 0.2)]
+    assert [s.step_K.tolist() for s in run.series if s.split == "train"] == [[5]]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [[COMMAND.format(b=16, n=8)],
+     ["python3 -m verl.trainer.main_ppo \\", "    data.train_batch_size=16 \\",
+      "    +actor_rollout_ref.rollout.n=8 \\"]],
+)  # fmt: skip
+def test_the_command_says_the_configuration(tmp_path: Path, command: list[str]) -> None:
+    (run,) = read_log(write(tmp_path / "train.log", *command, step(0, 0.1), step(5, 0.2)))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (16, 8)
+
+
+def test_what_the_command_leaves_to_the_shell_is_asked_for(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.log", "data.train_batch_size=16", "x.rollout.n=$N",
+                 "actor_rollout_ref.rollout.n=$N \\", step(0, 0.1))  # fmt: skip
+    assert read_log(path)[0].rollouts_per_problem is None
+
+
+def test_runs_one_after_the_other_in_one_file(tmp_path: Path) -> None:
+    sweep = []
+    for n in (4, 8, 8):  # the third: the same again from the beginning, so another run
+        sweep += [COMMAND.format(b=16, n=n), *config(16, n), step(0, n / 100), step(5, n / 50)]
+    sweep += [*config(16, 8), step(5, 0.9), step(6, 0.3)]  # goes on with the third
+    runs = read_log(write(tmp_path / "all.log", *sweep))
+    assert [(r.name, r.rollouts_per_problem) for r in runs] == [
+        ("all", 4), ("all-2", 8), ("all-3", 8),
+    ]  # fmt: skip
+    assert [points(r) for r in runs] == [
+        [(0, 0.04), (5, 0.08)], [(0, 0.08), (5, 0.16)], [(0, 0.08), (5, 0.16), (6, 0.3)],
+    ]  # fmt: skip
+    (note,) = runs[2].notes
+    assert "1 further rows of a step that was there already" in note
+    assert not runs[0].notes
+
+
+def test_what_a_folder_left_out_is_said_once(tmp_path: Path) -> None:
+    for n in (4, 8):
+        write(tmp_path / f"bp16_n{n}" / "0.log", step(0, 0.1), step(5, 0.2))
+        write(tmp_path / f"bp16_n{n}" / "1.log", step(5, 0.2), step(8, 0.3))
+    header = "Relative Time (Process),a - val-core/math/acc/mean@4"
+    write(tmp_path / "chart.csv", header, "1,0.5")
+    write(tmp_path / "notes.txt", "nothing")
+    said: list[str] = []
+    from isocompute.importers import settings_from
+
+    curves = load_curves([tmp_path], settings=settings_from(PATTERN), say=said.append)
+    assert len(curves) == 4
+    assert len(said) == 2
+    assert "2 other files of the folder gave no run" in said[0]
+    assert "must have the step on its x axis" in said[0]
+    assert "begins at step 5; if it goes on with run 0, join" in said[1]
+    assert said[1].endswith("(and 1 more run alike)")
+
+
+def test_a_run_without_the_metric_is_said(tmp_path: Path) -> None:
+    write(tmp_path / "bp16_n4.log", step(0, 0.1), step(5, 0.2))
+    write(tmp_path / "bp16_n8.log", "step:1 - critic/score/mean:0.5")
+    said: list[str] = []
+    from isocompute.importers import settings_from
+
+    load_curves([tmp_path], settings=settings_from(PATTERN), say=said.append)
+    assert said == ["run bp16_n8: left out: it has no avg@4"]
+
+
+def test_notes_that_differ_in_numbers_are_one_line() -> None:
+    notes = [("a", "7 rows"), ("b", "9 rows"), ("c", "other"), ("d", "1 rows")]
+    assert note_lines(notes) == ["run a: 7 rows (and 2 more runs alike)", "run c: other"]

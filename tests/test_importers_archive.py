@@ -44,7 +44,7 @@ def test_importing_twice_keeps_a_run_once(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_before_everything_is_known(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"add --set problems_per_batch=32 --set rollouts_per_pro"):
+    with pytest.raises(InputError, match=r"--set problems_per_batch=32 --set rollouts_per_pro"):
         import_logs([LOGS / "mlflow.db", LOGS / "verl" / "bp4_n8.jsonl"], tmp_path / "s")
     with pytest.raises(InputError, match="at least 1 source must be given"):
         import_logs([], tmp_path / "s")

@@ -12,6 +12,7 @@ _MORE_SEEDS = "Repeat the configurations nearest the optimum with two more seeds
 
 ADVICE: Mapping[str, str] = {
     # of a fit
+    "bends_late": "Train further before you rely on a ceiling.",
     "ceiling_unbounded": "Train these configurations further until their curves bend.",
     "configuration_left_out": "Give it more evaluations, or leave it out on purpose.",
     "falling": "Keep n small, spend what a larger budget buys on steps.",

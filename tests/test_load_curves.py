@@ -161,3 +161,14 @@ def test_what_is_no_source_is_named(tmp_path: Path) -> None:
         load_curves([])
     with pytest.raises(InputError, match=r"none.csv: a source must be a file, a folder"):
         load_curves([tmp_path / "none.csv"])
+
+
+@pytest.mark.parametrize("source", [3, [3], {"score": [0.5]}, [np.zeros(3)], np.zeros(3)])
+def test_what_is_no_path_is_one_line(source: object) -> None:
+    with pytest.raises(InputError, match="must be a path or published:NAME, but got a "):
+        load_curves(source)  # type: ignore[arg-type]
+
+
+def test_one_source_needs_no_list(tmp_path: Path) -> None:
+    file = tidy(tmp_path / "a.csv", HEAD, "32,8,100,0.1")
+    assert len(load_curves(file)) == len(load_curves(str(file))) == 1

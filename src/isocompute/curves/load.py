@@ -44,7 +44,7 @@ _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
 
 
 def load_curves(
-    sources: Sequence[str | Path],
+    sources: str | Path | Sequence[str | Path],
     *,
     metric: str | None = None,
     problem_set: str | None = None,
@@ -57,8 +57,8 @@ def load_curves(
     """Learning curves of one metric on one problem set.
 
     Args:
-        sources: tidy files, study folders, logs that `import` knows, `published:NAME`, each with
-            a selection of its runs where wanted: `STUDY[recipe=kl]`.
+        sources: one or more tidy files, study folders, logs that `import` knows, or
+            `published:NAME`, each with a selection of its runs where wanted: `STUDY[recipe=kl]`.
         metric: avg@k, best@k, worst@k, or the word a source uses. None: avg@k with every sample
             for a study, the only metric or the only mean there is elsewhere.
         problem_set: None: the only one there is.
@@ -73,6 +73,14 @@ def load_curves(
         InputError: a source that cannot be read, or that leaves open which metric, problem set
             or recipe is meant.
     """
+    if isinstance(sources, (str, Path)):
+        sources = [sources]
+    for source in sources if isinstance(sources, (list, tuple)) else [sources]:
+        if not isinstance(source, (str, Path)):
+            raise InputError(
+                f"a source must be a path or published:NAME, but got a {type(source).__name__}; "
+                "write a table to a file first (df.to_parquet('runs.parquet')) and give its path."
+            )
     if not sources:
         raise InputError("at least 1 source must be named, but got 0; name a file or a folder.")
     shared = parse_where(where)

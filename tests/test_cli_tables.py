@@ -138,7 +138,7 @@ def test_a_fixed_batch_has_a_second_law() -> None:
     d["law_problems_per_batch"] = {**d["law"], "variable": "steps", "at": at}
     text = "\n".join(fit_lines(d))
     assert "Problems per batch at this fixed batch:" in text
-    assert "steps  B_p*  interval" in text
+    assert "steps  law's B_p*  its interval" in text
     d["law_problems_per_batch"]["form"] = None
     assert "Problems per batch" not in "\n".join(fit_lines(d))
 

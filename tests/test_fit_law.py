@@ -107,6 +107,7 @@ def test_one_more_point_on_the_law_changes_nothing() -> None:
     [
         ([1, 2, 3, 4], [1, 2, 3], r"1-D arrays of one length, but got shapes \(4,\) and \(3,\)"),
         ([[1, 2], [3, 4]], [[1, 2], [3, 4]], r"1-D arrays of one length"),
+        (["a"], [1], r"must be numbers, but numpy says: could not convert"),
         ([0, 2, 3, 4], [1, 2, 3, 4], "`rollouts > 0` .* must hold for every point"),
         ([1, 2, 3, np.inf], [1, 2, 3, 4], "a value that is not finite"),
         ([1, 2, 3, 4], [1, 2, 3, np.nan], "a value that is not finite"),

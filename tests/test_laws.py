@@ -107,6 +107,13 @@ def test_fit_law_says_what_is_wrong(x, n, error, message) -> None:
         fit_law(x, n)
 
 
+def test_a_fit_of_something_else_says_what_it_takes() -> None:
+    with pytest.raises(InputError, match=r"must be a list of Curve, but got str; .*load_curves"):
+        fit_sweep("runs.csv")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"`fix` must be a pair \(name, value\), but got 'B'"):
+        fit_sweep(sweep("rising"), fix="B")  # type: ignore[arg-type]
+
+
 def test_predict_and_at_refuse_budgets_that_are_none(rising) -> None:
     with pytest.raises(InputError, match="`rollouts > 0` must hold for a prediction"):
         fit_law([1e5, 1e6, 1e7, 1e8], [8, 8, 64, 64]).predict(0)

@@ -76,6 +76,24 @@ def test_a_configuration_without_its_20th_step_takes_no_part() -> None:
     assert best_n_rows([fit])[0]["rollouts_per_problem"] < 512
 
 
+def test_a_configuration_begins_to_be_ranked_at_its_20th_step() -> None:
+    """n = 8 ends at 100,000 rollouts, before the 20th step of n = 512 at B_p = 16 (163,840)."""
+    curves = WORLDS["rising"].sample(NOISE["middle"], 2, np.random.default_rng(0))
+    short = [
+        c.replace(rollouts_K=c.rollouts_K[keep], score_K=c.score_K[keep], tokens_K=None,
+                  steps_K=None)
+        for c in curves
+        for keep in [(c.rollouts_per_problem > 8) | (c.rollouts_K < 100_000)]
+    ]  # fmt: skip
+    fit = fit_sweep(short, draws=50)
+    (row,) = spread_tables(fit.curve_fits, 0.95)["rollouts_per_problem"]
+    ranked = [s["rollouts_per_problem"] for s in row["scores"]]
+    assert 8 in ranked
+    assert 512 not in ranked
+    assert row["at"] < 163_840
+    assert best_n_rows([fit])[0]["rollouts_per_problem"] in ranked
+
+
 def test_best_n_by_metric_and_b_p(curves: list[Curve]) -> None:
     fit = fit_sweep(curves, draws=200)
     rows = best_n_rows([fit])

@@ -319,7 +319,9 @@ def _law_table(law: Row, quantity: str, name: str) -> list[str]:
         )
         for p in picked
     ]
-    header = (law["variable"], name, "interval", "regret", "n that cannot be told from the best")
+    header = (
+        law["variable"], f"law's {name}", "its interval", "regret", "n that may be best"
+    )
     if quantity == "problems_per_batch":  # the set and the regret are those of n
         return table(header[:3], [row[:3] for row in rows])
     return table(header, rows, left=1)

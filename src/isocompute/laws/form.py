@@ -106,10 +106,14 @@ def fit_law(
     >>> [round(float(n)) for n in law.predict([1e5, 1e7])]
     [8, 512]
     """
-    x, n = (
-        np.asarray(rollouts, dtype=np.float64),
-        np.asarray(rollouts_per_problem, dtype=np.float64),
-    )
+    try:
+        x = np.asarray(rollouts, dtype=np.float64)
+        n = np.asarray(rollouts_per_problem, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"`rollouts` and `rollouts_per_problem` must be numbers, but numpy says: {error}; pass "
+            "one number per frontier point."
+        ) from error
     if x.ndim != 1 or x.shape != n.shape:
         raise InputError(
             "`rollouts` and `rollouts_per_problem` must be 1-D arrays of one length, but got "

@@ -40,16 +40,24 @@ def spread_tables(fits: CurveFits, level: float) -> dict[str, list[dict[str, Any
         "problems_per_batch": "rollouts_per_problem",
         "rollouts_per_problem": "problems_per_batch",
     }
-    # A configuration that never reached its 20th step takes part in nothing.
-    compared_J = np.isfinite(fits.end_J)
     return {
         name: [
-            _row(fits, name, varied_J, {other[name]: int(value)}, chosen_J, level)
+            _row(fits, name, varied_J, {other[name]: int(value)}, *compared, level)
             for value in np.unique(fixed_J)
-            if (chosen_J := compared_J & (fixed_J == value)).sum() > 1
+            if len((compared := _compared(fits, fixed_J == value))[0]) > 1
         ]
         for name, (varied_J, fixed_J) in axes.items()
     }
+
+
+def _compared(fits: CurveFits, chosen_J: NDArray[np.bool_]) -> tuple[IntArray, float]:
+    """Which of them can be ranked, and at what log10 budget: the largest that all reached.
+
+    A configuration that had not made its 20th step there takes part in nothing.
+    """
+    rows = np.flatnonzero(chosen_J & np.isfinite(fits.end_J))
+    x = float(fits.end_J[rows].min(initial=np.inf))
+    return rows[fits.start_J[rows] <= x + 1e-9], x
 
 
 def _row(
@@ -57,19 +65,18 @@ def _row(
     name: str,
     varied_J: IntArray,
     fixed: dict[str, int],
-    chosen_J: NDArray[np.bool_],
+    rows: IntArray,
+    x: float,
     level: float,
 ) -> dict[str, Any]:
-    rows = np.flatnonzero(chosen_J)
-    x = np.array([float(fits.end_J[rows].min())])
-    score = fits.value(x)[rows, 0]
-    draws = fits.draw_value(x)[:, rows, 0]
+    score = fits.value(np.array([x]))[rows, 0]
+    draws = fits.draw_value(np.array([x]))[:, rows, 0]
     low, high = draw_interval(draws, level)
     spread_D = np.ptp(draws, axis=1)
     noise = float(np.ptp(draws - draws.mean(axis=0), axis=1).mean())
     return {
         **fixed,
-        "at": float(10 ** x[0]),
+        "at": float(10**x),
         "scores": [
             {name: int(varied_J[j]), "score": float(s), "interval": [float(a), float(b)]}
             for j, s, a, b in zip(rows, score, low, high, strict=True)
@@ -91,10 +98,10 @@ def best_n_rows(fits: Sequence[Fit]) -> list[dict[str, Any]]:
     for fit in fits:
         of = fit.curve_fits
         for b_p in np.unique(of.problems_per_batch_J):
-            rows = np.flatnonzero((of.problems_per_batch_J == b_p) & np.isfinite(of.end_J))
+            rows, at = _compared(of, of.problems_per_batch_J == b_p)
             if len(rows) < 2:
                 continue
-            x = np.array([float(of.end_J[rows].min())])
+            x = np.array([at])
             n_J = of.rollouts_per_problem_J[rows]
             winner = of.draw_value(x)[:, rows, 0].argmax(axis=1)
             share_J = np.bincount(winner, minlength=len(rows)) / len(winner)
@@ -104,7 +111,7 @@ def best_n_rows(fits: Sequence[Fit]) -> list[dict[str, Any]]:
                 {
                     "metric": fit.metric,
                     "problems_per_batch": int(b_p),
-                    "at": float(10 ** x[0]),
+                    "at": float(10**at),
                     "rollouts_per_problem": int(n_J[best]),
                     "score": float(score[best]),
                     "probability": float(share_J[best]),

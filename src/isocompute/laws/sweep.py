@@ -276,6 +276,16 @@ def fit_sweep(
         InputError: an option that does not fit the curves.
         RefusalError: a law that the curves cannot carry.
     """
+    if not all(isinstance(c, Curve) for c in curves):
+        raise InputError(
+            f"`curves` must be a list of Curve, but got {type(curves).__name__}; read files with "
+            "isocompute.curves.load_curves(PATHS)."
+        )
+    if fix is not None and (isinstance(fix, str) or len(fix) != 2):
+        raise InputError(
+            f"`fix` must be a pair (name, value), but got {fix!r}; for example "
+            '("problems_per_batch", 32).'
+        )
     if not 0.5 <= level < 1:
         raise InputError(f"`0.5 <= level < 1` must hold, but got level={level:g}; 0.95 is usual.")
     if unit not in ("rollouts", "tokens"):

@@ -122,7 +122,7 @@ _BY_SCORE = {
     "expected_score": "of the n that the limits admit, it has the largest expected score at this "
     "budget",
     "tie_by_trend": "no n tested is surely better out here, and in this sweep the best n moves its "
-    "way as the budget grows",
+    "way as the budget grows; on planted sweeps that loses less than the smallest expected loss",
     "tie_by_law": "no n tested is surely better out here, and it lies nearest to the law",
 }
 

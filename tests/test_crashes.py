@@ -195,7 +195,10 @@ class Killer:
         time.sleep(until_s)
         os.killpg(pid, signal.SIGKILL)
         code = self.ask("wait")
-        return None if code == -signal.SIGKILL else code
+        if code == -signal.SIGKILL:
+            return None
+        self.lives.append(until_s)  # at most that long: under a load that falls, kills still hit
+        return code
 
     def check(self, folder):
         """Export and weights are those of the uninterrupted study; the books balance."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import sys
 import tempfile
 import threading
 import time
@@ -65,8 +66,8 @@ def ray_pool(
         raise InputError(
             f"one run must take resources >= 0 and some of them > 0, but got {each}; set num_cpus."
         )
-    if address is not None:
-        os.environ.update(ray_authentication())  # Ray reads it when it is imported
+    if "ray" not in sys.modules:  # Ray reads its mode once, when it is imported
+        os.environ.update(ray_authentication())
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -151,9 +152,12 @@ class RayPool:
             time.sleep(timeout_s)
             return []
         by_reference = {r.message: r for r in self._running}
-        ready, _ = self._ray.wait(
-            list(by_reference), num_returns=len(by_reference), timeout=timeout_s
-        )
+        # The first to come: its engine may be waiting at a checkpoint. Then all that is there.
+        ready, _ = self._ray.wait(list(by_reference), timeout=timeout_s)
+        if ready:
+            ready, _ = self._ray.wait(
+                list(by_reference), num_returns=len(by_reference), timeout=0
+            )
         found: list[Event] = []
         for reference in ready:
             found += self._receive(by_reference[reference])
@@ -198,7 +202,9 @@ class RayPool:
             messages = self._ray.get(running.message)
         except self._ray.exceptions.RayError as error:
             reason, limit = running.killed or (
-                f"its actor was lost ({type(error).__name__})", False)  # fmt: skip
+                f"its actor was lost ({type(error).__name__}: {ray_words(str(error))[:300]})",
+                False,
+            )  # fmt: skip
             self._dismiss(time.monotonic())  # its node may have gone, and others with it
             return [self._end(running, "failed" if limit else "crashed", reason)]
         for message in messages:

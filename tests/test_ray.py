@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from isocompute.errors import InputError
+from isocompute.errors import InputError, RunError
 from isocompute.runner import run_study
 from isocompute.runner.ray import _unpack, ray_pool
 from isocompute.store import Store
@@ -165,6 +165,20 @@ def test_a_cluster_with_a_token(tmp_path):
     line = ends["without"].stderr.splitlines()[-1]
     assert "a Ray cluster must be reachable at address" in line
     assert "set RAY_AUTH_MODE=token and put its token into" in line
+
+
+def test_a_local_cluster_is_one_of_its_own(monkeypatch):
+    asked = []
+
+    def init(**options):
+        asked.append(options["address"])
+        raise ConnectionError("not here")
+
+    monkeypatch.setattr(ray, "init", init)
+    for address in (None, "auto"):
+        with pytest.raises(RunError, match="Ray says: not here; start it"):
+            ray_pool(address=address)
+    assert asked == ["local", "auto"]
 
 
 def test_resources_must_be_asked_for():

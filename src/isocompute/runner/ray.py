@@ -77,7 +77,8 @@ def ray_pool(
         ) from error
     if not ray.is_initialized():
         try:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False,
+            # Without an address Ray would join whatever cluster it finds on this machine.
+            ray.init(address=address or "local", log_to_driver=False, include_dashboard=False,
                      configure_logging=False)  # fmt: skip
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             raise RunError(

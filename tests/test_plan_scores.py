@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -154,6 +155,8 @@ def test_advice_says_why(budget: float, trend: int, said: str) -> None:
     )
     assert said in text
     assert "The law of s.csv gives" in text
+    last = "" if budget == INSIDE else "where all were last compared, "
+    assert re.search(rf"Of the n tested, {last}[0-9, ]+ cannot be told from the best", text)
     if budget == INSIDE:
         assert "rounded down 64, which would lose 0.0030 of score on average" in text
         assert "n=32 loses 0.0010 of score on average" in text

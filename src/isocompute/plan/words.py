@@ -86,6 +86,8 @@ def _cost(cost: Mapping[str, float | None]) -> str:
 def _why(d: Mapping[str, Any]) -> list[str]:
     """Where n comes from and how far to trust it."""
     law, interval, n = d["law"], d["rollouts_per_problem_interval"], d["rollouts_per_problem"]
+    distance = d["extrapolation_log10"]
+    inside = distance < NOTICEABLE_LOG10
     known = "without an interval" if interval is None else f"between {_ends(interval)}"
     by_law = (
         f"the law of {law.get('source') or 'the sweep'} gives "
@@ -109,11 +111,11 @@ def _why(d: Mapping[str, Any]) -> list[str]:
             )
     if d["confidence_set"]:
         tested = ", ".join(str(m) for m in d["confidence_set"])
-        sentences.append(f"Of the n tested, {tested} cannot be told from the best")
+        where = "" if inside else "where all were last compared, "
+        sentences.append(f"Of the n tested, {where}{tested} cannot be told from the best")
     if law.get("plateau") is not None and (law.get("identified") or {}).get("plateau", True):
         sentences.append(f"The law saturates near {law['plateau']:.0f}")
-    distance = d["extrapolation_log10"]
-    where = f"{distance:.2f} decades outside" if distance >= NOTICEABLE_LOG10 else "inside"
+    where = "inside" if inside else f"{distance:.2f} decades outside"
     sentences.append(f"The budget lies {where} the budgets that were compared")
     return _wrapped(f"Why n={n}: " + ". ".join(sentences) + ".")
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from isocompute.health import METRICS as HEALTH_METRICS
+from isocompute.plan.words import NOTICEABLE_LOG10
 from isocompute.report import words
 from isocompute.report.advice import ADVICE
 from isocompute.report.evidence import fit_tables, progress_tables
@@ -138,6 +139,7 @@ def _strip(fit: Document | None, plan: Document) -> Section | None:
     row = words.law_at(fit, float(plan.get("budget_rollouts") or 0)) if fit else None
     sure = plan.get("confidence_set") or (row or {}).get("confidence_set") or []
     allowed = {int(m) for m in sure}
+    outside = float(plan.get("extrapolation_log10") or 0.0) >= NOTICEABLE_LOG10
     return {
         "ticks": [
             {"n": 2**i, "at": place(2**i), "tested": 2**i in tested, "allowed": 2**i in allowed}
@@ -148,6 +150,7 @@ def _strip(fit: Document | None, plan: Document) -> Section | None:
         "chosen": place(chosen),
         "label": count(chosen),
         "any_allowed": bool(allowed),
+        "allowed_where": "where all n were last compared" if outside else "given the data",
     }
 
 

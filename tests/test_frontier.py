@@ -11,13 +11,14 @@ import pytest
 from isocompute.curves import fit_curves
 from isocompute.errors import RefusalError
 from isocompute.frontier import (
+    _bridged,
     _longest_run,
     _resolve_ties,
     crossing_interval,
     crossings,
     fit_frontier,
 )
-from isocompute.testing.planted import NOISE, WORLDS, Noise, World, chained_arms
+from isocompute.testing.planted import NOISE, WORLDS, Arm, Noise, World, chained_arms
 
 QUIET = Noise(problems=10_000, samples=1000, ceiling_sd=0.0, midpoint_sd=0.0)
 N4 = np.array([8, 16, 32, 64])
@@ -77,6 +78,47 @@ def test_support_begins_at_20_steps_of_what_could_be_best_and_ends_with_the_data
 def test_a_configuration_that_cannot_win_does_not_hold_the_support_up() -> None:
     _, frontier = frontier_of(WORLDS["constant_small"])
     assert frontier.support[0] < 20 * 8192
+
+
+def newcomer(midpoint: float) -> World:
+    """n = 64 passes n = 8 and n = 4 about where it makes its 20th step, at 327,680 rollouts."""
+
+    def arm(n: int, ceiling: float, slope: float, midpoint: float) -> Arm:
+        return Arm(
+            problems_per_batch=256, rollouts_per_problem=n, floor=0.3, ceiling=ceiling,
+            slope=slope, midpoint=midpoint,
+        )  # fmt: skip
+
+    four = arm(4, 0.55, 3.0, 4.5)
+    eight = arm(8, 0.58, 3.0, 4.7)
+    late = arm(64, 0.8, 2.5, midpoint)
+    return World(name="newcomer", arms=(four, eight, late))
+
+
+def test_a_leader_that_comes_in_at_its_20th_step_does_not_cut_the_support() -> None:
+    world = newcomer(5.5)
+    fits, frontier = frontier_of(world, noise=NOISE["middle"], seeds=3, draws=200)
+    start = 20 * 256 * 64
+    low, high = frontier.support
+    assert low < start / 2
+    assert high == pytest.approx(world.max_rollouts, rel=1e-6)
+    assert path_of(fits, frontier)[-1] == 64
+    without = (frontier.probability_JV * (frontier.x_V < fits.start_J[:, None] - 1e-9)).sum(axis=0)
+    assert without[frontier.supported_V].max() > 0.02  # in question just before its 20th step
+    assert all(s.end <= low for s in frontier.segments if s.extrapolated)
+
+
+def test_a_leader_that_was_due_long_before_its_20th_step_does() -> None:
+    _, frontier = frontier_of(newcomer(4.8), noise=NOISE["middle"], seeds=3, draws=200)
+    assert frontier.support[0] >= 20 * 256 * 64 * 0.999
+
+
+def test_gaps_are_bridged_up_to_an_octave_and_only_before_a_20th_step() -> None:
+    x = np.log10([1.0, 2.0, 2.5, 3.0, 6.0, 7.0])
+    flag = np.array([False, True, False, True, False, True])
+    everywhere = np.ones(6, dtype=bool)
+    assert _bridged(flag, x, open_V=everywhere).tolist() == [False, True, True, True, False, True]
+    assert _bridged(flag, x, open_V=~everywhere).tolist() == flag.tolist()
 
 
 def test_no_ranked_budget_leaves_two_percent_to_a_configuration_without_data() -> None:

@@ -20,6 +20,7 @@ IntArray = NDArray[np.int64]
 
 BUDGETS_PER_DECADE = 48  # a step of 5% of the budget; crossovers are interpolated
 IN_QUESTION = 0.02  # chance that the best configuration is one without data at a budget
+OCTAVE = float(np.log10(2))
 _NEVER = 1e3  # stands for a score without data: finite, so that sums stay so
 SUPPORTED = 0.80  # a change that fewer than four in five draws confirm is a tie
 
@@ -116,9 +117,9 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
     probability = np.stack([(draw_best == j).mean(axis=0) for j in range(J)])
     regret = (draw_score.max(axis=1, keepdims=True) - draw_score).mean(axis=0)
     has_data = (x_V >= fits.start_J[:, None] - 1e-9) & (x_V <= fits.end_J[:, None] + 1e-9)
-    supported = _longest_run(
-        ((probability * ~has_data).sum(axis=0) < IN_QUESTION) & (has_data.sum(axis=0) > 1)
-    )
+    ranked = ((probability * ~has_data).sum(axis=0) < IN_QUESTION) & (has_data.sum(axis=0) > 1)
+    ended = (probability * (x_V > fits.end_J[:, None] + 1e-9)).sum(axis=0)
+    supported = _longest_run(_bridged(ranked, x_V, open_V=ended < IN_QUESTION))
     if supported.sum() < 2:
         raise RefusalError(
             "configurations can be ranked only at budgets where all that could be best have data "
@@ -144,6 +145,23 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
         crossovers=crossovers,
         ties=ties,
     )
+
+
+def _bridged(
+    flag_V: NDArray[np.bool_], x_V: FloatArray, *, open_V: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Gaps of up to an octave between True stretches closed, where `open_V` holds all along.
+
+    A configuration that comes to lead is in question just before its 20th step. It is no choice
+    there yet, and what was compared on either side belongs together: without this the budgets
+    from its 20th step on, the largest of the sweep, would count as not compared.
+    """
+    out = flag_V.copy()
+    for start, stop in _runs(flag_V.astype(np.int64)):
+        inner = start > 0 and stop < len(flag_V) and not flag_V[start]
+        if inner and x_V[stop] - x_V[start - 1] <= OCTAVE and open_V[start:stop].all():
+            out[start:stop] = True
+    return out
 
 
 def _longest_run(flag_V: NDArray[np.bool_]) -> NDArray[np.bool_]:

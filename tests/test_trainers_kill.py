@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from isocompute.errors import InputError
 from isocompute.store import Store
 from study_helpers import digest
 
@@ -50,10 +51,11 @@ def start(arguments: list[str]) -> subprocess.Popen[str]:
 
 
 def steps_done(folder: Path) -> int:
-    if not (folder / "study.db").exists():
+    try:
+        with Store(folder) as store:
+            return max((run.steps_done for run in store.runs()), default=0)
+    except InputError:  # not there yet, or its tables are being made at this moment
         return 0
-    with Store(folder) as store:
-        return max((run.steps_done for run in store.runs()), default=0)
 
 
 def kill_tree(process: subprocess.Popen[str]) -> None:

@@ -92,11 +92,12 @@ def _bend(s: FloatArray, gompertz: bool) -> FloatArray:
 
 
 class Grid(NamedTuple):
-    """Candidate starts (slope, midpoint) and their shapes s (Q, X)."""
+    """Candidate starts (slope, midpoint), their shapes s (Q, X) and the squares of those."""
 
     slope_Q: FloatArray
     midpoint_Q: FloatArray
     s_QX: FloatArray
+    square_QX: FloatArray
 
 
 def candidate_grid(
@@ -117,16 +118,15 @@ def _grid(x_bytes: bytes, bounds: Bounds, n_slopes: int, midpoint_step: float | 
     slopes = np.geomspace(*bounds.slope, n_slopes)
     slope_Q, midpoint_Q = (a.ravel() for a in np.meshgrid(slopes, midpoints, indexing="ij"))
     s_QX = _rise(slope_Q[:, None] * (x_X[None, :] - midpoint_Q[:, None]), bounds.gompertz)
-    return Grid(slope_Q, midpoint_Q, s_QX)
+    return Grid(slope_Q, midpoint_Q, s_QX, s_QX**2)
 
 
 class _Moments(NamedTuple):
-    """Weighted sums that the linear problem needs; arrays broadcast against each other."""
+    """Weighted sums that the linear problem needs, of values with mean 0; arrays broadcast."""
 
     w: FloatArray
     ws: FloatArray
     wss: FloatArray
-    wy: FloatArray
     wsy: FloatArray
     wyy: FloatArray
 
@@ -135,31 +135,25 @@ def _solve_linear(
     m: _Moments, low: FloatArray, high: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Best (floor, rise >= 0) with low <= floor and floor + rise <= high, and its loss."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        determinant = m.w * m.wss - m.ws**2
-        flat = determinant <= 1e-12 * m.w * m.wss
-        rise = np.where(flat, 0.0, (m.w * m.wsy - m.ws * m.wy) / np.where(flat, 1.0, determinant))
-        rise = np.maximum(rise, 0.0)
-        floor = (m.wy - rise * m.ws) / m.w
+    mean = m.ws / m.w
+    spread = m.wss - mean * m.ws
+    flat = spread <= 1e-12 * m.wss
+    rise = np.where(flat, 0.0, np.maximum(m.wsy, 0.0) / np.where(flat, 1.0, spread))
+    floor = -rise * mean
+    over = floor + rise > high
+    if over.any() or (floor < low).any():
         # An active bound leaves one free parameter: the other end of the curve.
-        over = floor + rise > high
         w1 = m.w - m.ws  # sum of w (1 - s)
-        w11 = m.w - 2 * m.ws + m.wss  # sum of w (1 - s)^2
-        drop = (high * w1 - (m.wy - m.wsy)) / np.where(w11 > 0, w11, 1.0)
+        w11 = w1 - m.ws + m.wss  # sum of w (1 - s)^2
+        drop = (high * w1 + m.wsy) / np.where(w11 > 0, w11, 1.0)
         floor = np.where(over, np.clip(high - np.maximum(drop, 0.0), low, high), floor)
         rise = np.where(over, high - floor, rise)
         under = floor < low
         free = (m.wsy - low * m.ws) / np.where(m.wss > 0, m.wss, 1.0)
         floor = np.where(under, low, floor)
         rise = np.where(under, np.clip(free, 0.0, high - low), rise)
-        loss = (
-            m.wyy
-            - 2 * floor * m.wy
-            - 2 * rise * m.wsy
-            + floor**2 * m.w
-            + 2 * floor * rise * m.ws
-            + rise**2 * m.wss
-        )
+    level = floor + rise * mean
+    loss = m.wyy - rise * (2 * m.wsy - rise * spread) + m.w * level**2
     return floor, rise, np.maximum(loss, 0.0)
 
 
@@ -189,57 +183,82 @@ def fit_sigmoids(
     """
     bounds = bounds or Bounds()
     grid = grid or candidate_grid(x_X, bounds)
+    x_X = np.asarray(x_X, dtype=np.float64)
     y_DX = np.atleast_2d(np.asarray(y_DX, dtype=np.float64))
     weight_WX = np.atleast_2d(np.asarray(weight_DX, dtype=np.float64))  # W: D, or 1 for all
-    y_DX = np.where(weight_WX > 0, y_DX, 0.0)
-    D = len(y_DX)
     base, base_weight = (np.zeros(1), np.zeros(1)) if anchor is None else anchor
-    W = max(len(weight_WX), len(base_weight))
-    # A column at s = 0 for every candidate is a point at x = -infinity.
-    y_DX = np.column_stack([y_DX, np.broadcast_to(base, (D,))])
-    weight_WX = np.column_stack(
-        [np.broadcast_to(weight_WX, (W, y_DX.shape[1] - 1)), np.broadcast_to(base_weight, (W,))]
-    )
-    grid = grid._replace(s_QX=np.column_stack([grid.s_QX, np.zeros(len(grid.s_QX))]))
-    x_X = np.append(np.asarray(x_X, dtype=np.float64), -np.inf)
+    D, W = len(y_DX), max(len(weight_WX), len(base_weight))
+    base = np.broadcast_to(base, (D,))
+    weight_WX = np.broadcast_to(weight_WX, (W, len(x_X)))
+    base_weight = np.broadcast_to(base_weight, (W,))
     step = max(1, _CHUNK // max(grid.slope_Q.size, 5 * len(x_X)))
-    parts = [
-        _fit_chunk(x_X, y_DX[i : i + step], _rows(weight_WX, slice(i, i + step)), bounds, grid)
-        for i in range(0, D, step)
-    ]
+    parts = []
+    for part in (slice(i, i + step) for i in range(0, D, step)):
+        own = part if W > 1 else slice(None)
+        data = _centred(y_DX[part], weight_WX[own], base[part], base_weight[own], bounds)
+        parts.append(_fit_chunk(x_X, data, bounds, grid))
     return SigmoidFits(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 
-def _rows(w_WX: FloatArray, index: slice | NDArray[Any]) -> FloatArray:
-    """Rows of the weights; the one row that all data sets share stays."""
-    return w_WX if len(w_WX) == 1 else w_WX[index]
+class _Data(NamedTuple):
+    """Data sets whose weighted mean is 0: sums of squares then do not cancel.
+
+    The anchor, at s = 0 for every curve, is in `total_W` (the weight) and `square_D` (the weighted
+    sum of squares) and nowhere else. W is D, or 1 where all share their weights. `low_D` and
+    `high_D` bound floor and ceiling; `centre_D` was subtracted.
+    """
+
+    y_DX: FloatArray
+    w_WX: FloatArray
+    total_W: FloatArray
+    square_D: FloatArray
+    low_D: FloatArray
+    high_D: FloatArray
+    centre_D: FloatArray
+
+    def take(self, index: NDArray[Any]) -> _Data:
+        shared = len(self.w_WX) == 1
+        return _Data(
+            self.y_DX[index],
+            self.w_WX if shared else self.w_WX[index],
+            self.total_W if shared else self.total_W[index],
+            *(part[index] for part in self[3:]),
+        )
 
 
-def _fit_chunk(
-    x_X: FloatArray, y_DX: FloatArray, w_DX: FloatArray, bounds: Bounds, grid: Grid
-) -> SigmoidFits:
-    # Centred values keep the sums of squares from cancelling.
-    total = w_DX.sum(axis=1)
-    centre = (w_DX * y_DX).sum(axis=1) / total
-    y = np.where(w_DX > 0, y_DX - centre[:, None], 0.0)
-    low, high = bounds.low - centre, bounds.high - centre
-    best = _best_start(y, w_DX, low, high, grid)
+def _centred(
+    y_DX: FloatArray,
+    w_WX: FloatArray,
+    base_D: FloatArray,
+    base_weight_W: FloatArray,
+    bounds: Bounds,
+) -> _Data:
+    y_DX = np.where(w_WX > 0, y_DX, 0.0)
+    total = w_WX.sum(axis=1) + base_weight_W
+    centre = ((w_WX * y_DX).sum(axis=1) + base_weight_W * base_D) / total
+    y_DX = np.where(w_WX > 0, y_DX - centre[:, None], 0.0)
+    square = (w_WX * y_DX**2).sum(axis=1) + base_weight_W * (base_D - centre) ** 2
+    return _Data(y_DX, w_WX, total, square, bounds.low - centre, bounds.high - centre, centre)
+
+
+def _fit_chunk(x_X: FloatArray, data: _Data, bounds: Bounds, grid: Grid) -> SigmoidFits:
+    best = _best_start(data, grid)
     log_slope, midpoint, floor, rise, loss = _polish(
-        x_X, y, w_DX, np.log(grid.slope_Q[best]), grid.midpoint_Q[best], low, high, bounds
+        x_X, data, np.log(grid.slope_Q[best]), grid.midpoint_Q[best], bounds
     )
     edge = 1e-9
-    lo_mid, hi_mid = x_X[:-1].min() - bounds.midpoint_margin, x_X.max() + bounds.midpoint_margin
+    lo_mid, hi_mid = x_X.min() - bounds.midpoint_margin, x_X.max() + bounds.midpoint_margin
     on_bound = (
         (log_slope <= np.log(bounds.slope[0]) + edge)
         | (log_slope >= np.log(bounds.slope[1]) - edge)
         | (midpoint <= lo_mid + edge)
         | (midpoint >= hi_mid - edge)
-        | (floor <= low + edge)
-        | (floor + rise >= high - edge)
+        | (floor <= data.low_D + edge)
+        | (floor + rise >= data.high_D - edge)
     )
     return SigmoidFits(
-        floor + centre,
-        floor + rise + centre,
+        floor + data.centre_D,
+        floor + rise + data.centre_D,
         np.exp(log_slope),
         midpoint,
         loss,
@@ -248,46 +267,45 @@ def _fit_chunk(
     )
 
 
-def _best_start(
-    y_DX: FloatArray, w_DX: FloatArray, low: FloatArray, high: FloatArray, grid: Grid
-) -> NDArray[np.int64]:
-    """Index of the candidate with the smallest loss, for centred values."""
-    s, s_square = grid.s_QX.T, (grid.s_QX**2).T
-    total = w_DX.sum(axis=1, keepdims=True)
-    ws, wss, wsy = w_DX @ s, w_DX @ s_square, (w_DX * y_DX) @ s
+def _best_start(data: _Data, grid: Grid) -> NDArray[np.int64]:
+    """Index of the candidate with the smallest loss."""
+    s, s_square = grid.s_QX.T, grid.square_QX.T
+    total = data.total_W[:, None]
+    ws, wss, wsy = data.w_WX @ s, data.w_WX @ s_square, (data.w_WX * data.y_DX) @ s
     spread = wss - ws**2 / total
     flat = spread <= 1e-12 * wss + _TINY
-    # Without bounds the loss falls by wsy^2 / spread, as the values have mean 0.
+    # Without bounds the loss falls by wsy^2 / spread.
     gain = np.maximum(wsy, 0.0)
     gain *= gain
     gain *= np.where(flat, 0.0, 1.0 / np.where(flat, 1.0, spread))
     best = gain.argmax(axis=1)
-    rows = np.arange(len(y_DX))
-    at = np.zeros(len(y_DX), dtype=np.int64) if len(w_DX) == 1 else rows
-    rise = np.where(flat[at, best], 0.0, np.maximum(wsy[rows, best], 0.0)) / np.where(
-        flat[at, best], 1.0, spread[at, best]
-    )
-    floor = -rise * ws[at, best] / total[at, 0]
-    outside = np.flatnonzero((floor < low) | (floor + rise > high))
-    if len(outside):
-        w, wy = _rows(w_DX, outside), _rows(w_DX, outside) * y_DX[outside]
-        moments = _Moments(
-            w.sum(axis=1)[:, None],
-            w @ s,
-            w @ s_square,
-            wy.sum(axis=1)[:, None],
-            wsy[outside],
-            (wy * y_DX[outside]).sum(axis=1)[:, None],
-        )
-        loss = _solve_linear(moments, low[outside, None], high[outside, None])[2]
-        best[outside] = loss.argmin(axis=1)
+
+    def bounded(row: NDArray[np.int64], q: NDArray[np.int64]) -> tuple[FloatArray, ...]:
+        """Floor, rise and loss of pairs of data set and candidate, within the bounds."""
+        w = row if len(total) > 1 else np.zeros_like(row)
+        moments = _Moments(total[w, 0], ws[w, q], wss[w, q], wsy[row, q], data.square_D[row])
+        return _solve_linear(moments, data.low_D[row], data.high_D[row])
+
+    rows = np.arange(len(best))
+    loss = bounded(rows, best)[2]
+    # Bounds only add to a loss, so only candidates that are better without them are worth a look.
+    slack = 1e-9 * data.square_D
+    least = data.square_D - gain[rows, best]
+    rows = np.flatnonzero(loss > least + slack)
+    if len(rows):
+        row, q = np.nonzero(gain[rows] >= (data.square_D - loss - slack)[rows, None])
+        row = rows[row]
+        order = np.lexsort((bounded(row, q)[2], row))
+        first = order[np.flatnonzero(np.diff(row, prepend=-1))]
+        best[rows] = q[first]
     return np.asarray(best, dtype=np.int64)
 
 
 class _State(NamedTuple):
     """A point of the polish: parameters, linear solution and Gram matrix.
 
-    `gram`, (D, 5, 5), is of the columns 1, s, ds/d(log slope), ds/d(midpoint), y.
+    `gram`, (D, 3, 4), holds the inner products of s, ds/dz and (x - midpoint) ds/dz with
+    these and with y, after the constant is projected out.
     """
 
     log_slope: FloatArray
@@ -302,99 +320,81 @@ class _State(NamedTuple):
 
 
 def _polish(
-    x_X: FloatArray,
-    y: FloatArray,
-    w: FloatArray,
-    log_slope: FloatArray,
-    midpoint: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    bounds: Bounds,
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    x_X: FloatArray, data: _Data, log_slope: FloatArray, midpoint: FloatArray, bounds: Bounds
+) -> list[FloatArray]:
     """Damped Gauss-Newton on (log slope, midpoint); a step that does not help is taken back.
 
     Rows leave the iteration when they have converged.
+
+    Returns:
+        Log slope, midpoint, floor, rise and loss, each of shape (D,).
     """
     limits = np.log(bounds.slope[0]), np.log(bounds.slope[1])
-    finite = x_X[:-1]  # the last is the anchor
-    middle = finite.min() - bounds.midpoint_margin, finite.max() + bounds.midpoint_margin
+    middle = x_X.min() - bounds.midpoint_margin, x_X.max() + bounds.midpoint_margin
 
-    gompertz = bounds.gompertz
-    here = _state(x_X, y, w, log_slope, midpoint, low, high, gompertz)
-    done = _State(*(np.array(part) for part in here))
-    active = np.arange(len(y))
-    damping = np.full(len(y), 1e-3)
-    for _ in range(_POLISH_STEPS):
+    here = _state(x_X, data, log_slope, midpoint, bounds.gompertz)
+    done = [np.array(part) for part in here[:5]]
+    active = np.arange(len(log_slope))
+    damping = np.full(len(log_slope), 1e-3)
+    for left in range(_POLISH_STEPS, 0, -1):
         step_1, step_2 = _gauss_newton_step(here, damping)
         new = _state(
             x_X,
-            y[active],
-            _rows(w, active),
+            data,
             np.clip(here.log_slope + step_1, *limits),
             np.clip(here.midpoint + step_2, *middle),
-            low[active],
-            high[active],
-            gompertz,
+            bounds.gompertz,
         )
         better = new.loss < here.loss
         gain = np.where(better, here.loss - new.loss, np.inf)
-        here = _State(
-            *(
-                np.where(better.reshape(-1, *(1,) * (old.ndim - 1)), fresh, old)
-                for old, fresh in zip(here, new, strict=True)
-            )
-        )
+        if better.all():
+            here = new
+        else:
+            for old, fresh in zip(here, new, strict=True):
+                old[better] = fresh[better]
         damping = np.where(better, damping * 0.2, damping * 8)
         going = np.where(better, gain > _CONVERGED * here.loss, damping < _GIVE_UP)
-        for whole, part in zip(done[:5], here[:5], strict=True):
-            whole[active] = part
-        if not going.any():
-            break
-        if not going.all():
-            active, damping, here = active[going], damping[going], here.take(going)
-    return done.log_slope, done.midpoint, done.floor, done.rise, done.loss
+        if left == 1 or not going.all():
+            for whole, part in zip(done, here, strict=False):
+                whole[active] = part
+            if not going.any():
+                break
+            active, damping = active[going], damping[going]
+            here, data = here.take(going), data.take(going)
+    return done
 
 
 def _state(
-    x_X: FloatArray,
-    y: FloatArray,
-    w: FloatArray,
-    log_slope: FloatArray,
-    midpoint: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-    gompertz: bool,
+    x_X: FloatArray, data: _Data, log_slope: FloatArray, midpoint: FloatArray, gompertz: bool
 ) -> _State:
-    slope = np.exp(log_slope)[:, None]
-    s = _rise(slope * (x_X[None, :] - midpoint[:, None]), gompertz)
-    by_midpoint = -slope * s * _bend(s, gompertz)
-    by_slope = by_midpoint * (midpoint[:, None] - np.where(np.isfinite(x_X), x_X, 0.0)[None, :])
-    columns = np.stack([np.ones_like(s), s, by_slope, by_midpoint, y], axis=1)
-    gram = (columns * w[:, None, :]) @ columns.transpose(0, 2, 1)
-    sums = _Moments(
-        gram[:, 0, 0], gram[:, 0, 1], gram[:, 1, 1], gram[:, 0, 4], gram[:, 1, 4], gram[:, 4, 4]
-    )
-    floor, rise, loss = _solve_linear(sums, low, high)
+    D = len(midpoint)
+    columns = np.empty((D, 5, len(x_X)))  # s, ds/dz, (x - midpoint) ds/dz, y, 1
+    from_middle = x_X - midpoint[:, None]
+    s = _rise(np.exp(log_slope)[:, None] * from_middle, gompertz)
+    columns[:, 0] = s
+    np.multiply(s, _bend(s, gompertz), out=columns[:, 1])
+    np.multiply(columns[:, 1], from_middle, out=columns[:, 2])
+    columns[:, 3] = data.y_DX
+    columns[:, 4] = 1.0
+    products = (columns[:, :3] * data.w_WX[:, None, :]) @ columns.transpose(0, 2, 1)
+    gram, sums = products[:, :, :4], products[:, :, 4]
+    moments = _Moments(data.total_W, sums[:, 0], gram[:, 0, 0], gram[:, 0, 3], data.square_D)
+    floor, rise, loss = _solve_linear(moments, data.low_D, data.high_D)
+    gram[:, :, :3] -= sums[:, :, None] * (sums / data.total_W[:, None])[:, None, :]
     return _State(log_slope, midpoint, floor, rise, loss, gram)
 
 
 def _gauss_newton_step(here: _State, damping: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Step in (log slope, midpoint), floor and ceiling following (Kaufman's approximation)."""
-    g, rise = here.gram, here.rise
-    total = g[:, 0, 0]
-
-    def inner(i: int, j: int) -> FloatArray:
-        """Inner product of two columns after 1 and s are projected out."""
-        one_i, one_j, one_s = g[:, 0, i] / total, g[:, 0, j], g[:, 0, 1]
-        ss = g[:, 1, 1] - one_s**2 / total
-        si, sj = g[:, 1, i] - one_s * one_i, g[:, 1, j] - one_s * one_j / total
-        out: FloatArray = (
-            g[:, i, j] - one_i * one_j - np.where(ss > 0, si * sj, 0.0) / np.where(ss > 0, ss, 1.0)
-        )
-        return out
-
-    g1, g2 = (rise * inner(i, 4) for i in (2, 3))
-    h11, h22, h12 = rise**2 * inner(2, 2), rise**2 * inner(3, 3), rise**2 * inner(2, 3)
+    gram, spread = here.gram, here.gram[:, 0, 0]
+    share = gram[:, 0, 1:] / np.where(spread > 0, spread, np.inf)[:, None]
+    # Of ds/dz and (x - midpoint) ds/dz with these and with y, after s is projected out too.
+    inner = gram[:, 1:, 1:] - gram[:, 1:, :1] * share[:, None, :]
+    slope = np.exp(here.log_slope)
+    scale = slope * here.rise  # by the midpoint the curve moves by -scale * ds/dz
+    g1, g2 = scale * inner[:, 1, 2], -scale * inner[:, 0, 2]
+    square = scale**2
+    h11, h22, h12 = square * inner[:, 1, 1], square * inner[:, 0, 0], -square * inner[:, 0, 1]
     h11, h22 = h11 * (1 + damping) + 1e-30, h22 * (1 + damping) + 1e-30
     determinant = np.maximum(h11 * h22 - h12**2, 1e-60)
     return (h22 * g1 - h12 * g2) / determinant, (h11 * g2 - h12 * g1) / determinant

@@ -130,8 +130,8 @@ def draw_fits(
     y_DX = fit.value(x_X) + widen * deviation
     value, weight = anchor
     jitter = rng.standard_normal(draws) * widen[:, 0] / np.sqrt(np.maximum(weight, 1e-12))
-    anchor = (np.clip(value + jitter, 0.0, 1.0), np.broadcast_to(weight, (draws,)))
-    return fit_sigmoids(x_X, y_DX, weight_X[None], bounds, grid=grid, anchor=anchor)
+    base = np.clip(value + jitter, 0.0, 1.0)
+    return fit_sigmoids(x_X, y_DX, weight_X[None], bounds, grid=grid, anchor=(base, weight))
 
 
 def _noise_within_run(

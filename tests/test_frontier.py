@@ -174,6 +174,40 @@ def test_a_change_that_four_in_five_draws_confirm_stands() -> None:
         assert len(ties) == (expected == [0, 0, 0, 0])
 
 
+def test_the_lead_goes_part_of_the_way_where_the_draws_exclude_that_it_stays() -> None:
+    x = np.linspace(5, 6, 6)
+    score = np.array([[5.0] * 6, [0] * 6, [3, 4, 5.5, 7, 7, 7], [2, 3, 5, 7.5, 7.5, 7.5]])
+    every = np.ones(6, dtype=bool)
+    far, part, stay = (np.array([0, 0, j, j, j, j]) for j in (3, 2, 0))
+    for counts, expected in (
+        ((12, 8, 0), [0, 0, 2, 2, 2, 2]),  # 32 and 64 share the draws: not 64, yet more than 8
+        ((17, 3, 0), [0, 0, 2, 3, 3, 3]),  # 64 is confirmed
+        ((8, 10, 2), [0, 0, 2, 2, 2, 2]),  # 32 or more in 18 of 20: where its own curve leads
+        ((8, 7, 5), [0, 0, 0, 0, 0, 0]),  # nothing is
+    ):
+        draws = np.array([far] * counts[0] + [part] * counts[1] + [stay] * counts[2])
+        path, _ = _resolve_ties(score, draws, every, x, N4)
+        assert path.tolist() == expected
+    # Without a curve of its own that leads anywhere, only what 95% exclude gives way to it.
+    score[2] = [1, 2, 4, 6, 6, 6]
+    score[3] = [2, 3, 4.5, 7.5, 7.5, 7.5]
+    for excluded, expected in ((20, [0, 0, 0, 2, 2, 2]), (18, [0] * 6)):
+        draws = np.array([far] * 10 + [part] * (excluded - 10) + [stay] * (20 - excluded))
+        path, _ = _resolve_ties(score, draws, every, x, N4)
+        assert path.tolist() == expected
+
+
+def test_no_turn_where_curves_begin_together() -> None:
+    x = np.linspace(5, 6, 6)
+    score = np.array([[1, 5, 5, 1, 1, 1], [2, 1, 1, 1, 1, 1], [0] * 6, [0, 0, 0, 6, 6, 6]])
+    sure, other = np.array([1, 0, 0, 3, 3, 3]), np.array([0, 0, 0, 3, 3, 3])
+    for share, expected in ((17, [1, 0, 0, 3, 3, 3]), (12, [0, 0, 0, 3, 3, 3])):
+        draws = np.array([sure] * share + [other] * (20 - share))
+        path, ties = _resolve_ties(score.astype(float), draws, np.ones(6, dtype=bool), x, N4)
+        assert path.tolist() == expected
+        assert [t[:2] for t in ties] == ([] if share == 17 else [(1, 0)])
+
+
 def test_equal_curves_leave_ties_and_wide_probabilities() -> None:
     _, frontier = frontier_of(WORLDS["equal"], noise=NOISE["middle"], seeds=3, draws=100)
     inside = frontier.supported_V

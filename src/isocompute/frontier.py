@@ -23,6 +23,7 @@ IN_QUESTION = 0.02  # chance that the best configuration is one without data at 
 OCTAVE = float(np.log10(2))
 _NEVER = 1e3  # stands for a score without data: finite, so that sums stay so
 SUPPORTED = 0.80  # a change that fewer than four in five draws confirm is a tie
+EXCLUDED = 0.95  # ... but what this share of the draws contradicts cannot keep the lead
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,9 +193,10 @@ def _resolve_ties(
     """The path with only those changes of n that the draws confirm.
 
     A change to a larger n stands if somewhere in its stretch `SUPPORTED` of the draws put n* at
-    least as high; a change to a smaller n, at least as low. The least certain stretch is taken
-    out first and shared between its neighbours at the point where that costs least, so that
-    each round leaves fewer stretches. Outside the common support nothing is ranked: above it the
+    least as high; a change to a smaller n, at least as low. The least certain change is taken
+    back first: to an n on the way that the draws do confirm, else its stretch is shared between
+    its neighbours at the point where that costs least. (Each round leaves fewer stretches, or one
+    nearer to what leads before it.) Outside the common support nothing is ranked: above it the
     edge's winner stands, below it the largest fitted score, both marked.
     """
     inside = np.flatnonzero(supported_V)
@@ -210,25 +212,73 @@ def _resolve_ties(
         for i, (a, b) in enumerate(runs[1:], start=1):
             before, after = int(path[a - 1]), int(path[a])
             drawn = draw_n_DV[:, a:b]
-            agrees = drawn >= n_J[after] if n_J[after] >= n_J[before] else drawn <= n_J[after]
-            confidence = float(agrees.mean(axis=0).max())
+            confidence = _confidence(drawn, int(n_J[before]), int(n_J[after]))
             if confidence < SUPPORTED and (weakest is None or confidence < weakest[0]):
                 weakest = (confidence, i)
         if weakest is None:
             break
         confidence, i = weakest
         a, b = runs[i]
-        before = int(path[a - 1])
-        ties.append((int(path[a]), before, float(10 ** x_V[first + a]), confidence))
+        before, after = int(path[a - 1]), int(path[a])
+        ties.append((after, before, float(10 ** x_V[first + a]), confidence))
+        part = _part_of_the_way(value[:, a:b], draw_n_DV[:, a:b], n_J, before, after)
+        if part is not None:
+            k, offset = part
+            path[a : a + offset], path[a + offset : b] = before, k
+            continue
         split = b
         if i + 1 < len(runs):
-            lead = value[before, a:b] - value[int(path[b]), a:b]
-            split = a + int(np.concatenate([[0.0], lead]).cumsum().argmax())
+            split = a + _overtakes(value[before, a:b] - value[int(path[b]), a:b])
             path[split:b] = path[b]
         path[a:split] = before
+    runs = _runs(path)
+    if len(runs) > 2:
+        # Curves often lie together where they begin: no turn there unless the draws confirm it.
+        start, second, end = int(path[0]), int(path[runs[1][0]]), int(path[-1])
+        confidence = _confidence(draw_n_DV[:, : runs[0][1]], int(n_J[second]), int(n_J[start]))
+        turns = (n_J[start] - n_J[second]) * (n_J[end] - n_J[second]) > 0
+        if turns and confidence < SUPPORTED:
+            ties.append((start, second, float(10 ** x_V[first]), confidence))
+            path[: runs[0][1]] = second
     full = candidate_JV.argmax(axis=0)
     full[first : last + 1], full[last + 1 :] = path, path[-1]
     return full, tuple(ties)
+
+
+def _confidence(drawn_DV: IntArray, n_before: int, n_after: int) -> float:
+    """Largest share of the draws that put n* at least as far as a change does, over a stretch."""
+    agrees = drawn_DV >= n_after if n_after >= n_before else drawn_DV <= n_after
+    return float(agrees.mean(axis=0).max())
+
+
+def _overtakes(lead_V: FloatArray) -> int:
+    """Where giving up a lead costs least."""
+    return int(np.concatenate([[0.0], lead_V]).cumsum().argmax())
+
+
+def _part_of_the_way(
+    value_JV: FloatArray, drawn_DV: IntArray, n_J: IntArray, before: int, after: int
+) -> tuple[int, int] | None:
+    """An n on the way from one leader to the next, where the draws exclude that the first stays.
+
+    Without it, where 64 leads, then 256, and the draws are split between 128 and 256, the path
+    would stay at 64, which none of them says.
+
+    Returns:
+        Its configuration (the one of the largest scores) and where in the stretch it takes the
+        lead; None where the draws confirm none.
+    """
+    low, high = sorted((int(n_J[before]), int(n_J[after])))
+    beyond = drawn_DV > low if n_J[after] > low else drawn_DV < high
+    if beyond.mean(axis=0).max() < EXCLUDED:
+        return None
+    found: list[tuple[float, int, int]] = []
+    for k in np.flatnonzero((n_J > low) & (n_J < high)):
+        offset = _overtakes(value_JV[before] - value_JV[k])
+        rest = drawn_DV[:, offset:]
+        if rest.shape[1] and _confidence(rest, int(n_J[before]), int(n_J[k])) >= SUPPORTED:
+            found.append((float(value_JV[k, offset:].mean()), int(k), offset))
+    return max(found)[1:] if found else None
 
 
 def _segments(

@@ -147,7 +147,7 @@ def estimate_law(
     against = bool((np.diff(path) * sign < 0).any())
     reversal = float((np.maximum.accumulate(path * sign) - path * sign).max())
     if octaves == 0 and not against:
-        law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[0]))
+        law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[0]), flags=())
     edge = ""
     if path[-1] == law_bounds[1]:
         edge = "largest"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli import main
-from isocompute.curves.load import load_train_curves
+from isocompute.curves.load import load_with_train
 from isocompute.importers.base import Curve
 from isocompute.laws import fit_sweep
 from isocompute.laws.overfit import overfit_warning, overfitting
@@ -96,5 +97,29 @@ def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_no_gap_is_shown_of_a_split_that_was_chosen(tmp_path: Path) -> None:
     folder = run(tmp_path, STUDY.replace("budget: 1280", "budget: 320"))
     arm = f"{folder}[recipe=fast,problems=small"
-    assert {c.split for c in load_train_curves([f"{arm}]"])} == {"train"}
-    assert load_train_curves([f"{arm},split=train]", "published:qwen2.5-7b-easy"]) == []
+    assert {c.split for c in load_with_train([f"{arm}]"])[1]} == {"train"}
+    assert load_with_train([f"{arm},split=train]"])[1] == []
+    assert load_with_train("published:qwen2.5-7b-easy")[1] == []
+
+
+def test_a_table_with_both_splits_shows_overfitting(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Validation turns at 2e5 rollouts for n >= 32, training goes on."""
+    rng = np.random.default_rng(0)
+    rows = ["problems_per_batch,rollouts_per_problem,rollouts,score,split"]
+    for n in (8, 32, 128):
+        for x in np.linspace(4.0, 6.2, 24):
+            rise = 0.3 + 0.3 / (1 + np.exp(-4 * (x - 4.6)))
+            fall = 0.08 * max(0.0, x - 5.3) * (n >= 32)
+            for split, score in (("validation", rise - fall), ("train", rise + 0.05 * (x - 4))):
+                rows.append(f"32,{n},{10**x:.0f},{score + rng.normal(0, 0.004):.4f},{split}")
+    table = tmp_path / "both.csv"
+    table.write_text("\n".join(rows))
+    assert main(["fit", str(table), "--json", str(tmp_path / "fit.json")]) == 0
+    document = json.loads((tmp_path / "fit.json").read_text())
+    assert "overfitting" in {w["code"] for w in document["warnings"]}
+    assert {r["rollouts_per_problem"]: r["overfits"] for r in document["train_test"]} == {
+        8: False, 32: True, 128: True,
+    }  # fmt: skip
+    assert "Train minus validation" in capsys.readouterr().out

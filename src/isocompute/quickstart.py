@@ -190,7 +190,7 @@ def _decide(
     """Law, plan and report of a finished sweep."""
     from isocompute.allocation import Budget
     from isocompute.curves import load_curves
-    from isocompute.curves.load import load_train_curves
+    from isocompute.curves.load import load_with_train
     from isocompute.laws import fit_sweep
     from isocompute.plan import plan_from_source
     from isocompute.report import render_report
@@ -202,7 +202,7 @@ def _decide(
     plan: dict[str, Any] | None = None
     say("law: fitting the sweep, and the published curves of a 7B model beside it")
     try:
-        curves, train = load_curves([source]), load_train_curves([source])
+        curves, train = load_with_train([source])
         fits.append((source, fit_sweep(curves, sources=[source], train=train)))
     except RefusalError as refused:
         refusal = refused.reason

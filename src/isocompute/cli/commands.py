@@ -27,8 +27,7 @@ def fit(options: Options) -> int:
     """Curves -> frontier -> law."""
     check_target(options.json, options.source)
     from isocompute.cli.tables import fit_lines
-    from isocompute.curves import load_curves
-    from isocompute.curves.load import load_train_curves
+    from isocompute.curves.load import load_with_train
     from isocompute.laws import fit_sweep
     from isocompute.laws.spread import best_n_rows
 
@@ -37,13 +36,13 @@ def fit(options: Options) -> int:
     metrics: list[str | None] = [None]
     if options.metric is not None:
         metrics = [word.strip() for word in options.metric.split(",")]
-    train = load_train_curves(sources)
     fits = []
     for metric in metrics:
         asked["metric"] = metric
+        curves, train = load_with_train(sources, **asked)
         fits.append(
             fit_sweep(
-                load_curves(sources, **asked),
+                curves,
                 fix=options.fix,
                 joint=options.joint,
                 unit=options.unit,
@@ -132,8 +131,7 @@ def report(options: Options) -> int:
     """One self-contained HTML file, and figures for papers."""
     check_target(options.output, options.source)
     from isocompute.allocation import parse_budget
-    from isocompute.curves import load_curves
-    from isocompute.curves.load import load_train_curves
+    from isocompute.curves.load import load_with_train
     from isocompute.laws import fit_sweep
     from isocompute.plan import plan_from_source
     from isocompute.report import render_report
@@ -142,10 +140,10 @@ def report(options: Options) -> int:
     from isocompute.store.arms import split_source
 
     asked = scores(options)
-    fits = [
-        (s, fit_sweep(load_curves([s], **asked), sources=[s], train=load_train_curves([s])))
-        for s in (narrowed(given, options) for given in options.source)
-    ]
+    fits = []
+    for source in (narrowed(given, options) for given in options.source):
+        curves, train = load_with_train([source], **asked)
+        fits.append((source, fit_sweep(curves, sources=[source], train=train)))
     first, law = fits[0]
     answer = None
     if options.budget is not None:

@@ -5,6 +5,7 @@ Shape legend: K evaluations, C = samples + 1 possible numbers of successes.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -73,6 +74,44 @@ def load_curves(
         InputError: a source that cannot be read, or that leaves open which metric, problem set
             or recipe is meant.
     """
+    asked = {"metric": metric, "problem_set": problem_set, "split": split}
+    return _load_all(sources, asked, where, score_range, settings, say, train=None)
+
+
+def load_with_train(
+    sources: str | Path | Sequence[str | Path],
+    *,
+    metric: str | None = None,
+    problem_set: str | None = None,
+    split: str | None = None,
+    where: Sequence[str] = (),
+    score_range: tuple[float, float] = (0.0, 1.0),
+    settings: Settings | None = None,
+    say: Callable[[str], None] | None = None,
+) -> tuple[list[Curve], list[Curve]]:
+    """The curves of `load_curves`, and of the same sources on their training batches.
+
+    The second list, for the train-test gap, is empty where a source says nothing about training,
+    or where its split was chosen.
+    """
+    asked = {"metric": metric, "problem_set": problem_set, "split": split}
+    train: list[Curve] = []
+    curves = _load_all(sources, asked, where, score_range, settings, say, train=train)
+    # Of several metrics of training, the one that is fitted.
+    same = [c for c in train if c.metric == curves[0].metric]
+    return curves, same or (train if len({c.metric for c in train}) == 1 else [])
+
+
+def _load_all(
+    sources: str | Path | Sequence[str | Path],
+    asked: dict[str, str | None],
+    where: Sequence[str],
+    score_range: tuple[float, float],
+    settings: Settings | None,
+    say: Callable[[str], None] | None,
+    *,
+    train: list[Curve] | None,
+) -> list[Curve]:
     if isinstance(sources, (str, Path)):
         sources = [sources]
     for source in sources if isinstance(sources, (list, tuple)) else [sources]:
@@ -84,7 +123,6 @@ def load_curves(
     if not sources:
         raise InputError("at least 1 source must be named, but got 0; name a file or a folder.")
     shared = parse_where(where)
-    asked = {"metric": metric, "problem_set": problem_set, "split": split}
     for key in LABELS:
         asked[key] = asked[key] or shared.pop(key, None)
     curves: list[Curve] = []
@@ -92,7 +130,7 @@ def load_curves(
     for source in sources:
         path, own = split_source(str(source))
         words = {key: own.pop(key, None) or asked[key] for key in LABELS}
-        wanted = _Wanted(**words, say=say)
+        wanted = _Wanted(**words, say=say, train=train if words["split"] is None else None)
         found = _load(path, {**shared, **own}, wanted, score_range, arms, settings)
         if not found:
             raise _nothing_in(path, wanted)
@@ -109,21 +147,6 @@ def load_curves(
     return _one(curves, "metric", _metric_of, _metric(curves, None), "--metric")
 
 
-def load_train_curves(sources: Sequence[str | Path]) -> list[Curve]:
-    """Success on the training batches of the studies among the sources, for the train-test gap.
-
-    Other sources have none here (a table of a million rows is not read twice for it), nor has one
-    whose split was chosen.
-    """
-    found: list[Curve] = []
-    for source in sources:
-        path, where = split_source(str(source))
-        if "split" not in where and (Path(path) / "study.db").is_file():
-            narrowed = {k: v for k, v in where.items() if k not in LABELS}
-            found += _study_curves(Path(path), narrowed, _Wanted(None, None, "train"), [])
-    return found
-
-
 class _Wanted(NamedTuple):
     """What is asked of every source; None where it is left open."""
 
@@ -131,6 +154,7 @@ class _Wanted(NamedTuple):
     problem_set: str | None
     split: str | None
     say: Callable[[str], None] | None = None
+    train: list[Curve] | None = None  # takes the curves of training batches, where asked for
 
 
 def _load(
@@ -149,9 +173,11 @@ def _load(
     file = Path(path)
     if (file / "study.db").is_file():
         curves = _study_curves(file, where, wanted, arms)
+        if wanted.train is not None:
+            wanted.train.extend(_study_curves(file, where, _Wanted(None, None, "train"), []))
         imported = load_imported(file)
         if imported:
-            curves += _narrow(path, _log_curves(imported, wanted), where)
+            curves += _log_curves(path, imported, wanted, where)
         return curves
     if not file.exists():
         raise InputError(
@@ -162,12 +188,14 @@ def _load(
         curves = load_tidy(
             file, score_range=score_range, where=where, settings=settings
         )
+        if wanted.train is not None:
+            wanted.train.extend([c for c in curves if c.split == "train"])
         return [c for c in curves if c.split == wanted.split]
     runs = read_log(file, settings=settings)
     if wanted.say is not None:
         for line in note_lines((run.name, note) for run in runs for note in run.notes):
             wanted.say(line)
-    return _narrow(path, _log_curves(runs, wanted), where)
+    return _log_curves(path, runs, wanted, where)
 
 
 def _nothing_in(path: str, wanted: _Wanted) -> InputError:
@@ -194,10 +222,16 @@ def _nothing_in(path: str, wanted: _Wanted) -> InputError:
     )
 
 
-def _log_curves(runs: Sequence[ImportedRun], wanted: _Wanted) -> list[Curve]:
-    return to_curves(
+def _log_curves(
+    path: str, runs: Sequence[ImportedRun], wanted: _Wanted, where: Where
+) -> list[Curve]:
+    if wanted.train is not None:
+        with contextlib.suppress(InputError):  # nothing about training, or several metrics of it
+            wanted.train.extend(_narrow(path, to_curves(runs, split="train"), where))
+    found = to_curves(
         runs, wanted.metric, problem_set=wanted.problem_set, split=wanted.split, say=wanted.say
     )
+    return _narrow(path, found, where)
 
 
 def _narrow(path: str, curves: list[Curve], where: Where) -> list[Curve]:

@@ -21,6 +21,7 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,10 +36,19 @@ from isocompute.frontier import (
     crossovers_of,
     fit_frontier,
 )
+from isocompute.intervals import draw_interval
 from isocompute.laws import Fit, fit_sweep
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.plan import plan_budget
-from isocompute.testing.planted import NOISE, NULL_WORLDS, WORLDS, Noise, Truth, World
+from isocompute.testing.planted import (
+    NOISE,
+    NULL_WORLDS,
+    WORLDS,
+    Noise,
+    TrueCrossover,
+    Truth,
+    World,
+)
 
 LEVELS = (0.90, 0.95)
 CHUNK = 100  # sweeps that one process does before it writes them down
@@ -101,17 +111,32 @@ def pipeline(
     return fits, frontier, law
 
 
-def check_law(cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier, law: LawEstimate) -> None:
-    low, high = fr.support
-    target = truth.law(low, high)
-    budgets = np.geomspace(low, high, BUDGETS)
+class Target(NamedTuple):
+    """What is true between two budgets; many sweeps of a world share their common support."""
+
+    budgets: np.ndarray
+    n: np.ndarray  # of the law, at the budgets
+    good: list[set[int]]
+    x: np.ndarray
+    score: np.ndarray  # at x, one row per arm
+    crossovers: list[TrueCrossover]
+
+
+def target_of(truth: Truth, low: float, high: float) -> Target:
+    budgets, x = np.geomspace(low, high, BUDGETS), np.geomspace(low, high, 400)
+    n, good = truth.law(low, high).predict(budgets), truth.good(budgets)
+    return Target(budgets, n, good, x, truth.score(x), truth.crossovers(low, high))
+
+
+def check_law(cell: Cell, target: Target, fits: CurveFits, fr: Frontier, law: LawEstimate) -> None:
     n_J = fits.rollouts_per_problem_J
-    for c, good in zip(budgets, truth.good(budgets), strict=True):
-        n = float(target.predict(c))
+    drawn = 2.0 ** np.stack([law.draw_values(float(c)) for c in target.budgets], axis=1)
+    interval = {level: np.transpose(draw_interval(drawn, level)) for level in LEVELS}
+    for i, (c, n, good) in enumerate(zip(*target[:3], strict=True)):
         where = int(np.abs(fr.x_V - np.log10(c)).argmin())
         for level in LEVELS:
-            lo, hi = law.interval(float(c), level) or (np.nan, np.nan)
-            cell.tally[f"law {level:.2f}"].append(lo * (1 - 1e-6) <= n <= hi * (1 + 1e-6))
+            lo, hi = interval[level][i]
+            cell.tally[f"law {level:.2f}"].append(bool(lo * (1 - 1e-6) <= n <= hi * (1 + 1e-6)))
             chosen = confidence_set(fr.probability_JV[:, where], n_J, level)
             cell.tally[f"set {level:.2f}"].append(bool(good & set(chosen)))
             cell.tally[f"size {level:.2f}"].append(len(chosen))
@@ -132,13 +157,10 @@ def check_curves(cell: Cell, truth: Truth, fits: CurveFits) -> None:
                 cell.tally[f"ceiling {level:.2f}"].append(lo <= arm.ceiling <= hi)
 
 
-def check_crossovers(cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier) -> None:
+def check_crossovers(cell: Cell, target: Target, fits: CurveFits, fr: Frontier) -> None:
     """Every true crossover, whether the fit reports it or not; and those that it reports."""
-    low, high = fr.support
     draw = fits.draw_value(fr.x_V)
-    x = np.geomspace(low, high, 400)
-    score = truth.score(x)
-    every = truth.crossovers(low, high)
+    x, score, every = target[3:]
     true = [c for c in every if crosses_once(score[c.after] - score[c.before])]
     inside_V = fr.x_V[fr.supported_V]
     for level in LEVELS:
@@ -182,6 +204,7 @@ def sample_of(task: Task) -> tuple[World, Noise]:
 def run_chunk(task: Task) -> Cell:
     world, noise = sample_of(task)
     cell, truth = Cell(sweeps=task.sweeps), world.truth(noise)
+    target = cache(partial(target_of, truth))
     start = time.process_time()
     for seed in range(task.first, task.first + task.sweeps):
         try:
@@ -194,9 +217,9 @@ def run_chunk(task: Task) -> Cell:
             continue
         cell.tally["rise claimed"].append(law.claimed)
         if task.part == "coverage":
-            check_law(cell, truth, fits, fr, law)
+            check_law(cell, target(*fr.support), fits, fr, law)
             check_curves(cell, truth, fits)
-            check_crossovers(cell, truth, fits, fr)
+            check_crossovers(cell, target(*fr.support), fits, fr)
     cell.seconds = time.process_time() - start
     return cell
 

@@ -47,10 +47,10 @@ class SigmoidFits(NamedTuple):
     def value(self, x_X: FloatArray) -> FloatArray:
         """Fitted values, shape (D, X)."""
         z = self.slope[:, None] * (np.asarray(x_X)[None, :] - self.midpoint[:, None])
-        s = np.empty_like(z)
-        for form in np.unique(self.gompertz):
-            rows = self.gompertz == form
-            s[rows] = _rise(z[rows], bool(form))
+        some, every = bool(self.gompertz.any()), bool(self.gompertz.all())
+        s = _rise(z, some)
+        if some and not every:
+            s = np.where(self.gompertz[:, None], s, _rise(z, False))
         return self.floor[:, None] + (self.ceiling - self.floor)[:, None] * s
 
     def row(self, index: int) -> SigmoidFits:
@@ -79,8 +79,11 @@ class Bounds:
 
 def _rise(z: FloatArray, gompertz: bool) -> FloatArray:
     with np.errstate(over="ignore"):
-        out: FloatArray = np.exp(-np.exp(-z)) if gompertz else 1.0 / (1.0 + np.exp(-z))
-    return out
+        out: FloatArray = np.exp(-z)
+        if gompertz:
+            return np.exp(np.negative(out, out=out), out=out)
+        out += 1.0
+        return np.divide(1.0, out, out=out)
 
 
 def _bend(s: FloatArray, gompertz: bool) -> FloatArray:
@@ -92,12 +95,11 @@ def _bend(s: FloatArray, gompertz: bool) -> FloatArray:
 
 
 class Grid(NamedTuple):
-    """Candidate starts (slope, midpoint), their shapes s (Q, X) and the squares of those."""
+    """Candidate starts (slope, midpoint) and their shapes s (Q, X)."""
 
     slope_Q: FloatArray
     midpoint_Q: FloatArray
     s_QX: FloatArray
-    square_QX: FloatArray
 
 
 def candidate_grid(
@@ -108,7 +110,7 @@ def candidate_grid(
     return _grid(x.tobytes(), bounds, n_slopes, midpoint_step)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _grid(x_bytes: bytes, bounds: Bounds, n_slopes: int, midpoint_step: float | None) -> Grid:
     """The same positions come again in every sweep of one design."""
     x_X = np.frombuffer(x_bytes, dtype=np.float64)
@@ -118,7 +120,7 @@ def _grid(x_bytes: bytes, bounds: Bounds, n_slopes: int, midpoint_step: float | 
     slopes = np.geomspace(*bounds.slope, n_slopes)
     slope_Q, midpoint_Q = (a.ravel() for a in np.meshgrid(slopes, midpoints, indexing="ij"))
     s_QX = _rise(slope_Q[:, None] * (x_X[None, :] - midpoint_Q[:, None]), bounds.gompertz)
-    return Grid(slope_Q, midpoint_Q, s_QX, s_QX**2)
+    return Grid(slope_Q, midpoint_Q, s_QX)
 
 
 class _Moments(NamedTuple):
@@ -269,7 +271,7 @@ def _fit_chunk(x_X: FloatArray, data: _Data, bounds: Bounds, grid: Grid) -> Sigm
 
 def _best_start(data: _Data, grid: Grid) -> NDArray[np.int64]:
     """Index of the candidate with the smallest loss."""
-    s, s_square = grid.s_QX.T, grid.square_QX.T
+    s, s_square = grid.s_QX.T, (grid.s_QX**2).T
     total = data.total_W[:, None]
     ws, wss, wsy = data.w_WX @ s, data.w_WX @ s_square, (data.w_WX * data.y_DX) @ s
     spread = wss - ws**2 / total
@@ -332,6 +334,8 @@ def _polish(
     limits = np.log(bounds.slope[0]), np.log(bounds.slope[1])
     middle = x_X.min() - bounds.midpoint_margin, x_X.max() + bounds.midpoint_margin
 
+    used = data.w_WX.any(axis=0)
+    x_X, data = x_X[used], data._replace(y_DX=data.y_DX[:, used], w_WX=data.w_WX[:, used])
     here = _state(x_X, data, log_slope, midpoint, bounds.gompertz)
     done = [np.array(part) for part in here[:5]]
     active = np.arange(len(log_slope))

@@ -39,6 +39,7 @@ ORDER = (
     "metrics",
     "interference",
     "lr_sweep",
+    "projection",
     "sigmoid",
     "standard_errors",
     "curves",

@@ -41,7 +41,7 @@ from isocompute.curves.draws import (
 from isocompute.errors import RefusalError
 from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
-from isocompute.sigmoid import Bounds, Grid, SigmoidFits, candidate_grid, fit_sigmoids
+from isocompute.sigmoid import Bounds, SigmoidFits, fit_each
 
 FloatArray = NDArray[np.float64]
 Form = Literal["logistic", "likelier"]
@@ -195,9 +195,7 @@ def fit_curves(
     fits = _fit(tuple(binned), bins, unit, *rest)
     if form == "likelier" and fits.gompertz_gain > LIKELIER:
         gain = fits.gompertz_gain
-        fits = replace(
-            _fit(tuple(binned), bins, unit, *rest, GOMPERTZ_BOUNDS), gompertz_gain=gain
-        )
+        fits = replace(_fit(tuple(binned), bins, unit, *rest, GOMPERTZ_BOUNDS), gompertz_gain=gain)
     return replace(fits, select=select)
 
 
@@ -213,48 +211,40 @@ def _fit(
     unseen_seed_sd: float,
     bounds: Bounds = CURVE_BOUNDS,
 ) -> CurveFits:
-    x_JX = [one.x_X for one in binned]
-    grids = [candidate_grid(x_X, bounds) for x_X in x_JX]
+    x_JX = np.stack([one.x_X for one in binned])
     seeds_known = any(len(b.runs) > 1 for b in binned)
     run_variance = _between_run_variance(binned) if seeds_known else 0.0
     base = _measured_start(binned, unit)
-    means: list[FloatArray] = []
-    weights: list[FloatArray] = []
-    fits: list[SigmoidFits] = []
-    anchors: list[tuple[FloatArray, FloatArray]] = []
     for _ in range(1 if seeds_known else 2):
         # Without seeds the misfit of the first fit stands for the spread between runs.
-        means, weights, fits, anchors = [], [], [], []
         curves_of = [_mean_curve(one, run_variance, strict_records) for one in binned]
-        for (mean_X, variance_X), x_X, grid in zip(curves_of, x_JX, grids, strict=True):
-            has = np.isfinite(mean_X)
-            weight = np.where(has, 1.0 / np.where(has, variance_X, 1.0), 0.0)
-            anchor = _anchor(base, variance_X)
-            fit, weight = _robust_fit(x_X, np.where(has, mean_X, 0.0), weight, grid, anchor, bounds)
-            anchors.append(anchor)
-            means.append(np.where(has, mean_X, np.nan))
-            weights.append(weight)
-            fits.append(fit)
+        mean_JX, variance_JX = (np.stack(part) for part in zip(*curves_of, strict=True))
+        anchor = _anchor(base, variance_JX)
+        fit, weight_JX = _robust_fits(x_JX, mean_JX, variance_JX, anchor, bounds)
         if not seeds_known and run_variance == 0.0:
-            run_variance = _misfit_variance(binned, means, fits)
-    fit = SigmoidFits(*(np.concatenate(field) for field in zip(*fits, strict=True)))
+            run_variance = _misfit_variance(binned, mean_JX, fit)
     gain = 0.0
     if not bounds.gompertz:
-        for x_X, mean_X, w_X, anchor in zip(x_JX, means, weights, anchors, strict=True):
-            y_X = np.nan_to_num(mean_X)[None]
-            other = fit_sigmoids(x_X, y_X, w_X[None], GOMPERTZ_BOUNDS, anchor=anchor)
-            gain -= float(other.loss[0])
-        gain += float(fit.loss.sum())
+        other = fit_each(x_JX, np.nan_to_num(mean_JX), weight_JX, GOMPERTZ_BOUNDS, anchor)
+        gain = float(fit.loss.sum() - other.loss.sum())
     rng = np.random.default_rng(seed)
-    pool = deviation_pool(binned, means, fit.midpoint, run_variance, seeds_known)
-    draw_J = (
-        tuple(
-            draw_fits(one, f, w, a, pool, run_variance, draws, rng, bounds)
-            for one, f, w, a in zip(binned, fits, weights, anchors, strict=True)
+    pool = deviation_pool(binned, list(mean_JX), fit.midpoint, run_variance, seeds_known)
+    draw_J: tuple[SigmoidFits, ...] = ()
+    if draws:
+        draw_J = tuple(
+            draw_fits(
+                one,
+                fit.row(j),
+                weight_JX[j],
+                (anchor[0][j : j + 1], anchor[1][j : j + 1]),
+                pool,
+                run_variance,
+                draws,
+                rng,
+                bounds,
+            )
+            for j, one in enumerate(binned)
         )
-        if draws
-        else ()
-    )
     if not seeds_known and unseen_seed_sd > 0:
         draw_J = tuple(spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
     start, end = zip(*(_support(one, unit) for one in binned), strict=True)
@@ -281,10 +271,11 @@ def _measured_start(binned: Sequence[BinnedRuns], unit: str) -> float | None:
     return float(found.mean()) if len(found) else None
 
 
-def _anchor(start: float | None, variance_X: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _anchor(start: float | None, variance_JX: FloatArray) -> tuple[FloatArray, FloatArray]:
     """The score at step 0 as one more point, of the weight of one bin, where log C is -infinity."""
-    weight = 0.0 if start is None else 1.0 / float(np.nanmedian(variance_X))
-    return np.array([start or 0.0]), np.array([weight])
+    J = len(variance_JX)
+    weight_J = np.zeros(J) if start is None else 1.0 / np.nanmedian(variance_JX, axis=1)
+    return np.full(J, start or 0.0), weight_J
 
 
 def _mean_curve(
@@ -326,41 +317,47 @@ def _between_run_variance(binned: Sequence[BinnedRuns]) -> float:
     return max(excess / max(freedom, 1), 0.0)
 
 
-def _misfit_variance(
-    binned: Sequence[BinnedRuns], means: Sequence[FloatArray], fits: Sequence[SigmoidFits]
-) -> float:
+def _misfit_variance(binned: Sequence[BinnedRuns], mean_JX: FloatArray, fit: SigmoidFits) -> float:
     excess, freedom = 0.0, 0
-    for one, mean, fit in zip(binned, means, fits, strict=True):
+    for j, (one, mean) in enumerate(zip(binned, mean_JX, strict=True)):
         has = np.isfinite(mean)
         if (k := int(has.sum())) <= 4:
             continue
-        residual = np.where(has, mean - fit.value(one.x_X)[0], 0.0)
+        residual = np.where(has, mean - fit.row(j).value(one.x_X)[0], 0.0)
         noise = float(np.nanmean(np.where(np.isfinite(one.best_RX), one.variance_RX, np.nan)))
         excess += float((residual**2).sum()) - noise * (k - 4)
         freedom += k - 4
     return max(excess / max(freedom, 1), 0.0)
 
 
-def _robust_fit(
-    x_X: FloatArray,
-    y_X: FloatArray,
-    weight_X: FloatArray,
-    grid: Grid,
+def _robust_fits(
+    x_JX: FloatArray,
+    mean_JX: FloatArray,
+    variance_JX: FloatArray,
     anchor: tuple[FloatArray, FloatArray],
     bounds: Bounds,
 ) -> tuple[SigmoidFits, FloatArray]:
-    """Huber's loss by reweighting, its corner tied to the expected noise."""
-    base, weight = weight_X, weight_X
-    fit = fit_sigmoids(x_X, y_X[None], weight[None], bounds, grid=grid, anchor=anchor)
+    """Huber's loss by reweighting, its corner tied to the expected noise; and the weights."""
+    has = np.isfinite(mean_JX)
+    y_JX = np.where(has, mean_JX, 0.0)
+    base_JX = np.where(has, 1.0 / np.where(has, variance_JX, 1.0), 0.0)
+    weight_JX = base_JX.copy()
+    fit = fit_each(x_JX, y_JX, base_JX, bounds, anchor)
+    moved = np.arange(len(y_JX))
     for _ in range(2):
-        residual = np.abs(y_X - fit.value(x_X)[0]) * np.sqrt(base)
-        scale = max(1.0, float(np.median(residual[base > 0])) / 0.6745)
-        new = base * np.minimum(1.0, HUBER * scale / np.maximum(residual, 1e-12))
-        if np.allclose(new, weight, rtol=1e-3):
+        residual = np.abs(y_JX - fit.value(x_JX)) * np.sqrt(base_JX)
+        middle = np.nanmedian(np.where(base_JX > 0, residual, np.nan), axis=1, keepdims=True)
+        corner = HUBER * np.maximum(1.0, middle / 0.6745)
+        new_JX = base_JX * np.minimum(1.0, corner / np.maximum(residual, 1e-12))
+        moved = moved[~np.isclose(new_JX, weight_JX, rtol=1e-3).all(axis=1)[moved]]
+        if not len(moved):
             break
-        weight = new
-        fit = fit_sigmoids(x_X, y_X[None], weight[None], bounds, grid=grid, anchor=anchor)
-    return fit, weight
+        weight_JX[moved] = new_JX[moved]
+        of = anchor[0][moved], anchor[1][moved]
+        again = fit_each(x_JX[moved], y_JX[moved], weight_JX[moved], bounds, of)
+        for whole, part in zip(fit, again, strict=True):
+            whole[moved] = part
+    return fit, weight_JX
 
 
 def _support(one: BinnedRuns, unit: str) -> tuple[float, float]:

@@ -163,15 +163,16 @@ def check_crossovers(cell: Cell, target: Target, fits: CurveFits, fr: Frontier) 
     x, score, every = target[3:]
     true = [c for c in every if crosses_once(score[c.after] - score[c.before])]
     inside_V = fr.x_V[fr.supported_V]
-    for level in LEVELS:
-        for c in true:
-            lead_V = (fr.score_JV[c.after] - fr.score_JV[c.before])[fr.supported_V]
-            # Where the fitted curves cross, or the end of the support beyond which they do.
-            near = crossings(lead_V[None], inside_V, np.log10(c.at))[0]
-            near = float(np.clip(near, inside_V[0], inside_V[-1]))
-            lead_DV = (draw[:, c.after] - draw[:, c.before])[:, fr.supported_V]
+    for c in true:
+        lead_V = (fr.score_JV[c.after] - fr.score_JV[c.before])[fr.supported_V]
+        # Where the fitted curves cross, or the end of the support beyond which they do.
+        near = crossings(lead_V[None], inside_V, np.log10(c.at))[0]
+        near = float(np.clip(near, inside_V[0], inside_V[-1]))
+        lead_DV = (draw[:, c.after] - draw[:, c.before])[:, fr.supported_V]
+        for level in LEVELS:
             lo, hi = crossing_interval(lead_DV, inside_V, near, level)
             cell.tally[f"crossing {level:.2f}"].append((lo or 0.0) <= c.at <= (hi or np.inf))
+    for level in LEVELS:
         found = (
             fr.crossovers
             if level == LEVELS[0]

@@ -117,9 +117,10 @@ class CurveFits:
         if not self.draw_J:
             return None, None
         draws, one = self.draw_J[j], self.binned[j]
-        lo, hi = (float(v) for v in draw_interval(draws.ceiling, level))
+        ends = draw_interval(np.column_stack([draws.ceiling, draws.midpoint]), level)
+        (lo, _), (hi, midpoint) = (end.tolist() for end in ends)
         last = float(one.x_X[np.isfinite(one.best_RX).any(axis=0)].max())
-        past = float(draw_interval(draws.midpoint, level)[1]) <= last
+        past = midpoint <= last
         return lo, hi if past and hi < CURVE_BOUNDS.high - 1e-6 else None
 
     def value(self, x_V: FloatArray) -> FloatArray:

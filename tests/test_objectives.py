@@ -186,7 +186,7 @@ def test_kl_estimates_by_hand():
 
 def test_token_entropy_by_hand():
     probability = torch.tensor([[0.5, 0.25, 0.25], [1.0, 0.0, 0.0]])
-    entropy = objectives.token_entropy(probability.log())
+    entropy = objectives.token_entropy(probability, probability.log())
     assert entropy.tolist() == pytest.approx([1.5 * math.log(2), 0.0])
 
 

@@ -5,8 +5,13 @@ Shape legend: P prompts, N rows, G slots per prompt.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from isocompute.engines.local.tree import PrefixTree
 
 
 class Grouping:
@@ -14,7 +19,13 @@ class Grouping:
 
     With the same number of rows for every prompt, grouping is a view; otherwise rows are
     spread over `G = max count` slots per prompt and gathered back.
+
+    Attributes:
+        known: responses that were given with it, and their prefix tree: policy and base model
+            read the same ones.
     """
+
+    known: tuple[Tensor, PrefixTree | None] | None = None
 
     def __init__(self, counts_P: Tensor) -> None:
         self.counts_P = counts_P

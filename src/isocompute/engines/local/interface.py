@@ -48,8 +48,10 @@ def as_tokens(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
 
 def is_end(token: Tensor, end_tokens: tuple[int, ...]) -> Tensor:
     """Which of the tokens end a response."""
-    ended = torch.zeros_like(token, dtype=torch.bool)
-    for end in end_tokens:
+    if not end_tokens:
+        return torch.zeros_like(token, dtype=torch.bool)
+    ended = token == end_tokens[0]
+    for end in end_tokens[1:]:
         ended |= token == end
     return ended
 

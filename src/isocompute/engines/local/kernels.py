@@ -47,7 +47,7 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
     if torch.is_grad_enabled():
         out: Tensor = _RmsNorm.apply(x, weight, epsilon)  # type: ignore[no-untyped-call]
         return out
-    return (x * _inverse_rms(x, epsilon)).mul_(weight)
+    return torch.rms_norm(x, weight.shape, weight, epsilon)
 
 
 class _GatedUnit(torch.autograd.Function):

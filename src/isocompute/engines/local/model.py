@@ -158,8 +158,8 @@ class Transformer(PolicyModel):
             fused = tree.spread(fused)
         rows, new = fused.shape[:2]
         heads = fused.view(rows, new, a + 2 * k, c.head_dim).transpose(1, 2)
-        turning, value = torch.split(heads, [a + k, k], dim=1)
-        query, key = torch.split(self._rotate(turning, cos, sin), [a, k], dim=1)
+        turning, value = heads.split_with_sizes([a + k, k], 1)
+        query, key = self._rotate(turning, cos, sin).split_with_sizes([a, k], 1)
         return query, key, value
 
     def _finish(self, layer: Layer, x_NTH: Tensor, mixed_NTH: Tensor) -> Tensor:
@@ -264,11 +264,11 @@ class Transformer(PolicyModel):
         causal = None
         if cache is None and new > 1:
             causal = torch.full((new, new), -math.inf, device=token_NT.device).triu(1)
-        offset_T = torch.arange(start, start + new, device=token_NT.device)
         if prompts.mask_PS is None:
-            position = offset_T + int(prompts.length_P[0])
-            cos, sin = self.cos[position], self.sin[position]
+            first = prompts.key_LPKES[0].shape[-1] + start
+            cos, sin = self.cos[first : first + new], self.sin[first : first + new]
         else:
+            offset_T = torch.arange(start, start + new, device=token_NT.device)
             position = prompts.length_P[groups.prompt_N, None] + offset_T
             cos, sin = self.cos[position][:, None], self.sin[position][:, None]
         p, g = groups.prompts, groups.slots
@@ -292,7 +292,7 @@ class Transformer(PolicyModel):
             if causal is not None:
                 to_self = (to_self.view(rows, k_heads, repeat, new, -1) + causal).flatten(2, 3)
             weight = torch.softmax(torch.cat([to_prompt, to_self], dim=-1), dim=-1)
-            on_prompt, on_self = torch.split(weight, [s, weight.shape[-1] - s], dim=-1)
+            on_prompt, on_self = weight.split_with_sizes([s, weight.shape[-1] - s], -1)
             from_prompt = torch.matmul(
                 groups.spread(on_prompt.contiguous()).transpose(1, 2).reshape(p, k_heads, -1, s),
                 prompts.value_LPKSE[i],
@@ -328,9 +328,11 @@ class Transformer(PolicyModel):
         if token_NT.shape[1] == 1:
             return first
         given = token_NT[:, :-1]
-        tree = prefix_tree(
-            given, groups.prompt_N, self.config.vocab_size, self.config.end_tokens
-        )
+        if groups.known is None or groups.known[0] is not token_NT:
+            groups.known = token_NT, prefix_tree(
+                given, groups.prompt_N, self.config.vocab_size, self.config.end_tokens
+            )
+        tree = groups.known[1]
         later = self.logits(self.respond(given, cache, groups, tree=tree))
         return torch.cat([first, later if tree is None else tree.spread(later)], 1)
 
@@ -351,10 +353,12 @@ class _TransformerDecoder(Decoder):
         self.first_PV = model.logits(hidden[:, 0])
         self.cache = model.response_cache(rows, limit)
         self.cache.rows = len(prompt_PS)
+        self.groups = Grouping(torch.ones_like(length_P))
 
     def advance(self, parent_N: Tensor | None, token_N: Tensor, prompt_N: Tensor) -> Tensor:
         if parent_N is not None:
             self.cache.branch(parent_N)
-        groups = Grouping(torch.bincount(prompt_N, minlength=len(self.prompts.length_P)))
-        hidden = self.model.respond(token_N[:, None], self.prompts, groups, self.cache)
+            counts_P = torch.bincount(prompt_N, minlength=len(self.prompts.length_P))
+            self.groups = Grouping(counts_P)
+        hidden = self.model.respond(token_N[:, None], self.prompts, self.groups, self.cache)
         return self.model.logits(hidden[:, 0])

@@ -178,6 +178,6 @@ def kl_estimate(logprob_NT: Tensor, reference_NT: Tensor, estimator: str = "k3")
     raise InputError(f"`kl_estimator` must be k1 or k3, but got {estimator!r}; choose one.")
 
 
-def token_entropy(logprob_NTV: Tensor) -> Tensor:
-    """Entropy in nats of each token's distribution: (..., V) log-probabilities -> (...)."""
-    return -(logprob_NTV.exp() * logprob_NTV.clamp(min=-1e30)).sum(-1)
+def token_entropy(probability_NTV: Tensor, logprob_NTV: Tensor) -> Tensor:
+    """Entropy in nats of each token's distribution, given twice: (..., V) -> (...)."""
+    return -(probability_NTV * logprob_NTV.clamp(min=-1e30)).sum(-1)

@@ -44,6 +44,16 @@ def stepped(curves: list[Curve]) -> list[Curve]:
     ]
 
 
+def ending_early(curves: list[Curve]) -> list[Curve]:
+    """n = 8 ends at a fifth of the budget, where it still leads or may."""
+    return [
+        c.replace(rollouts_K=c.rollouts_K[keep], score_K=c.score_K[keep], tokens_K=None,
+                  steps_K=None)
+        for c in curves
+        for keep in [c.rollouts_K <= (4e5 if c.rollouts_per_problem == 8 else np.inf)]
+    ]  # fmt: skip
+
+
 CASES: dict[str, Callable[[], list[Curve]]] = {
     "seeds_missing": lambda: sweep("rising", seeds=1),
     "few_seeds": lambda: sweep("rising", seeds=2),
@@ -64,6 +74,9 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
     "tie": lambda: sweep("equal", seeds=2, noise="high"),
     "bends_late": lambda: sweep("gompertz"),
     "unequal_evaluations": lambda: unequal(sweep("rising")),
+    "budgets_not_shared": lambda: ending_early(sweep("rising")),
+    "n_not_told_apart": lambda: [c.replace(score_K=0 * c.score_K + 0.5) for c in sweep("equal")],
+    "scores_fall": lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")],
 }  # fmt: skip
 
 
@@ -78,6 +91,7 @@ def test_a_clean_sweep_raises_none_of_the_faults() -> None:
     found = {w["code"] for w in fit_sweep(sweep("rising")).warnings}
     assert not found & {
         "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
+        "budgets_not_shared", "n_not_told_apart", "scores_fall",
         "runs_mixed", "scores_missing", "no_skill", "unequal_evaluations", "not_smooth",
         "overfitting", "bends_late",
     }  # fmt: skip

@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.fits import CurveFits
+from isocompute.curves.fits import MIN_STEPS, CurveFits
 from isocompute.errors import RefusalError
 
 FloatArray = NDArray[np.float64]
@@ -107,10 +107,7 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
         )
     low, high = float(fits.start_J.min()), float(fits.end_J.max())
     if not np.isfinite(low) or high <= low:
-        raise RefusalError(
-            "a frontier needs configurations with evaluations beyond 20 steps, but got none; "
-            "train longer."
-        )
+        raise _no_twenty_steps(fits)
     x_V = np.linspace(low, high, max(24, int(np.ceil((high - low) * BUDGETS_PER_DECADE)) + 1))
     score, draw_score = fits.value(x_V), fits.draw_value(x_V)
     J, D = len(score), len(draw_score)
@@ -145,6 +142,18 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
         segments=segments,
         crossovers=crossovers,
         ties=ties,
+    )
+
+
+def _no_twenty_steps(fits: CurveFits) -> RefusalError:
+    batch = min(one.batch_size for one in fits.binned)
+    most = max(float(c.rollouts_K.max()) for one in fits.binned for c in one.runs)
+    return RefusalError(
+        f"a frontier needs evaluations beyond {MIN_STEPS} steps, but no configuration has them: "
+        f"the largest budget is {most:,.6g} rollouts, {most / batch:.3g} steps of the smallest "
+        f"batch (B_p * n = {batch}); train longer, or convert the column if it holds steps, "
+        "hours, tokens or log10 C: rollouts = B_p * n * steps.",
+        [f"every configuration to {MIN_STEPS} steps and beyond, and to one budget"],
     )
 
 

@@ -162,6 +162,9 @@ def _not_there(path: Path, missing: list[str], header: list[str]) -> InputError:
     cure = f"name them in a column map (--map, columns: {{KEY: {missing[-1]}}})"
     if constants:
         cure += f", or where all rows share it --set {constants[0]}=16"
+    if "rollouts" in missing:
+        cure += "; compute is counted in rollouts, B_p * n * step: tokens or hours become rollouts "
+        cure += "by what one rollout takes, or give a column steps"
     return InputError(
         f"{path}: columns {', '.join(REQUIRED)} must exist, but {', '.join(missing)} "
         f"{'is' if len(missing) == 1 else 'are'} missing (the file has {some(header)}); "

@@ -9,6 +9,12 @@ import numpy as np
 
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
+from isocompute.laws.limits import (
+    falling_scores_warning,
+    on_bound,
+    undecided_warning,
+    unshared_warning,
+)
 from isocompute.laws.outlook import bend_warning
 from isocompute.laws.overfit import overfit_warning, overfitting
 from isocompute.laws.smooth import (
@@ -131,13 +137,15 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
                 "log10_midpoint": fits.fit.midpoint[j],
                 "ceiling_interval": [lo, hi],
                 "identified": bounded,
+                "on_bound": on_bound(fits, j),
                 **smoothness_of(smooth[j]),
                 "flags": flags,
             }
         )
     rough = smooth_warning(smooth)
     bend = bend_warning(fit.curves_beyond)
-    warnings = [w for w in (rough, evaluation_warning(fits), bend) if w]
+    falls = falling_scores_warning(fits)
+    warnings = [w for w in (rough, falls, evaluation_warning(fits), bend) if w]
     if open_ceilings:
         warnings.append(
             _warning(
@@ -282,6 +290,7 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
                 f"not an optimum. Test {'larger' if law.edge == 'largest' else 'smaller'} n.",
             )
         )
+    found += [w for w in (undecided_warning(fit), unshared_warning(fit)) if w]
     if law.octaves > 0 and not law.claimed:
         found.append(
             _warning(

@@ -76,6 +76,12 @@ def require_carried(q: Question) -> None:
                 "at least 3 seeds of the n that lead it, over a wider range of budgets",
             ],
         )
+    falls = [w["message"] for w in q.fit.warnings if w["code"] == "scores_fall"]
+    if falls:
+        raise RefusalError(
+            f"a plan needs scores that training raises, but {falls[0]}",
+            ["the same sweep with 1 - value as the score", "one run under a recipe that learns"],
+        )
     observed = min(_first_rollouts(c) for c in q.fit.curves)
     if q.rollouts < observed:
         raise RefusalError(

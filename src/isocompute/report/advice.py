@@ -13,11 +13,13 @@ _MORE_SEEDS = "Repeat the configurations nearest the optimum with two more seeds
 ADVICE: Mapping[str, str] = {
     # of a fit
     "bends_late": "Train further before you rely on a ceiling.",
+    "budgets_not_shared": "Train the runs that end early as far as the others.",
     "ceiling_unbounded": "Train these configurations further until their curves bend.",
     "configuration_left_out": "Give it more evaluations, or leave it out on purpose.",
     "falling": "Keep n small, spend what a larger budget buys on steps.",
     "falls_after_peak": "Look at its health panels: overfitting or collapse ends a run's use.",
     "few_seeds": _MORE_SEEDS,
+    "n_not_told_apart": "More seeds or larger budgets; until then any n tested will do.",
     "not_smooth": "Evaluate on more problems, or look at its health: a law wants smooth curves.",
     "no_skill": "Use the law inside the measured budgets only.",
     "non_monotone": "Trust the frontier, not the law's shape; add seeds where n falls.",
@@ -25,6 +27,7 @@ ADVICE: Mapping[str, str] = {
     "overfitting": "Add training problems, or stop where validation turns; n* is capped there.",
     "rise_not_claimed": "Add seeds, or budgets further apart, before you rely on the law.",
     "runs_mixed": "Add a column `seed` or `run`: seeds under one name count as one run.",
+    "scores_fall": "Give losses as 1 - value; if it is a score, mend the recipe first.",
     "scores_missing": "Nothing, if the rows were meant to be empty; otherwise mend the export.",
     "seeds_missing": _MORE_SEEDS,
     "sensitive_to_rules": "Evaluate more often, or add seeds: the reading should not matter.",

@@ -1,0 +1,102 @@
+"""What the numbers of a fit rest on too little for: bounds, unshared budgets, n that all tie.
+
+Shape legend: X bins.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from isocompute.curves.draws import CURVE_BOUNDS
+from isocompute.curves.fits import CurveFits
+from isocompute.laws.estimate import confidence_set
+
+if TYPE_CHECKING:
+    from isocompute.curves.bins import BinnedRuns
+    from isocompute.laws.sweep import Fit
+
+WORTH_SAYING = float(np.log10(2))  # decades of budgets that some runs reached and others did not
+FELL_SURELY = 3.0  # standard errors of evaluation noise between first and last quarter decade
+_EDGE = 1e-9
+
+Warning_ = dict[str, str]
+
+
+def on_bound(fits: CurveFits, j: int) -> list[str]:
+    """Which parameters of one curve ended on a bound of the search."""
+    fit, x_X = fits.fit.row(j), fits.binned[j].x_X
+    log_slope = np.log(fit.slope[0])
+    low, high = (np.log(v) for v in CURVE_BOUNDS.slope)
+    margin = CURVE_BOUNDS.midpoint_margin
+    reached = {
+        "floor": fit.floor[0] <= CURVE_BOUNDS.low + _EDGE,
+        "ceiling": fit.ceiling[0] >= CURVE_BOUNDS.high - _EDGE,
+        "slope": log_slope <= low + _EDGE or log_slope >= high - _EDGE,
+        "midpoint": not x_X.min() - margin + _EDGE < fit.midpoint[0] < x_X.max() + margin - _EDGE,
+    }
+    return [name for name, there in reached.items() if there]
+
+
+def unshared_warning(fit: Fit) -> Warning_ | None:
+    """Warning `budgets_not_shared`: runs go on beyond the budgets that were compared."""
+    fits, top = fit.curve_fits, fit.support[1]
+    last_J = np.where(np.isfinite(fits.end_J), fits.end_J, -np.inf)
+    beyond = float(last_J.max() - np.log10(top))
+    if beyond < WORTH_SAYING:
+        return None
+    short = [
+        f"n={b.rollouts_per_problem} (B_p={b.problems_per_batch})"
+        for b, last in zip(fits.binned, last_J, strict=True)
+        if last <= np.log10(top) + WORTH_SAYING / 2
+    ]
+    return {
+        "code": "budgets_not_shared",
+        "message": f"some runs go on for {beyond:.2f} decades beyond {top:,.0f} {fit.unit}, where "
+        "what could be best was last compared; the frontier out there is extrapolated and the law "
+        f"does not use it. Train further: {', '.join(short[:6]) or 'the shorter runs'}"
+        f"{f' and {len(short) - 6} more' if len(short) > 6 else ''}.",
+    }
+
+
+def undecided_warning(fit: Fit) -> Warning_ | None:
+    """Warning `n_not_told_apart`: any n tested may be best at the largest budget compared."""
+    n_J = fit.curve_fits.rollouts_per_problem_J
+    last = int(np.flatnonzero(fit.frontier.supported_V)[-1])
+    share_J = fit.frontier.probability_JV[:, last]
+    tested = np.unique(n_J)
+    if len(confidence_set(share_J, n_J, fit.level)) < len(tested):
+        return None
+    return {
+        "code": "n_not_told_apart",
+        "message": f"at {fit.support[1]:,.0f} {fit.unit}, the largest budget compared, each of "
+        f"the {len(tested)} n tested may be the best: the n given is one of equals, not a finding. "
+        "What tells them apart is more seeds, larger evaluation sets, or a larger budget.",
+    }
+
+
+def falling_scores_warning(fits: CurveFits) -> Warning_ | None:
+    """Warning `scores_fall`: most configurations end surely lower than they began."""
+    fallen = [_fell(one) for one in fits.binned]
+    if 2 * sum(fallen) <= len(fallen):
+        return None
+    return {
+        "code": "scores_fall",
+        "message": f"{sum(fallen)} of {len(fallen)} configurations end lower than they began, by "
+        "more than noise: these runs unlearn, and the law only says who began best. If the values "
+        "are losses or errors, give 1 - value: a score is better where it is larger.",
+    }
+
+
+def _fell(one: BinnedRuns) -> bool:
+    has = np.isfinite(one.mean_RX)
+    n_X = has.sum(axis=0)
+    known = np.flatnonzero(n_X)
+    mean_X = np.where(has, one.mean_RX, 0.0).sum(axis=0)[known] / n_X[known]
+    spread = np.nan_to_num(one.variance_RX).sum(axis=0)[known] / n_X[known] ** 2
+    x_X = one.x_X[known]
+    first, last = x_X <= x_X[0] + 0.25, x_X >= x_X[-1] - 0.25
+    drop = mean_X[first].mean() - mean_X[last].mean()
+    error = np.sqrt(spread[first].sum() / first.sum() ** 2 + spread[last].sum() / last.sum() ** 2)
+    return bool(drop > max(FELL_SURELY * float(error), 1e-6))

@@ -109,7 +109,7 @@ def main() -> None:
     save_base(model, recipe.world, recipe.supervision, folder)
     policy = Policy(folder)
     problems = policy.tokenize(recipe.world.problems("probe", 1000, seed=1))
-    successes, tokens = policy.count_successes(problems, 16, stream(0), temperature=1.0)
+    successes, tokens, _ = policy.count_successes(problems, 16, stream(0), temperature=1.0)
     rate = successes.double() / 16
     easy = ((rate >= 0.3) & (rate <= 0.6)).double().mean()
     hard = (rate <= 0.0625).double().mean()

@@ -399,7 +399,7 @@ def test_row_11_tables_are_not_changed_under_an_older_runner(tmp_path, monkeypat
     assert older.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [1, 2, 3])
 def test_studies_of_older_schemas_still_open(tmp_path, version):
     """Files written by older versions are kept; they open, extend and stay sound."""
     shutil.copy(DATA / f"store-v{version}" / "study.db", tmp_path)

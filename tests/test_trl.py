@@ -159,7 +159,7 @@ def fake_python(path: Path, events: list[dict[str, Any]]) -> str:
 
 EVALUATION = {"kind": "evaluation", "step": 0, "tokens": 0, "problem_set": "val",
               "samples": [4] * 5, "successes": [1] * 5, "failed": 0, "sampled_tokens": 9,
-              "wall_s": 0.1}
+              "wall_s": 0.1, "unjudged": [{"message": "ValueError: torn"}]}
 
 
 @pytest.mark.parametrize(("event", "message"), [
@@ -168,7 +168,7 @@ EVALUATION = {"kind": "evaluation", "step": 0, "tokens": 0, "problem_set": "val"
     (EVALUATION | {"samples": [4, 4, 4, 4, 2]},
      "must have 4 samples per problem, but step 0 has 2"),
     (EVALUATION | {"failed": 3}, "at least one evaluation must be judged in full, but the verifier"
-     " failed on 3 samples of 'val'"),
+     r" failed on 3 samples of 'val' \(ValueError: torn\)"),
 ])
 def test_records_that_are_not_as_asked_are_refused(
     tmp_path: Path, event: dict[str, Any], message: str

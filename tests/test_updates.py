@@ -416,26 +416,39 @@ def test_a_run_goes_on_with_a_verifier_that_fails(folder, monkeypatch):
     with case.recorded(make_spec(folder)) as run:
         shares = [r.health["verifier_error_share"] for r in run.steps]
         assert len(run.steps) == 8
+        told = [one for r in run.steps for one in r.unjudged]
+        told += [one for r in run.evaluations for one in r.unjudged]
+        evaluated = run.evaluations[-1]
     assert 0.05 < min(shares) < max(shares) < 0.6
+    assert {one.message for one in told} <= {"broken pipe", "ValueError: broken pipe"}
+    assert all(one.response[0] in "0123" and one.rollouts > 0 for one in told)
+    drawn_again = evaluated.sampled_rollouts - evaluated.samples * len(evaluated.successes_P)
+    assert drawn_again > 0
+    assert drawn_again % evaluated.samples == 0
 
 
 def test_unjudged_validation_problems_are_drawn_again(folder):
     policy = Policy(folder)
     data = policy.tokenize(WORLD.problems("val", 6, seed=2))
     once = Faulty(data.verifier, lambda _, call: call in (2, 3))
-    successes, tokens = policy.count_successes(
+    successes, tokens, rollouts = policy.count_successes(
         replace(data, verifier=once), 4, stream(0), temperature=1.0
     )
     assert policy.errors in (2, 3, 4, 5)
-    assert tokens > 6 * 4 * 3
+    assert sum(one.rollouts for one in policy.take_unjudged()) == policy.errors
+    assert tokens == rollouts * 3 > 6 * 4 * 3
+    assert policy.take_unjudged() == ()
     assert policy.judged > 24
     never = Faulty(data.verifier, lambda *_: True)
     policy.judged = policy.errors = 0
-    successes, tokens = policy.count_successes(
+    successes, tokens, rollouts = policy.count_successes(
         replace(data, verifier=never), 4, stream(0), temperature=1.0
     )
     assert successes.tolist() == [0] * 6
-    assert policy.errors == policy.judged == 4 * 6 * 4  # never a silent 0
+    assert policy.errors == policy.judged == rollouts == 4 * 6 * 4  # never a silent 0
+    assert [(one.problem, one.rollouts) for one in policy.take_unjudged()] == [
+        (problem, 16) for problem in range(6)
+    ]
     assert tokens == 4 * 6 * 4 * 3
 
 
@@ -521,17 +534,38 @@ def test_every_new_tensor_follows_the_device():
     assert seen > 15
 
 
-def test_difficulty_is_not_measured_with_a_broken_verifier(folder, monkeypatch):
+def test_difficulty_names_what_could_not_be_judged(folder, monkeypatch):
+    from isocompute.difficulty import Draws, measure_difficulty
     from isocompute.engines.local import policy as room
     from isocompute.engines.local.base_rates import success_counter
 
     real = room.load_verifier
-    monkeypatch.setattr(
-        room, "load_verifier", lambda spec: Faulty(real(spec), lambda _, call: call == 2)
-    )
-    count = success_counter(str(folder), WORLD.problems("val", 3, seed=2))
-    with pytest.raises(RunError, match="must judge every response .* but failed on 1 of"):
-        count(np.arange(3), 4)
+    problems = WORLD.problems("val", 5, seed=2)
+
+    def measured(fails):
+        monkeypatch.setattr(room, "load_verifier", lambda spec: Faulty(real(spec), fails))
+        count = success_counter(str(folder), problems)
+        return measure_difficulty(
+            lambda index_P, samples: Draws(*count(index_P, samples)), problems, samples=8,
+            second_stage=16, chunk=2,
+        )  # fmt: skip
+
+    whole = measured(lambda *_: False)
+    assert whole.errors == 0
+    assert whole.document["unjudged"] == []
+    some = measured(lambda text, _: text[0] in "0123")
+    assert 0 < some.errors == sum(one.rollouts for one in some.unjudged)
+    lost = {one.problem: one.rollouts for one in some.unjudged}
+    second = some.successes_P == 0
+    drawn_P = np.where(second, 16, 8)
+    assert some.judged_P.tolist() == [
+        int(drawn) - lost.get(i, 0) for i, drawn in enumerate(drawn_P)
+    ]
+    row = some.document["unjudged"][-1]
+    assert row["id"] == problems.problems[some.unjudged[-1].problem].id
+    assert row["message"].endswith("broken pipe")
+    with pytest.raises(RunError, match=r"failed on all \((ValueError: )?broken pipe\)"):
+        measured(lambda *_: True)
 
 
 @pytest.mark.gpu

@@ -10,13 +10,14 @@ Source: arXiv 2603.12151, section 3: avg@16 of the base model decides the band; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
 from isocompute.intervals import IntervalMethod, binomial_interval
 from isocompute.problems import BANDS, Problem, ProblemSet
@@ -34,11 +35,13 @@ class Draws(NamedTuple):
         successes_P: responses that were right.
         judged_P: responses that the verifier could judge; None: all of them.
         tokens: tokens that were generated, 0 where they are not counted.
+        unjudged: what the verifier failed on, and why; `problem` is the index into the set.
     """
 
     successes_P: ArrayLike
     judged_P: ArrayLike | None = None
     tokens: int = 0
+    unjudged: Sequence[Unjudged] = ()
 
 
 # (indices of problems, samples each) -> outcomes in that order.
@@ -75,6 +78,7 @@ class Difficulty:
         level: of the intervals.
         rollouts: samples drawn in all, both stages, judged or not.
         tokens: generated, 0 where the sampler does not count them.
+        unjudged: the samples that could not be judged, by problem, with the first reason.
     """
 
     problems: ProblemSet
@@ -88,6 +92,7 @@ class Difficulty:
     level: float
     rollouts: int
     tokens: int
+    unjudged: tuple[Unjudged, ...] = ()
 
     @property
     def errors(self) -> int:
@@ -167,6 +172,11 @@ class Difficulty:
             "rollouts": self.rollouts,
             "tokens": self.tokens or None,
             "errors": self.errors,
+            "unjudged": [
+                {"id": self.problems.problems[one.problem].id, "samples": one.rollouts,
+                 "message": one.message, "response": one.response}
+                for one in self.unjudged
+            ],
             "mean_pass_rate": float(rates.mean()) if rates.size else None,
             "mean_pass_rate_interval": [low, high] if rates.size else None,
             "histogram": self.histogram_C.tolist(),
@@ -239,8 +249,8 @@ def recommend(rate_P: ArrayLike) -> Advice:
 
 def _draw(
     sample: SampleFunction, index_P: IntArray, samples: int
-) -> tuple[IntArray, IntArray, int]:
-    """Successes and judged samples of one call, checked."""
+) -> tuple[IntArray, IntArray, Draws]:
+    """Successes and judged samples of one call, checked, and the rest of it."""
     result = sample(index_P, samples)
     draws = result if isinstance(result, Draws) else Draws(result)
     successes = np.asarray(draws.successes_P)
@@ -256,7 +266,7 @@ def _draw(
             f"a sampler must return 0..{samples} successes for each of {index_P.size} problems, "
             f"but returned {successes.dtype} of shape {successes.shape}; correct the sampler."
         )
-    return successes.astype(np.int64), judged.astype(np.int64), int(draws.tokens)
+    return successes.astype(np.int64), judged.astype(np.int64), draws
 
 
 def measure_difficulty(
@@ -303,17 +313,22 @@ def measure_difficulty(
     size = len(problems)
     successes, judged = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     drawn = tokens = 0
+    unjudged: dict[int, Unjudged] = {}
     planned = size * samples
 
     def stage(index_P: IntArray, each: int) -> None:
         nonlocal drawn, tokens
         for start in range(0, index_P.size, chunk):
             part = index_P[start : start + chunk]
-            right, valid, used = _draw(sample, part, each)
+            right, valid, draws = _draw(sample, part, each)
             successes[part] += right
             judged[part] += valid
             drawn += part.size * each
-            tokens += used
+            tokens += int(draws.tokens)
+            for one in draws.unjudged:
+                known = unjudged.get(one.problem)
+                more = 0 if known is None else known.rollouts
+                unjudged[one.problem] = replace(known or one, rollouts=one.rollouts + more)
             if progress is not None:
                 progress(drawn, planned)
 
@@ -325,8 +340,8 @@ def measure_difficulty(
         stage(never, second_stage - samples)
     if not judged.any():
         raise RunError(
-            f"at least 1 of {drawn} samples must be judged, but the verifier failed on all; mend "
-            "the verifier or raise its time-out."
+            f"at least 1 of {drawn} samples must be judged, but the verifier failed on all"
+            f"{_first_reason(unjudged)}; mend the verifier or raise its time-out."
         )
     low, high = binomial_interval(successes, judged, level=level, method=method)
     return Difficulty(
@@ -340,7 +355,12 @@ def measure_difficulty(
         first_successes_P=first_successes, first_judged_P=first_judged,
         low_P=low, high_P=high,
         samples=samples, level=level, rollouts=drawn, tokens=tokens,
+        unjudged=tuple(unjudged[problem] for problem in sorted(unjudged)),
     )  # fmt: skip
+
+
+def _first_reason(unjudged: dict[int, Unjudged]) -> str:
+    return next((f" ({one.message})" for one in unjudged.values()), "")
 
 
 def _with_rate(problem: Problem, successes: int, samples: int) -> Problem:

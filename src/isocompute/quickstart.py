@@ -140,8 +140,7 @@ def _difficulty(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     count = count_successes("bits", candidates)
 
     def sample(index_P: Any, samples: int) -> Draws:
-        successes, tokens = count(index_P, samples)
-        return Draws(successes, tokens=tokens)
+        return Draws(*count(index_P, samples))
 
     measured = measure_difficulty(sample, candidates, second_stage=0)
     easy = measured.select("easy")

@@ -193,12 +193,11 @@ def difficulty(options: Options) -> int:
         problems = load_problems(options.problems, verifier=options.verifier)
     count = counter(
         options.model, problems, max_new_tokens=options.max_new_tokens,
-        temperature=options.temperature, seed=options.seed,
+        temperature=options.temperature, seed=options.seed, device=options.device,
     )  # fmt: skip
 
     def sample(index_P: Any, samples: int) -> Draws:
-        successes_P, tokens = count(index_P, samples)
-        return Draws(successes_P, tokens=tokens)
+        return Draws(*count(index_P, samples))
 
     measured = measure_difficulty(
         sample, problems, samples=options.samples, second_stage=options.second_stage

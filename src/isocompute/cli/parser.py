@@ -240,6 +240,7 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--temperature", type=positive, default=1.0, metavar="T", help="default 1")
     parser.add_argument("--max-new-tokens", type=positive_int, metavar="N", help="length limit")
     parser.add_argument("--seed", type=count, default=0, help="of sampling (default 0)")
+    parser.add_argument("--device", default="cpu", help="cpu (the default), cuda, cuda:1")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"
     )

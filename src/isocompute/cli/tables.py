@@ -126,6 +126,8 @@ def quickstart_lines(result: QuickstartResult) -> list[str]:
 
 def difficulty_lines(document: Row) -> list[str]:
     """Histogram of successes, sets, and the recipe that goes with them."""
+    from isocompute.store.unjudged import unjudged_text
+
     histogram = document["histogram"]
     width = max(1, *histogram)
     lines = [
@@ -145,7 +147,12 @@ def difficulty_lines(document: Row) -> list[str]:
     lines += table(("set", "pass rate", "problems"), rows, left=2)
     lines += ["", f"recipe: {document['recipe']} ({document['reason']})"]
     if document["errors"]:
-        lines.append(f"{document['errors']} samples could not be judged; they count in no rate")
+        told = [(row["id"], row["samples"], row["message"]) for row in document["unjudged"]]
+        lines += textwrap.wrap(
+            f"{document['errors']:,} of {document['rollouts']:,} samples could not be judged and "
+            f"count in no rate: {unjudged_text(told)}",
+            WIDTH, subsequent_indent="  ",
+        )  # fmt: skip
     return lines + warning_lines(document["warnings"])
 
 

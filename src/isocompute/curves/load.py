@@ -327,10 +327,11 @@ def _train_curve(store: Store, run: StoredRun, metric: str | None) -> Curve | No
     for window in np.unique(window_K):
         rows = np.flatnonzero(window_K == window)
         counts = [steps.successes[i] for i in rows]
-        samples = [np.full(len(steps.successes[i]), steps.samples_K[i]) for i in rows]
-        if not sum(map(len, counts)):
+        judged = np.concatenate([steps.judged[i] for i in rows])
+        enough = judged >= min(wanted.k, int(steps.samples_K[rows].max(initial=0)))
+        if not enough.any():
             continue
-        score = score_from_counts(np.concatenate(counts), np.concatenate(samples), wanted)
+        score = score_from_counts(np.concatenate(counts)[enough], judged[enough], wanted)
         scores.append(float(score))
         places.append(float((steps.rollouts_K[rows] - batch).mean()))
         tokens.append(float(steps.tokens_K[rows].mean()))

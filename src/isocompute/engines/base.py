@@ -8,6 +8,7 @@ downstream (`metrics`), so that a change of metric never needs a rerun.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,23 @@ IntArray = NDArray[np.integer]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unjudged:
+    """Responses to one problem that the verifier failed to judge: they are no rewards of 0.
+
+    Args:
+        problem: index into the training or validation set.
+        rollouts: how many.
+        message: why the first of them was not judged, one line.
+        response: what it said, the beginning of a long one.
+    """
+
+    problem: int
+    rollouts: int
+    message: str
+    response: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepRecord:
     """One gradient update.
 
@@ -32,10 +50,11 @@ class StepRecord:
         tokens: cumulative generated training tokens after it.
         problem_Q: index into the training set of each problem of the batch.
         successes_Q: how many of `samples` rollouts succeeded, per problem.
-        samples: rollouts per problem that were rewarded.
+        samples: rollouts per problem.
         health: numbers of this step under the names of `health.METRICS`; a number that the
             engine does not measure is absent, never 0.
         wall_s: seconds of this step, monotonic clock.
+        unjudged: what the verifier failed on, at most one entry per problem.
     """
 
     step: int
@@ -46,6 +65,7 @@ class StepRecord:
     samples: int
     health: dict[str, float] = field(default_factory=dict)
     wall_s: float = 0.0
+    unjudged: Sequence[Unjudged] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +79,9 @@ class EvaluationRecord:
         successes_P: how many of k succeeded, per problem, in the order of the set.
         sampled_tokens: tokens that this evaluation itself drew (not in `tokens`).
         wall_s: seconds it took.
+        sampled_rollouts: how many it drew, where that is more than `samples` per problem.
+        unjudged: what the verifier failed on, at most one entry per problem, responses that were
+            drawn again included.
     """
 
     step: int
@@ -69,6 +92,8 @@ class EvaluationRecord:
     successes_P: IntArray
     sampled_tokens: int = 0
     wall_s: float = 0.0
+    sampled_rollouts: int | None = None
+    unjudged: Sequence[Unjudged] = ()
 
 
 class Sink(Protocol):

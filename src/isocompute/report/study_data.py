@@ -339,8 +339,8 @@ def _train_test(runs: Sequence[_Run]) -> list[dict[str, Any]]:
 def _batch_success(steps: Steps, after: int, until: int) -> float | None:
     """Share of training rollouts that succeeded in the steps after < step <= until."""
     inside = np.flatnonzero((steps.step_K > after) & (steps.step_K <= until))
-    drawn = sum(int(steps.samples_K[i]) * steps.successes[i].size for i in inside)
-    return sum(float(steps.successes[i].sum()) for i in inside) / drawn if drawn else None
+    judged = sum(int(steps.judged[i].sum()) for i in inside)
+    return sum(float(steps.successes[i].sum()) for i in inside) / judged if judged else None
 
 
 def _difficulty(store: Store, runs: Sequence[StoredRun]) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def export_study(
         folder: the study folder.
         target: FILE.csv or FILE.parquet: one tidy file of curves (one row per evaluation, the
             contract of "tidy curves"). Otherwise a folder that gets runs, evaluations, steps,
-            problems and (with `times`) attempts, one file each.
+            problems, (with `times`) attempts, and unjudged where a verifier failed, one file each.
         format: "parquet" or "csv"; None: by the file's ending, "parquet" for a folder.
         times: False leaves out whatever depends on clocks, machines and interruptions.
 
@@ -61,6 +62,8 @@ def export_study(
             "steps": lambda: _steps(store, runs, times),
             "problems": lambda: _problems(store),
         }
+        if unjudged := store.unjudged():
+            tables["unjudged"] = lambda: ({**asdict(row)} for row in unjudged)
         if times:
             tables["attempts"] = lambda: _attempts(store)
         try:

@@ -18,21 +18,24 @@ from isocompute.health import Finding
 
 
 def monitored(
-    health: Mapping[str, float | None], successes_Q: NDArray[np.integer[Any]], samples: int
+    health: Mapping[str, float | None],
+    successes_Q: NDArray[np.integer[Any]],
+    judged_Q: NDArray[np.integer[Any]],
 ) -> dict[str, float]:
     """One step as the rules are shown it, live and afterwards.
 
     Args:
         health: as it is stored; None stands for a number that was not finite.
         successes_Q: of the batch's problems; reward and dead groups come from them.
-        samples: rollouts per problem.
+        judged_Q: rollouts of each that the verifier judged.
     """
     values = _numbers(health)
     values.pop("reward", None)
     values.pop("zero_variance_share", None)
     if size := len(successes_Q):  # sums and counts take a third of the time of np.mean
-        values["reward"] = int(successes_Q.sum()) / size / samples
-        dead = (successes_Q == 0) | (successes_Q == samples)
+        if judged := int(judged_Q.sum()):
+            values["reward"] = int(successes_Q.sum()) / judged
+        dead = (successes_Q == 0) | (successes_Q == judged_Q)
         values["zero_variance_share"] = int(np.count_nonzero(dead)) / size
     return values
 

@@ -14,12 +14,15 @@ from isocompute.store.store import Steps, Store
 def steps_health(steps: Steps, thresholds: Thresholds | None = None) -> list[Finding]:
     """Findings of one run. Reward and dead groups come from the counts, whatever was logged."""
     successes = [np.asarray(s, dtype=np.float64) for s in steps.successes]
-    rates = [s / n for s, n in zip(successes, steps.samples_K, strict=True)]
     columns = dict(steps.health)
-    columns["reward"] = np.array([r.mean() if r.size else np.nan for r in rates])
-    columns["zero_variance_share"] = np.array(
-        [np.mean((r == 0) | (r == 1)) if r.size else np.nan for r in rates]
-    )
+    columns["reward"] = np.array([
+        s.sum() / n.sum() if n.sum() else np.nan
+        for s, n in zip(successes, steps.judged, strict=True)
+    ])
+    columns["zero_variance_share"] = np.array([
+        np.mean((s == 0) | (s == n)) if s.size else np.nan
+        for s, n in zip(successes, steps.judged, strict=True)
+    ])
     return check_arrays(steps.step_K, columns, thresholds)
 
 

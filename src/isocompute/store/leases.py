@@ -319,7 +319,7 @@ def _rewind(database: Database, taken: Claim, step: int, dropped: int) -> None:
     """Take the run back to `step` (-1: to nothing); what is dropped counts as wasted."""
     with database.write() as connection:
         check_token(connection, taken)
-        for table in ("steps", "evaluations"):
+        for table in ("steps", "evaluations", "unjudged"):
             connection.execute(
                 f"DELETE FROM {table} WHERE run = ? AND step > ?", (taken.run, step)
             )

@@ -16,8 +16,17 @@ from isocompute.errors import InputError
 from isocompute.store.processes import has_died
 
 APPLICATION_ID = 0x69736F63  # "isoc", so that another program's database is told apart
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _WATCH_S = 30.0  # a runner that works raises its counter every two seconds
+
+# problem_set is '' for the training set, position the place in the set.
+_UNJUDGED = """
+CREATE TABLE unjudged (
+    run INTEGER NOT NULL REFERENCES runs (run), step INTEGER NOT NULL,
+    problem_set TEXT NOT NULL, position INTEGER NOT NULL, rollouts INTEGER NOT NULL,
+    message TEXT NOT NULL, response TEXT NOT NULL,
+    UNIQUE (run, step, problem_set, position));
+"""
 
 _TABLES = """
 CREATE TABLE study (key TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -72,11 +81,12 @@ CREATE TABLE ledger (
     entry INTEGER PRIMARY KEY AUTOINCREMENT, purpose TEXT NOT NULL,
     rollouts INTEGER NOT NULL, tokens INTEGER NOT NULL, wall_s REAL NOT NULL,
     detail TEXT NOT NULL);
-"""
+""" + _UNJUDGED
 
 # From version k to k + 1, for k = 1, 2, ...; each entry runs in one transaction.
 _MIGRATIONS: dict[int, str] = {
     1: "ALTER TABLE runs ADD COLUMN findings TEXT",
+    2: _UNJUDGED,
 }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
 from isocompute.store.store import Accounting, Store, StoredRun
+from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +25,7 @@ class Status:
         runners: how many are at work as far as can be known from here.
         accounting: where the rollouts and tokens went.
         runs: every run.
+        unjudged: what the verifiers failed on, one row per problem, the most responses first.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Status:
     runners: int
     accounting: Accounting
     runs: list[StoredRun]
+    unjudged: list[UnjudgedRow]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
@@ -59,6 +62,13 @@ class Status:
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
                   f"{r.reason}" for r in self.runs if r.reason]  # fmt: skip
+        if self.unjudged:
+            told = [(f"{u.problem!r} ({u.split})", u.rollouts, u.message) for u in self.unjudged]
+            lines.append(
+                f"the verifier failed on {sum(u.rollouts for u in self.unjudged):,} responses, "
+                f"which have no reward: {unjudged_text(told)}; each is in the table `unjudged` "
+                "of an export"
+            )
         return lines
 
 
@@ -85,6 +95,7 @@ def study_status(folder: str | Path) -> Status:
                 (min(1.0, r.steps_done / r.spec["steps"]) for r in runs), default=0.0
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
+            unjudged=store.unjudged(total=True),
         )  # fmt: skip
 
 

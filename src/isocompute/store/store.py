@@ -22,6 +22,7 @@ from isocompute.store.database import Database
 from isocompute.store.findings import load_findings
 from isocompute.store.ledger import spend
 from isocompute.store.pack import unpack
+from isocompute.store.unjudged import UnjudgedRow, judged_of, training_failures, unjudged_rows
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -100,8 +101,8 @@ class Steps:
         wall_s_K: seconds of each.
         health: one array per name that occurs; NaN where a step has no such number, infinity
             where the engine measured one that is not finite (a diverged run).
-        problems: index into the training set, per step an array of length Q.
-        successes: successes of those problems, per step an array of length Q.
+        problems, successes, judged: index into the training set, successes of those problems,
+            and rollouts of them that the verifier judged; per step an array of length Q.
     """
 
     step_K: IntArray
@@ -112,6 +113,7 @@ class Steps:
     health: dict[str, FloatArray]
     problems: list[IntArray]
     successes: list[IntArray]
+    judged: list[IntArray]
 
     def __len__(self) -> int:
         return len(self.step_K)
@@ -158,10 +160,6 @@ class Store:
 
     Raises:
         InputError: if there is no study there, it is from a newer version, or damaged.
-
-    Example:
-        >>> store = Store("my-study")                                   # doctest: +SKIP
-        >>> [(r.spec["rollouts_per_problem"], r.state) for r in store.runs()]  # doctest: +SKIP
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -282,7 +280,8 @@ class Store:
         """Updates of one run."""
         rows = self._rows(
             "steps", "t.step, t.rollouts, t.tokens, t.samples, t.wall_s, t.health, t.size, "
-            "t.problems, t.successes", run_hash)  # fmt: skip
+            "t.problems, t.successes, t.run", run_hash)  # fmt: skip
+        failed = training_failures(self.database, rows[0][9]) if rows else {}
         health = [json.loads(row[5]) for row in rows]
         names = sorted({name for row in health for name in row})
         problems = [unpack(row[7], row[6]) for row in rows]
@@ -294,12 +293,17 @@ class Store:
             wall_s_K=np.array([row[4] for row in rows], dtype=np.float64),
             health={
                 name: np.array([np.inf if v is None else v for v in values])  # stored as null
-                for name in names
-                for values in ([row.get(name, np.nan) for row in health],)
+                for name in names for values in ([row.get(name, np.nan) for row in health],)
             },
             problems=problems,
             successes=[unpack(row[8], row[6]) for row in rows],
+            judged=[judged_of(problem_Q, row[3], failed.get(row[0], {}))
+                    for row, problem_Q in zip(rows, problems, strict=True)],
         )
+
+    def unjudged(self, *, total: bool = False) -> list[UnjudgedRow]:
+        """What the verifiers failed on, by run, step and problem, or by problem over all."""
+        return list(unjudged_rows(self.database, total=total))
 
     def problem_set(self, sha256: str, name: str = "") -> ProblemSet:
         """A problem set that some run of the study trains or is evaluated on.
@@ -315,8 +319,7 @@ class Store:
             )
         rows = self.database.read(
             "SELECT id, prompt, answer, source, pass_rate, pass_rate_samples FROM problems "
-            "WHERE set_sha256 = ? "
-            "ORDER BY position",
+            "WHERE set_sha256 = ? ORDER BY position",
             (sha256,),
         )
         return ProblemSet(
@@ -343,8 +346,8 @@ class Store:
             "coalesce(sum(outcome IN ('lost', 'crashed')), 0) FROM attempts"
         )[0]
         other = self.database.read(
-            "SELECT purpose, sum(rollouts), sum(tokens), sum(wall_s) FROM ledger "
-            "GROUP BY purpose ORDER BY purpose"
+            "SELECT purpose, sum(rollouts), sum(tokens), sum(wall_s) FROM ledger GROUP BY purpose "
+            "ORDER BY purpose"
         )
         return Accounting(
             rollouts=used[0], tokens=used[1], evaluation_rollouts=used[2],

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from isocompute.engines.base import EvaluationRecord, IntArray, StepRecord, StopRequested
+from isocompute.engines.base import EvaluationRecord, IntArray, StepRecord, StopRequested, Unjudged
 from isocompute.errors import InputError
 from isocompute.health import Finding, Monitor
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
@@ -25,6 +25,7 @@ from isocompute.store.files import checkpoint_folder, make_folder, remove, seal,
 from isocompute.store.findings import dump_findings, monitored
 from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
 from isocompute.store.pack import count_text, pack, unpack
+from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, training_failures
 
 _PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
 _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
@@ -98,6 +99,7 @@ class RunWriter:
         self._took_in_at = -math.inf
         self._steps: list[tuple[Any, ...]] = []
         self._evaluations: list[tuple[Any, ...]] = []
+        self._unjudged: list[tuple[int, str, Unjudged]] = []
         self._serial = 0
         self._seen = {
             (claim.from_step, str(row[0]))
@@ -196,7 +198,10 @@ class RunWriter:
                 _encode(health), len(problem_Q), pack(problem_Q),
                 pack(successes_Q, most=record.samples),
             ))  # fmt: skip
-            values = monitored(health, successes_Q, record.samples)
+            self._unjudged += [(record.step, TRAINING, one) for one in record.unjudged]
+            failed = {one.problem: one.rollouts for one in record.unjudged}
+            judged_Q = judged_of(problem_Q, record.samples, failed)
+            values = monitored(health, successes_Q, judged_Q)
             for finding in self._monitor.update(record.step, values):
                 if self._on_finding is not None:
                     self._on_finding(finding)
@@ -215,7 +220,7 @@ class RunWriter:
                 f"{record.problem_set!r} ({len(record.successes_P)} counts, the set has {size}) "
                 f"at step {record.step}; correct the engine."
             )
-        drawn = record.samples * len(record.successes_P)
+        drawn = record.sampled_rollouts or record.samples * len(record.successes_P)
         key = (record.step, record.problem_set)
         if key in self._seen:
             again = self._repeated
@@ -225,6 +230,7 @@ class RunWriter:
             self._note()
             return
         self._seen.add(key)
+        self._unjudged += [(record.step, record.problem_set, one) for one in record.unjudged]
         self._evaluations.append((
             record.step, record.problem_set, record.rollouts, record.tokens, record.samples,
             drawn, record.sampled_tokens, record.wall_s,
@@ -280,11 +286,14 @@ class RunWriter:
     def _replay(self, database: Database) -> None:
         """Show the monitor the steps before the checkpoint, so that rules know the start."""
         rows = database.read(
-            "SELECT step, samples, size, successes, health FROM steps WHERE run = ? ORDER BY step",
+            "SELECT step, samples, size, problems, successes, health FROM steps WHERE run = ? "
+            "ORDER BY step",
             (self._claim.run,),
         )
-        for step, samples, size, successes, health in rows:
-            values = monitored(json.loads(health), unpack(successes, size), samples)
+        failed = training_failures(database, self._claim.run)
+        for step, samples, size, problems, successes, health in rows:
+            judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
+            values = monitored(json.loads(health), unpack(successes, size), judged_Q)
             self._monitor.update(step, values)
 
     def _note(self) -> None:
@@ -322,7 +331,7 @@ class RunWriter:
         except FencedError:
             remove(folder)
             raise
-        self._steps, self._evaluations = [], []
+        self._steps, self._evaluations, self._unjudged = [], [], []
         self._has_checkpoint = True
         self._committed_at = time.monotonic()
         self._commit_s = self._committed_at - began
@@ -347,6 +356,7 @@ class RunWriter:
                 "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [(run, attempt, *row) for row in self._evaluations],
             )
+            insert_unjudged(connection, run, self._unjudged)
             totals = (here.rollouts, here.tokens, here.evaluation_rollouts, here.evaluation_tokens)
             # The previous complete checkpoint stays, in case this one turns out to be torn.
             drop = connection.execute(

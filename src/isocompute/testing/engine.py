@@ -14,10 +14,9 @@ class TestMine(EngineTestCase):
 
 Held to: every rollout of the budget is drawn and counted; evaluations come at step 0 and on the
 common grid, with all problems and all samples; records are raw counts, with the health numbers
-that the engine says it measures; the same seed gives the
-same records and files, another seed others; a resumed run equals the uninterrupted one; a longer
-budget continues the same run; a stop is obeyed; knobs that are supported change something, and
-those that are not are refused before any compute.
+that the engine says it measures; the same seed gives the same records and files, another seed
+others; a resumed run equals the uninterrupted one; a longer budget continues the same run; a stop
+is obeyed; supported knobs change something, others are refused before any compute.
 """
 
 from __future__ import annotations
@@ -90,13 +89,13 @@ class Recorder:
     def comparable(self, until: float = math.inf) -> tuple[list[Any], list[Any]]:
         """Everything that must be reproduced: all but times, up to a step."""
         steps = [
-            (r.step, r.rollouts, r.tokens, np.asarray(r.problem_Q).tolist(),
+            (r.step, r.rollouts, r.tokens, np.asarray(r.problem_Q).tolist(), list(r.unjudged),
              np.asarray(r.successes_Q).tolist(), r.samples, sorted(r.health.items()))
             for r in self.steps if r.step <= until
         ]
         evaluations = [
-            (r.step, r.rollouts, r.tokens, r.problem_set, r.samples,
-             np.asarray(r.successes_P).tolist(), r.sampled_tokens)
+            (r.step, r.rollouts, r.tokens, r.problem_set, r.samples, list(r.unjudged),
+             np.asarray(r.successes_P).tolist(), r.sampled_tokens, r.sampled_rollouts)
             for r in self.evaluations if r.step <= until
         ]
         return steps, evaluations
@@ -234,6 +233,11 @@ class EngineTestCase:
             assert np.issubdtype(array.dtype, np.integer), f"counts, but got {array.dtype}"
             assert array.shape == shape
             assert 0 <= array.min() <= array.max() <= samples
+        for record in run.steps:
+            right = dict(zip(record.problem_Q, record.successes_Q, strict=True))
+            for one in record.unjudged:
+                assert 1 <= one.rollouts <= record.samples - right[one.problem], one
+                assert one.message, one
         unknown = {name for r in run.steps for name in r.health} - METRICS.keys()
         assert not unknown, f"health names must be in health.METRICS, but got {unknown}"
         missing = {name for r in run.steps for name in set(self.measured) - r.health.keys()}
@@ -246,11 +250,10 @@ class EngineTestCase:
         spec = self.spec()
         batch = spec.allocation.batch_size
         index = [
-            evaluation_index(
-                step * batch, per_octave=spec.evaluations_per_octave, first=spec.first_evaluation
-            )
+            evaluation_index(step * batch, per_octave=spec.evaluations_per_octave,
+                             first=spec.first_evaluation)
             for step in range(spec.allocation.steps + 1)
-        ]
+        ]  # fmt: skip
         due = [0] + [s for s in range(1, len(index)) if index[s] > index[s - 1]]
         assert len(due) >= 3, "the test's specification must evaluate twice after step 0"
         run = self.whole(spec)

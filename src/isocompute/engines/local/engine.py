@@ -170,7 +170,7 @@ class _Run:
             StepRecord(
                 step=step, rollouts=self.rollouts, tokens=self.tokens, problem_Q=index_Q,
                 successes_Q=successes_Q.cpu().numpy(), samples=n, health=health,
-                wall_s=time.monotonic() - started,
+                wall_s=time.monotonic() - started, unjudged=self.policy.take_unjudged(),
             )
         )
 
@@ -179,7 +179,7 @@ class _Run:
         model = self.sampler.refresh()
         for number, (name, data) in enumerate(self.validation.items()):
             started = time.monotonic()
-            successes_P, tokens = self.policy.count_successes(
+            drawn = self.policy.count_successes(
                 data, self.spec.evaluation_samples,
                 stream(self.spec.seed, _EVALUATION, number, self.step),
                 temperature=self.recipe.temperature, top_p=self.recipe.top_p, sampler=model,
@@ -188,8 +188,9 @@ class _Run:
                 EvaluationRecord(
                     step=self.step, rollouts=self.rollouts, tokens=self.tokens, problem_set=name,
                     samples=self.spec.evaluation_samples,
-                    successes_P=successes_P.cpu().numpy(),
-                    sampled_tokens=tokens, wall_s=time.monotonic() - started,
+                    successes_P=drawn.successes_P.cpu().numpy(), sampled_tokens=drawn.tokens,
+                    sampled_rollouts=drawn.rollouts, wall_s=time.monotonic() - started,
+                    unjudged=self.policy.take_unjudged(),
                 )
             )
 

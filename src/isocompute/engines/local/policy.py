@@ -8,12 +8,14 @@ from __future__ import annotations
 import importlib.resources
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from isocompute.engines.base import Unjudged
 from isocompute.engines.local.folders import generation_config, load_model
 from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.precision import find_device
@@ -21,12 +23,13 @@ from isocompute.engines.local.sampling import Samples, sample
 from isocompute.engines.local.tokenizer import Tokenizer, load_tokenizer
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
-from isocompute.verifiers import Verifier, load_verifier
+from isocompute.verifiers import Outcome, Verifier, load_verifier
 
 PROBLEMS_PER_PASS = 256  # of an evaluation: bounds its memory
 REDRAWS = 3  # of a validation problem whose responses the verifier failed to judge
 # Verifiers that compare texts: an answer that cannot be said can never be matched.
 _LITERAL = ("exact", "bits", "hexbits")
+_LONGEST = 300  # characters that are kept of a response that could not be judged
 
 
 def base_folder(model: str) -> Path:
@@ -67,6 +70,19 @@ class TokenizedProblems:
         return len(self.problems)
 
 
+class Counted(NamedTuple):
+    """What an evaluation drew.
+
+    Attributes:
+        successes_P: successes out of the samples asked for, per problem.
+        tokens, rollouts: drawn in all, those of problems that were drawn again included.
+    """
+
+    successes_P: Tensor
+    tokens: int
+    rollouts: int
+
+
 class Policy:
     """A model with its tokenizer and length limit.
 
@@ -98,6 +114,7 @@ class Policy:
         self.model: PolicyModel = load_model(folder).to(self.device)
         self.tokenizer: Tokenizer = load_tokenizer(folder)
         self.judged = self.errors = 0
+        self._unjudged: dict[int, Unjudged] = {}
 
     def tokenize(self, problems: ProblemSet) -> TokenizedProblems:
         """Make a problem set ready.
@@ -157,16 +174,30 @@ class Policy:
         problems, verifier = data.problems.problems, data.verifier
         rewards: list[float] = []
         prompt_N: list[int] = samples.prompt_N.tolist()
-        for prompt, text in zip(prompt_N, self.texts(samples), strict=True):
-            try:
-                reward = verifier(text, problems[index_P[prompt]].answer).reward
-            except Exception:  # noqa: BLE001 - a verifier is foreign code: its crash is an outcome
-                reward = None
-            rewards.append(math.nan if reward is None else float(reward))
+        count_N: list[int] = samples.count_N.tolist()
+        for prompt, count, text in zip(prompt_N, count_N, self.texts(samples), strict=True):
+            problem = index_P[prompt]
+            outcome = _judged(verifier, text, problems[problem].answer)
+            if outcome.reward is None:
+                self._note(problem, count, outcome.error or "no reason given", text)
+            rewards.append(math.nan if outcome.reward is None else float(outcome.reward))
         reward_N = torch.tensor(rewards, device=samples.count_N.device)
         self.judged += int(samples.count_N.sum())
         self.errors += int((samples.count_N * reward_N.isnan()).sum())
         return reward_N
+
+    def _note(self, problem: int, rollouts: int, message: str, response: str) -> None:
+        known = self._unjudged.get(problem)
+        self._unjudged[problem] = (
+            Unjudged(problem=problem, rollouts=rollouts, message=message,
+                     response=response[:_LONGEST])
+            if known is None else replace(known, rollouts=known.rollouts + rollouts)
+        )  # fmt: skip
+
+    def take_unjudged(self) -> tuple[Unjudged, ...]:
+        """What the verifier failed on since the last time, by problem of the set judged."""
+        taken, self._unjudged = self._unjudged, {}
+        return tuple(taken[problem] for problem in sorted(taken))
 
     def count_successes(
         self,
@@ -177,17 +208,18 @@ class Policy:
         temperature: float,
         top_p: float = 1.0,
         sampler: PolicyModel | None = None,
-    ) -> tuple[Tensor, int]:
-        """Successes out of `samples` per problem, and the number of tokens drawn.
+        redraws: int = REDRAWS,
+    ) -> Counted:
+        """Successes out of `samples` per problem.
 
-        A problem whose responses were not all judged is drawn again, up to `REDRAWS` times,
+        A problem whose responses were not all judged is drawn again, up to `redraws` times,
         which leaves the distribution of judged responses as it is. What is unjudged even then
         counts as no success, and in `errors` like every other failure of the verifier.
         """
         model = self.model if sampler is None else sampler
         successes_P = torch.zeros(len(data), dtype=torch.long, device=self.device)
-        left, tokens = list(range(len(data))), 0
-        for _ in range(1 + REDRAWS):
+        left, tokens, rollouts = list(range(len(data))), 0, 0
+        for _ in range(1 + redraws):
             unjudged: list[int] = []
             for start in range(0, len(left), PROBLEMS_PER_PASS):
                 index = left[start : start + PROBLEMS_PER_PASS]
@@ -202,10 +234,18 @@ class Policy:
                 failed: list[int] = drawn.prompt_N[reward_N.isnan()].tolist()
                 unjudged += [index[i] for i in sorted(set(failed))]
                 tokens += drawn.tokens
+                rollouts += samples * len(index)
             left = unjudged
             if not left:
                 break
-        return successes_P, tokens
+        return Counted(successes_P, tokens, rollouts)
+
+
+def _judged(verifier: Verifier, text: str, answer: str) -> Outcome:
+    try:
+        return verifier(text, answer)
+    except Exception as error:  # noqa: BLE001 - a verifier is foreign code: its crash is an outcome
+        return Outcome(None, " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST])
 
 
 def successes_of(samples: Samples, reward_N: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from typing import IO, Any
 import numpy as np
 
 from isocompute.allocation import evaluation_index
-from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
+from isocompute.engines.base import EvaluationRecord, Sink, StepRecord, Unjudged
 from isocompute.engines.bundle import portable_name, write_bundle
 from isocompute.engines.jobs import guarded, tail_of
 from isocompute.engines.trl.options import (
@@ -196,7 +196,7 @@ class _Run:
             problem_Q=np.array(event["problems"], np.int64)[order],
             successes_Q=np.array(event["successes"], np.int64)[order], samples=n,
             health={name: float(value) for name, value in event["health"].items()},
-            wall_s=event["wall_s"],
+            wall_s=event["wall_s"], unjudged=[Unjudged(**row) for row in event["unjudged"]],
         ))  # fmt: skip
         evaluate = self._grid_index(step) > self._grid_index(step - 1)
         last = step == allocation.steps
@@ -206,7 +206,10 @@ class _Run:
         k, name = self.spec.evaluation_samples, event["problem_set"]
         if event["failed"]:
             # a failed verifier is no wrong answer: the evaluation is missing, not lower
-            self.lost.append(f"the verifier failed on {event['failed']} samples of {name!r}")
+            self.lost.append(
+                f"the verifier failed on {event['failed']} samples of {name!r} "
+                f"({event['unjudged'][0]['message']})"
+            )
             return
         if set(event["samples"]) != {k}:
             raise RunError(

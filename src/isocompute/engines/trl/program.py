@@ -51,9 +51,12 @@ class Outcomes:
     def __init__(self) -> None:
         self.counts: dict[tuple[str, int], list[int]] = {}
         self.tokens = self.failed = self.samples = 0
+        self.reasons: dict[int, tuple[str, str]] = {}  # by problem: why, of which response
 
-    def add(self, name: str, index: int, reward: float | None, tokens: int) -> None:
-        """Take one judged response."""
+    def add(
+        self, name: str, index: int, reward: float | None, tokens: int, reason: tuple[str, str]
+    ) -> None:
+        """Take one response; `reason` is read where it has no reward."""
         tally = self.counts.setdefault((name, index), [0, 0, 0])
         tally[0] += 1
         tally[1] += int(reward or 0)
@@ -61,6 +64,18 @@ class Outcomes:
         self.tokens += tokens
         self.samples += 1
         self.failed += int(reward is None)
+        if reward is None:
+            self.reasons.setdefault(index, reason)
+
+    @property
+    def unjudged(self) -> list[dict[str, Any]]:
+        """Values of `engines.base.Unjudged`, by problem of the one set that was judged."""
+        failed = {index: tally[2] for (_, index), tally in self.counts.items() if tally[2]}
+        return [
+            {"problem": index, "rollouts": failed[index], "message": self.reasons[index][0],
+             "response": self.reasons[index][1][:300]}
+            for index in sorted(failed)
+        ]  # fmt: skip
 
     def take(self) -> Outcomes:
         """A copy; this one starts anew."""
@@ -159,7 +174,7 @@ def judge(
     reporter = judge.reporter  # type: ignore[attr-defined]
     outcomes = reporter.training if reporter.trainer.model.training else reporter.evaluation
     rewards: list[float | None] = []
-    known: dict[tuple[str, str, str], float | None] = {}
+    known: dict[tuple[str, str, str], tuple[float | None, str]] = {}
     for completion, ids, right, i, name, spec in zip(
         completions, completion_ids, answer, index, problem_set, verifier, strict=True
     ):
@@ -168,10 +183,12 @@ def judge(
             _VERIFIERS[spec] = load_verifier(spec, folder=JOB["bundle"])
         key = (spec, text, right)
         if key not in known:
-            reward = _VERIFIERS[spec](text, right).reward
-            known[key] = None if reward is None else float(reward)
-        rewards.append(known[key])
-        outcomes.add(name, i, known[key], len(ids))
+            outcome = _VERIFIERS[spec](text, right)
+            reward = None if outcome.reward is None else float(outcome.reward)
+            known[key] = reward, outcome.error or "no reason given"
+        reward, message = known[key]
+        rewards.append(reward)
+        outcomes.add(name, i, reward, len(ids), (message, text))
     return rewards
 
 
@@ -203,8 +220,8 @@ def reporter_class(transformers: Any) -> Any:
                 self.channel.send(
                     "evaluation", step=step, tokens=self.tokens, problem_set=name,
                     samples=[t[0] for t in drawn], successes=[t[1] for t in drawn],
-                    failed=self.evaluation.failed, sampled_tokens=self.evaluation.tokens,
-                    wall_s=time.monotonic() - began,
+                    failed=self.evaluation.failed, unjudged=self.evaluation.unjudged,
+                    sampled_tokens=self.evaluation.tokens, wall_s=time.monotonic() - began,
                 )  # fmt: skip
             self.evaluation = Outcomes()
             self.started = time.monotonic()
@@ -242,7 +259,7 @@ def reporter_class(transformers: Any) -> Any:
                 problems=[index for _, index in taken.counts],
                 samples=[t[0] for t in taken.counts.values()],
                 successes=[t[1] for t in taken.counts.values()],
-                health=health, wall_s=time.monotonic() - self.started,
+                health=health, wall_s=time.monotonic() - self.started, unjudged=taken.unjudged,
             )  # fmt: skip
             self.started = time.monotonic()
             if answer.get("evaluate"):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from isocompute.engines.base import EvaluationRecord, StepRecord
+from isocompute.engines.base import EvaluationRecord, StepRecord, Unjudged
 from isocompute.errors import RunError
 from isocompute.study.spec import RunSpec
 
@@ -47,7 +47,8 @@ class Sample(NamedTuple):
     problem_set: str
     problem_id: str
     success: int
-    failed: bool
+    failed: str  # why the verifier failed; empty where it did not
+    response: str
 
 
 @dataclass
@@ -159,12 +160,22 @@ class Follower:
                   if (value := _number(row.get(key))) is not None}  # fmt: skip
         health["reward"] = float(success_Q.sum()) / self._batch
         health["zero_variance_share"] = float(np.mean((success_Q == 0) | (success_Q == n)))
-        health["verifier_error_share"] = sum(s.failed for s in samples) / len(samples)
+        health["verifier_error_share"] = sum(bool(s.failed) for s in samples) / len(samples)
+        unjudged: dict[int, Unjudged] = {}
+        for s in samples:
+            if s.failed:
+                known = unjudged.get(place[s.problem_id])
+                unjudged[place[s.problem_id]] = Unjudged(
+                    problem=place[s.problem_id], rollouts=1 + (known.rollouts if known else 0),
+                    message=known.message if known else s.failed,
+                    response=known.response if known else s.response,
+                )
         self.tokens += round(health.get("length_tokens", 0.0) * self._batch)
         return StepRecord(
             step=step, rollouts=step * self._batch, tokens=self.tokens, problem_Q=problem_Q,
             successes_Q=success_Q, samples=n, health=health,
             wall_s=_number(row.get("timing_s/step")) or 0.0,
+            unjudged=[unjudged[i] for i in sorted(unjudged)],
         )  # fmt: skip
 
     def _evaluations(
@@ -177,10 +188,13 @@ class Follower:
             of_set = [s for s in samples if s.problem_set == name]
             if not of_set:
                 continue
-            failed = sum(s.failed for s in of_set)
+            failed = [s.failed for s in of_set if s.failed]
             if failed:
                 # a failed verifier is no wrong answer: the evaluation is missing, not lower
-                notes.append(f"step {step}: the verifier failed on {failed} samples of {name!r}")
+                notes.append(
+                    f"step {step}: the verifier failed on {len(failed)} samples of {name!r} "
+                    f"({failed[0]})"
+                )
                 continue
             place = {p.id: i for i, p in enumerate(problems.problems)}
             drawn, success = np.zeros((2, len(problems)), np.int64)
@@ -207,8 +221,10 @@ def _sample(line: bytes, path: Path) -> Sample:
         success = float(row["score"])
         if success not in (0.0, 1.0):
             raise ValueError(f"score {success}")
-        return Sample(str(row["problem_set"]), str(row["problem_id"]), int(success),
-                      row.get("verdict") == "error")  # fmt: skip
+        verdict, _, message = str(row.get("verdict", "")).partition(": ")
+        failed = (message or "no reason given") if verdict == "error" else ""
+        return Sample(str(row["problem_set"]), str(row["problem_id"]), int(success), failed,
+                      str(row.get("output", ""))[:300])  # fmt: skip
     except (ValueError, KeyError, TypeError) as error:
         raise RunError(
             f"a dump must hold score, problem_id and problem_set, but {path.name} has a row "

@@ -280,7 +280,7 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_)
     return {
         "score": float(outcome.reward or 0),
         "acc": float(outcome.reward or 0),
-        "verdict": "error" if outcome.reward is None else "judged",
+        "verdict": f"error: {outcome.error}" if outcome.reward is None else "judged",
         "problem_id": str(info["problem_id"]),
         "problem_set": str(info["problem_set"]),
     }

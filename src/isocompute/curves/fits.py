@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,6 @@ from isocompute.intervals import draw_interval
 from isocompute.sigmoid import Bounds, SigmoidFits, fit_each
 
 FloatArray = NDArray[np.float64]
-Form = Literal["logistic", "likelier"]
 
 HUBER = 2.5  # standardised residuals beyond this count linearly
 MIN_STEPS = 20  # a configuration is compared from its 20th step on
@@ -144,7 +142,6 @@ def fit_curves(
     draws: int = 1000,
     seed: int = 0,
     unseen_seed_sd: float = UNSEEN_SEED_SD,
-    form: Form = "logistic",
 ) -> CurveFits:
     """Fit every configuration and draw what other runs might have given.
 
@@ -158,8 +155,6 @@ def fit_curves(
         seed: of the draws.
         unseen_seed_sd: spread of ceilings between seeds, in units of sqrt(p (1 - p)), assumed
             where every configuration has one run; 0 makes intervals conditional on these runs.
-        form: of the curves. "likelier": Gompertz for all where that is the likelier by
-            `LIKELIER`, which is what a look beyond the data should ask for.
 
     Raises:
         RefusalError: if no configuration has enough evaluations for a curve.
@@ -193,14 +188,10 @@ def fit_curves(
             ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
         )
     rest = (phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd)
-    fits = _fit(tuple(binned), bins, unit, *rest)
-    if form == "likelier" and fits.gompertz_gain > LIKELIER:
-        gain = fits.gompertz_gain
-        fits = replace(_fit(tuple(binned), bins, unit, *rest, GOMPERTZ_BOUNDS), gompertz_gain=gain)
-    return replace(fits, select=select)
+    return replace(fit_binned(tuple(binned), bins, unit, *rest), select=select)
 
 
-def _fit(
+def fit_binned(
     binned: tuple[BinnedRuns, ...],
     bins: Bins,
     unit: str,
@@ -212,6 +203,7 @@ def _fit(
     unseen_seed_sd: float,
     bounds: Bounds = CURVE_BOUNDS,
 ) -> CurveFits:
+    """Fit what `fit_curves` has binned, and draw; its arguments are those of `fit_curves`."""
     x_JX = np.stack([one.x_X for one in binned])
     seeds_known = any(len(b.runs) > 1 for b in binned)
     run_variance = _between_run_variance(binned) if seeds_known else 0.0

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.curves.beyond import fits_beyond
 from isocompute.curves.bins import WINDOW, BinnedRuns, position
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
@@ -125,8 +126,8 @@ def _one_cut(
             select=full.select,
             draws=_DRAWS,
             seed=seed,
-            form="likelier",
         )
+        fits = fits_beyond(fits, seed=seed)
     except RefusalError:
         return []
     rows: list[dict[str, Any]] = []

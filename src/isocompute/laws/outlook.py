@@ -1,7 +1,8 @@
 """What each configuration is expected to score at a budget, by (B_p, n), over the draws.
 
 Beyond the budgets compared the form of the curves decides, so it is chosen by the data there:
-logistic as in the method, or Gompertz, which bends towards its ceiling later.
+logistic as in the method, or Gompertz, which bends towards its ceiling later. There slopes are
+shared too (`curves.beyond`): curves that end before they bend borrow from those that do not.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.fits import LIKELIER, CurveFits, fit_curves
+from isocompute.curves.beyond import fits_beyond
+from isocompute.curves.fits import CurveFits
 
 if TYPE_CHECKING:
     from isocompute.laws.sweep import Fit
@@ -21,18 +23,11 @@ ByConfiguration = dict[tuple[int, int], float]
 
 
 def curves_beyond(fit: Fit) -> CurveFits:
-    """The fitted curves, or Gompertz ones of the same sweep where those are the likelier."""
-    fits = fit.curve_fits
-    if fits.gompertz_gain <= LIKELIER:
-        return fits
-    return fit_curves(
-        fit.curves,
-        unit=fit.unit,
-        select=fits.select,
-        draws=fit.draws,
-        seed=fit.seed,
-        form="likelier",
-    )
+    """The fitted curves, or Gompertz ones of the same sweep where those are the likelier.
+
+    Slopes are shared between configurations, which only pays where the data end.
+    """
+    return fits_beyond(fit.curve_fits, seed=fit.seed)
 
 
 def bend_warning(beyond: CurveFits) -> dict[str, str] | None:

@@ -224,12 +224,24 @@ def test_too_little_data_takes_part_in_nothing() -> None:
     short = curve([4.0, 5.0], [0.3, 0.5], n=16)
     fits = fit_curves([curve(x, y), short], draws=0)
     assert [(b, n) for b, n, _ in fits.excluded] == [(1, 16)]
-    assert "6 are needed" in fits.excluded[0][2]
-    with pytest.raises(RefusalError, match="a curve needs evaluations in at least 6 bins") as info:
+    assert "evaluated at 2 budgets" in fits.excluded[0][2]
+    with pytest.raises(RefusalError, match="a curve needs evaluations at 5 or more") as info:
         fit_curves([short], draws=0)
     assert info.value.run_next
     with pytest.raises(RefusalError, match="no configuration has them"):
         fit_curves([short.replace(rollouts_K=np.zeros(2))], draws=0)
+
+
+@pytest.mark.parametrize("offset", [0.0, 0.0137])  # on points of the bins, and between them
+def test_five_budgets_make_a_curve_and_four_do_not_wherever_they_lie(offset: float) -> None:
+    x = np.log10(2.0) * np.array([12.0, 14, 16, 18, 20]) + offset
+    y = 0.3 + 0.3 / (1 + np.exp(-4 * (x - 4.8)))
+    assert len(fit_curves([curve(x, y)], draws=0).binned) == 1
+    with pytest.raises(RefusalError, match="5 or more budgets"):
+        fit_curves([curve(x[:4], y[:4])], draws=0)
+    again = np.r_[x[:4], x[:4] + 0.004]  # another look at the same budget is no other budget
+    with pytest.raises(RefusalError, match="5 or more budgets"):
+        fit_curves([curve(again, np.r_[y[:4], y[:4]])], draws=0)
 
 
 def test_scores_that_never_change_neither_fall_nor_break() -> None:

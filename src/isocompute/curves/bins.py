@@ -40,7 +40,7 @@ DOMINATED_Z = 1.25
 # some sixty pairs of windows that noise alone parts, the largest difference often exceeds 1.25.
 DECLINE_Z = 2.0
 COLLAPSED_Z = 5.0  # a run is called broken on no less
-MIN_BINS = 6  # a 4-parameter curve and two degrees of freedom
+MIN_POINTS = 5  # a 4-parameter curve and one degree of freedom
 _ROUNDING = 1e-9  # scores that differ by less are equal: flat runs have no noise
 _MIN_WEIGHT = 0.25  # of one evaluation: less is the tail of a neighbour
 
@@ -123,6 +123,17 @@ def common_bins(
     first = int(np.floor(np.log10(low) / width + 1e-9))
     last = int(np.floor(np.log10(high) / width + 1e-9))
     return Bins(first, last - first + 2, width)
+
+
+def separate_points(one: BinnedRuns, bins: Bins, unit: str = "rollouts") -> int:
+    """Budgets at which a configuration was evaluated, those within one bin counted once.
+
+    Not the bins that hold data: an evaluation between two of them fills both.
+    """
+    x = np.concatenate([position(c, unit) for c in one.runs])
+    nearest = np.rint(np.log10(x[x > 0]) / bins.width).astype(np.int64) - bins.first
+    has_RN = np.isfinite(one.best_RX[:, np.unique(nearest)])
+    return int(has_RN.any(axis=0).sum())
 
 
 def noise_scale(curves: Sequence[Curve], *, unit: str = "rollouts") -> float:

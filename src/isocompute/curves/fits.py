@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from isocompute.curves.bins import (
     BIN_WIDTH,
-    MIN_BINS,
+    MIN_POINTS,
     BinnedRuns,
     Bins,
     Select,
@@ -29,6 +29,7 @@ from isocompute.curves.bins import (
     common_bins,
     noise_scale,
     position,
+    separate_points,
 )
 from isocompute.curves.draws import (
     CURVE_BOUNDS,
@@ -173,18 +174,22 @@ def fit_curves(
         one = bin_runs(
             groups[key], bins, phi, unit=unit, strict_records=strict_records, select=select
         )
-        n_bins = int(np.isfinite(one.best_RX).any(axis=0).sum())
-        if n_bins < MIN_BINS:
+        n_points = separate_points(one, bins, unit)
+        if n_points < MIN_POINTS:
             excluded.append(
-                (*key, f"{n_bins} bins of {width:g} decades hold data, {MIN_BINS} are needed")
+                (
+                    *key,
+                    f"it was evaluated at {n_points} budgets {width:.2g} decades apart, and a "
+                    f"curve needs {MIN_POINTS}",
+                )
             )
         else:
             binned.append(one)
     if bins is None or not binned:
         raise RefusalError(
-            f"a curve needs evaluations in at least {MIN_BINS} bins of {width:g} decades of "
-            f"{unit}, but no configuration has them ({len(excluded)} seen); evaluate more often "
-            "or train longer.",
+            f"a curve needs evaluations at {MIN_POINTS} or more budgets at least {width:.2g} "
+            f"decades of {unit} apart, but no configuration has them ({len(excluded)} seen); "
+            "evaluate more often or train longer.",
             ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
         )
     rest = (phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd)

@@ -185,9 +185,7 @@ def _load(
             "check the path."
         )
     if file.is_file() and _is_tidy(file):
-        curves = load_tidy(
-            file, score_range=score_range, where=where, settings=settings
-        )
+        curves = load_tidy(file, score_range=score_range, where=where, settings=settings)
         if wanted.train is not None:
             wanted.train.extend([c for c in curves if c.split == "train"])
         return [c for c in curves if c.split == wanted.split]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -146,6 +148,40 @@ def test_where_every_run_breaks_the_best_checkpoint_stands() -> None:
     assert not binned.collapsed_R.any()
     late = np.isfinite(binned.best_RX[0]) & (binned.x_X > 6.3)
     assert binned.best_RX[0, late].min() > 0.55
+
+
+def test_a_curve_that_falls_for_good_is_fitted_to_its_peak_and_held_there() -> None:
+    # The true curve has a corner at its peak, at 6.0, which a smooth one cuts by 0.005.
+    arm = WORLDS["overfit"].arms[0]
+    arm = replace(arm, ceiling=0.7, midpoint=5.3, falls_from=6.0, fall=0.1)
+    world = replace(WORLDS["overfit"], arms=(arm,))
+    truth = world.truth(QUIET)
+    fits = fit_curves(world.sample(QUIET, 1, np.random.default_rng(0)), draws=20)
+    (one,) = fits.binned
+    assert 5.9 < one.held_from < 6.3
+    x = np.linspace(4.5, 6.9, 50)
+    error = np.abs(fits.value(x) - truth.score(10**x))[0]
+    assert error[x < 5.7].max() < 0.001
+    assert error.max() < 0.006
+    late = np.array([one.held_from, 6.9, 8.0])
+    for held in (fits.value(late)[0], *fits.draw_value(late)[:, 0]):
+        assert held == pytest.approx(np.full(3, held[0]))
+    final = fit_curves(world.sample(QUIET, 1, np.random.default_rng(0)), draws=0, select="final")
+    assert final.binned[0].held_from == np.inf  # there a fall counts
+
+
+@pytest.mark.parametrize("noise", ["low", "middle", "high"])
+def test_curves_that_do_not_fall_are_not_held(noise: str) -> None:
+    for name in ("rising", "equal", "falling"):
+        for seeds in (1, 3):
+            fits = fit_curves(sweep(name, seeds=seeds, noise=NOISE[noise]), draws=0)
+            assert [one.held_from for one in fits.binned] == [np.inf] * len(fits.binned)
+
+
+def test_a_curve_that_only_falls_is_not_held() -> None:
+    x = np.linspace(4, 6, 30)
+    runs = [curve(x, 0.6 - 0.1 * (x - 4))]
+    assert bin_runs(runs, common_bins(runs), 1e-6).held_from == np.inf  # no bins to fit before it
 
 
 def test_a_run_that_ends_early_does_not_bend_the_mean() -> None:

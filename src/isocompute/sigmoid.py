@@ -32,7 +32,7 @@ class SigmoidFits(NamedTuple):
 
     value(x) = floor + (ceiling - floor) * s(slope * (x - midpoint)), with the logistic
     s(z) = 1 / (1 + exp(-z)), or where `gompertz` s(z) = exp(-exp(-z)), whose bend towards the
-    ceiling is the slower one.
+    ceiling is the slower one. Beyond `held` (infinity as fitted) the value stays what it is there.
     """
 
     floor: FloatArray
@@ -42,10 +42,12 @@ class SigmoidFits(NamedTuple):
     loss: FloatArray
     on_bound: NDArray[np.bool_]
     gompertz: NDArray[np.bool_]
+    held: FloatArray
 
     def value(self, x_X: FloatArray) -> FloatArray:
         """Fitted values, shape (D, X), at positions (X,) or, one row per data set, (D, X)."""
-        z = self.slope[:, None] * (np.atleast_2d(x_X) - self.midpoint[:, None])
+        x = np.minimum(np.atleast_2d(x_X), self.held[:, None])
+        z = self.slope[:, None] * (x - self.midpoint[:, None])
         some, every = bool(self.gompertz.any()), bool(self.gompertz.all())
         s = unit_curve(z, some)
         if some and not every:
@@ -214,6 +216,7 @@ def _polished(
         loss,
         on_bound,
         np.full(len(loss), bounds.gompertz),
+        np.full(len(loss), np.inf),
     )
 
 

@@ -39,6 +39,9 @@ DOMINATED_Z = 1.25
 # ... and only in a configuration where some window lies below an earlier one by this many: among
 # some sixty pairs of windows that noise alone parts, the largest difference often exceeds 1.25.
 DECLINE_Z = 2.0
+# A configuration whose score has fallen by this many to the end is fitted up to its peak
+# and held there: a sigmoid through a rise and the level that stands in for a fall fits neither.
+FALLEN_Z = 4.0
 COLLAPSED_Z = 5.0  # a run is called broken on no less
 MIN_POINTS = 5  # a 4-parameter curve and one degree of freedom
 _ROUNDING = 1e-9  # scores that differ by less are equal: flat runs have no noise
@@ -59,6 +62,7 @@ class BinnedRuns:
         collapsed_R: runs that broke for good while their siblings did not; their bins from
             there on are NaN.
         record_rollouts, record_score: the strict record-breaking bins, all runs together.
+        held_from: log10 x of the last bin before scores fall to the end; infinity if they do not.
         n_points: evaluations.
     """
 
@@ -73,6 +77,7 @@ class BinnedRuns:
     collapsed_R: BoolArray
     record_rollouts: FloatArray
     record_score: FloatArray
+    held_from: float
 
     @property
     def n_points(self) -> int:
@@ -195,12 +200,13 @@ def bin_runs(
         fault = _collapses(mean, variance, count, half, first)
     mean, variance = np.where(fault, np.nan, mean), np.where(fault, np.nan, variance)
     count = np.where(fault, 0.0, count)
+    peak: int | None = None  # no checkpoint stands in for a later one
     if select == "final":
         best, level_variance, dominated = mean.copy(), variance.copy(), np.zeros_like(fault)
     elif strict_records:
         best, level_variance, dominated = _strict_records(mean, variance)
     else:
-        best, level_variance, dominated = _best_so_far(mean, variance, count, half)
+        best, level_variance, dominated, peak = _best_so_far(mean, variance, count, half)
     with np.errstate(invalid="ignore"):
         before = np.concatenate([np.full((len(mean), 1), -np.inf), mean[:, :-1]], axis=1)
         record = (count > 0) & (mean > np.fmax.accumulate(before, axis=1))
@@ -217,6 +223,7 @@ def bin_runs(
         collapsed_R=np.asarray(fault.any(axis=1)),
         record_rollouts=10 ** x_X[columns],
         record_score=mean[rows, columns],
+        held_from=np.inf if peak is None else float(x_X[peak]),
     )
 
 
@@ -309,8 +316,10 @@ def _strict_records(
 
 def _best_so_far(
     mean_RX: FloatArray, variance_RX: FloatArray, count_RX: FloatArray, half: int
-) -> tuple[FloatArray, FloatArray, BoolArray]:
+) -> tuple[FloatArray, FloatArray, BoolArray, int | None]:
     """Replace dominated bins by the level that the runs had reached before.
+
+    Also the last bin before a fall that lasts to the end and is beyond doubt, if there is one.
 
     Whether a bin is dominated is judged on all runs together (a decline that seeds share is
     seen sooner, and the maxima of one run's noise count for less), in windows.
@@ -327,7 +336,7 @@ def _best_so_far(
     error = np.sqrt(spread[None] + spread[:, None])
     later = known[:, None] > known[None]
     if not np.any((gap > DECLINE_Z * error) & later):
-        return best, variance, dominated
+        return best, variance, dominated, None
     dropped: NDArray[np.bool_] = np.any((gap > DOMINATED_Z * error) & later, axis=1)
     for i in np.flatnonzero(dropped):
         # The level: all earlier bins that noise cannot tell from the top one, averaged,
@@ -342,4 +351,7 @@ def _best_so_far(
             best[r, known[i]] = weight[weight > 0] @ mean_RX[r, use]
             variance[r, known[i]] = weight[weight > 0] ** 2 @ variance_RX[r, use]
             dominated[r, known[i]] = True
-    return best, variance, dominated
+    kept = np.flatnonzero(~dropped)
+    fallen = np.any(((gap > FALLEN_Z * error) & later)[kept[-1] + 1 :])
+    enough = len(kept) >= 2 * MIN_POINTS  # bins, to fit a curve up to there: a point may fill two
+    return best, variance, dominated, int(known[kept[-1]]) if fallen and enough else None

@@ -131,7 +131,8 @@ def draw_fits(
     value, weight = anchor
     jitter = rng.standard_normal(draws) * widen[:, 0] / np.sqrt(np.maximum(weight, 1e-12))
     base = np.clip(value + jitter, 0.0, 1.0)
-    return fit_sigmoids(x_X, y_DX, weight_X[None], bounds, grid=grid, anchor=(base, weight))
+    drawn = fit_sigmoids(x_X, y_DX, weight_X[None], bounds, grid=grid, anchor=(base, weight))
+    return drawn._replace(held=np.full(draws, fit.held[0]))
 
 
 def _noise_within_run(

@@ -213,12 +213,13 @@ def fit_binned(
     seeds_known = any(len(b.runs) > 1 for b in binned)
     run_variance = _between_run_variance(binned) if seeds_known else 0.0
     base = _measured_start(binned, unit)
+    held_J = np.array([one.held_from for one in binned])
     for _ in range(1 if seeds_known else 2):
         # Without seeds the misfit of the first fit stands for the spread between runs.
         curves_of = [_mean_curve(one, run_variance, strict_records) for one in binned]
         mean_JX, variance_JX = (np.stack(part) for part in zip(*curves_of, strict=True))
         anchor = _anchor(base, variance_JX)
-        fit, weight_JX = _robust_fits(x_JX, mean_JX, variance_JX, anchor, bounds)
+        fit, weight_JX = _robust_fits(x_JX, mean_JX, variance_JX, anchor, bounds, held_J)
         if not seeds_known and run_variance == 0.0:
             run_variance = _misfit_variance(binned, mean_JX, fit)
     gain = 0.0
@@ -334,9 +335,10 @@ def _robust_fits(
     variance_JX: FloatArray,
     anchor: tuple[FloatArray, FloatArray],
     bounds: Bounds,
+    held_J: FloatArray,
 ) -> tuple[SigmoidFits, FloatArray]:
     """Huber's loss by reweighting, its corner tied to the expected noise; and the weights."""
-    has = np.isfinite(mean_JX)
+    has = np.isfinite(mean_JX) & (x_JX <= held_J[:, None])
     y_JX = np.where(has, mean_JX, 0.0)
     base_JX = np.where(has, 1.0 / np.where(has, variance_JX, 1.0), 0.0)
     weight_JX = base_JX.copy()
@@ -355,7 +357,7 @@ def _robust_fits(
         again = fit_each(x_JX[moved], y_JX[moved], weight_JX[moved], bounds, of)
         for whole, part in zip(fit, again, strict=True):
             whole[moved] = part
-    return fit, weight_JX
+    return fit._replace(held=held_J), weight_JX
 
 
 def _support(one: BinnedRuns, unit: str) -> tuple[float, float]:

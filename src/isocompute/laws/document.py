@@ -135,6 +135,7 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
                 "ceiling": fits.fit.ceiling[j],
                 "slope": fits.fit.slope[j],
                 "log10_midpoint": fits.fit.midpoint[j],
+                "held_from": 10**one.held_from if np.isfinite(one.held_from) else None,
                 "ceiling_interval": [lo, hi],
                 "identified": bounded,
                 "on_bound": on_bound(fits, j),

@@ -42,6 +42,7 @@ def curve_row(document: Document, pair: tuple[int, int]) -> Row | None:
 
 def sigmoid(row: Row, x: FloatArray) -> FloatArray:
     """The fitted curve at x."""
+    x = np.minimum(x, row.get("held_from") or np.inf)  # documents of older versions lack it
     rise = 1 + np.exp(-row["slope"] * (np.log10(x) - row["log10_midpoint"]))
     return np.asarray(row["floor"] + (row["ceiling"] - row["floor"]) / rise, dtype=np.float64)
 

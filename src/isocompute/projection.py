@@ -19,6 +19,7 @@ FloatArray = NDArray[np.float64]
 _POLISH_STEPS = 40
 _CONVERGED = 1e-6  # relative gain of the loss at which a fit is left
 _TINY = 1e-200  # a Gompertz curve far below its midpoint is 0 to the last digit
+_EDGE = 1e-12  # of floor or ceiling to a bound that holds it
 _GIVE_UP = 1e3  # damping at which a fit that no step helps is left
 
 
@@ -104,7 +105,7 @@ class _State(NamedTuple):
     """A point of the polish: parameters, linear solution and Gram matrix.
 
     `gram`, (D, 3, 4), holds the inner products of s, ds/dz and (x - midpoint) ds/dz with
-    these and with y, after the constant is projected out.
+    these and with y, after the constant is projected out; `sums`, (D, 3), theirs with it.
     """
 
     log_slope: FloatArray
@@ -113,6 +114,7 @@ class _State(NamedTuple):
     rise: FloatArray
     loss: FloatArray
     gram: FloatArray
+    sums: FloatArray
 
     def take(self, index: NDArray[Any]) -> _State:
         return _State(*(part[index] for part in self))
@@ -140,7 +142,7 @@ def polish(
     active = np.arange(len(log_slope))
     damping = np.full(len(log_slope), 1e-3)
     for left in range(_POLISH_STEPS, 0, -1):
-        step_1, step_2 = _gauss_newton_step(here, damping)
+        step_1, step_2 = _gauss_newton_step(here, damping, data, limits)
         new = _state(
             data,
             np.clip(here.log_slope + step_1, *limits),
@@ -181,15 +183,23 @@ def _state(data: Data, log_slope: FloatArray, midpoint: FloatArray, gompertz: bo
     moments = Moments(data.total_D, sums[:, 0], gram[:, 0, 0], gram[:, 0, 3], data.square_D)
     floor, rise, loss = solve_linear(moments, data.low_D, data.high_D)
     gram[:, :, :3] -= sums[:, :, None] * (sums / data.total_D[:, None])[:, None, :]
-    return _State(log_slope, midpoint, floor, rise, loss, gram)
+    return _State(log_slope, midpoint, floor, rise, loss, gram, sums)
 
 
-def _gauss_newton_step(here: _State, damping: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _gauss_newton_step(
+    here: _State, damping: FloatArray, data: Data, limits: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
     """Step in (log slope, midpoint), floor and ceiling following (Kaufman's approximation)."""
     gram, spread = here.gram, here.gram[:, 0, 0]
     share = gram[:, 0, 1:] / np.where(spread > 0, spread, np.inf)[:, None]
     # Of ds/dz and (x - midpoint) ds/dz with these and with y, after s is projected out too.
     inner = gram[:, 1:, 1:] - gram[:, 1:, :1] * share[:, None, :]
+    ceiling = here.floor + here.rise
+    under, over = here.floor <= data.low_D + _EDGE, ceiling >= data.high_D - _EDGE
+    held = np.flatnonzero(under | over)
+    if len(held):
+        total = np.broadcast_to(data.total_D, under.shape)[held]
+        inner[held] = _inner_at_bound(here.take(held), total, under[held], over[held])
     slope = np.exp(here.log_slope)
     scale = slope * here.rise  # by the midpoint the curve moves by -scale * ds/dz
     g1, g2 = scale * inner[:, 1, 2], -scale * inner[:, 0, 2]
@@ -197,4 +207,39 @@ def _gauss_newton_step(here: _State, damping: FloatArray) -> tuple[FloatArray, F
     h11, h22, h12 = square * inner[:, 1, 1], square * inner[:, 0, 0], -square * inner[:, 0, 1]
     h11, h22 = h11 * (1 + damping) + 1e-30, h22 * (1 + damping) + 1e-30
     determinant = np.maximum(h11 * h22 - h12**2, 1e-60)
-    return (h22 * g1 - h12 * g2) / determinant, (h11 * g2 - h12 * g1) / determinant
+    step_1, step_2 = (h22 * g1 - h12 * g2) / determinant, (h11 * g2 - h12 * g1) / determinant
+    # Where a bound stops one of the two, the other goes alone.
+    stop_1 = _stopped(here.log_slope, step_1, *limits)
+    stop_2 = _stopped(here.midpoint, step_2, data.left_D, data.right_D) & ~stop_1
+    if stop_1.any() or stop_2.any():
+        step_1 = np.where(stop_1, 0.0, np.where(stop_2, g1 / h11, step_1))
+        step_2 = np.where(stop_2, 0.0, np.where(stop_1, g2 / h22, step_2))
+    return step_1, step_2
+
+
+def _stopped(
+    at_D: FloatArray, step_D: FloatArray, low: FloatArray | float, high: FloatArray | float
+) -> NDArray[np.bool_]:
+    return ((at_D <= low) & (step_D < 0)) | ((at_D >= high) & (step_D > 0))
+
+
+def _inner_at_bound(
+    here: _State, total_D: FloatArray, under_D: NDArray[np.bool_], over_D: NDArray[np.bool_]
+) -> FloatArray:
+    """What `_gauss_newton_step` needs where floor or ceiling is held by a bound, (D, 2, 3).
+
+    The other end follows alone, so only its column is projected out (s, or 1 - s; none where both
+    are held), and the residuals are those of the curve as held.
+    """
+    sums, rise = here.sums, here.rise
+    raw = here.gram[:, :, :3] + sums[:, :, None] * (sums / total_D[:, None])[:, None, :]
+    with_s = raw[:, :, 0]  # of s, ds/dz and (x - midpoint) ds/dz
+    with_free = np.where(over_D[:, None], sums - with_s, with_s)[:, 1:]
+    square = np.where(over_D, total_D - 2 * sums[:, 0] + with_s[:, 0], with_s[:, 0])
+    square = np.where(under_D & over_D, np.inf, np.maximum(square, 1e-300))
+    products = raw[:, 1:, 1:] - with_free[:, :, None] * (with_free / square[:, None])[:, None, :]
+    level = here.floor + rise * sums[:, 0] / total_D
+    residual = (
+        here.gram[:, 1:, 3] - rise[:, None] * here.gram[:, 1:, 0] - sums[:, 1:] * level[:, None]
+    )
+    return np.concatenate([products, residual[:, :, None]], axis=2)

@@ -6,9 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import study_helpers
+from isocompute.engines import register_engine
+from isocompute.engines.simulator import SimulatorEngine
 from isocompute.health import Thresholds
+from isocompute.recipe import Recipe
 from isocompute.runner import run_study
 from isocompute.store import Store
 from isocompute.store.health import steps_health, study_health
@@ -51,3 +55,42 @@ def test_kept_findings_are_those_of_the_steps(tmp_path: Path) -> None:
             connection.execute("UPDATE runs SET findings = '{\"step\": 1, \"findings\": []}'")
         assert store.runs()[0].findings is None
         assert study_health(store) == {run.hash: expected}
+
+
+class SameEngine(SimulatorEngine):
+    """All rollouts of a problem agree; problems do not."""
+
+    name = "same"
+
+    def check(self, spec):
+        pass
+
+    def run(self, spec, resume, sink):
+        class Same:
+            checkpoint, evaluation = sink.checkpoint, sink.evaluation
+            wants_checkpoint = False
+
+            def step(self, record):
+                right = np.asarray(record.problem_Q) % 2 * record.samples
+                sink.step(replace(record, successes_Q=right))
+
+        super().run(replace(spec, recipe=spec.recipe.replace(objective="grpo")), resume, Same())
+
+
+register_engine("same", "test_store_health:SameEngine")
+
+
+@pytest.mark.parametrize(("objective", "n", "healthy"), [
+    ("grpo", 4, False), ("ppo", 4, True), ("ppo", 1, True),
+])
+def test_a_value_model_learns_from_groups_that_agree(tmp_path, objective, n, healthy):
+    """A group baseline gives no gradient there: the run is marked, by rule and by verdict."""
+    recipe = Recipe(learning_rate=5.0, temperature=1.0, objective=objective)
+    study = study_helpers.small_study(ns=(n,), engine="same", recipe=recipe, rollouts=n * 4 * 40)
+    run_study(study, tmp_path, workers=0, settings=study_helpers.FAST)
+    with Store(tmp_path) as store:
+        run = store.runs()[0]
+        codes = [f.code for f in run.findings]
+        assert steps_health(store.steps(run.hash)) == run.findings
+    assert ("dead_batches" in codes) is not healthy
+    assert ("zero variance" in run.reason) is not healthy

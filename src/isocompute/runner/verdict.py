@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from isocompute.store.database import Database
+from isocompute.store.findings import dead_share
 from isocompute.store.leases import Claim
 from isocompute.store.pack import unpack
+from isocompute.store.unjudged import judged_of, training_failures
 
 
 def verdict(database: Database, claim: Claim) -> tuple[str, str]:
     """(state, reason) of a run whose engine returned from a slice.
 
     "invalid", not "done", where fewer steps were trained than asked, where every group of the
-    whole run had zero variance (no gradient ever flowed), or where the weights are those of
-    step 0.
+    whole run had zero variance, or with a value model every batch (no gradient ever flowed), or
+    where the weights are those of step 0.
     """
     steps_done, target, first = database.read(
         "SELECT steps_done, target_steps, first_weights FROM runs WHERE run = ?", (claim.run,)
@@ -43,17 +45,20 @@ def verdict(database: Database, claim: Claim) -> tuple[str, str]:
 
 
 def _any_variance(database: Database, run: int) -> bool:
-    after = -1
+    after, failed = -1, training_failures(database, run)
+    objective = database.read(
+        "SELECT json_extract(spec, '$.recipe.objective') FROM runs WHERE run = ?", (run,)
+    )[0][0]
     while True:
         rows = database.read(
-            "SELECT step, samples, size, successes FROM steps WHERE run = ? AND step > ? "
+            "SELECT step, samples, size, problems, successes FROM steps WHERE run = ? AND step > ? "
             "ORDER BY step LIMIT 200",
             (run, after),
         )
         if not rows:
             return False
-        for step, samples, size, data in rows:
-            successes_Q = unpack(data, size)
-            if ((successes_Q > 0) & (successes_Q < samples)).any():
+        for step, samples, size, problems, data in rows:
+            judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
+            if dead_share(unpack(data, size), judged_Q, objective) < 1:
                 return True
             after = step

@@ -21,6 +21,7 @@ def monitored(
     health: Mapping[str, float | None],
     successes_Q: NDArray[np.integer[Any]],
     judged_Q: NDArray[np.integer[Any]],
+    objective: str,
 ) -> dict[str, float]:
     """One step as the rules are shown it, live and afterwards.
 
@@ -28,16 +29,30 @@ def monitored(
         health: as it is stored; None stands for a number that was not finite.
         successes_Q: of the batch's problems; reward and dead groups come from them.
         judged_Q: rollouts of each that the verifier judged.
+        objective: of the recipe; see `dead_share`.
     """
     values = _numbers(health)
     values.pop("reward", None)
     values.pop("zero_variance_share", None)
-    if size := len(successes_Q):  # sums and counts take a third of the time of np.mean
+    if len(successes_Q):  # sums and counts take a third of the time of np.mean
         if judged := int(judged_Q.sum()):
             values["reward"] = int(successes_Q.sum()) / judged
-        dead = (successes_Q == 0) | (successes_Q == judged_Q)
-        values["zero_variance_share"] = int(np.count_nonzero(dead)) / size
+        values["zero_variance_share"] = dead_share(successes_Q, judged_Q, objective)
     return values
+
+
+def dead_share(
+    successes_Q: NDArray[np.integer[Any]], judged_Q: NDArray[np.integer[Any]], objective: str
+) -> float:
+    """Share of a batch's problems that give no gradient.
+
+    With a group baseline: those whose rewards agree. A value model (ppo) also learns from groups
+    of one, so there it is all or nothing: whether the whole batch agrees.
+    """
+    if objective == "ppo":
+        return float(int(successes_Q.sum()) in (0, int(judged_Q.sum())))
+    dead = (successes_Q == 0) | (successes_Q == judged_Q)
+    return int(np.count_nonzero(dead)) / len(successes_Q)
 
 
 def dump_findings(step: int, findings: Sequence[Finding]) -> str:

@@ -8,20 +8,20 @@ from __future__ import annotations
 import numpy as np
 
 from isocompute.health import Finding, Thresholds, check_arrays
+from isocompute.store.findings import dead_share
 from isocompute.store.store import Steps, Store
 
 
 def steps_health(steps: Steps, thresholds: Thresholds | None = None) -> list[Finding]:
     """Findings of one run. Reward and dead groups come from the counts, whatever was logged."""
-    successes = [np.asarray(s, dtype=np.float64) for s in steps.successes]
     columns = dict(steps.health)
     columns["reward"] = np.array([
         s.sum() / n.sum() if n.sum() else np.nan
-        for s, n in zip(successes, steps.judged, strict=True)
+        for s, n in zip(steps.successes, steps.judged, strict=True)
     ])
     columns["zero_variance_share"] = np.array([
-        np.mean((s == 0) | (s == n)) if s.size else np.nan
-        for s, n in zip(successes, steps.judged, strict=True)
+        dead_share(s, n, steps.objective) if s.size else np.nan
+        for s, n in zip(steps.successes, steps.judged, strict=True)
     ])
     return check_arrays(steps.step_K, columns, thresholds)
 

@@ -97,12 +97,12 @@ class Steps:
 
     Args:
         step_K, rollouts_K, tokens_K: cumulative position after each.
-        samples_K: rollouts per problem.
-        wall_s_K: seconds of each.
+        samples_K, wall_s_K: rollouts per problem, seconds of each.
         health: one array per name that occurs; NaN where a step has no such number, infinity
             where the engine measured one that is not finite (a diverged run).
         problems, successes, judged: index into the training set, successes of those problems,
             and rollouts of them that the verifier judged; per step an array of length Q.
+        objective: of the run's recipe.
     """
 
     step_K: IntArray
@@ -114,6 +114,7 @@ class Steps:
     problems: list[IntArray]
     successes: list[IntArray]
     judged: list[IntArray]
+    objective: str
 
     def __len__(self) -> int:
         return len(self.step_K)
@@ -224,10 +225,9 @@ class Store:
         if not tables:
             return _no_evaluations()
         set_K = np.concatenate([np.full(len(t[0]), i) for i, t in tables])
-        run_K, step_K, rollouts_K, tokens_K, samples_K = (
-            np.concatenate([t[c] for _, t in tables]) for c in range(5)
+        run_K, step_K, rollouts_K, tokens_K, samples_K, wall_s_K = (
+            np.concatenate([t[c] for _, t in tables]) for c in range(6)
         )
-        wall_s_K = np.concatenate([t[5] for _, t in tables])
         counts_KC = _counts(np.concatenate([t[6] for _, t in tables]), samples_K)
         order = np.lexsort((set_K, step_K, run_K))
         by_number = np.full(max(row[0] for row in rows) + 1, "", dtype="<U16")
@@ -280,7 +280,8 @@ class Store:
         """Updates of one run."""
         rows = self._rows(
             "steps", "t.step, t.rollouts, t.tokens, t.samples, t.wall_s, t.health, t.size, "
-            "t.problems, t.successes, t.run", run_hash)  # fmt: skip
+            "t.problems, t.successes, t.run, json_extract(r.spec, '$.recipe.objective')",
+            run_hash)  # fmt: skip
         failed = training_failures(self.database, rows[0][9]) if rows else {}
         health = [json.loads(row[5]) for row in rows]
         names = sorted({name for row in health for name in row})
@@ -299,6 +300,7 @@ class Store:
             successes=[unpack(row[8], row[6]) for row in rows],
             judged=[judged_of(problem_Q, row[3], failed.get(row[0], {}))
                     for row, problem_Q in zip(rows, problems, strict=True)],
+            objective=(rows and rows[0][10]) or "grpo",
         )
 
     def unjudged(self, *, total: bool = False) -> list[UnjudgedRow]:
@@ -358,10 +360,8 @@ class Store:
             other={r[0]: {"rollouts": r[1], "tokens": r[2], "wall_s": r[3]} for r in other},
         )  # fmt: skip
 
-    def spend(
-        self, purpose: str, *, rollouts: int, tokens: int = 0, wall_s: float = 0.0,
-        detail: str = "",
-    ) -> None:  # fmt: skip
+    def spend(self, purpose: str, *, rollouts: int, tokens: int = 0, wall_s: float = 0.0,
+              detail: str = "") -> None:  # fmt: skip
         """Book rollouts that no run drew, for example with purpose "difficulty"."""
         spend(self.database, purpose, rollouts=rollouts, tokens=tokens, wall_s=wall_s,
               detail=detail)  # fmt: skip

@@ -81,18 +81,19 @@ class RunWriter:
         self._database, self._claim, self._validation = database, claim, dict(validation)
         self._stop, self._on_step, self._every_s = stop, on_step, checkpoint_every_s
         self._on_finding, self._monitor = on_finding, Monitor()
-        self._replay(database)
         self._share, self._commit_s = commit_share, 0.02
         self._first_weights = ""
         row = database.read(
             "SELECT steps_done, rollouts, tokens, evaluation_rollouts, evaluation_tokens, "
-            "lease_token FROM runs WHERE run = ?",
+            "lease_token, json_extract(spec, '$.recipe.objective') FROM runs WHERE run = ?",
             (claim.run,),
         )[0]
+        self._objective = str(row[6])
         compare_token(claim, row[5])  # the position is that of the claim, not of a later one
         self._start = self._position = _Position(
             step=row[0], rollouts=row[1], tokens=row[2], evaluation_rollouts=row[3],
             evaluation_tokens=row[4])  # fmt: skip
+        self._replay(database)
         self._has_checkpoint = claim.resume is not None
         # Updates that are not rows yet, with copies of what an engine may use again.
         self._fresh: list[tuple[StepRecord, dict[str, float], IntArray, IntArray]] = []
@@ -201,7 +202,7 @@ class RunWriter:
             self._unjudged += [(record.step, TRAINING, one) for one in record.unjudged]
             failed = {one.problem: one.rollouts for one in record.unjudged}
             judged_Q = judged_of(problem_Q, record.samples, failed)
-            values = monitored(health, successes_Q, judged_Q)
+            values = monitored(health, successes_Q, judged_Q, self._objective)
             for finding in self._monitor.update(record.step, values):
                 if self._on_finding is not None:
                     self._on_finding(finding)
@@ -293,7 +294,9 @@ class RunWriter:
         failed = training_failures(database, self._claim.run)
         for step, samples, size, problems, successes, health in rows:
             judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
-            values = monitored(json.loads(health), unpack(successes, size), judged_Q)
+            values = monitored(
+                json.loads(health), unpack(successes, size), judged_Q, self._objective
+            )
             self._monitor.update(step, values)
 
     def _note(self) -> None:

@@ -19,7 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from scipy.optimize import least_squares
 
+from isocompute.laws.form import averaged, fit_paths
 from isocompute.sigmoid import Bounds, SigmoidFits, fit_sigmoids
 from isocompute.standard_errors import standard_errors
 
@@ -185,3 +187,39 @@ def test_nist_misra1d_to_its_digits() -> None:
     error = standard_errors(x, y, np.ones(len(x)), fit, known=("floor", "slope"))
     assert error["ceiling"] == pytest.approx(3.6489174345, rel=1e-3)
     assert error["midpoint"] * b2 == pytest.approx(2.9334354479e-06, rel=1e-3)
+
+
+def test_scipy_finds_no_better_law_within_the_same_bounds() -> None:
+    """Floor and plateau of a law lie on bounds as a rule: the smallest and largest n tested."""
+    rng = np.random.default_rng(0)
+    u = np.linspace(4.2, 6.6, 116)
+    scale = float(np.ptp(u)) / 2
+    excess = []
+    for _ in range(20):
+        cuts = np.sort(rng.uniform(4.3, 6.5, rng.integers(1, 5)))
+        steps = 3.0 + np.searchsorted(cuts, u) * float(rng.integers(1, 3))
+        path = averaged(u, steps[None])
+        low, high = 3.0, max(float(path.max()), 4.0) + float(rng.integers(0, 2))
+        ours = float(fit_paths(u, path, limits=(low, high)).loss[0])
+
+        def residual(p: np.ndarray, path: np.ndarray = path) -> np.ndarray:
+            return p[0] + (p[1] - p[0]) / (1 + np.exp(-np.exp(p[2]) * (u - p[3]))) - path[0]
+
+        best = 2 * min(
+            least_squares(
+                residual,
+                (low + 0.1, high - 0.1, np.log(k / scale), m),
+                bounds=(
+                    [low, low, np.log(0.5 / scale), u[0] - 0.75 * scale],
+                    [high, high, np.log(80 / scale), u[-1] + 0.75 * scale],
+                ),
+                xtol=1e-12,
+                ftol=1e-12,
+                gtol=1e-12,
+            ).cost
+            for k in (1.0, 4.0, 16.0)
+            for m in (4.6, 5.4, 6.2)
+        )
+        excess.append(ours / best - 1)
+    assert np.median(excess) < 1e-6
+    assert max(excess) < 0.01

@@ -52,6 +52,7 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
     fit = fits[name]
     document, rising = fit.document, fit.document["law"]["rising"]
     rows, inside = [], 0
+    least = min(c.rollouts_per_problem for c in fit.curves)
     for row in law_rows(fit):
         theirs = published_law(name, row["x"])
         low, high = row["interval"] or (None, None)
@@ -63,7 +64,8 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
                 count(row["rollouts_per_problem"]),
                 interval(row["interval"]),
                 ", ".join(map(str, row["confidence_set"])),
-                count(theirs) + ("" if holds else " (outside)"),
+                count(theirs)
+                + ("" if holds else " (no such n tested)" if theirs < least else " (outside)"),
             )
         )
     claim = (

@@ -32,17 +32,16 @@ import torch
 from isocompute.allocation import Allocation
 from isocompute.engines.local import engine
 from isocompute.engines.local.folders import save_model
-from isocompute.engines.local.model import ModelConfig, Transformer
 from isocompute.engines.local.policy import base_folder
-from isocompute.engines.local.supervised import Phase, Supervision, save_base, train_base
 from isocompute.engines.local.worlds import BitRuleWorld, MachineWorld, World
 from isocompute.problems import ProblemSet, save_problems
 from isocompute.recipe import Recipe
 from isocompute.study.spec import RunSpec
 
 SIDE = Path(__file__).with_name("engine_side.py")
+MAKE_BASE = Path(__file__).parents[1] / "scripts" / "make_base_model.py"
 PROBLEMS_PER_BATCH = 32
-LONG = 128  # rollouts per problem from which an update is long enough to time without repeats
+LONG = 128  # rollouts per problem from which fewer updates are timed
 GROWTH = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 PARTS = ("sampling", "forward", "base model", "backward", "optimiser", "verifier", "rest")
 
@@ -54,7 +53,8 @@ class Case:
     Args:
         title: of its tables.
         world: where problems come from.
-        base: a shipped model; None: one is made here.
+        base: a model that `scripts/make_base_model.py` makes.
+        shipped: whether the package has it; otherwise it is made first.
         compared: n -> (aim, floor), ratios of rollouts per second to TRL's.
         grown: largest n whose cost is measured.
         training: (n, updates, learning rate at B=1024) of the trained policy.
@@ -62,21 +62,28 @@ class Case:
 
     title: str
     world: World
-    base: str | None
+    base: str
+    shipped: bool
     compared: dict[int, tuple[float, float]]
     grown: int
     training: tuple[int, int, float]
 
 
+REPEATING = {8: (10, 5), 128: (50, 20), 512: (100, 50)}
 CASES = {
     "repeating": Case(
-        title="Responses that repeat: `machine` with seven moves, up to 12 tokens",
-        world=MachineWorld(shortest=7), base="machine",
-        compared={8: (10, 5), 128: (50, 20), 512: (100, 50)}, training=(32, 80, 2e-3), grown=2048,
+        title="Responses that repeat: `machine` with eight moves, base `machine-sure`",
+        world=MachineWorld(shortest=8, longest=8), base="machine-sure", shipped=False,
+        compared=REPEATING, training=(32, 80, 2e-3), grown=2048,
+    ),
+    "between": Case(
+        title="Between the two: `machine` with seven moves, base `machine`",
+        world=MachineWorld(shortest=7), base="machine", shipped=True,
+        compared=REPEATING, training=(32, 80, 2e-3), grown=2048,
     ),
     "distinct": Case(
-        title="Nearly all distinct: `bits` with 64 answer bits, 16 tokens",
-        world=BitRuleWorld(answer_bits=64, agree=37), base=None,
+        title="Nearly all distinct: `bits` with 64 answer bits, base `bits-64`",
+        world=BitRuleWorld(answer_bits=64, agree=37), base="bits-64", shipped=False,
         compared=dict.fromkeys((4, 8, 32, 128, 512), (3, 2)), training=(16, 40, 5e-4), grown=512,
     ),
 }  # fmt: skip
@@ -136,19 +143,6 @@ class Nothing:
         self.record = record
 
 
-def make_base(world: World, folder: Path) -> None:
-    """A base model of the size of the shipped `bits`, half taught."""
-    config = ModelConfig(
-        vocab_size=len(world.tokenizer()), hidden_size=64, intermediate_size=384,
-        num_hidden_layers=1, num_attention_heads=4, num_key_value_heads=2, head_dim=16,
-        max_position_embeddings=32, initializer_range=0.1,
-    )  # fmt: skip
-    model = Transformer(config, torch.Generator().manual_seed(0))
-    supervision = Supervision(phases=(Phase(steps=300),))
-    train_base(world, model, supervision)
-    save_base(model, world, supervision, folder)
-
-
 def train(case: Case, model: str, problems: ProblemSet, folder: Path) -> None:
     """A policy trained by the engine from the base model."""
     n, steps, rate = case.training
@@ -170,11 +164,10 @@ def train(case: Case, model: str, problems: ProblemSet, folder: Path) -> None:
 
 
 def compare(sides: dict[str, Side], work: dict[str, Any], updates: int) -> dict[str, Any]:
-    """Updates in turn; where they are short, the first of each is left out."""
+    """Updates in turn; the first of each is left out."""
     for side in sides.values():
         side.ask(json.dumps(work))
-        if work["rollouts_per_problem"] < LONG:
-            side.ask("step")
+        side.ask("step")
     told: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
     for _ in range(updates):
         for name, side in sides.items():
@@ -185,6 +178,9 @@ def compare(sides: dict[str, Side], work: dict[str, Any], updates: int) -> dict[
         "rollouts_per_problem": work["rollouts_per_problem"], "updates": updates,
         "distinct_share": statistics.mean(t["distinct"] for t in mine),
         "entropy_nats_per_token": statistics.mean(t["entropy"] for t in mine),
+        "score": statistics.mean(t["score"] for t in mine),
+        "mixed_share": statistics.mean(t["mixed"] for t in mine),
+        "grad_norm": statistics.mean(t["grad_norm"] for t in mine),
     }  # fmt: skip
     for name, answers in told.items():
         median = statistics.median(t["wall_s"] for t in answers)
@@ -212,7 +208,7 @@ def growth(work: dict[str, Any], most: int) -> list[dict[str, Any]]:
         with opened(("isocompute", sys.executable)) as sides:
             side = sides["isocompute"]
             ready = side.ask(json.dumps({**work, "rollouts_per_problem": n}))
-            told = [side.ask("step") for _ in range(6 if n <= 64 else 2)]
+            told = [side.ask("step") for _ in range(6 if n <= 64 else 3)]
             counted = side.ask("count")["gigaflop"]
         seconds = min(t["cpu_s"] for t in told)
         rows.append({
@@ -230,9 +226,10 @@ def measure(key: str, python: str | None, folder: Path, quick: bool) -> dict[str
     base, trained, file = folder / f"{key}-base", folder / f"{key}-trained", folder / f"{key}.jsonl"
     problems = case.world.problems(key, 320, seed=1)
     save_problems(problems, file)
-    if case.base is None:
-        make_base(case.world, base)
-    first = case.base or str(base)
+    if not case.shipped:
+        command = [sys.executable, str(MAKE_BASE), case.base, "--out", str(base)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    first = case.base if case.shipped else str(base)
     train(case, first, problems, trained)
     found: dict[str, Any] = {"title": case.title, "compared": []}
     wanted = [("isocompute", sys.executable), *([("trl", python)] if python else [])]
@@ -240,7 +237,7 @@ def measure(key: str, python: str | None, folder: Path, quick: bool) -> dict[str
         work = {"model": model, "problems": str(file), "problems_per_batch": PROBLEMS_PER_BATCH}
         with opened(*wanted) as sides:
             for n, (aim, floor) in case.compared.items():
-                updates = 1 if n >= 512 else 2 if quick or n >= LONG else 5
+                updates = 1 if n >= 512 else 2 if quick else 3 if n >= LONG else 5
                 row = compare(sides, {**work, "rollouts_per_problem": n}, updates)
                 found["compared"].append({"policy": policy, "aim": aim, "floor": floor, **row})
                 print(comparison_row(found["compared"][-1]), flush=True)
@@ -249,11 +246,18 @@ def measure(key: str, python: str | None, folder: Path, quick: bool) -> dict[str
     return found
 
 
+def share_or_dash(row: dict[str, Any], name: str) -> str:
+    """A share in percent; a dash in rows of an OUT that did not have it yet."""
+    return f"{row[name]:.0%}" if name in row else "-"
+
+
 def comparison_row(row: dict[str, Any]) -> str:
     """A line of the first table."""
     mine, share = row["isocompute"], row["distinct_share"]
     text = (f"| {row['policy']} | {row['rollouts_per_problem']} | {share:.1%} | "
-            f"{mine['tokens_per_rollout']:.1f} | {mine['rollouts_per_second']:,.0f} | ")
+            f"{row['entropy_nats_per_token']:.2f} | {mine['tokens_per_rollout']:.1f} | "
+            f"{share_or_dash(row, 'score')} | {share_or_dash(row, 'mixed_share')} | "
+            f"{mine['rollouts_per_second']:,.0f} | ")
     goal = f"{row['aim']:g}x, {row['floor']:g}x"
     if "ratio" not in row:
         return text + f"- | - | - | {goal} | - |"
@@ -280,10 +284,11 @@ def render(document: dict[str, Any]) -> str:
             "", f"## {found['title']}", "",
             "Rollouts per second of whole updates, by the wall clock; ratio: median over pairs of"
             " updates,", "[least, most]; by CPU time: the same without what other programs took"
-            " from either side.", "",
-            "| policy | n | distinct | tokens | isocompute | TRL | ratio | by CPU time "
-            "| aim, floor | reached: by the clock; by CPU time |",
-            "|---|---|---|---|---|---|---|---|---|---|",
+            " from either side.", "`nats`: entropy per token; `tokens`: sampled per response;"
+            " `mixed`: problems whose rewards differ.", "",
+            "| policy | n | distinct | nats | tokens | score | mixed | isocompute | TRL | ratio "
+            "| by CPU time | aim, floor | reached: by the clock; by CPU time |",
+            "|---" * 13 + "|",
             *map(comparison_row, found["compared"]), "",
             "Share of the engine's time:", "",
             f"| policy | n | {' | '.join(PARTS)} |", "|---" * (len(PARTS) + 2) + "|",

@@ -149,7 +149,10 @@ def isocompute_side() -> None:
         started, used = time.perf_counter(), time.process_time()
         run.update()
         wall, cpu = time.perf_counter() - started, time.process_time() - used
-        say(wall_s=wall, cpu_s=cpu, parts=dict(watch.spent), memory=peak_memory(), **counts)
+        health = run.sink.record.health
+        say(wall_s=wall, cpu_s=cpu, parts=dict(watch.spent), memory=peak_memory(), **counts,
+            score=health["reward"], mixed=1 - health["zero_variance_share"],
+            grad_norm=health["grad_norm"])  # fmt: skip
 
 
 def operations(update: Callable[[], None]) -> int:

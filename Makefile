@@ -11,7 +11,7 @@ PIP_INSTALL := $(PIP) install --quiet -c constraints.txt
 DIR ?= quickstart
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-slow test-browser test-trainers test-ray test-gpu \
+.PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-ray test-gpu \
         test-docs \
         lint coverage bench bench-importers engines-agree coverage-table docs clean
 
@@ -58,7 +58,11 @@ setup: $(STAMP)  ## make .venv with the package, torch (CPU is enough) and the t
 quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, plan, report
 	@$(VENV)/bin/isocompute quickstart $(DIR)
 
-test: $(STAMP)  ## the fast tests: base and [local]
+test-fast: $(STAMP)  ## what to run while you work: a minute on two cores
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 \
+	  -m 'not (long or slow or browser or trainers or ray or gpu or docs)' $(ARGS)
+
+test: $(STAMP)  ## the tests of base and [local], but for the slow ones
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (slow or browser or trainers or ray or gpu or docs)' $(ARGS)
 	@echo "not run here: slow (make test-slow), browser (make test-browser), trainers" \
 	  "(make test-trainers), ray (make test-ray), gpu (make test-gpu), docs (make test-docs)"

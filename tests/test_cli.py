@@ -404,6 +404,7 @@ def test_compare_prints_and_writes(
     assert document["at"][0]["difference"] == pytest.approx(0.1)
 
 
+@pytest.mark.long
 def test_report_writes_one_file_and_the_figures(
     sweep_csv: Path,
     tmp_path: Path,
@@ -535,6 +536,7 @@ def test_a_closed_pipe_is_quiet() -> None:
     assert process.wait(timeout=120) == 0
 
 
+@pytest.mark.long
 def test_text_survives_a_terminal_without_unicode(sweep_csv: Path) -> None:
     done = run_process("fit", str(sweep_csv), PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr

@@ -62,6 +62,7 @@ def test_a_refused_edit_is_refused_before_its_cost_is_told(
     assert "an edit must not change runs that have results" in line
 
 
+@pytest.mark.long
 def test_the_cost_is_shown_before_the_start_and_the_calibration_is_booked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,11 +106,13 @@ def crash_at(server, at, tear):
     server.check(folder, f"call {at} of {server.points}, tear={tear}")
 
 
+@pytest.mark.long
 def test_rows_1_and_4_killed_at_some_system_calls(server):
     for at in random.Random(0).sample(range(1, server.points + 1), 6):
         crash_at(server, at, tear=at % 2)
 
 
+@pytest.mark.long
 def test_row_1_killed_again_and_again(server):
     folder = server.work / "study"
     shutil.rmtree(folder, ignore_errors=True)
@@ -249,6 +251,7 @@ def test_row_1_sigkill_of_the_process_tree_200_times():
     print(f"{killed} kills over {studies} studies; {wasted} rollouts drawn again, all booked")
 
 
+@pytest.mark.long
 def test_row_1_sigkill_of_the_process_tree():
     with scratch() as work:
         assert random_kills(work, 1, seed=0)[0] >= 1

@@ -186,6 +186,7 @@ def test_style_of_the_caller_is_left_alone(fit: FixtureFit) -> None:
     assert dict(mpl.rcParams) == before
 
 
+@pytest.mark.long
 def test_save_figures_writes_every_figure_in_every_format(tmp_path: Path, fit: FixtureFit) -> None:
     fits = [("a", fit)]
     made = figures.save_figures(fits, tmp_path / "f", ("svg",), plan=make_plan(), study=VIEW)

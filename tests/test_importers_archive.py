@@ -107,6 +107,7 @@ def test_a_column_map_must_be_a_map(tmp_path: Path) -> None:
         load_settings([], columns)
 
 
+@pytest.mark.long
 def test_one_command_reads_logs_that_do_not_say_their_configuration(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -454,6 +454,7 @@ CUT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", CUT)
 def test_truncation_at_every_offset_never_crashes_or_invents(tmp_path: Path, name: str) -> None:
     whole = (LOGS / name).read_bytes()

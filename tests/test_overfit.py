@@ -84,6 +84,7 @@ def test_healthy_sweeps_do_not_overfit(noise: str) -> None:
     assert overfit_warning([]) is None
 
 
+@pytest.mark.long
 def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one_arm = STUDY.replace("  slow: {learning_rate: 0.25}\n", "")
     one_arm = re.sub(r"  large:\n(    .*\n)+", "", one_arm)
@@ -94,6 +95,7 @@ def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "Train minus validation, success per rollout:" in out.out
 
 
+@pytest.mark.long
 def test_no_gap_is_shown_of_a_split_that_was_chosen(tmp_path: Path) -> None:
     folder = run(tmp_path, STUDY.replace("budget: 1280", "budget: 320"))
     arm = f"{folder}[recipe=fast,problems=small"

@@ -67,6 +67,7 @@ def test_slices_do_not_change_the_records(tmp_path, truth, slices):
     assert digest(tmp_path / "s", tmp_path / "x") == truth
 
 
+@pytest.mark.long
 def test_every_run_finishes_a_slice_before_any_starts_the_next(tmp_path):
     study = small_study(ns=(2, 4, 8), seeds=(0, 1), slices=(0.25, 0.5, 1.0))
     run_study(study, tmp_path, workers=0, settings=FAST)
@@ -83,6 +84,7 @@ def odd(fault, **changes):
     return small_study(engine="odd", options=options, **changes)
 
 
+@pytest.mark.long
 def test_row_2_a_worker_that_dies_is_retried_and_its_cost_kept(tmp_path):
     study = odd("dies_once", ns=(2,), options={"flag": str(tmp_path / "flag")})
     summary = run_study(study, tmp_path / "s", workers=1, settings=FAST)
@@ -216,6 +218,7 @@ def wait_for_work(process):
     pytest.fail(f"the runner ended early: {process.stderr.read()}")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "code", "workers"),
     [
@@ -298,6 +301,7 @@ def test_row_3_signals_while_it_ends_change_nothing(tmp_path, monkeypatch, truth
 # -- several runners -------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_row_6_four_runners_do_each_run_once(tmp_path):
     size = {"rollouts": 128, "ns": (2, 4), "seeds": (0, 1, 2, 3)}
     runners = [start(tmp_path / "s", workers=1, lease=100, **size) for _ in range(4)]
@@ -370,6 +374,7 @@ def test_row_7_a_pool_that_finds_its_claim_overtaken_goes_on(tmp_path, monkeypat
     assert digest(tmp_path / "s", tmp_path / "x") == truth
 
 
+@pytest.mark.long
 def test_rows_6_and_7_a_paused_runner_is_taken_over_and_fenced(tmp_path):
     slow = start(tmp_path, workers=1)
     wait_for_work(slow)

@@ -50,11 +50,13 @@ def test_rough_runs_are_named() -> None:
     assert "B_p=16 n=64" in message
 
 
+@pytest.mark.long
 def test_most_runs_rough_is_no_law() -> None:
     message = codes([oscillating(c) for c in sweep()])["not_smooth"]
     assert "read no law off this sweep" in message
 
 
+@pytest.mark.long
 def test_noise_that_all_runs_share_is_told_only_where_the_outcomes_are_counted() -> None:
     rng = np.random.default_rng(1)
     spiky = [

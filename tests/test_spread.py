@@ -107,6 +107,7 @@ def test_best_n_by_metric_and_b_p(curves: list[Curve]) -> None:
     assert rows[0]["rollouts_per_problem"] >= 256
 
 
+@pytest.mark.long
 def test_fit_prints_metrics_side_by_side(
     curves: list[Curve], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -353,6 +353,7 @@ def test_row_11_a_writer_stops_when_another_isocompute_changes_the_tables(databa
     assert database.path.read_bytes() == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_row_11_a_runner_ends_in_one_line_when_a_newer_one_changes_the_tables(tmp_path, workers):
     study, folder = small_study(rollouts=512), tmp_path / "study"
@@ -444,6 +445,7 @@ def test_schema_is_the_documented_one(database):
     assert schema.check(database.connection) == schema.SCHEMA_VERSION
 
 
+@pytest.mark.long
 def test_extending_continues_and_edits_are_refused(tmp_path):
     run_study(small_study(ns=(2,)), tmp_path, workers=0, settings=FAST)
     longer = small_study(ns=(2, 4), seeds=(0, 1), rollouts=512)

@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -196,4 +197,4 @@ StudyMachine.TestCase.settings = settings(
     phases=[Phase.explicit, Phase.generate],  # shrinking runs the file system for minutes
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
-TestStudyMachine = StudyMachine.TestCase
+TestStudyMachine = pytest.mark.long(StudyMachine.TestCase)

@@ -286,6 +286,7 @@ def records(sink: ListSink) -> list[Any]:
     ]
 
 
+@pytest.mark.long
 def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[str, Any]) -> None:
     whole = ListSink(tmp_path / "whole")
     VerlEngine().run(make_spec(**fake), None, whole)

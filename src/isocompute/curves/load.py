@@ -362,6 +362,8 @@ def _metric_of(curve: Curve) -> str:
 def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:
     """The metric meant: as named, or the only mean among several."""
     labels = {c.metric for c in curves}
+    if metric == "score" and "" in labels:
+        return ""  # a table that names no metric
     if metric is not None and metric not in labels:
         try:
             alias = str(parse_metric(metric))
@@ -383,7 +385,8 @@ def _one(
 ) -> list[Curve]:
     """The curves with one label; which one must be clear."""
     labels = sorted({label(c) for c in curves})
-    listed = ", ".join(repr(name) for name in labels) or "none"
+    unnamed = "score" if what == "metric" else ""
+    listed = ", ".join(repr(name or unnamed) for name in labels) or "none"
     if wanted is not None and wanted not in labels:
         raise InputError(
             f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."

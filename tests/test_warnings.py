@@ -74,6 +74,7 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
     "tie": lambda: sweep("equal", seeds=2, noise="high"),
     "bends_late": lambda: sweep("gompertz"),
     "unequal_evaluations": lambda: unequal(sweep("rising")),
+    "few_n": lambda: [c for c in sweep("rising") if c.rollouts_per_problem in (8, 128)],
     "budgets_not_shared": lambda: ending_early(sweep("rising")),
     "n_not_told_apart": lambda: [c.replace(score_K=0 * c.score_K + 0.5) for c in sweep("equal")],
     "scores_fall": lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")],
@@ -91,7 +92,7 @@ def test_a_clean_sweep_raises_none_of_the_faults() -> None:
     found = {w["code"] for w in fit_sweep(sweep("rising")).warnings}
     assert not found & {
         "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
-        "budgets_not_shared", "n_not_told_apart", "scores_fall",
+        "budgets_not_shared", "n_not_told_apart", "scores_fall", "few_n",
         "runs_mixed", "scores_missing", "no_skill", "unequal_evaluations", "not_smooth",
         "overfitting", "bends_late",
     }  # fmt: skip

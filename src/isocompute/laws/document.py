@@ -9,12 +9,7 @@ import numpy as np
 
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
-from isocompute.laws.limits import (
-    falling_scores_warning,
-    on_bound,
-    undecided_warning,
-    unshared_warning,
-)
+from isocompute.laws.limits import falling_scores_warning, limit_warnings, on_bound
 from isocompute.laws.outlook import bend_warning
 from isocompute.laws.overfit import overfit_warning, overfitting
 from isocompute.laws.smooth import (
@@ -291,7 +286,7 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
                 f"not an optimum. Test {'larger' if law.edge == 'largest' else 'smaller'} n.",
             )
         )
-    found += [w for w in (undecided_warning(fit), unshared_warning(fit)) if w]
+    found += limit_warnings(fit)
     if law.octaves > 0 and not law.claimed:
         found.append(
             _warning(

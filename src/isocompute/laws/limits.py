@@ -18,10 +18,17 @@ if TYPE_CHECKING:
     from isocompute.laws.sweep import Fit
 
 WORTH_SAYING = float(np.log10(2))  # decades of budgets that some runs reached and others did not
+FEWEST_N = 3
 FELL_SURELY = 3.0  # standard errors of evaluation noise between first and last quarter decade
 _EDGE = 1e-9
 
 Warning_ = dict[str, str]
+
+
+def limit_warnings(fit: Fit) -> list[Warning_]:
+    """What limits the law: too few n, n that all tie, budgets that not all reached."""
+    found = few_n_warning(fit.curve_fits), undecided_warning(fit), unshared_warning(fit)
+    return [w for w in found if w]
 
 
 def on_bound(fits: CurveFits, j: int) -> list[str]:
@@ -37,6 +44,19 @@ def on_bound(fits: CurveFits, j: int) -> list[str]:
         "midpoint": not x_X.min() - margin + _EDGE < fit.midpoint[0] < x_X.max() + margin - _EDGE,
     }
     return [name for name, there in reached.items() if there]
+
+
+def few_n_warning(fits: CurveFits) -> Warning_ | None:
+    """Warning `few_n`: two values of n, which a law can only step between."""
+    tested = np.unique(fits.rollouts_per_problem_J)
+    if len(tested) >= FEWEST_N:
+        return None
+    return {
+        "code": "few_n",
+        "message": f"the law rests on {len(tested)} n ({', '.join(map(str, tested))}): it says "
+        "which of them leads at a budget, and nothing about those between and beyond. Sweep "
+        f"{FEWEST_N} or more.",
+    }
 
 
 def unshared_warning(fit: Fit) -> Warning_ | None:

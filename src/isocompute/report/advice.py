@@ -18,6 +18,7 @@ ADVICE: Mapping[str, str] = {
     "configuration_left_out": "Give it more evaluations, or leave it out on purpose.",
     "falling": "Keep n small, spend what a larger budget buys on steps.",
     "falls_after_peak": "Look at its health panels: overfitting or collapse ends a run's use.",
+    "few_n": "Sweep a third n between the two or beyond them.",
     "few_seeds": _MORE_SEEDS,
     "n_not_told_apart": "More seeds or larger budgets; until then any n tested will do.",
     "not_smooth": "Evaluate on more problems, or look at its health: a law wants smooth curves.",

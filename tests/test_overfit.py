@@ -13,6 +13,8 @@ from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli import main
 from isocompute.curves.load import load_with_train
 from isocompute.importers.base import Curve
+from isocompute.importers.runs import Metric
+from isocompute.importers.settings import Column, Settings
 from isocompute.laws import fit_sweep
 from isocompute.laws.overfit import overfit_warning, overfitting
 from isocompute.testing.planted import NOISE, WORLDS
@@ -125,3 +127,23 @@ def test_a_table_with_both_splits_shows_overfitting(
         8: False, 32: True, 128: True,
     }  # fmt: skip
     assert "Train minus validation" in capsys.readouterr().out
+    runs = load_with_train(str(table))[1]
+    assert {c.split for c in runs} == {"train"}
+
+
+def test_a_training_reward_that_is_no_success_rate_is_not_compared(tmp_path: Path) -> None:
+    for worst, there in ((0.0, True), (-0.5, False)):
+        log = tmp_path / f"bp4_n8_{there}.jsonl"
+        rows = [
+            {"step": k, "val/accuracy": 0.3 + k / 100, "train/reward": worst + k / 50}
+            for k in range(12)
+        ]
+        log.write_text("\n".join(map(json.dumps, rows)))
+        columns = {
+            "val/accuracy": Column(metric=Metric(kind="avg", samples=4)),
+            "train/reward": Column(metric=Metric(kind="avg", samples=8), split="train"),
+        }
+        settings = Settings(problems_per_batch=4, rollouts_per_problem=8, columns=columns)
+        curves, train = load_with_train(str(log), settings=settings)
+        assert [c.split for c in curves] == ["validation"]
+        assert bool(train) == there

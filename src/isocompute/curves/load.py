@@ -97,9 +97,11 @@ def load_with_train(
     asked = {"metric": metric, "problem_set": problem_set, "split": split}
     train: list[Curve] = []
     curves = _load_all(sources, asked, where, score_range, settings, say, train=train)
-    # Of several metrics of training, the one that is fitted.
+    # Of several metrics of training, the one that is fitted; a reward beyond 0..1 is no success.
     same = [c for c in train if c.metric == curves[0].metric]
-    return curves, same or (train if len({c.metric for c in train}) == 1 else [])
+    same = same or (train if len({c.metric for c in train}) == 1 else [])
+    rates = all(((c.score_K >= 0) & (c.score_K <= 1)).all() for c in same)
+    return curves, same if rates else []
 
 
 def _load_all(

@@ -13,12 +13,16 @@ from torch import Tensor
 if TYPE_CHECKING:
     from isocompute.engines.local.tree import PrefixTree
 
+# Slots per row above which copies of the prompts' matrices cost less than empty slots.
+MOSTLY_EMPTY = 2
+
 
 class Grouping:
     """Which prompt each response row belongs to; rows of one prompt stand together.
 
     With the same number of rows for every prompt, grouping is a view; otherwise rows are
-    spread over `G = max count` slots per prompt and gathered back.
+    spread over `G = max count` slots per prompt and gathered back, or, where most slots would be
+    empty, each gets a copy of what belongs to its prompt.
 
     Attributes:
         known: responses that were given with it, and their prefix tree: policy and base model
@@ -53,3 +57,12 @@ class Grouping:
         """(P, G, ...) -> (N, ...)."""
         flat = value_PGX.reshape(-1, *value_PGX.shape[2:])
         return flat if self.regular else flat.index_select(0, self.slot_N)
+
+    def product(self, left_NKXY: Tensor, right_PKYZ: Tensor) -> Tensor:
+        """Each row's matrices times those of its prompt: (N, K, X, Y) and (P, K, Y, Z)."""
+        if self.slots * self.prompts > MOSTLY_EMPTY * self.rows:
+            return torch.matmul(left_NKXY, right_PKYZ.index_select(0, self.prompt_N))
+        k, x, y = left_NKXY.shape[1:]
+        spread = self.spread(left_NKXY.contiguous()).transpose(1, 2)
+        out = torch.matmul(spread.reshape(self.prompts, k, -1, y), right_PKYZ)
+        return self.gather(out.view(self.prompts, k, self.slots, x, -1).transpose(1, 2))

@@ -271,7 +271,6 @@ class Transformer(PolicyModel):
             offset_T = torch.arange(start, start + new, device=token_NT.device)
             position = prompts.length_P[groups.prompt_N, None] + offset_T
             cos, sin = self.cos[position][:, None], self.sin[position][:, None]
-        p, g = groups.prompts, groups.slots
         x = F.embedding(token_NT if tree is None else tree.gather(token_NT), self.embed)
         for i, layer in enumerate(self.blocks()):
             q, k, v = self._qkv(layer, x, cos, sin, tree)
@@ -280,27 +279,17 @@ class Transformer(PolicyModel):
                 k, v = cache.append(i, k, v)
             # (N, K, R, T, E): R queries share a key/value head.
             q = (q * scale).reshape(rows, k_heads, repeat * new, size)
-            spread = groups.spread(q).transpose(1, 2).reshape(p, k_heads, -1, size)
-            to_prompt = torch.matmul(spread, prompts.key_LPKES[i])
+            to_prompt = groups.product(q, prompts.key_LPKES[i])
             if prompts.mask_PS is not None:
-                to_prompt = to_prompt + prompts.mask_PS[:, None, None]
+                to_prompt = to_prompt + prompts.mask_PS[groups.prompt_N, None, None]
             s = to_prompt.shape[-1]
-            to_prompt = groups.gather(
-                to_prompt.view(p, k_heads, g, repeat * new, s).transpose(1, 2)
-            )
             to_self = torch.matmul(q, k)
             if causal is not None:
                 to_self = (to_self.view(rows, k_heads, repeat, new, -1) + causal).flatten(2, 3)
             weight = torch.softmax(torch.cat([to_prompt, to_self], dim=-1), dim=-1)
             on_prompt, on_self = weight.split_with_sizes([s, weight.shape[-1] - s], -1)
-            from_prompt = torch.matmul(
-                groups.spread(on_prompt.contiguous()).transpose(1, 2).reshape(p, k_heads, -1, s),
-                prompts.value_LPKSE[i],
-            )
-            from_prompt = groups.gather(
-                from_prompt.view(p, k_heads, g, repeat * new, size).transpose(1, 2)
-            )
-            mixed = from_prompt + torch.matmul(on_self, v)
+            mixed = groups.product(on_prompt, prompts.value_LPKSE[i])
+            mixed = mixed + torch.matmul(on_self, v)
             mixed = mixed.reshape(rows, k_heads * repeat, new, size).transpose(1, 2)
             mixed = mixed.reshape(rows, new, -1)
             x = self._finish(layer, x, mixed if tree is None else tree.gather(mixed))

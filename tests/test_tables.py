@@ -142,3 +142,24 @@ def test_a_run_that_changes_its_n_is_refused(tmp_path: Path) -> None:
     apart = [row.replace("r0", "r1") if row.startswith("16,8") else row for row in rows]
     write(path, "\n".join([HEAD.replace("seed", "run"), *apart]))
     assert np.sum([len(c.score_K) for c in load_tidy(path)]) == 20
+
+
+def test_the_line_about_missing_columns_leaves_out_what_was_said(tmp_path: Path) -> None:
+    path = write(tmp_path / "n8.csv", "x,y\n1000,0.2\n2000,0.3\n")
+    said = load_settings(["problems_per_batch=32", "pattern=n{rollouts_per_problem}"])
+    with pytest.raises(InputError, match="but rollouts, score are missing") as info:
+        load_tidy(path, settings=said)
+    assert "columns: {KEY: rollouts, KEY: score}" in str(info.value)
+    assert "tokens or hours become rollouts" in str(info.value)
+    with pytest.raises(InputError, match="rollouts_per_problem, rollouts, score are missing"):
+        load_tidy(path)
+
+
+def test_the_scores_of_a_table_without_metrics_go_by_the_name_of_their_column(
+    tmp_path: Path,
+) -> None:
+    path = write(tmp_path / "a.csv", f"{HEAD},best\n" + "\n".join(f"{row},0.9" for row in ROWS))
+    assert {c.score_K[0] for c in load_curves(path, metric="score")} == {0.1}
+    assert {c.score_K[0] for c in load_curves(path, metric="best")} == {0.9}
+    with pytest.raises(InputError, match="one of 'score', 'best', but got 'worst'"):
+        load_curves(path, metric="worst")

@@ -86,7 +86,8 @@ def _load(
         scores.extend(found)
         names |= {c: c.strip() for c in columns if c.strip() in where and c not in names}
         if not names:
-            raise _not_there(path, list(REQUIRED), header)
+            unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
+            raise _not_there(path, unsaid, header)
         return names
 
     table = _select(read_table(path, naming), where, path)
@@ -159,7 +160,8 @@ def _plain(name: str) -> str:
 
 def _not_there(path: Path, missing: list[str], header: list[str]) -> InputError:
     constants = [name for name in missing if name in _SETTINGS]
-    cure = f"name them in a column map (--map, columns: {{KEY: {missing[-1]}}})"
+    theirs = ", ".join(f"KEY: {name}" for name in missing if name not in constants)
+    cure = f"name them in a column map (--map, columns: {{{theirs or f'KEY: {missing[-1]}'}}})"
     if constants:
         cure += f", or where all rows share it --set {constants[0]}=16"
     if "rollouts" in missing:

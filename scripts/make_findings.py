@@ -163,7 +163,9 @@ def sensitivity(fits: dict[str, Fit]) -> tuple[str, Figure]:
     for name, fit in fits.items():
         for rule in fit.document["sensitivity"]:
             values = rule["rollouts_per_problem"]
-            said = ", ".join(count(v) for v in values) if values else rule["refused"]
+            said = rule["refused"]
+            if values:  # a later start leaves out the smallest budgets
+                said = ", ".join([*["–"] * (5 - len(values)), *(count(v) for v in values)])
             rows.append((name, rule["rule"], said))
     text = table(("set", "rule", "n* at five budgets, even in log"), rows) + "\n"
     return text, figures.sensitivity(fits["Hard"], title="The law under other rules, Hard")

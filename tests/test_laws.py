@@ -402,8 +402,16 @@ def test_backtest_compares_with_baselines_and_sensitivity_with_other_rules(risin
     error = np.mean([abs(r["predicted"] - r["observed"]) for r in test["rows"]])
     assert test["mae_law"] == pytest.approx(error)
     assert test["skill"] == pytest.approx(1 - test["mae_law"] / test["mae_best_so_far"])
-    assert len(rising.sensitivity) == 4
-    assert all(len(r["x"]) == 5 for r in rising.sensitivity)
+    assert len(rising.sensitivity) == 6
+    assert all(len(r["x"]) == 5 for r in rising.sensitivity[:4])
+    every = rising.sensitivity[0]["x"]
+    for row, share in zip(rising.sensitivity[4:], (0.03, 0.1), strict=True):
+        assert f"{100 * share:g}%" in row["rule"]
+        assert row["x"] == every[-len(row["x"]) :]
+        top = max(float(c.rollouts_K.max()) for c in rising.curves)
+        assert row["x"][0] >= share * top
+        assert every[-len(row["x"]) - 1] < 1.3 * share * top
+        assert len(row["rollouts_per_problem"]) == len(row["x"])
 
 
 @pytest.mark.parametrize("name", ["equal", "constant_small", "constant_large", "falling"])

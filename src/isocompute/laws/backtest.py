@@ -188,10 +188,14 @@ def _means(one: BinnedRuns) -> tuple[NDArray[np.bool_], FloatArray]:
 
 def until(curve: Curve, cut: float, unit: str) -> Curve:
     """The part of a curve up to a cut."""
-    keep = position(curve, unit) <= cut
+    return part_of(curve, position(curve, unit) <= cut)
+
+
+def part_of(curve: Curve, keep_K: NDArray[np.bool_]) -> Curve:
+    """Some evaluations of a curve."""
     return curve.replace(
-        rollouts_K=curve.rollouts_K[keep],
-        score_K=curve.score_K[keep],
-        tokens_K=None if curve.tokens_K is None else curve.tokens_K[keep],
-        steps_K=None if curve.steps_K is None else curve.steps_K[keep],
+        rollouts_K=curve.rollouts_K[keep_K],
+        score_K=curve.score_K[keep_K],
+        tokens_K=None if curve.tokens_K is None else curve.tokens_K[keep_K],
+        steps_K=None if curve.steps_K is None else curve.steps_K[keep_K],
     )

@@ -376,8 +376,8 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
         found.append(
             _warning(
                 "sensitive_to_rules",
-                f"other bin widths or the strict record rule move n* by up to {moved:.1f} octaves; "
-                "see sensitivity.",
+                "other bin widths, the strict record rule or a later start of the curves move n* "
+                f"by up to {moved:.1f} octaves; see `sensitivity` in --json, or the report.",
             )
         )
     return found

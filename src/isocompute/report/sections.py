@@ -173,20 +173,27 @@ def fit_section(name: str, fit: Fit) -> Section:
         "frontier": [_frontier_row(row) for row in document.get("frontier", [])],
         "at": _sample((document.get("law") or {}).get("at") or [], 9),
         "has_law": bool((document.get("law") or {}).get("form")),
-        "sensitivity": [_sensitivity_row(row) for row in document.get("sensitivity") or []],
+        "sensitivity": _sensitivity_rows(document.get("sensitivity") or []),
         "tables": fit_tables(document),
         "has_law_bp": bool((document.get("law_problems_per_batch") or {}).get("at")),
         "flags": [str(f) for f in (document.get("law") or {}).get("flags") or []],
     }
 
 
-def _sensitivity_row(row: Document) -> Section:
-    values = row.get("rollouts_per_problem") or []
-    return {
-        "rule": str(row.get("rule", "")),
-        "n": ", ".join(count(n) for n in values),
-        "refused": str(row.get("refused") or ""),
-    }
+def _sensitivity_rows(rows: Sequence[Document]) -> list[Section]:
+    """A later start of the curves leaves out the smallest budgets: dashes stand for them."""
+    most = max((len(row.get("x") or []) for row in rows), default=0)
+    out = []
+    for row in rows:
+        said = [count(n) for n in row.get("rollouts_per_problem") or []]
+        out.append(
+            {
+                "rule": str(row.get("rule", "")),
+                "n": ", ".join([*["–"] * (most - len(said)), *said] if said else []),
+                "refused": str(row.get("refused") or ""),
+            }
+        )
+    return out
 
 
 def _curve_row(row: Document) -> Section:

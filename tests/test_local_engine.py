@@ -130,6 +130,29 @@ class TestFeedForwardPolicy(EngineTestCase):
         return make_spec(self.folder)
 
 
+def test_the_feed_forward_policy_and_difficulty_on_another_device(tmp_path):
+    from fake_device import NAME, FakeDevice
+    from isocompute.engines.local.base_rates import success_counter
+
+    case = TestFeedForwardPolicy()
+    config = MlpConfig(prompt_words=len(WORLD.tokenizer()), answer_tokens=3, width=12)
+    model = BitMlp(config, torch.Generator().manual_seed(0))
+    save_base(model, WORLD, Supervision(phases=()), tmp_path)
+    for recipe in ({"kl_coef": 0.1}, {"objective": "ppo"}):
+        spec = make_spec(tmp_path)
+        spec = replace(spec, recipe=spec.recipe.replace(**recipe))
+        elsewhere = replace(spec, engine_options={**spec.engine_options, "device": NAME})
+        with case.recorded(spec) as here, FakeDevice(), case.recorded(elsewhere) as there:
+            for mine, theirs in zip(there.steps, here.steps, strict=True):
+                assert mine.successes_Q.tolist() == theirs.successes_Q.tolist()
+    problems, index_P = WORLD.problems("few", 10, seed=3), np.arange(3, 9)
+    here = success_counter(str(tmp_path), problems)(index_P, 8)
+    with FakeDevice():
+        there = success_counter(str(tmp_path), problems, device=NAME)(index_P, 8)
+    assert there.successes_P.tolist() == here.successes_P.tolist()
+    assert there.tokens == here.tokens
+
+
 def test_freed_memory_stays_with_the_process():
     import resource
 

@@ -467,6 +467,7 @@ def test_answers_that_cannot_be_given_are_refused(folder):
         ({}, {"sampler_dtype": "int4"}, "sampler_dtype must be one of float32, bfloat16, int8"),
         ({}, {"dtype": "float8"}, "engine_options.dtype must be one of float32, bfloat16"),
         ({}, {"device": "abacus"}, "device must be a device of torch .* got 'abacus'"),
+        ({}, {"max_new_tokens": 1000}, "`max_new_tokens` must leave room .* got 1000; lower"),
     ],
 )
 def test_knobs_that_would_do_nothing_or_cannot_be_are_refused(folder, recipe, options, message):
@@ -566,6 +567,48 @@ def test_difficulty_names_what_could_not_be_judged(folder, monkeypatch):
     assert row["message"].endswith("broken pipe")
     with pytest.raises(RunError, match=r"failed on all \((ValueError: )?broken pipe\)"):
         measured(lambda *_: True)
+
+
+@pytest.mark.parametrize("recipe", [
+    {"kl_coef": 0.1, "entropy_coef": 0.1, "gradient_rollouts": 3},
+    {"updates_per_batch": 2, "zero_variance_filter": "loss", "top_p": 0.9},
+    {"objective": "cispo", "updates_per_batch": 2, "update_split": "epoch"},
+    {"objective": "ppo", "updates_per_batch": 2},
+    {"importance_cap": 1.0},
+])
+def test_a_run_on_another_device_mixes_it_with_no_tensor_of_the_cpu(folder, recipe):
+    """The same draws, and numbers that differ by rounding: other kernels of the same CPU."""
+    from safetensors.torch import load_file
+
+    from fake_device import NAME, FakeDevice
+
+    options = {"sampler_dtype": "int8"} if "importance_cap" in recipe else {}
+    with TestPpo().recorded(make_spec(folder, recipe, options)) as here, FakeDevice():
+        with pytest.raises(RuntimeError, match="expected all tensors on one device"):
+            torch.ones(2, device=NAME) + torch.ones(2)
+        assert torch.ones(2, device=NAME).device.type == NAME
+        half = make_spec(folder, recipe, {**options, "device": NAME})
+        half = replace(half, allocation=replace(half.allocation, steps=4))
+        with TestPpo().recorded(half) as there:
+            whole = replace(half, allocation=replace(half.allocation, steps=8))
+            with TestPpo().recorded(whole, resume=there.checkpoints[4]) as rest:
+                steps = there.steps + rest.steps
+                files = [sorted(run.checkpoints[8].glob("*.safetensors")) for run in (here, rest)]
+                assert len(files[0]) == len(files[1]) == 1 + (recipe.get("objective") == "ppo")
+                for one, two in zip(*files, strict=True):
+                    for name, tensor in load_file(one).items():
+                        torch.testing.assert_close(
+                            load_file(two)[name], tensor, atol=1e-4, rtol=1e-3
+                        )
+    for mine, theirs in zip(steps, here.steps, strict=True):
+        assert mine.successes_Q.tolist() == theirs.successes_Q.tolist()
+        assert mine.health == pytest.approx(theirs.health, rel=1e-3, abs=1e-6)
+
+
+@pytest.mark.parametrize("device", ["meta", "mps", "cuda:9"])
+def test_a_device_that_cannot_compute_is_refused_before_anything(folder, device):
+    with pytest.raises(InputError, match="device must be usable on this machine"):
+        LocalEngine().check(make_spec(folder, None, {"device": device}))
 
 
 @pytest.mark.gpu

@@ -125,7 +125,13 @@ class Policy:
         """
         verifier = load_verifier(problems.verifier)
         rows = [self.tokenizer.encode(p.prompt) for p in problems.problems]
-        room = self.model.sizes.max_position_embeddings - self.max_new_tokens
+        positions = self.model.sizes.max_position_embeddings
+        room = positions - self.max_new_tokens
+        if room < 1:
+            raise InputError(
+                f"`max_new_tokens` must leave room for a prompt in the model's {positions} "
+                f"positions, but got {self.max_new_tokens}; lower it."
+            )
         for problem, row in zip(problems.problems, rows, strict=True):
             if not 1 <= len(row) <= room:
                 raise InputError(

@@ -40,6 +40,14 @@ def find_device(name: str) -> torch.device:
             f"engine_options.device must be usable on this machine, but got {name!r} and torch "
             "finds no CUDA; use cpu, or install torch for CUDA where a GPU is."
         )
+    try:
+        torch.zeros(1, device=device).item()
+    except Exception as error:  # noqa: BLE001 - each backend raises something else
+        why = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"engine_options.device must be usable on this machine, but torch cannot compute on "
+            f"{name!r} ({why}); use cpu or another."
+        ) from None
     return device
 
 

@@ -172,6 +172,11 @@ def test_difficulty_draws_its_histogram() -> None:
         "mean_pass_rate_interval": [0.3, 0.5], "histogram": [20, 0, 10], "errors": 3,
         "bands": {"very_easy": {"low": 0.6, "high": 0.9, "n_problems": 4}}, "rollouts": 60,
         "recipe": "easy", "reason": "the mean lies above 0.3", "warnings": [],
+        "unjudged": [
+            {"id": "p7", "samples": 1, "message": "ValueError: torn", "response": "4"},
+            {"id": "p2", "samples": 2, "message": "no verdict within 10 s", "response": "5"},
+        ],
+        "temperature": 1.0,
     }  # fmt: skip
     lines = difficulty_lines(d)
     assert lines[0].startswith("30 problems, 2 samples each (60 rollouts in all): mean pass rate")
@@ -180,7 +185,12 @@ def test_difficulty_draws_its_histogram() -> None:
     assert bars == [["0/2", "20", "#" * 40], ["1/2", "0"], ["2/2", "10", "#" * 20]]
     assert any("very easy" in line and "0.6 to 0.9" in line for line in lines)
     assert "recipe: easy (the mean lies above 0.3)" in lines
-    assert "3 samples could not be judged; they count in no rate" in lines
+    assert (
+        "3 of 60 samples could not be judged and count in no rate: p2 (2, no verdict within 10 s), "
+        "p7 (1, ValueError: torn)"
+    ) in " ".join(line.strip() for line in lines)
+    assert any(line.startswith("measured at temperature 1: train at the same") for line in lines)
+    assert not any("temperature" in line for line in difficulty_lines({**d, "temperature": 0.6}))
 
 
 @pytest.mark.parametrize("refused", [False, True])

@@ -288,6 +288,9 @@ def test_a_study_checks_itself():
     study = small_study()
     with pytest.raises(InputError, match="no run may occur twice"):
         replace(study, runs=[study.runs[0], study.runs[0]])
+    arms = [replace(study.runs[0], arm={"recipe": name}) for name in ("hard", "mixed")]
+    with pytest.raises(InputError, match=r"\(recipe 'hard' and 'mixed' say the same\)"):
+        replace(study, runs=arms)
     with pytest.raises(InputError, match="at least 1 run"):
         Study(name="x", runs=[])
     assert study.slice_steps(9) == (4, 9)

@@ -204,8 +204,9 @@ def difficulty(options: Options) -> int:
     )
     if options.output is not None:
         save_problems(measured.problems, options.output)
-    write_json(measured.document, options.json)
-    show(difficulty_lines(measured.document), quiet=options.json == "-")
+    document = {**measured.document, "temperature": options.temperature}
+    write_json(document, options.json)
+    show(difficulty_lines(document), quiet=options.json == "-")
     return 0
 
 

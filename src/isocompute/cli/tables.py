@@ -126,8 +126,10 @@ def quickstart_lines(result: QuickstartResult) -> list[str]:
 
 def difficulty_lines(document: Row) -> list[str]:
     """Histogram of successes, sets, and the recipe that goes with them."""
+    from isocompute.recipe import Recipe
     from isocompute.store.unjudged import unjudged_text
 
+    trained = Recipe().temperature
     histogram = document["histogram"]
     width = max(1, *histogram)
     lines = [
@@ -146,6 +148,11 @@ def difficulty_lines(document: Row) -> list[str]:
     ]
     lines += table(("set", "pass rate", "problems"), rows, left=2)
     lines += ["", f"recipe: {document['recipe']} ({document['reason']})"]
+    if (temperature := document.get("temperature", trained)) != trained:
+        lines.append(
+            f"measured at temperature {temperature:g}: train at the same (recipe: temperature: "
+            f"{temperature:g}), or measure with --temperature {trained:g}, a study's default"
+        )
     if document["errors"]:
         told = [(row["id"], row["samples"], row["message"]) for row in document["unjudged"]]
         lines += textwrap.wrap(

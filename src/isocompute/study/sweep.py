@@ -80,11 +80,15 @@ class Study:
         seen: dict[str, RunSpec] = {}
         for spec in self.runs:
             if spec.hash in seen:
-                allocation = spec.allocation
+                allocation, other = spec.allocation, seen[spec.hash].arm
+                same = "".join(
+                    f" ({word} {other[word]!r} and {name!r} say the same)"
+                    for word, name in spec.arm.items() if other.get(word, name) != name
+                )
                 raise InputError(
                     "no run may occur twice in a study, but problems_per_batch="
                     f"{allocation.problems_per_batch}, rollouts_per_problem="
-                    f"{allocation.rollouts_per_problem}, seed={spec.seed} does; "
+                    f"{allocation.rollouts_per_problem}, seed={spec.seed} does{same}; "
                     "drop the repeated seed, recipe or problem set."
                 )
             seen[spec.hash] = spec

@@ -479,7 +479,7 @@ def test_an_unexpected_failure_is_one_line(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of ours")
 
-    monkeypatch.setattr("isocompute.curves.load_curves", fail)
+    monkeypatch.setattr("isocompute.curves.load.load_with_train", fail)
     assert main(["fit", "x.csv"]) == 1
     assert "unexpected ZeroDivisionError: of ours" in complaint(capsys)
     monkeypatch.setenv("ISOCOMPUTE_DEBUG", "1")
@@ -495,7 +495,7 @@ def test_errors_of_the_disk_are_one_line(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("isocompute.curves.load_curves", fail)
+    monkeypatch.setattr("isocompute.curves.load.load_with_train", fail)
     assert main(["fit", "x.csv"]) == code
     assert "f: " in complaint(capsys)
 
@@ -504,7 +504,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isocompute.curves.load_curves", stop)
+    monkeypatch.setattr("isocompute.curves.load.load_with_train", stop)
     assert main(["fit", "x.csv"]) == 130
     assert "stopped by Ctrl-C" in complaint(capsys)
 
@@ -516,7 +516,7 @@ def test_sigterm_is_143(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
 
-    monkeypatch.setattr("isocompute.curves.load_curves", terminate)
+    monkeypatch.setattr("isocompute.curves.load.load_with_train", terminate)
     assert main(["fit", "x.csv"]) == 143
     assert "stopped by SIGTERM" in complaint(capsys)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
+from isocompute.cli.tables import fit_lines
 from isocompute.curves import load_curves
 from isocompute.importers.base import Curve
 from isocompute.laws import fit_sweep
@@ -107,3 +108,18 @@ def test_every_code_of_a_fit_is_documented() -> None:
         codes |= set(re.findall(r'"code": "([a-z_]+)"', text))
     assert len(codes) > 15
     assert {c for c in codes if f"`{c}`" not in page} == set()
+
+
+def test_a_parameter_on_a_bound_is_named() -> None:
+    """A rise of 0.7 per decade: slower than the search goes."""
+    x = np.linspace(1.0, 11.0, 40)
+    curves = [
+        Curve(
+            problems_per_batch=1, rollouts_per_problem=n, run=str(n), rollouts_K=10**x,
+            score_K=0.3 + 0.3 / (1 + np.exp(-0.7 * (x - 5 - n / 10))),
+        )
+        for n in (1, 2, 4)
+    ]  # fmt: skip
+    document = fit_sweep(curves).document
+    assert [c["on_bound"] for c in document["curves"]] == [["slope"]] * 3
+    assert sum("on_bound: slope" in line for line in fit_lines(document)) == 3

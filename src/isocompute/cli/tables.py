@@ -240,9 +240,10 @@ def _curve_table(curves: Sequence[Row]) -> list[str]:
             number(c.get("smoothness"), 2),
             number(c["ceiling"]),
             span(c["ceiling_interval"]),
-            ", ".join(c["flags"]),
+            ", ".join(f"{f}: {bounds}" if f == "on_bound" else f for f in c["flags"]),
         )
         for c in curves
+        for bounds in [" and ".join(c["on_bound"])]
     ]
     return table(header, rows, left=1)
 
@@ -333,9 +334,7 @@ def _law_table(law: Row, quantity: str, name: str) -> list[str]:
         )
         for p in picked
     ]
-    header = (
-        law["variable"], f"law's {name}", "its interval", "regret", "n that may be best"
-    )
+    header = (law["variable"], f"law's {name}", "its interval", "regret", "n that may be best")
     if quantity == "problems_per_batch":  # the set and the regret are those of n
         return table(header[:3], [row[:3] for row in rows])
     return table(header, rows, left=1)

@@ -20,6 +20,7 @@ TARGETS = set(re.findall(r"^([a-z-]+):.*##", MAKEFILE, flags=re.MULTILINE))
 def test_every_test_target_is_run_by_ci() -> None:
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
     tests = {t for t in TARGETS if t == "test" or t.startswith("test-")}
+    tests -= {"test-fast"}  # a part of `make test`
     assert {"setup", "quickstart", "lint", "bench", "docs", "clean"} <= TARGETS
     run = set(re.findall(r"^\s*(?:step|optional) ([a-z-]+)", script, flags=re.MULTILINE))
     assert tests | {"lint"} <= run
@@ -27,9 +28,13 @@ def test_every_test_target_is_run_by_ci() -> None:
 
 def test_every_marker_is_left_out_of_make_test_and_has_a_target() -> None:
     markers = [m.partition(":")[0] for m in PROJECT["tool"]["pytest"]["ini_options"]["markers"]]
-    (fast,) = re.findall(r"pytest -q -n 2 -m 'not \((.*)\)'", MAKEFILE)[:1]
-    assert sorted(fast.split(" or ")) == sorted(markers)
-    for marker in markers:
+    fast, most = (
+        sorted(found.split(" or "))
+        for found in re.findall(r"pytest -q -n 2 (?:\\\s+)?-m 'not \((.*)\)'", MAKEFILE)[:2]
+    )
+    assert fast == sorted(markers)
+    assert most == sorted({*markers} - {"long"})  # these `make test` runs
+    for marker in most:
         assert f"test-{marker}" in TARGETS
 
 

@@ -39,8 +39,7 @@ def make_problems(folder: Path) -> None:
     count = embedded_success_counter()("bits", candidates)
 
     def sample(index_P: object, samples: int) -> Draws:
-        successes, tokens = count(index_P, samples)
-        return Draws(successes, tokens=tokens)
+        return Draws(*count(index_P, samples))
 
     easy = measure_difficulty(sample, candidates, second_stage=0).select("easy")
     train, validation = easy.problems[:TRAIN], easy.problems[TRAIN:]

@@ -41,7 +41,6 @@ from isocompute.study.spec import RunSpec
 SIDE = Path(__file__).with_name("engine_side.py")
 MAKE_BASE = Path(__file__).parents[1] / "scripts" / "make_base_model.py"
 PROBLEMS_PER_BATCH = 32
-LONG = 128  # rollouts per problem from which fewer updates are timed
 GROWTH = (2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048)
 PARTS = ("sampling", "forward", "base model", "backward", "optimiser", "verifier", "rest")
 
@@ -237,7 +236,7 @@ def measure(key: str, python: str | None, folder: Path, quick: bool) -> dict[str
         work = {"model": model, "problems": str(file), "problems_per_batch": PROBLEMS_PER_BATCH}
         with opened(*wanted) as sides:
             for n, (aim, floor) in case.compared.items():
-                updates = 1 if n >= 512 else 2 if quick else 3 if n >= LONG else 5
+                updates = 2 if quick else 5
                 row = compare(sides, {**work, "rollouts_per_problem": n}, updates)
                 found["compared"].append({"policy": policy, "aim": aim, "floor": floor, **row})
                 print(comparison_row(found["compared"][-1]), flush=True)

@@ -82,11 +82,12 @@ MODELS = {
         lambda world: transformer(world, layers=1, width=192),
         Supervision(phases=(Phase(steps=800),), noise=0.3),
     ),
-    # A move longer, with a truer and surer idea of the table: responses that repeat.
+    # A move longer, with a truer idea of the table, and its 500 examples known by heart (loss 0):
+    # responses that repeat.
     "machine-sure": Recipe(
         MachineWorld(longest=8),
         lambda world: transformer(world, layers=1, width=192),
-        Supervision(phases=(Phase(steps=1000), Phase(steps=400, problems=500)), noise=0.06),
+        Supervision(phases=(Phase(steps=1000), Phase(steps=800, problems=500)), noise=0.06),
         shipped=False,
     ),
     # Half taught: nearly all responses differ.

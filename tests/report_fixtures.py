@@ -103,6 +103,8 @@ def make_fit(
                 "log10_midpoint": 4.2 + 0.17 * math.log2(n / 8),
                 "ceiling_interval": [ceiling + shift - 0.008, ceiling + shift + 0.008],
                 "identified": n < 512,
+                "held_from": None,
+                "on_bound": [],
                 "flags": [] if n < 512 else ["ceiling_unbounded"],
             }
         )

@@ -31,7 +31,7 @@ def document() -> dict[str, Any]:
             "problems_per_batch": 32, "rollouts_per_problem": n, "n_runs": 3, "n_points": 75,
             "n_records": 12, "max_rollouts": 1.5e6, "ceiling": ceiling,
             "ceiling_interval": None if ceiling is None else [ceiling - 0.01, None],
-            "identified": ceiling is not None, "flags": flags,
+            "identified": ceiling is not None, "held_from": None, "on_bound": [], "flags": flags,
         }  # fmt: skip
 
     def segment(start: float, end: float, n: int, low: float, high: float) -> dict[str, Any]:

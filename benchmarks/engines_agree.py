@@ -80,7 +80,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trl-python", default=sys.executable, help="a Python that has TRL")
-    parser.add_argument("--within", type=float, default=0.03)
+    parser.add_argument("--within", type=float, default=0.02)
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE",
                         help="overrides of the study, for both engines")  # fmt: skip
     options = parser.parse_args()

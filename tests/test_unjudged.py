@@ -8,13 +8,14 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isocompute.cli import main
 from isocompute.engines import register_engine
 from isocompute.engines.base import Unjudged
 from isocompute.engines.simulator import SimulatorEngine
-from isocompute.problems import load_problems
+from isocompute.problems import Problem, ProblemSet, load_problems
 from isocompute.runner import run_study
 from isocompute.store import Store
 from isocompute.store.doctor import examine
@@ -176,3 +177,19 @@ evaluation: {samples: 1, first: 1024}
     shown = " ".join(capsys.readouterr().out.split())
     assert "samples could not be judged and count in no rate: p" in shown
     assert "ValueError: cannot read" in shown
+
+
+def test_failures_of_some_problems_are_named_by_their_place_in_the_whole_set(tmp_path: Path):
+    """As in the second stage of `difficulty`, which draws for a few problems only."""
+    pytest.importorskip("torch")
+    from isocompute.engines.local.base_rates import success_counter
+
+    judge = tmp_path / "judge.py"
+    judge.write_text(JUDGE)
+    problems = [
+        Problem(id=f"p{i}", prompt=f"{i}*36", answer=str(i * 36)) for i in (6, 7, 3, 9, 4, 5)
+    ]  # 3, 4 and 5 times 36 begin with 1
+    own = ProblemSet(name="own", problems=problems, verifier=f"{judge}:judge")
+    counts = success_counter("products", own)(np.array([1, 2, 5]), 2)
+    assert sorted((one.problem, one.rollouts) for one in counts.unjudged) == [(2, 2), (5, 2)]
+    assert counts.judged_P.tolist() == [2, 0, 0]

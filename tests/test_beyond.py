@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isocompute.curves.beyond import between_variance, fits_beyond, share_slopes
+from isocompute.curves.beyond import between_variance, share_slopes
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.intervals import draw_interval
 from isocompute.testing.planted import NOISE, WORLDS, World
@@ -50,7 +50,7 @@ def test_scores_beyond_a_sweep_are_predicted_better_where_slopes_are_alike() -> 
     before, after, slopes = [], [], []
     for seed in SEEDS:
         fits = fitted(world, "middle", seed)
-        shared = fits_beyond(fits, seed=seed)
+        shared = share_slopes(fits, seed=seed)
         before.append(error_beyond(world, fits, "middle"))
         after.append(error_beyond(world, shared, "middle"))
         slopes.append([np.abs(np.log(f.fit.slope / 3.0)).mean() for f in (fits, shared)])
@@ -70,7 +70,7 @@ def test_slopes_that_differ_are_not_made_equal(slopes: tuple[float, ...]) -> Non
     before, after, off = [], [], []
     for seed in SEEDS:
         fits = fitted(world, "low", seed)
-        shared = fits_beyond(fits, seed=seed)
+        shared = share_slopes(fits, seed=seed)
         before.append(error_beyond(world, fits, "low"))
         after.append(error_beyond(world, shared, "low"))
         off.append(np.log(shared.fit.slope / slopes))
@@ -87,7 +87,7 @@ def test_intervals_beyond_the_sweep_hold_where_slopes_scatter() -> None:
         world = quarter(replace(WORLDS["rising"], arms=tuple(replace(a, slope=s) for a, s in arms)))
         x = 4 * world.max_rollouts
         truth = world.truth(NOISE["middle"]).score(x)[:, 0]
-        shared = fits_beyond(fitted(world, "middle", seed), seed=seed)
+        shared = share_slopes(fitted(world, "middle", seed), seed=seed)
         low, high = draw_interval(shared.draw_value(np.log10([x]))[:, :, 0], 0.9)
         held.extend((low <= truth) & (truth <= high))
     assert 0.82 <= np.mean(held) <= 0.98  # seven configurations each of twenty sweeps

@@ -1,4 +1,4 @@
-"""Curves for budgets beyond the data: which form, and slopes that configurations share.
+"""Curves for budgets beyond the data: slopes that configurations share.
 
 A curve that ends before it bends says little about its slope, and so about where it goes: a
 steeper one with a lower ceiling fits as well. The other curves of the sweep know.
@@ -14,13 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.curves.draws import CURVE_BOUNDS
-from isocompute.curves.fits import (
-    GOMPERTZ_BOUNDS,
-    LIKELIER,
-    UNSEEN_SEED_SD,
-    CurveFits,
-    fit_binned,
-)
+from isocompute.curves.fits import CurveFits
 from isocompute.sigmoid import SigmoidFits
 
 FloatArray = NDArray[np.float64]
@@ -30,26 +24,6 @@ IDENTIFIED_SD = float(np.log(4)) / (2 * 1.96)
 # Estimates that give way to their own mean or line gain where three more are known than it has
 # parameters (Efron and Morris, JASA 68 (1973) 117).
 SPARE = 3
-
-
-def fits_beyond(
-    fits: CurveFits, *, seed: int = 0, unseen_seed_sd: float = UNSEEN_SEED_SD
-) -> CurveFits:
-    """The curves that a look beyond the data should ask.
-
-    Gompertz curves where those are the likelier by `LIKELIER`, all configurations together; then
-    slopes are shared (`share_slopes`).
-
-    Args:
-        fits: logistic curves; without draws only the form is chosen.
-        seed, unseen_seed_sd: of the draws, as in `fit_curves`.
-    """
-    if fits.gompertz_gain > LIKELIER:
-        draws = len(fits.draw_J[0].slope) if fits.draw_J else 0
-        rest = (fits.phi, draws, seed, fits.excluded, False, unseen_seed_sd, GOMPERTZ_BOUNDS)
-        gompertz = fit_binned(fits.binned, fits.bins, fits.unit, *rest)
-        fits = replace(gompertz, select=fits.select, gompertz_gain=fits.gompertz_gain)
-    return share_slopes(fits, seed=seed)
 
 
 def share_slopes(fits: CurveFits, *, seed: int = 0) -> CurveFits:

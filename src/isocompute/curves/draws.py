@@ -44,7 +44,7 @@ class Pool(NamedTuple):
 
 def deviation_pool(
     binned: Sequence[BinnedRuns],
-    means: Sequence[FloatArray],
+    mean_JX: FloatArray,
     midpoint_J: FloatArray,
     run_variance: float,
     seeds_known: bool,
@@ -57,7 +57,7 @@ def deviation_pool(
     pool: list[FloatArray] = []
     place: list[tuple[int, int, int]] = []
     freedom = 0.0
-    for one, mean, midpoint in zip(binned, means, midpoint_J, strict=True):
+    for one, mean, midpoint in zip(binned, mean_JX, midpoint_J, strict=True):
         R = len(one.runs)
         if R < 2:
             freedom += 0.0 if seeds_known else max(one.n_points - 4, 0)

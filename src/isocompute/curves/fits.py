@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -140,11 +141,15 @@ def fit_curves(
     width: float = BIN_WIDTH,
     strict_records: bool = False,
     select: Select = "best",
+    logistic_only: bool = False,
     draws: int = 1000,
     seed: int = 0,
     unseen_seed_sd: float = UNSEEN_SEED_SD,
 ) -> CurveFits:
     """Fit every configuration and draw what other runs might have given.
+
+    Curves are logistic, as in the method, or Gompertz where those are the likelier by `LIKELIER`,
+    all configurations together: one curve alone cannot tell.
 
     Args:
         curves: all runs of all configurations, one metric, one problem set.
@@ -152,6 +157,7 @@ def fit_curves(
         width: of the bins, in decades.
         strict_records: keep record-breaking bins only (the paper's rule to the letter).
         select: which checkpoint counts at a budget, see `bin_runs`.
+        logistic_only: never take Gompertz curves (the paper's form). For the sensitivity table.
         draws: bootstrap draws D; 0 for none.
         seed: of the draws.
         unseen_seed_sd: spread of ceilings between seeds, in units of sqrt(p (1 - p)), assumed
@@ -192,75 +198,82 @@ def fit_curves(
             "evaluate more often or train longer.",
             ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
         )
-    rest = (phi, draws, seed, tuple(excluded), strict_records, unseen_seed_sd)
-    return replace(fit_binned(tuple(binned), bins, unit, *rest), select=select)
+    of = _fit_means(binned, _measured_start(binned, unit), strict_records, CURVE_BOUNDS)
+    gompertz = fit_each(of.x_JX, of.mean_JX, of.weight_JX, GOMPERTZ_BOUNDS, of.anchor)
+    gain = float(of.fit.loss.sum() - gompertz.loss.sum())
+    if gain > LIKELIER and not logistic_only:
+        of = _fit_means(binned, _measured_start(binned, unit), strict_records, GOMPERTZ_BOUNDS)
+    start, end = zip(*(_support(one, unit) for one in binned), strict=True)
+    return CurveFits(
+        binned=tuple(binned),
+        bins=bins,
+        unit=unit,
+        phi=phi,
+        run_sd=float(np.sqrt(of.run_variance)),
+        fit=of.fit,
+        draw_J=_draws(binned, of, draws, seed, unseen_seed_sd) if draws else (),
+        start_J=np.array(start),
+        end_J=np.array(end),
+        seeds_known=of.seeds_known,
+        excluded=tuple(excluded),
+        select=select,
+        gompertz_gain=gain,
+    )
 
 
-def fit_binned(
-    binned: tuple[BinnedRuns, ...],
-    bins: Bins,
-    unit: str,
-    phi: float,
-    draws: int,
-    seed: int,
-    excluded: tuple[tuple[int, int, str], ...],
-    strict_records: bool,
-    unseen_seed_sd: float,
-    bounds: Bounds = CURVE_BOUNDS,
-) -> CurveFits:
-    """Fit what `fit_curves` has binned, and draw; its arguments are those of `fit_curves`."""
+class _Means(NamedTuple):
+    """Curves fitted to the means over runs; the anchor's parts have the shape (J,)."""
+
+    x_JX: FloatArray
+    mean_JX: FloatArray
+    weight_JX: FloatArray
+    anchor: tuple[FloatArray, FloatArray]
+    fit: SigmoidFits
+    run_variance: float
+    seeds_known: bool
+    bounds: Bounds
+
+
+def _fit_means(
+    binned: Sequence[BinnedRuns], base: float | None, strict: bool, bounds: Bounds
+) -> _Means:
     x_JX = np.stack([one.x_X for one in binned])
     seeds_known = any(len(b.runs) > 1 for b in binned)
     run_variance = _between_run_variance(binned) if seeds_known else 0.0
-    base = _measured_start(binned, unit)
     held_J = np.array([one.held_from for one in binned])
     for _ in range(1 if seeds_known else 2):
         # Without seeds the misfit of the first fit stands for the spread between runs.
-        curves_of = [_mean_curve(one, run_variance, strict_records) for one in binned]
+        curves_of = [_mean_curve(one, run_variance, strict) for one in binned]
         mean_JX, variance_JX = (np.stack(part) for part in zip(*curves_of, strict=True))
         anchor = _anchor(base, variance_JX)
         fit, weight_JX = _robust_fits(x_JX, mean_JX, variance_JX, anchor, bounds, held_J)
         if not seeds_known and run_variance == 0.0:
             run_variance = _misfit_variance(binned, mean_JX, fit)
-    gain = 0.0
-    if not bounds.gompertz:
-        other = fit_each(x_JX, np.nan_to_num(mean_JX), weight_JX, GOMPERTZ_BOUNDS, anchor)
-        gain = float(fit.loss.sum() - other.loss.sum())
+    return _Means(x_JX, mean_JX, weight_JX, anchor, fit, run_variance, seeds_known, bounds)
+
+
+def _draws(
+    binned: Sequence[BinnedRuns], of: _Means, draws: int, seed: int, unseen_seed_sd: float
+) -> tuple[SigmoidFits, ...]:
     rng = np.random.default_rng(seed)
-    pool = deviation_pool(binned, list(mean_JX), fit.midpoint, run_variance, seeds_known)
-    draw_J: tuple[SigmoidFits, ...] = ()
-    if draws:
-        draw_J = tuple(
-            draw_fits(
-                one,
-                fit.row(j),
-                weight_JX[j],
-                (anchor[0][j : j + 1], anchor[1][j : j + 1]),
-                pool,
-                run_variance,
-                draws,
-                rng,
-                bounds,
-            )
-            for j, one in enumerate(binned)
+    pool = deviation_pool(binned, of.mean_JX, of.fit.midpoint, of.run_variance, of.seeds_known)
+    draw_J = tuple(
+        draw_fits(
+            one,
+            of.fit.row(j),
+            of.weight_JX[j],
+            (of.anchor[0][j : j + 1], of.anchor[1][j : j + 1]),
+            pool,
+            of.run_variance,
+            draws,
+            rng,
+            of.bounds,
         )
-    if not seeds_known and unseen_seed_sd > 0:
-        draw_J = tuple(spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
-    start, end = zip(*(_support(one, unit) for one in binned), strict=True)
-    return CurveFits(
-        binned=binned,
-        bins=bins,
-        unit=unit,
-        phi=phi,
-        run_sd=float(np.sqrt(run_variance)),
-        fit=fit,
-        draw_J=draw_J,
-        start_J=np.array(start),
-        end_J=np.array(end),
-        seeds_known=seeds_known,
-        excluded=excluded,
-        gompertz_gain=gain,
+        for j, one in enumerate(binned)
     )
+    if not of.seeds_known and unseen_seed_sd > 0:
+        draw_J = tuple(spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
+    return draw_J
 
 
 def _measured_start(binned: Sequence[BinnedRuns], unit: str) -> float | None:

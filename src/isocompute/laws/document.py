@@ -9,8 +9,7 @@ import numpy as np
 
 from isocompute import __version__
 from isocompute.laws.estimate import LawEstimate, reported_budgets
-from isocompute.laws.limits import falling_scores_warning, limit_warnings, on_bound
-from isocompute.laws.outlook import bend_warning
+from isocompute.laws.limits import bend_warning, falling_scores_warning, limit_warnings, on_bound
 from isocompute.laws.overfit import overfit_warning, overfitting
 from isocompute.laws.smooth import (
     evaluation_warning,
@@ -35,7 +34,8 @@ def fit_document(fit: Fit) -> dict[str, Any]:
     gaps = overfitting(fit.curves, train, unit=fit.unit)
     over = overfit_warning(gaps)
     document = {
-        "version": 1,
+        # The scores of Gompertz curves do not follow from their parameters as version 1 says.
+        "version": 1 if fit.curve_fits.form == "logistic" else 2,
         "setting": fit.setting,
         "metric": fit.metric,
         "unit": fit.unit,
@@ -87,7 +87,8 @@ def _provenance(fit: Fit) -> dict[str, Any]:
         "evaluation_noise_ratio": noise_ratio(fits),
         "between_run_sd": fits.run_sd if fits.seeds_known else None,
         "misfit_sd": None if fits.seeds_known else fits.run_sd,
-        "form_beyond": fit.curves_beyond.form,
+        "form_beyond": fits.form,
+        "gompertz_gain": fits.gompertz_gain,
         "loss": "Huber, reweighted least squares, summed",
         "starts": "every pair of a grid of slopes and midpoints, the best polished",
         "selection": fit.curve_fits.select,
@@ -126,6 +127,7 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
                 "n_records": len(one.record_score),
                 "n_dominated": int(one.dominated_RX.sum()),
                 "max_rollouts": max(float(c.rollouts_K.max()) for c in one.runs),
+                "form": fits.form,
                 "floor": fits.fit.floor[j],
                 "ceiling": fits.fit.ceiling[j],
                 "slope": fits.fit.slope[j],
@@ -139,7 +141,7 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             }
         )
     rough = smooth_warning(smooth)
-    bend = bend_warning(fit.curves_beyond)
+    bend = bend_warning(fits)
     falls = falling_scores_warning(fits)
     warnings = [w for w in (rough, falls, evaluation_warning(fits), bend) if w]
     if open_ceilings:

@@ -96,6 +96,18 @@ def undecided_warning(fit: Fit) -> Warning_ | None:
     }
 
 
+def bend_warning(fits: CurveFits) -> Warning_ | None:
+    """Warning `bends_late`: the curves are no logistic ones."""
+    if fits.form == "logistic":
+        return None
+    return {
+        "code": "bends_late",
+        "message": "Gompertz curves, which bend towards their ceiling later, fit this sweep better "
+        f"than the logistic ones of the method (summed loss lower by {fits.gompertz_gain:.0f}) and "
+        "stand in for them. Their ceilings lie further beyond the data, so trust these less.",
+    }
+
+
 def falling_scores_warning(fits: CurveFits) -> Warning_ | None:
     """Warning `scores_fall`: most configurations end surely lower than they began."""
     fallen = [_fell(one) for one in fits.binned]

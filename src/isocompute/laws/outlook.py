@@ -1,45 +1,18 @@
 """What each configuration is expected to score at a budget, by (B_p, n), over the draws.
 
-Beyond the budgets compared the form of the curves decides, so it is chosen by the data there:
-logistic as in the method, or Gompertz, which bends towards its ceiling later. There slopes are
-shared too (`curves.beyond`): curves that end before they bend borrow from those that do not.
+Beyond the budgets compared slopes are shared (`curves.beyond`): curves that end before they bend
+borrow from those that do not.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.beyond import fits_beyond
 from isocompute.curves.fits import CurveFits
-
-if TYPE_CHECKING:
-    from isocompute.laws.sweep import Fit
 
 FloatArray = NDArray[np.float64]
 ByConfiguration = dict[tuple[int, int], float]
-
-
-def curves_beyond(fit: Fit) -> CurveFits:
-    """The fitted curves, or Gompertz ones of the same sweep where those are the likelier.
-
-    Slopes are shared between configurations, which only pays where the data end.
-    """
-    return fits_beyond(fit.curve_fits, seed=fit.seed)
-
-
-def bend_warning(beyond: CurveFits) -> dict[str, str] | None:
-    """Warning `bends_late`: the curves are no logistic ones."""
-    if beyond.form == "logistic":
-        return None
-    return {
-        "code": "bends_late",
-        "message": "Gompertz curves, which bend towards their ceiling later, fit this sweep better "
-        f"than sigmoids (summed loss lower by {beyond.gompertz_gain:.0f}): the sigmoids' ceilings "
-        "are too low. Beyond the budgets compared, scores and plans follow the Gompertz curves.",
-    }
 
 
 def expected_scores(fits: CurveFits, x: float) -> ByConfiguration:

@@ -1,4 +1,4 @@
-"""The law under other bin widths, under strict records, and without the early evaluations."""
+"""The law by other rules: bin widths, strict records, the other form, no early evaluations."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ def sensitivity(fit: Fit) -> list[dict[str, Any]]:
         for f in (0.25, 0.5, 2.0)
     ]
     rules.append(("record-breaking bins only", fit.curves, {"strict_records": True}))
+    if fit.curve_fits.form == "gompertz":
+        rules.append(("logistic curves", fit.curves, {"logistic_only": True}))
     for share in WINDOWS:
         late = [c for c in (since(c, share * top, fit.unit) for c in fit.curves) if len(c.score_K)]
         rules.append((f"from {100 * share:g}% of the largest budget on", late, {}))

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.curves.beyond import share_slopes
 from isocompute.curves.bins import Select
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import InputError
@@ -19,7 +20,7 @@ from isocompute.intervals import draw_interval
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.laws.leave_out import leave_out
-from isocompute.laws.outlook import curves_beyond, expected_regrets, expected_scores, shares_ahead
+from isocompute.laws.outlook import expected_regrets, expected_scores, shares_ahead
 from isocompute.laws.sensitivity import sensitivity
 
 FloatArray = NDArray[np.float64]
@@ -191,8 +192,8 @@ class Fit:
 
     @cached_property
     def curves_beyond(self) -> CurveFits:
-        """Curves for budgets beyond those compared, Gompertz ones where those are the likelier."""
-        return curves_beyond(self)
+        """Curves for budgets beyond those compared: slopes shared, which only pays there."""
+        return share_slopes(self.curve_fits, seed=self.seed)
 
     def _curves_at(self, x: float) -> CurveFits:
         return self.curves_beyond if x > self.support[1] * (1 + 1e-9) else self.curve_fits

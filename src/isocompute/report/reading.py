@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.projection import unit_curve
 from isocompute.report.canvas import label_text
 from isocompute.report.payload import configurations
 from isocompute.report.style import SeriesStyle, series_styles
@@ -43,8 +44,9 @@ def curve_row(document: Document, pair: tuple[int, int]) -> Row | None:
 def sigmoid(row: Row, x: FloatArray) -> FloatArray:
     """The fitted curve at x."""
     x = np.minimum(x, row.get("held_from") or np.inf)  # documents of older versions lack it
-    rise = 1 + np.exp(-row["slope"] * (np.log10(x) - row["log10_midpoint"]))
-    return np.asarray(row["floor"] + (row["ceiling"] - row["floor"]) / rise, dtype=np.float64)
+    z = row["slope"] * (np.log10(x) - row["log10_midpoint"])
+    s = unit_curve(z, row.get("form") == "gompertz")
+    return np.asarray(row["floor"] + (row["ceiling"] - row["floor"]) * s, dtype=np.float64)
 
 
 def grid(low: float, high: float) -> FloatArray:

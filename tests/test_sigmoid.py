@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from isocompute.sigmoid import Bounds, candidate_grid, fit_sigmoids
+from isocompute.sigmoid import Bounds, SigmoidFits, candidate_grid, fit_sigmoids
 from isocompute.standard_errors import standard_errors
 
 WIDE = Bounds(low=0.0, high=1.0, slope=(0.5, 30.0), midpoint_margin=0.75)
@@ -187,3 +187,10 @@ def test_a_given_grid_is_used() -> None:
     coarse = candidate_grid(X, WIDE, n_slopes=4, midpoint_step=0.5)
     assert len(coarse.slope_Q) < len(candidate_grid(X, WIDE).slope_Q)
     assert np.allclose(one(y, grid=coarse).value(X), y, atol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["logistic", "gompertz"])
+def test_half_of_the_rise_is_made_half_way(form: str) -> None:
+    fit = SigmoidFits(*(np.array([v]) for v in (0.2, 0.8, 3.0, 5.0, 0.0, False)),
+                      np.array([form == "gompertz"]), np.array([np.inf]))  # fmt: skip
+    assert fit.value(fit.half_way)[0, 0] == pytest.approx(0.5)

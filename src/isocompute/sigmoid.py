@@ -54,6 +54,13 @@ class SigmoidFits(NamedTuple):
             s = np.where(self.gompertz[:, None], s, unit_curve(z, False))
         return self.floor[:, None] + (self.ceiling - self.floor)[:, None] * s
 
+    @property
+    def half_way(self) -> FloatArray:
+        """Position (D,) at which half of the rise is made: the midpoint of a logistic curve."""
+        log_half = np.where(self.gompertz, -np.log(np.log(2.0)), 0.0)
+        out: FloatArray = self.midpoint + log_half / self.slope
+        return out
+
     def row(self, index: int) -> SigmoidFits:
         """The fit of one data set, with D = 1."""
         parts: list[Any] = [field[index : index + 1] for field in self]

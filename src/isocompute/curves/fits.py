@@ -111,16 +111,16 @@ class CurveFits:
     def ceiling_interval(self, j: int, level: float) -> tuple[float | None, float | None]:
         """Of one configuration's ceiling; the upper end is None where the data do not bound it.
 
-        A ceiling is known only when the curve has passed its midpoint within the data in nearly
-        all draws.
+        A ceiling is known only when the curve has made half of its rise within the data in
+        nearly all draws.
         """
         if not self.draw_J:
             return None, None
         draws, one = self.draw_J[j], self.binned[j]
-        ends = draw_interval(np.column_stack([draws.ceiling, draws.midpoint]), level)
-        (lo, _), (hi, midpoint) = (end.tolist() for end in ends)
+        ends = draw_interval(np.column_stack([draws.ceiling, draws.half_way]), level)
+        (lo, _), (hi, half_way) = (end.tolist() for end in ends)
         last = float(one.x_X[np.isfinite(one.best_RX).any(axis=0)].max())
-        past = midpoint <= last
+        past = half_way <= last
         return lo, hi if past and hi < CURVE_BOUNDS.high - 1e-6 else None
 
     def value(self, x_V: FloatArray) -> FloatArray:

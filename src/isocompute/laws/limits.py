@@ -104,7 +104,7 @@ def bend_warning(fits: CurveFits) -> Warning_ | None:
         "code": "bends_late",
         "message": "Gompertz curves, which bend towards their ceiling later, fit this sweep better "
         f"than the logistic ones of the method (summed loss lower by {fits.gompertz_gain:.0f}) and "
-        "stand in for them. Their ceilings lie further beyond the data, so trust these less.",
+        "stand in for them: ceilings are higher than logistic curves would say.",
     }
 
 

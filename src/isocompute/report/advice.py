@@ -12,7 +12,7 @@ _MORE_SEEDS = "Repeat the configurations nearest the optimum with two more seeds
 
 ADVICE: Mapping[str, str] = {
     # of a fit
-    "bends_late": "Train further before you rely on a ceiling.",
+    "bends_late": "Nothing: the curves that fit better are used.",
     "budgets_not_shared": "Train the runs that end early as far as the others.",
     "ceiling_unbounded": "Train these configurations further until their curves bend.",
     "configuration_left_out": "Give it more evaluations, or leave it out on purpose.",

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from browser_tools import Opened, started_browser  # noqa: F401  # a fixture
+from isocompute.laws import fit_sweep
 from isocompute.report import StudyView, render_report
+from isocompute.testing.planted import NOISE, WORLDS
 from report_fixtures import FixtureFit, make_fit, make_plan
 
 pytestmark = pytest.mark.browser
@@ -100,7 +103,6 @@ def opened(browser: Any, report: Path) -> Iterator[Opened]:
 
 def test_published_curves_open_quietly_and_are_drawn(browser: Any, tmp_path: Path) -> None:
     from isocompute.curves import load_curves
-    from isocompute.laws import fit_sweep
 
     names = ["published:qwen2.5-7b-easy", "published:qwen2.5-7b-hard"]
     fits = [(name, fit_sweep(load_curves([name]), draws=60)) for name in names]
@@ -120,6 +122,25 @@ def test_published_curves_open_quietly_and_are_drawn(browser: Any, tmp_path: Pat
         }
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
         opened.context.close()
+
+
+@pytest.mark.parametrize(("world", "form"), [("gompertz", "gompertz"), ("overfit", "logistic")])
+def test_the_page_draws_the_curves_that_were_fitted(
+    browser: Any, tmp_path: Path, world: str, form: str
+) -> None:
+    curves = WORLDS[world].sample(NOISE["middle"], 2, np.random.default_rng(3))
+    fit = fit_sweep(curves, draws=60)
+    assert fit.curve_fits.form == form
+    opened = Opened(browser, render_report([(world, fit)], None, tmp_path / "r.html"))
+    # Fits are lines of 80 points, one per configuration; the frontier's, of 30, lie under them.
+    drawn = opened.figure("curves").evaluate(
+        "figure => figure.querySelector('.plot').data.filter(t => t.mode === 'lines'"
+        " && t.x.length === 80).map(t => [Array.from(t.x), Array.from(t.y)])"
+    )
+    opened.context.close()
+    assert len(drawn) == len(fit.curve_fits.binned)
+    fitted_JV = fit.curve_fits.value(np.log10([x[::20] for x, _ in drawn]))
+    np.testing.assert_allclose([y[::20] for _, y in drawn], fitted_JV, atol=1e-6)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])

@@ -135,8 +135,10 @@
   }
 
   // ---- figures: each returns { traces, layout, note } or null where there is no data ------------
-  const value = (row, x) =>
-    row.floor + (row.ceiling - row.floor) / (1 + Math.exp(-row.slope * (Math.log10(Math.min(x, row.held_from || Infinity)) - row.log10_midpoint)));
+  function value(row, x) {
+    const fall = Math.exp(-row.slope * (Math.log10(Math.min(x, row.held_from || Infinity)) - row.log10_midpoint));
+    return row.floor + (row.ceiling - row.floor) * (row.form === "gompertz" ? Math.exp(-fall) : 1 / (1 + fall));
+  }
   const drawable = (row) => ["floor", "ceiling", "slope", "log10_midpoint"].every((k) => Number.isFinite(row[k]));
   const spread = (lo, hi, k) => Array.from({ length: k }, (_, i) => lo * (hi / lo) ** (i / (k - 1)));
   const unitOf = (doc) => ({ tokens: "generated tokens", rollouts: "training rollouts" }[doc.unit] || "budget");

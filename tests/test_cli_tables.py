@@ -89,7 +89,7 @@ def test_every_part_is_there_and_fits_the_width() -> None:
     assert "900k and ?" in text
     assert "extrapolated" in text
     assert "plateau n=130 [100, ?]; rises by 4.0 octaves (at least 3.2); slope_at_bound" in text
-    assert "500k      36  0.0120       0.0300     0.0200      ?             90%" in text
+    assert "500k      36  0.0120       0.0300     0.0200      ?   0.60             90%" in text
     assert "law 0.80 for what lies beyond the data" in text
     assert "Without what lies beyond 500k, n* at 1M (score lost): law 100 (0.001), best" in text
     assert "Without n=128 no law could be fitted." in text

@@ -15,6 +15,7 @@ from isocompute.metrics import score_from_counts
 from isocompute.runner import run_study
 from isocompute.store import Database, Store
 from isocompute.store.export import export_study
+from isocompute.store.health import study_health
 from isocompute.store.register import register
 from isocompute.study import load_study
 
@@ -173,3 +174,17 @@ def test_what_is_no_path_is_one_line(source: object) -> None:
 def test_one_source_needs_no_list(tmp_path: Path) -> None:
     file = tidy(tmp_path / "a.csv", HEAD, "32,8,100,0.1")
     assert len(load_curves(file)) == len(load_curves(str(file))) == 1
+
+
+def test_curves_carry_the_health_rules_that_their_runs_failed(tmp_path: Path) -> None:
+    """A step size that drives the policies into one answer: `fit` must not keep it to itself."""
+    folder = make(tmp_path, "recipe: {learning_rate: 4000, warmup_steps: 0}")
+    with Store(folder) as store:
+        found = study_health(store)
+    failed = {
+        name: tuple(sorted({f.code for f in rules if f.severity == "failure"}))
+        for name, rules in found.items()
+    }
+    curves = load_curves([folder], problem_set="near")
+    assert {c.run: c.failed_rules for c in curves} == failed
+    assert any(failed.values())

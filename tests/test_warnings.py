@@ -78,6 +78,9 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
     "few_n": lambda: [c for c in sweep("rising") if c.rollouts_per_problem in (8, 128)],
     "budgets_not_shared": lambda: ending_early(sweep("rising")),
     "n_not_told_apart": lambda: [c.replace(score_K=0 * c.score_K + 0.5) for c in sweep("equal")],
+    "failed_health": lambda: [
+        c.replace(failed_rules=("entropy_collapse",) if c.rollouts_per_problem == 16 else ())
+        for c in sweep("rising")],
     "scores_fall": lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")],
 }  # fmt: skip
 
@@ -94,8 +97,8 @@ def test_a_clean_sweep_raises_none_of_the_faults() -> None:
     assert not found & {
         "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
         "budgets_not_shared", "n_not_told_apart", "scores_fall", "few_n",
-        "runs_mixed", "scores_missing", "no_skill", "unequal_evaluations", "not_smooth",
-        "overfitting", "bends_late",
+        "runs_mixed", "scores_missing", "no_skill", "failed_health",
+        "unequal_evaluations", "not_smooth", "overfitting", "bends_late",
     }  # fmt: skip
 
 
@@ -123,3 +126,13 @@ def test_a_parameter_on_a_bound_is_named() -> None:
     document = fit_sweep(curves).document
     assert [c["on_bound"] for c in document["curves"]] == [["slope"]] * 3
     assert sum("on_bound: slope" in line for line in fit_lines(document)) == 3
+
+
+def test_configurations_of_several_problems_per_batch_are_named_by_both() -> None:
+    """n alone would name two of them."""
+    world = WORLDS["joint_capped"].until(2.0**19)
+    fit = fit_sweep(world.sample(NOISE["middle"], 3, np.random.default_rng(0)))
+    found = {w["code"]: w["message"] for w in fit.warnings}
+    assert found["ceiling_unbounded"].count("n=") == found["ceiling_unbounded"].count("B_p=") > 1
+    alone = {w["code"]: w["message"] for w in fit_sweep(CASES["ceiling_unbounded"]()).warnings}
+    assert "B_p=" not in alone["ceiling_unbounded"]

@@ -20,7 +20,8 @@ def backtest_lines(test: Row | None) -> list[str]:
     rows = [(compact_number(r["cut"]), *_errors(r)) for r in by_cut]
     if len(rows) != 1:
         rows.append(("all", *_errors(test)))
-    header = ("cut", "values", "law", "best so far", "power law", "blend", "intervals held")
+    header = ("cut", "values", "law", "best so far", "power law", "blend", "skill",
+              "intervals held")  # fmt: skip
     lines += indented(table(header, rows))
     blend = test.get("blend") or {}
     if blend.get("weight") is not None:
@@ -38,6 +39,7 @@ def _errors(row: Row) -> tuple[str, ...]:
     return (
         str(row.get("n_held_out", "")),
         *(number(row.get(name), 4) for name in names),
+        number(row.get("skill"), 2),
         "?" if coverage is None else f"{coverage:.0%}",
     )
 

@@ -75,6 +75,7 @@ class CurveFits:
         seeds_known: False where every configuration has one run.
         excluded: configurations left out, with the reason.
         select: which checkpoint counted at a budget.
+        means: what the curves were fitted to.
         gompertz_gain: by how much less the summed loss would be with Gompertz curves, at the
             weights of the logistic ones.
     """
@@ -90,6 +91,7 @@ class CurveFits:
     end_J: FloatArray
     seeds_known: bool
     excluded: tuple[tuple[int, int, str], ...]
+    means: Means
     select: Select = "best"
     gompertz_gain: float = 0.0
 
@@ -216,12 +218,13 @@ def fit_curves(
         end_J=np.array(end),
         seeds_known=of.seeds_known,
         excluded=tuple(excluded),
+        means=of,
         select=select,
         gompertz_gain=gain,
     )
 
 
-class _Means(NamedTuple):
+class Means(NamedTuple):
     """Curves fitted to the means over runs; the anchor's parts have the shape (J,)."""
 
     x_JX: FloatArray
@@ -236,7 +239,7 @@ class _Means(NamedTuple):
 
 def _fit_means(
     binned: Sequence[BinnedRuns], base: float | None, strict: bool, bounds: Bounds
-) -> _Means:
+) -> Means:
     x_JX = np.stack([one.x_X for one in binned])
     seeds_known = any(len(b.runs) > 1 for b in binned)
     run_variance = _between_run_variance(binned) if seeds_known else 0.0
@@ -249,11 +252,11 @@ def _fit_means(
         fit, weight_JX = _robust_fits(x_JX, mean_JX, variance_JX, anchor, bounds, held_J)
         if not seeds_known and run_variance == 0.0:
             run_variance = _misfit_variance(binned, mean_JX, fit)
-    return _Means(x_JX, mean_JX, weight_JX, anchor, fit, run_variance, seeds_known, bounds)
+    return Means(x_JX, mean_JX, weight_JX, anchor, fit, run_variance, seeds_known, bounds)
 
 
 def _draws(
-    binned: Sequence[BinnedRuns], of: _Means, draws: int, seed: int, unseen_seed_sd: float
+    binned: Sequence[BinnedRuns], of: Means, draws: int, seed: int, unseen_seed_sd: float
 ) -> tuple[SigmoidFits, ...]:
     rng = np.random.default_rng(seed)
     pool = deviation_pool(binned, of.mean_JX, of.fit.midpoint, of.run_variance, of.seeds_known)

@@ -38,6 +38,7 @@ from isocompute.store.arms import (
     select_runs,
     split_source,
 )
+from isocompute.store.health import failed_rules
 
 PUBLISHED = "published:"
 _TIDY = (".csv", ".tsv", ".parquet")
@@ -270,17 +271,12 @@ def _study_curves(path: Path, where: Where, wanted: _Wanted, arms: list[StoredRu
         arms += runs
         if wanted.split == "train":
             return [c for run in runs if (c := _train_curve(store, run, wanted.metric)) is not None]
-        return [
-            curve
-            for run in runs
-            for curve in _run_curves(store, run, wanted.metric, wanted.problem_set)
-        ]
+        return [curve for run in runs for curve in _run_curves(store, run, wanted)]
 
 
-def _run_curves(
-    store: Store, run: StoredRun, metric: str | None, problem_set: str | None
-) -> list[Curve]:
-    found = store.evaluations(run.hash, problem_set=problem_set)
+def _run_curves(store: Store, run: StoredRun, asked: _Wanted) -> list[Curve]:
+    found = store.evaluations(run.hash, problem_set=asked.problem_set)
+    failed = failed_rules(store, run)
     curves: list[Curve] = []
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
@@ -290,7 +286,7 @@ def _run_curves(
                 f"evaluations of one run must draw the same number of samples, but run {run.hash} "
                 f"has {samples} and {int(found.samples_K[rows_K].max())}; ask for a new study."
             )
-        wanted = parse_metric(metric or f"avg@{samples}")
+        wanted = parse_metric(asked.metric or f"avg@{samples}")
         counts_KC = found.counts_KC[rows_K, : samples + 1]
         problems = int(counts_KC.sum(axis=1).min())
         score_K = counts_KC @ metric_table(samples, wanted) / counts_KC.sum(axis=1)
@@ -307,6 +303,7 @@ def _run_curves(
                 tokens_K=found.tokens_K[rows_K].astype(np.float64),
                 steps_K=found.step_K[rows_K].astype(np.float64),
                 trials=problems * (samples if wanted.kind == "avg" else 1),
+                failed_rules=failed,
             )
         )
     return curves

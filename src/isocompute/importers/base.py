@@ -31,6 +31,7 @@ class Curve:
         n_missing: rows of this run left out because their score was missing.
         n_repeated: rows at rollouts that this run has another score for; nobody's run, where
             they are many, but several under one name.
+        failed_rules: health rules that the run failed, where the source has its steps.
     """
 
     problems_per_batch: int
@@ -48,6 +49,7 @@ class Curve:
     trials: int | None = None
     n_missing: int = 0
     n_repeated: int = 0
+    failed_rules: tuple[str, ...] = ()
 
     def replace(self, **changes: Any) -> Curve:
         """A copy with some fields changed."""

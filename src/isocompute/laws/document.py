@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isocompute import __version__
+from isocompute.curves.profile import ceiling_profile
 from isocompute.laws.estimate import LawEstimate, reported_budgets
-from isocompute.laws.limits import bend_warning, falling_scores_warning, limit_warnings, on_bound
-from isocompute.laws.overfit import overfit_warning, overfitting
-from isocompute.laws.smooth import (
-    evaluation_warning,
-    noise_ratio,
-    smooth_runs,
-    smooth_warning,
-    smoothness_of,
+from isocompute.laws.limits import (
+    bend_warning,
+    falling_scores_warning,
+    limit_warnings,
+    name_of,
+    on_bound,
 )
+from isocompute.laws.overfit import overfit_warning, overfitting
+from isocompute.laws.provenance import provenance
+from isocompute.laws.smooth import evaluation_warning, smooth_runs, smooth_warning, smoothness_of
 from isocompute.laws.spread import spread_tables
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         "metric": fit.metric,
         "unit": fit.unit,
         "level": fit.level,
-        "provenance": _provenance(fit),
+        "provenance": provenance(fit),
         "curves": curves,
         "frontier": _frontier(fit),
         "crossovers": _crossovers(fit),
@@ -74,29 +75,6 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _provenance(fit: Fit) -> dict[str, Any]:
-    fits = fit.curve_fits
-    return {
-        "isocompute": __version__,
-        "sources": list(fit.sources),
-        "n_runs": len(fit.curves),
-        "n_points": sum(len(c.score_K) for c in fit.curves),
-        "n_missing": sum(c.n_missing for c in fit.curves),
-        "bin_width_log10": fits.bins.width,
-        "evaluation_noise_phi": fits.phi,
-        "evaluation_noise_ratio": noise_ratio(fits),
-        "between_run_sd": fits.run_sd if fits.seeds_known else None,
-        "misfit_sd": None if fits.seeds_known else fits.run_sd,
-        "gompertz_gain": fits.gompertz_gain,
-        "loss": "Huber, reweighted least squares, summed",
-        "starts": "every pair of a grid of slopes and midpoints, the best polished",
-        "selection": fit.curve_fits.select,
-        "draws": fit.draws,
-        "seed": fit.seed,
-        "method": "arXiv 2603.12151, section 4, with the departures of docs/laws.md",
-    }
-
-
 def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     fits = fit.curve_fits
     rows, open_ceilings, fallen = [], [], []
@@ -107,12 +85,12 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
         bounded = hi is not None
         if not bounded:
             flags.append("ceiling_unbounded")
-            open_ceilings.append(f"n={one.rollouts_per_problem}")
+            open_ceilings.append(name_of(fits, j))
         if fits.fit.on_bound[j]:
             flags.append("on_bound")
         if one.dominated_RX.any():
             flags.append("falls_after_peak")
-            fallen.append(f"n={one.rollouts_per_problem}")
+            fallen.append(name_of(fits, j))
         if len(one.runs) == 1:
             flags.append("one_run")
         if any(run.found.too_rough for run in smooth[j]):
@@ -133,6 +111,7 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
                 "log10_midpoint": fits.fit.midpoint[j],
                 "held_from": 10**one.held_from if np.isfinite(one.held_from) else None,
                 "ceiling_interval": [lo, hi],
+                "ceiling_profile_interval": ceiling_profile(fits, j, fit.level),
                 "identified": bounded,
                 "on_bound": on_bound(fits, j),
                 **smoothness_of(smooth[j]),
@@ -257,7 +236,6 @@ def _warning(code: str, message: str) -> dict[str, str]:
 
 def _warnings(fit: Fit) -> list[dict[str, str]]:
     fits, law = fit.curve_fits, fit.law
-    n = fits.rollouts_per_problem_J
     found = []
     if not fits.seeds_known:
         found.append(
@@ -329,9 +307,9 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
         found.append(
             _warning(
                 "tie",
-                f"n={n[before]} leads n={n[after]} from {at:,.0f} {fit.unit} on with confidence "
-                f"{confidence:.2f} only: within "
-                "noise, taken as a tie and not drawn.",
+                f"{name_of(fits, before)} leads {name_of(fits, after)} from {at:,.0f} "
+                f"{fit.unit} on with confidence {confidence:.2f} only: within noise, "
+                "taken as a tie and not drawn.",
             )
         )
     for b_p, n_out, reason in fits.excluded:

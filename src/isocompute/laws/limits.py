@@ -15,6 +15,7 @@ from isocompute.laws.estimate import confidence_set
 
 if TYPE_CHECKING:
     from isocompute.curves.bins import BinnedRuns
+    from isocompute.importers.base import Curve
     from isocompute.laws.sweep import Fit
 
 WORTH_SAYING = float(np.log10(2))  # decades of budgets that some runs reached and others did not
@@ -26,9 +27,45 @@ Warning_ = dict[str, str]
 
 
 def limit_warnings(fit: Fit) -> list[Warning_]:
-    """What limits the law: too few n, n that all tie, budgets that not all reached."""
-    found = few_n_warning(fit.curve_fits), undecided_warning(fit), unshared_warning(fit)
+    """What limits the law: too few n, n that all tie, budgets that not all reached, sick runs."""
+    found = (
+        few_n_warning(fit.curve_fits),
+        undecided_warning(fit),
+        unshared_warning(fit),
+        failed_health_warning(fit),
+    )
     return [w for w in found if w]
+
+
+def name_of(fits: CurveFits, j: int) -> str:
+    """One configuration in words: its n, and its B_p where several were fitted."""
+    one = fits.binned[j]
+    several = len(set(fits.problems_per_batch_J.tolist())) > 1
+    return f"B_p={one.problems_per_batch} " * several + f"n={one.rollouts_per_problem}"
+
+
+def failed_health_warning(fit: Fit) -> Warning_ | None:
+    """Warning `failed_health`: runs of a study that failed a health rule while they trained."""
+    failed: dict[tuple[int, int], list[Curve]] = {}
+    for curve in fit.curves:
+        if curve.failed_rules:
+            key = curve.problems_per_batch, curve.rollouts_per_problem
+            failed.setdefault(key, []).append(curve)
+    if not failed:
+        return None
+    listed = [
+        f"B_p={b_p} n={n} ({', '.join(sorted({r for c in runs for r in c.failed_rules}))}; "
+        f"{len(runs)} run{'s' * (len(runs) > 1)})"
+        for (b_p, n), runs in sorted(failed.items())
+    ]
+    return {
+        "code": "failed_health",
+        "message": f"{sum(map(len, failed.values()))} of {len(fit.curves)} runs failed a health "
+        f"rule: {', '.join(listed[:6])}"
+        f"{f' and {len(listed) - 6} more configurations' if len(listed) > 6 else ''}. They stay in "
+        "the fit, and what a healthy recipe would score there is not known; mend the recipe before "
+        "relying on n* where these configurations lead or are near.",
+    }
 
 
 def on_bound(fits: CurveFits, j: int) -> list[str]:

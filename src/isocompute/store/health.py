@@ -9,7 +9,7 @@ import numpy as np
 
 from isocompute.health import Finding, Thresholds, check_arrays
 from isocompute.store.findings import dead_share
-from isocompute.store.store import Steps, Store
+from isocompute.store.store import Steps, Store, StoredRun
 
 
 def steps_health(steps: Steps, thresholds: Thresholds | None = None) -> list[Finding]:
@@ -32,9 +32,18 @@ def study_health(store: Store, thresholds: Thresholds | None = None) -> dict[str
     Findings are kept with the run; steps are read only for other thresholds, or where an older
     version wrote the run.
     """
-    return {
-        run.hash: run.findings
-        if run.findings is not None and thresholds is None
-        else steps_health(store.steps(run.hash), thresholds)
-        for run in store.runs()
-    }
+    return {run.hash: run_health(store, run, thresholds) for run in store.runs()}
+
+
+def run_health(
+    store: Store, run: StoredRun, thresholds: Thresholds | None = None
+) -> list[Finding]:
+    """Findings of one run, as in `study_health`."""
+    if run.findings is not None and thresholds is None:
+        return run.findings
+    return steps_health(store.steps(run.hash), thresholds)
+
+
+def failed_rules(store: Store, run: StoredRun) -> tuple[str, ...]:
+    """Codes of the health rules that a run failed (warnings left out), in order."""
+    return tuple(sorted({f.code for f in run_health(store, run) if f.severity == "failure"}))

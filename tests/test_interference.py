@@ -12,7 +12,7 @@ from isocompute.cli import main
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.interference import INDICES, _differences, _indices, study_interference
-from isocompute.metrics import progress
+from isocompute.metrics import landscape, progress
 from isocompute.runner import run_study
 from isocompute.store import Store
 from isocompute.study import load_study
@@ -43,13 +43,16 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_indices_by_hand() -> None:
     """Two of four problems gain all, one loses all, one stays at 0 of 4."""
     before, after = np.array([0, 0, 4, 0]), np.array([4, 4, 0, 0])
-    score, never, always, interference, *_ = _indices([(10, before, after, 4)], None, None)
-    assert (score, never, always) == (0.5, 0.5, 0.5)
+    score, never, always, near, interference, *_ = _indices([(10, before, after, 4)], None, None)
+    assert (score, never, always, near) == (0.5, 0.5, 0.5, 0.5)
     assert interference == pytest.approx(1 / 3)
     # a draw takes the same problems before and after: here only those that gained
     drawn = _indices([(10, before, after, 4)], np.array([0, 1, 0, 1]), np.array([0]))
     assert drawn[0] == 1.0
-    assert drawn[3] == pytest.approx(0.0)
+    assert drawn[4] == pytest.approx(0.0)
+    # 15 of 16 is near 1 and not 1
+    _, _, always, near, *_ = _indices([(1, np.array([0, 0]), np.array([15, 14]), 16)], None, None)
+    assert (always, near) == (0.0, 0.5)
 
 
 def test_every_index_is_that_of_metrics_at_the_matched_budget(study: Path) -> None:
@@ -78,6 +81,34 @@ def test_every_index_is_that_of_metrics_at_the_matched_budget(study: Path) -> No
     assert set(INDICES) <= set(row)
 
 
+def test_landscapes_over_training_are_matched_in_compute(study: Path) -> None:
+    """At every budget each configuration by its own last evaluation until then."""
+    document = study_interference(study, rollouts=5120, draws=2)
+    rows = document["over_training"]
+    budgets = sorted({row["rollouts"] for row in rows})
+    assert len(budgets) == 5
+    assert budgets[-1] == 5120
+    assert [row["rollouts_per_problem"] for row in rows] == [4, 32] * 5
+    assert document["bins"][0] == [0.0, 0.0]
+    assert document["bins"][-1] == [1.0, 1.0]
+    with Store(study) as store:
+        for row in rows:
+            found = []
+            for run in store.runs():
+                if run.spec["rollouts_per_problem"] == row["rollouts_per_problem"]:
+                    evaluations = store.evaluations(run.hash)
+                    last = np.flatnonzero(evaluations.rollouts_K <= row["rollouts"] + 1e-6)[-1]
+                    assert evaluations.rollouts_K[last] == row["at"]
+                    _, successes = store.successes(run.hash, "near")
+                    found.append(landscape(successes[last], 8).share_B)
+            assert row["share"] == pytest.approx(np.mean(found, axis=0))
+            assert row["never"] == pytest.approx(row["share"][0])
+            assert row["always"] == pytest.approx(row["share"][-1])
+            assert row["always"] <= row["near_one"] <= row["share"][-1] + row["share"][-2] + 1e-9
+    last = [row["score"] for row in rows if row["rollouts"] == 5120]
+    assert last == pytest.approx([g["score"]["value"] for g in document["groups"]])
+
+
 def test_level_seed_and_draws_each_change_the_intervals(study: Path) -> None:
     def width(**options: float) -> float:
         document = study_interference(study, **options)  # type: ignore[arg-type]
@@ -90,8 +121,8 @@ def test_level_seed_and_draws_each_change_the_intervals(study: Path) -> None:
 
 
 def test_one_n_has_no_difference() -> None:
-    value = {(8, 4): np.zeros(6)}
-    assert _differences(value, {(8, 4): [np.zeros(6)]}, 0.95) == []
+    value = {(8, 4): np.zeros(len(INDICES))}
+    assert _differences(value, {(8, 4): [np.zeros(len(INDICES))]}, 0.95) == []
 
 
 @pytest.mark.parametrize(
@@ -126,6 +157,10 @@ def test_the_command_prints_and_writes(study: Path, capsys: pytest.CaptureFixtur
     text = capsys.readouterr().out
     assert "Progress over the problems of near since step 0, at 5,120 rollouts:" in text
     assert "n=32 minus n=4 at B_p=8" in text
+    over = text.split("Over training, at equal compute:\n")[1].splitlines()
+    assert len(over) == 1 + 2 * 5
+    assert over[-1].split()[:3] == ["5,120", "8", "32"]
+    assert len(over[-1].split()[-2]) == 10  # the histogram between 0 and 1
     assert main(["interference", str(study), "--json", "-", "--where", "seed=0"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert all(g["n_runs"] == 1 for g in document["groups"])

@@ -19,14 +19,18 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.intervals import draw_interval
-from isocompute.metrics import progress
+from isocompute.metrics import landscape, progress
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import require_one_arm, select_runs, split_source
 
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 
-INDICES = ("score", "never", "always", "interference", "rich_get_richer", "uniform_progress")
+INDICES = (
+    "score", "never", "always", "near_one", "interference", "rich_get_richer", "uniform_progress",
+)  # fmt: skip
+NEAR_ONE = 0.9  # pass rate from which a problem counts as nearly solved
+_BUDGETS = 5  # over training, even in log C
 _LEAST_MEASURED = 0.8  # of the draws must give an index, or it has no interval
 
 
@@ -59,7 +63,10 @@ def study_interference(
     Returns:
         {"version", "problem_set", "at", "level", "groups": [{"problems_per_batch",
         "rollouts_per_problem", "n_runs", "at" (of the evaluation used), and each of `INDICES` as
-        {"value", "interval"}}], "differences": [largest minus smallest n, per B_p]}.
+        {"value", "interval"}}], "differences": [largest minus smallest n, per B_p],
+        "bins": [[low, high]] of pass@1 (exactly 0, ten between, exactly 1), "over_training": [per
+        budget and configuration: "rollouts" (the budget), "at", each of `INDICES` and "share",
+        the share of problems in each bin]}.
 
     Raises:
         InputError: several arms or problem sets and none chosen, no evaluations, or a budget
@@ -116,7 +123,36 @@ def study_interference(
             for key, group in runs.items()
         ],
         "differences": _differences(table, drawn, level),
+        "bins": np.column_stack(landscape(np.zeros(1, dtype=int), 1)[:2]).tolist(),
+        "over_training": [
+            row
+            for budget in np.geomspace(min(first, at), at, _BUDGETS)
+            for row in _landscapes(groups, float(budget))
+        ],
     }
+
+
+def _landscapes(groups: dict[tuple[int, int], list[_Run]], rollouts: float) -> list[dict[str, Any]]:
+    """The landscape of every configuration at one budget, means over its runs."""
+    rows = []
+    for (b_p, n), group in groups.items():
+        runs = [_at(run, rollouts) for run in group]
+        shares = [landscape(after, samples).share_B for _, _, after, samples in runs]
+        values = _indices(runs, None, None)
+        rows.append(
+            {
+                "rollouts": rollouts,
+                "problems_per_batch": b_p,
+                "rollouts_per_problem": n,
+                "at": float(np.mean([run[0] for run in runs])),
+                **{
+                    name: float(v) if np.isfinite(v) else None
+                    for name, v in zip(INDICES, values, strict=True)
+                },
+                "share": np.mean(shares, axis=0).tolist(),
+            }
+        )
+    return rows
 
 
 def _the_set(runs: Sequence[StoredRun], wanted: str | None, path: str) -> str:
@@ -170,6 +206,7 @@ def _indices(
                 float(after.mean()) / samples,
                 float((after == 0).mean()),
                 float((after == samples).mean()),
+                float((after >= NEAR_ONE * samples).mean()),
                 *(
                     np.nan if value is None else value
                     for value in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -177,4 +178,22 @@ def interference_lines(document: Row) -> list[str]:
         lines += wrapped(
             f"n={row['to']} minus n={row['from']} at B_p={row['problems_per_batch']}: {parts}."
         )
-    return lines
+    rows = [
+        (
+            compact_number(row["rollouts"]),
+            str(row["problems_per_batch"]),
+            str(row["rollouts_per_problem"]),
+            *(number(row[k]) for k in (*names, "near_one")),
+            _bars(row["share"]),
+        )
+        for row in document["over_training"]
+    ]
+    header = ("rollouts", "B_p", "n", *names.values(), "near 1", "0, between, 1")
+    return [*lines, "Over training, at equal compute:", *indented(table(header, rows))]
+
+
+def _bars(share: Sequence[float]) -> str:
+    """A histogram in one line: exactly 0, the open interval, exactly 1; the fullest bin is high."""
+    top = max(share)
+    bars = "".join("·▁▂▃▄▅▆▇█"[math.ceil(8 * s / top)] for s in share)
+    return f"{bars[0]} {bars[1:-1]} {bars[-1]}"

@@ -256,6 +256,16 @@ def test_sensitivity_draws_each_rule_that_was_not_refused(fit: FixtureFit) -> No
         figures.sensitivity(fit)
 
 
+def test_every_rule_of_the_sensitivity_table_has_its_own_dash(fit: FixtureFit) -> None:
+    one = checked(fit)
+    rule = one.document["sensitivity"][0]
+    rules = [{**rule, "rule": f"rule {i}"} for i in range(7)]  # as many as Gompertz sweeps have
+    many = FixtureFit(document={**one.document, "sensitivity": rules}, curves=(), records=())
+    lines = figures.sensitivity(many).axes[0].lines
+    dashes = {str(line._unscaled_dash_pattern) for line in lines if "rule" in line.get_label()}
+    assert len(dashes) == len(rules)
+
+
 def test_loss_is_zero_for_who_leads_and_its_labels_are_apart(fit: FixtureFit) -> None:
     axes = figures.loss_by_n(fit, title="T").axes[0]
     lost = np.stack([line.get_ydata() for line in axes.lines])

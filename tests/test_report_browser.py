@@ -137,7 +137,11 @@ def test_the_page_draws_the_curves_that_were_fitted(
         "figure => figure.querySelector('.plot').data.filter(t => t.mode === 'lines'"
         " && t.x.length === 80).map(t => [Array.from(t.x), Array.from(t.y)])"
     )
+    dashes = opened.figure("sensitivity").evaluate(
+        "figure => figure.querySelector('.plot').data.map(t => t.line.dash).filter(Boolean)"
+    )
     opened.context.close()
+    assert len(set(dashes)) == len(dashes) == len(fit.document["sensitivity"])
     assert len(drawn) == len(fit.curve_fits.binned)
     fitted_JV = fit.curve_fits.value(np.log10([x[::20] for x, _ in drawn]))
     np.testing.assert_allclose([y[::20] for _, y in drawn], fitted_JV, atol=1e-6)

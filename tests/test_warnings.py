@@ -55,6 +55,17 @@ def ending_early(curves: list[Curve]) -> list[Curve]:
     ]  # fmt: skip
 
 
+def bending_at_once(curves: list[Curve]) -> list[Curve]:
+    """Slow rises that end abruptly (Gumbel's smallest values), without noise."""
+    return [
+        c.replace(score_K=0.35 + (0.2 + 0.03 * np.log2(n)) * -np.expm1(-np.exp(1.8 * (x - m))))
+        for c in curves
+        for n in [c.rollouts_per_problem]
+        for m in [4.6 + 0.15 * np.log2(n)]
+        for x in [np.log10(np.maximum(c.rollouts_K, 1))]
+    ]
+
+
 CASES: dict[str, Callable[[], list[Curve]]] = {
     "seeds_missing": lambda: sweep("rising", seeds=1),
     "few_seeds": lambda: sweep("rising", seeds=2),
@@ -81,6 +92,10 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
     "failed_health": lambda: [
         c.replace(failed_rules=("entropy_collapse",) if c.rollouts_per_problem == 16 else ())
         for c in sweep("rising")],
+    "scores_flat": lambda: [
+        c.replace(score_K=np.random.default_rng(i).binomial(1200, 0.4, len(c.score_K)) / 1200)
+        for i, c in enumerate(sweep("equal"))],
+    "intervals_missed": lambda: bending_at_once(sweep("rising")),
     "scores_fall": lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")],
 }  # fmt: skip
 
@@ -96,8 +111,8 @@ def test_a_clean_sweep_raises_none_of_the_faults() -> None:
     found = {w["code"] for w in fit_sweep(sweep("rising")).warnings}
     assert not found & {
         "seeds_missing", "few_seeds", "falling", "unhealthy_run", "configuration_left_out",
-        "budgets_not_shared", "n_not_told_apart", "scores_fall", "few_n",
-        "runs_mixed", "scores_missing", "no_skill", "failed_health",
+        "budgets_not_shared", "n_not_told_apart", "scores_fall", "scores_flat", "few_n",
+        "runs_mixed", "scores_missing", "no_skill", "failed_health", "intervals_missed",
         "unequal_evaluations", "not_smooth", "overfitting", "bends_late",
     }  # fmt: skip
 
@@ -111,6 +126,37 @@ def test_every_code_of_a_fit_is_documented() -> None:
         codes |= set(re.findall(r'"code": "([a-z_]+)"', text))
     assert len(codes) > 15
     assert {c for c in codes if f"`{c}`" not in page} == set()
+
+
+def test_a_run_that_is_left_out_is_not_called_rough_too() -> None:
+    fit = fit_sweep(sweep("collapse"))
+    found = {w["code"] for w in fit.warnings}
+    assert "unhealthy_run" in found
+    assert "not_smooth" not in found
+    assert min(c["smoothness"] for c in fit.document["curves"]) > 0.85
+
+
+def test_of_several_batches_the_configuration_is_named() -> None:
+    world = WORLDS["joint_capped"].until(2.0**19)
+    curves = world.sample(NOISE["middle"], 2, np.random.default_rng(0))
+    found = {w["code"]: w["message"] for w in fit_sweep(curves, joint=True).warnings}
+    assert "B_p=64 n=128" in found["ceiling_unbounded"]
+
+
+@pytest.mark.parametrize(("world", "sure"), [("falling", True), ("equal", False)])
+def test_a_fall_of_n_is_stated_where_the_draws_confirm_it(world: str, sure: bool) -> None:
+    noise = "middle" if sure else "high"
+    fits = (fit_sweep(sweep(world, seed=i, noise=noise)) for i in range(20))
+    fit = next(f for f in fits if "falling" in f.law.flags)
+    (message,) = [w["message"] for w in fit.warnings if w["code"] == "falling"]
+    assert ("spend what a larger budget buys on steps" in message) == sure
+    assert ("do not exclude that it does not" in message) != sure
+
+
+def test_rollouts_in_a_table_of_tokens_are_called_so() -> None:
+    curves = [c.replace(tokens_K=700 * c.rollouts_K) for c in sweep("rising")]
+    lines = fit_lines(fit_sweep(curves, unit="tokens").document)
+    assert "  to rollouts  " in lines[lines.index("Curves:") + 1]
 
 
 def test_a_parameter_on_a_bound_is_named() -> None:

@@ -28,7 +28,7 @@ def fit_lines(document: Row) -> list[str]:
     """The `fit --json` document as lines: setting, curves, frontier, law, back-test, warnings."""
     unit = document["unit"]
     lines = [_setting(document), "", "Curves:"]
-    lines += indented(_curve_table(document["curves"]))
+    lines += indented(_curve_table(document["curves"], unit))
     lines += ["", f"Frontier, by {unit}:"]
     lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
     lines += ["", *_law(document)]
@@ -226,8 +226,9 @@ def _setting(document: Row) -> str:
     )
 
 
-def _curve_table(curves: Sequence[Row]) -> list[str]:
-    header = ("B_p", "n", "runs", "points", "records", "to", "smooth", "ceiling", "interval",
+def _curve_table(curves: Sequence[Row], unit: str) -> list[str]:
+    to = "to" if unit == "rollouts" else "to rollouts"
+    header = ("B_p", "n", "runs", "points", "records", to, "smooth", "ceiling", "interval",
               "flags")  # fmt: skip
     rows = [
         (

@@ -11,7 +11,7 @@ from isocompute.curves.profile import ceiling_profile
 from isocompute.laws.estimate import LawEstimate, reported_budgets
 from isocompute.laws.limits import (
     bend_warning,
-    falling_scores_warning,
+    change_warning,
     limit_warnings,
     name_of,
     on_bound,
@@ -120,8 +120,8 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
         )
     rough = smooth_warning(smooth)
     bend = bend_warning(fits)
-    falls = falling_scores_warning(fits)
-    warnings = [w for w in (rough, falls, evaluation_warning(fits), bend) if w]
+    change = change_warning(fits)
+    warnings = [w for w in (rough, change, evaluation_warning(fits), bend) if w]
     if open_ceilings:
         warnings.append(
             _warning(
@@ -291,8 +291,13 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
         found.append(
             _warning(
                 "falling",
-                f"the best n falls with the budget, by {-law.octaves:.1f} octaves; spend what a "
-                "larger budget buys on steps.",
+                f"the best n falls with the budget, by {-law.octaves:.1f} octaves"
+                + (
+                    "; spend what a larger budget buys on steps."
+                    if law.trend < 0
+                    else ", but the draws do not exclude that it does not; do not rely on the "
+                    "law's shape."
+                ),
             )
         )
     if "slope_not_identified" in law.flags:

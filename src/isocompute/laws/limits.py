@@ -5,7 +5,8 @@ Shape legend: X bins.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,18 +22,21 @@ if TYPE_CHECKING:
 WORTH_SAYING = float(np.log10(2))  # decades of budgets that some runs reached and others did not
 FEWEST_N = 3
 FELL_SURELY = 3.0  # standard errors of evaluation noise between first and last quarter decade
+WELL_HELD = 2 / 3  # planted sweeps of the fitted forms hold 0.9 and more, of falling ones 0.7
+FEWEST_HELD_OUT = 20
 _EDGE = 1e-9
 
 Warning_ = dict[str, str]
 
 
 def limit_warnings(fit: Fit) -> list[Warning_]:
-    """What limits the law: too few n, n that all tie, budgets that not all reached, sick runs."""
+    """What limits the law: too few n, ties, unshared budgets, sick runs, intervals that failed."""
     found = (
         few_n_warning(fit.curve_fits),
         undecided_warning(fit),
         unshared_warning(fit),
         failed_health_warning(fit),
+        missed_warning(fit.backtest, fit.level),
     )
     return [w for w in found if w]
 
@@ -133,6 +137,19 @@ def undecided_warning(fit: Fit) -> Warning_ | None:
     }
 
 
+def missed_warning(backtest: Mapping[str, Any], level: float) -> Warning_ | None:
+    """Warning `intervals_missed`: a third or more of what the back-test held out lies outside."""
+    held, of = backtest.get("coverage"), backtest.get("n_held_out") or 0
+    if held is None or held >= WELL_HELD or of < FEWEST_HELD_OUT:
+        return None
+    return {
+        "code": "intervals_missed",
+        "message": f"of {of} values that the back-test held out, {held:.0%} lay inside their "
+        f"{level:.0%} intervals: beyond what was fitted these curves go another way, so what is "
+        "said beyond the data, ceilings too, is less sure than its intervals.",
+    }
+
+
 def bend_warning(fits: CurveFits) -> Warning_ | None:
     """Warning `bends_late`: the curves are no logistic ones."""
     if fits.form == "logistic":
@@ -145,20 +162,29 @@ def bend_warning(fits: CurveFits) -> Warning_ | None:
     }
 
 
-def falling_scores_warning(fits: CurveFits) -> Warning_ | None:
-    """Warning `scores_fall`: most configurations end surely lower than they began."""
-    fallen = [_fell(one) for one in fits.binned]
-    if 2 * sum(fallen) <= len(fallen):
+def change_warning(fits: CurveFits) -> Warning_ | None:
+    """Warnings `scores_fall`: most configurations surely end lower; `scores_flat`: none higher."""
+    change = [_change(one) for one in fits.binned]
+    fallen = sum(z < -FELL_SURELY for z in change)
+    if 2 * fallen > len(change):
+        return {
+            "code": "scores_fall",
+            "message": f"{fallen} of {len(change)} configurations end lower than they began, by "
+            "more than noise: these runs unlearn, and the law only says who began best. If the "
+            "values are losses or errors, give 1 - value: a score is better where it is larger.",
+        }
+    if any(z > FELL_SURELY for z in change):
         return None
     return {
-        "code": "scores_fall",
-        "message": f"{sum(fallen)} of {len(fallen)} configurations end lower than they began, by "
-        "more than noise: these runs unlearn, and the law only says who began best. If the values "
-        "are losses or errors, give 1 - value: a score is better where it is larger.",
+        "code": "scores_flat",
+        "message": "no configuration ends higher than it began by more than noise: what these runs "
+        "learned, if anything, is not in these data, and a law of them says little. Train further, "
+        "evaluate on more problems, or take an easier set.",
     }
 
 
-def _fell(one: BinnedRuns) -> bool:
+def _change(one: BinnedRuns) -> float:
+    """Last minus first quarter decade, in standard errors; infinite for a rise within one."""
     has = np.isfinite(one.mean_RX)
     n_X = has.sum(axis=0)
     known = np.flatnonzero(n_X)
@@ -166,6 +192,8 @@ def _fell(one: BinnedRuns) -> bool:
     spread = np.nan_to_num(one.variance_RX).sum(axis=0)[known] / n_X[known] ** 2
     x_X = one.x_X[known]
     first, last = x_X <= x_X[0] + 0.25, x_X >= x_X[-1] - 0.25
-    drop = mean_X[first].mean() - mean_X[last].mean()
+    rise = mean_X[last].mean() - mean_X[first].mean()
+    if rise > 0 and (first & last).any():
+        return np.inf
     error = np.sqrt(spread[first].sum() / first.sum() ** 2 + spread[last].sum() / last.sum() ** 2)
-    return bool(drop > max(FELL_SURELY * float(error), 1e-6))
+    return float(rise / max(float(error), 1e-6 / FELL_SURELY))

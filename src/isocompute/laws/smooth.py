@@ -18,7 +18,9 @@ class SmoothRun(NamedTuple):
 
 
 def smooth_runs(fits: CurveFits) -> list[list[SmoothRun]]:
-    """Per configuration, its runs with their smoothness; runs with too few scores are left out.
+    """Per configuration, its runs with their smoothness.
+
+    Runs with too few scores are left out, and runs that broke while their siblings did not.
 
     Evaluation noise is that of as many independent outcomes as the source says, else as the whole
     sweep shows between neighbouring checkpoints: noise that all runs share then passes as noise.
@@ -26,7 +28,9 @@ def smooth_runs(fits: CurveFits) -> list[list[SmoothRun]]:
     out = []
     for one in fits.binned:
         rows = []
-        for curve in one.runs:
+        for curve, broke in zip(one.runs, one.collapsed_R, strict=True):
+            if broke:  # fitted up to there only, and named by `unhealthy_run`
+                continue
             noise = fits.phi if curve.trials is None else 1.0 / curve.trials
             found = roughness(curve.score_K, noise)
             if found is not None:

@@ -26,7 +26,11 @@ from isocompute.report.words import setting_name
 if TYPE_CHECKING:
     from isocompute.laws import Fit
 
-_LINES = ((0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)))
+# One per rule of the sensitivity table, which has up to seven.
+_LINES = (
+    (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)),
+    (0, (6, 2, 1, 2, 1, 2)), (0, (2, 4)), (0, (12, 2, 4, 2)),
+)  # fmt: skip
 
 
 @house

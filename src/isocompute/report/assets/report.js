@@ -390,7 +390,8 @@
     if (!rules.length || !law || !law.at || !law.at.length) return null;
     const scale = perStep(doc), at = law.at, xs = at.map((r) => r.x);
     const all = [...rules.flatMap((r) => r.rollouts_per_problem), ...at.map((r) => r.rollouts_per_problem)].filter(Number.isFinite);
-    const [low, high] = minmax(all), dashes = ["6px,3px", "2px,3px", "9px,3px,2px,3px", "12px,4px"];
+    const [low, high] = minmax(all);
+    const dashes = ["6px,3px", "2px,3px", "9px,3px,2px,3px", "12px,4px", "9px,3px,2px,3px,2px,3px", "2px,7px", "16px,3px,6px,3px"];
     const keep = at.filter((r) => r.interval && r.interval.every(Number.isFinite));
     const traces = [{ x: [...keep.map((r) => r.x), ...[...keep].reverse().map((r) => r.x)], y: [...keep.map((r) => r.interval[1]), ...[...keep].reverse().map((r) => r.interval[0])],
       fill: "toself", fillcolor: look["accent-soft"], mode: "lines", line: { width: 0 }, hoverinfo: "skip", meta: {} }];

@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from isocompute.laws import fit_sweep
+from isocompute.plan import plan_budget
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +63,7 @@ def test_a_crossover_counts_whether_it_is_reported_or_not(coverage: Any) -> None
     assert sum(cell.tally["crossovers detected"]) < 12
 
 
-def test_plans_of_a_sweep_are_those_of_the_command(coverage: Any) -> None:
+def test_plans_of_a_sweep_beat_simpler_rules_beyond_it(coverage: Any) -> None:
     cell = coverage.run_chunk(coverage.Task("regret", "rising", "low", 3, 900, 2, 60))
     for factor in coverage.FACTORS:
         assert cell.tally[f"refused {factor}x"] == [0, 0]
@@ -67,6 +71,47 @@ def test_plans_of_a_sweep_are_those_of_the_command(coverage: Any) -> None:
             assert all(0 <= lost < 0.15 for lost in cell.tally[f"{rule} {factor}x"])
     # Beyond the sweep n = 512 is best, and neither the law nor the sweep's leader knows it.
     assert max(cell.tally["plan 10x"]) < min(cell.tally["best n of the sweep 10x"])
+
+
+@pytest.mark.long
+def test_a_small_version_of_the_table_keeps_its_promises(coverage: Any) -> None:
+    """40 sweeps of 100 draws. Three standard errors are 14 points for a law at 90% (its budgets
+    stand or fall together), 10 at 95%, 9 and 6 for ceilings and crossovers, which are several.
+    """
+    cell = coverage.run_chunk(coverage.Task("coverage", "late_winner", "middle", 3, 900, 40, 100))
+    assert cell.refused == 0
+    assert cell.mean("rise claimed") >= 0.8
+    for level, law, other in ((0.90, 0.14, 0.09), (0.95, 0.10, 0.06)):
+        assert cell.mean(f"law {level:.2f}") >= level - 0.03 - law
+        assert cell.mean(f"set {level:.2f}") >= level - 0.03
+        assert cell.mean(f"size {level:.2f}") < 2  # of 3: a set of everything proves nothing
+        assert cell.mean(f"bounded {level:.2f}") >= 0.8
+        for what in ("ceiling", "crossing"):
+            assert level - 0.03 - other <= cell.mean(f"{what} {level:.2f}") < 1
+
+
+@pytest.mark.long
+def test_a_small_version_of_the_plans_loses_little(coverage: Any) -> None:
+    cell = coverage.run_chunk(coverage.Task("regret", "late_winner", "middle", 3, 900, 12, 60))
+    for factor in coverage.FACTORS:
+        assert np.mean(cell.tally[f"refused {factor}x"]) <= 0.25
+        assert np.median(cell.tally[f"plan {factor}x"]) <= 0.005
+        assert np.sort(cell.tally[f"plan {factor}x"])[-2] <= 0.02  # one of twelve may lose more
+
+
+@pytest.mark.long
+def test_the_shortened_document_leaves_every_plan_as_it_is(coverage: Any) -> None:
+    """The table leaves the back-test out of a fit, for time: no allocation may hang on it."""
+    task = coverage.Task("regret", "three_octaves", "high", 3, 901, 1, 60)
+    world, noise = coverage.sample_of(task)
+    curves = world.sample(noise, 3, np.random.default_rng(901))
+    whole, short = (fit_sweep(curves, draws=60, seed=901) for _ in range(2))
+    coverage.without_back_test(short)
+    top = whole.support[1]
+    for factor in coverage.FACTORS:
+        plans = [plan_budget(fit, top * factor) for fit in (whole, short)]
+        assert plans[0].allocation == plans[1].allocation
+        assert plans[0].document["chosen_by"] == plans[1].document["chosen_by"]
 
 
 def test_the_command_prints_what_is_there(

@@ -110,10 +110,18 @@ def test_the_sparkline_rises_and_names_n_where_it_takes_over() -> None:
 
 def test_a_law_that_was_not_identified_is_said() -> None:
     d = document()
+    at = d["law"]["at"]
     d["law"] = {**d["law"], "form": None}
     d["backtest"] = {"cuts": [], "mae_law": None}
     text = "\n".join(fit_lines(d))
+    assert at
+    assert "Law: none could be identified; n* off the frontier:" in text  # and what may be best
+    assert "frontier's n*" in text
+    assert "n that may be best" in text
+    d["law"]["at"] = []
+    text = "\n".join(fit_lines(d))
     assert "Law: none could be identified." in text
+    assert "n that may be best" not in text
     assert "Back-test: not possible on this sweep." in text
 
 

@@ -308,7 +308,9 @@ def _frontier_table(document: Row) -> list[str]:
 def _law(document: Row) -> list[str]:
     law = document["law"]
     if law["form"] is None:
-        return ["Law: none could be identified."]
+        # The frontier goes up and down, or is not known: n* without a form, where there is one.
+        title = "Law: none could be identified" + ("; n* off the frontier:" if law["at"] else ".")
+        return [title, *indented(_law_table(law, "rollouts_per_problem", "n*", of="frontier"))]
     plateau = "no plateau identified"
     if law["plateau"] is not None and (law.get("identified") or {}).get("plateau", True):
         plateau = f"plateau n={law['plateau']:.0f} {span(law['plateau_interval'], 0)}"
@@ -321,10 +323,12 @@ def _law(document: Row) -> list[str]:
     return [title, *indented(_law_table(law, "rollouts_per_problem", "n*"))]
 
 
-def _law_table(law: Row, quantity: str, name: str) -> list[str]:
+def _law_table(law: Row, quantity: str, name: str, *, of: str = "law") -> list[str]:
     at = law["at"]
+    if not at:
+        return []
     steps = max(len(at) - 1, 1)
-    picked = [at[round(i * steps / (_LAW_ROWS - 1))] for i in range(_LAW_ROWS)] if at else []
+    picked = [at[round(i * steps / (_LAW_ROWS - 1))] for i in range(_LAW_ROWS)]
     rows = [
         (
             compact_number(p["x"]),
@@ -335,7 +339,7 @@ def _law_table(law: Row, quantity: str, name: str) -> list[str]:
         )
         for p in picked
     ]
-    header = (law["variable"], f"law's {name}", "its interval", "regret", "n that may be best")
+    header = (law["variable"], f"{of}'s {name}", "its interval", "regret", "n that may be best")
     if quantity == "problems_per_batch":  # the set and the regret are those of n
         return table(header[:3], [row[:3] for row in rows])
     return table(header, rows, left=1)

@@ -147,6 +147,14 @@ def test_metrics_are_chosen_by_name_alias_or_as_the_only_mean(tmp_path: Path) ->
         load_curves([two])
 
 
+def test_the_columns_best_and_worst_answer_to_the_samples_of_the_mean(tmp_path: Path) -> None:
+    file = tidy(tmp_path / "a.csv", f"{HEAD},metric,best,worst", "32,8,100,0.5,avg@4,0.9,0.1")
+    for name, score in (("best@4", 0.9), ("pass@4", 0.9), ("worst@4", 0.1), ("best", 0.9)):
+        assert load_curves([file], metric=name)[0].score_K.tolist() == [score]
+    with pytest.raises(InputError, match="must be one of 'avg@4', 'best', 'worst', but got"):
+        load_curves([file], metric="best@8")
+
+
 def test_scores_on_another_scale(tmp_path: Path) -> None:
     file = tidy(tmp_path / "a.csv", HEAD, "32,8,100,10", "32,8,200,20")
     assert load_curves([file], score_range=(0, 100))[0].score_K.tolist() == [0.1, 0.2]

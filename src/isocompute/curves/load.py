@@ -365,10 +365,13 @@ def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:
         return ""  # a table that names no metric
     if metric is not None and metric not in labels:
         try:
-            alias = str(parse_metric(metric))
+            asked = parse_metric(metric)
         except InputError:
             return metric
-        return alias if alias in labels else metric
+        if str(asked) in labels:
+            return str(asked)
+        # Columns `best` and `worst` of a table are over as many samples as its mean.
+        return asked.kind if f"avg@{asked.k}" in labels and asked.kind in labels else metric
     if metric is None and len(labels) > 1:
         means = [name for name in labels if re.fullmatch(r"avg@\d+|avg|score|", name)]
         return means[0] if len(means) == 1 else None

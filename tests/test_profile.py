@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from isocompute.curves.draws import CURVE_BOUNDS
 from isocompute.curves.fits import GOMPERTZ_BOUNDS, CurveFits, fit_curves
 from isocompute.curves.profile import _crossing, ceiling_profile, profile_loss
 from isocompute.laws import fit_sweep
@@ -99,3 +100,15 @@ def test_gompertz_ceilings_are_profiled_in_their_own_form() -> None:
         fits, means=fits.means._replace(bounds=replace(GOMPERTZ_BOUNDS, gompertz=False))
     )
     assert ceiling_profile(logistic, 0, 0.95) != interval
+
+
+def test_a_start_that_is_flat_over_the_data_is_no_division_by_zero() -> None:
+    """A large n has no data in the first bins, and a steep curve there has no shape further on."""
+    x = np.linspace(3.0, 9.0, 60)
+    y = 0.4 + 0.2 / (1 + np.exp(-3.0 * (x - 6.0)))
+    weight = np.where(x > 5.0, 1.0, 0.0)
+    with np.errstate(all="raise", under="ignore", over="ignore"):
+        found = profile_loss(x, y, weight, np.array([0.58, 0.6, 0.62]), CURVE_BOUNDS)
+    assert np.isfinite(found).all()
+    assert found[1] == pytest.approx(0.0, abs=1e-9)
+    assert found[[0, 2]].min() > 1e-4

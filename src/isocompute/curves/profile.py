@@ -22,6 +22,7 @@ _CEILINGS = 32  # at which the loss is profiled; between them its root is interp
 _MARGIN = 0.25  # of the range of the draws, beyond it
 _ROUNDS = 60  # of the search for slope and midpoint; a step is halved where no neighbour is better
 _SMALLEST = 1e-5  # steps, in log slope and decades, at which it ends
+_FLAT = 1e-200
 _OFFSET_N = np.array([(a, b) for a in (-1.0, 0.0, 1.0) for b in (-1.0, 0.0, 1.0)])
 
 
@@ -93,7 +94,8 @@ def profile_loss(
         base = ceiling_C[:, None] - anchor[0]
         square = (short_X**2) @ weight_X + anchor[1]
         along = np.einsum("cnx,cx->cn", short_X, weight_X * gap_CX) + anchor[1] * base
-        drop = np.clip(along / square, 0.0, np.maximum(ceiling_C - bounds.low, 0.0)[:, None])
+        shape = np.maximum(square, _FLAT)  # a steep curve far before the data has none
+        drop = np.clip(along / shape, 0.0, np.maximum(ceiling_C - bounds.low, 0.0)[:, None])
         whole = (weight_X * gap_CX**2).sum(axis=1)[:, None] + anchor[1] * base**2
         out: FloatArray = whole - drop * (2 * along - drop * square)
         return out

@@ -67,6 +67,19 @@ def test_planted_overfitting_is_found_where_it_was_planted() -> None:
     assert "overfitting" not in {w["code"] for w in fit_sweep(curves).warnings}
 
 
+def test_a_cap_is_claimed_only_of_those_that_overfit() -> None:
+    curves = WORLDS["overfit"].sample(NOISE["middle"], 3, np.random.default_rng(0))
+    small = [c for c in curves if c.rollouts_per_problem <= 32]
+    rises = WORLDS["rising"].sample(NOISE["middle"], 3, np.random.default_rng(0))
+    mixed = [*small, *(c for c in rises if c.rollouts_per_problem == 512)]
+    every, some = (overfit_warning(overfitting(cs, train_of(cs))) for cs in (small, mixed))
+    assert every is not None
+    assert some is not None
+    assert "capped by it: beyond that budget" in every["message"]
+    assert "capped by it where these lead" in some["message"]
+    assert "1 of 4 configurations go on" in some["message"]
+
+
 def test_a_fall_that_training_shares_is_no_overfitting() -> None:
     curves = WORLDS["overfit"].sample(NOISE["middle"], 3, np.random.default_rng(0))
     assert not any(row["overfits"] for row in overfitting(curves, train_of(curves, rises=False)))

@@ -111,11 +111,16 @@ def overfit_warning(rows: Sequence[dict[str, Any]]) -> dict[str, str] | None:
     names = ", ".join(
         f"B_p={r['problems_per_batch']} n={r['rollouts_per_problem']}" for r in found[:6]
     ) + (f" and {len(found) - 6} more" if len(found) > 6 else "")
+    capped = "n* is capped by it: beyond that budget more of the same problems buys nothing."
+    if len(found) < len(rows):
+        capped = (
+            "n* is capped by it where these lead: beyond that budget more of the same problems "
+            f"buys them nothing; {len(rows) - len(found)} of {len(rows)} configurations go on."
+        )
     return {
         "code": "overfitting",
         "message": f"validation falls while training does not, for {names}; at worst from "
         f"{worst['from']:,.0f} on (B_p={worst['problems_per_batch']} "
         f"n={worst['rollouts_per_problem']}): validation loses {worst['validation_lost']:.3f}, "
-        f"training gains {worst['train_gained']:.3f}. n* is capped by it: beyond that budget more "
-        "of the same problems buys nothing. Add problems, or stop there.",
+        f"training gains {worst['train_gained']:.3f}. {capped} Add problems, or stop there.",
     }

@@ -270,9 +270,9 @@ def _warnings(fit: Fit) -> list[dict[str, str]]:
         found.append(
             _warning(
                 "rise_not_claimed",
-                f"the frontier moves by {law.octaves:.1f} octaves, but the draws do not exclude "
-                f"none (one-sided 95% bound {law.lower_bound or 0.0:.1f}); "
-                "do not rely on the law's shape.",
+                f"the frontier moves by {law.octaves:.1f} octaves, but the n that leads first may "
+                "still be among the best at the largest budget (one-sided 95% bound of the change "
+                f"{law.lower_bound or 0.0:.1f}); do not rely on the law's shape.",
             )
         )
     if law.non_monotone:

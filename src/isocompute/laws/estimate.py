@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from isocompute.frontier import Frontier
 from isocompute.intervals import draw_interval
 from isocompute.laws.form import Law, Variable, averaged, fit_paths, law_of
+from isocompute.laws.rise import not_excluded
 from isocompute.sigmoid import SigmoidFits
 
 FloatArray = NDArray[np.float64]
@@ -36,7 +37,8 @@ class LawEstimate:
         path_V: log2 of the best value on the merged frontier.
         draw_path_DV: log2 of the best value in every draw.
         octaves, lower_bound: change of log2 n* over the common support, and its one-sided 95%
-            lower bound (upper bound for a falling law, as a negative number of octaves).
+            lower bound (upper bound for a falling law, as a negative number of octaves): what
+            95% of the draws reach, and no more than up to the first n that may be best at the end.
         claimed: the change is beyond its bound.
         decreasing: whether the falling form was fitted.
         linear: whether x enters linearly.
@@ -142,7 +144,13 @@ def estimate_law(
     if len(draw_path):
         draws = fit_paths(u, averaged(x, draw_path), decreasing=falls, limits=law_bounds)
     change = expected * (draw_path[:, -1] - draw_path[:, 0]) if len(draw_path) else np.zeros(0)
-    lower = float(np.quantile(change, 1 - RISE_LEVEL, method="lower")) if len(change) else None
+    lower = None
+    if len(change):
+        score_J = frontier.score_JV[:, np.flatnonzero(inside)[-1]]
+        bounds = not_excluded(score_J, frontier.draw_last_DJ, value_J, RISE_LEVEL)
+        end = float(np.log2(bounds[1 if decreasing else 0]))
+        among_draws = float(np.quantile(change, 1 - RISE_LEVEL, method="lower"))
+        lower = min(among_draws, max(0.0, expected * (end - float(path[0]))))
     claimed = lower is not None and lower > 0 and expected * octaves > 0
     against = bool((np.diff(path) * sign < 0).any())
     reversal = float((np.maximum.accumulate(path * sign) - path * sign).max())

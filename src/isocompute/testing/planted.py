@@ -364,6 +364,13 @@ WORLDS: Mapping[str, World] = {
             ),
         ),
         World(name="equal", arms=_ladder((0.65,) * 7)),
+        World(  # one n starts sooner and all reach one plateau: it never ceases to be best
+            name="meeting",
+            arms=tuple(
+                replace(a, slope=4.0, midpoint=4.8 if a.rollouts_per_problem == 8 else 5.0)
+                for a in _ladder((0.65,) * 7)
+            ),
+        ),
         World(name="constant_small", arms=_ladder((0.68, 0.66, 0.65, 0.64, 0.63, 0.62, 0.61))),
         World(name="constant_large", arms=_ladder((0.61, 0.62, 0.63, 0.64, 0.65, 0.66, 0.68))),
         World(
@@ -395,4 +402,4 @@ WORLDS: Mapping[str, World] = {
         World(name="gompertz", arms=tuple(replace(a, shape="gompertz") for a in _RISING)),
     )
 }
-NULL_WORLDS = ("equal", "constant_small", "constant_large", "falling")
+NULL_WORLDS = ("equal", "meeting", "constant_small", "constant_large", "falling")

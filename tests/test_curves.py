@@ -297,3 +297,26 @@ def test_scores_that_never_change_neither_fall_nor_break() -> None:
             binned = bin_runs(runs, wider, 0.0)
             assert not binned.collapsed_R.any()
             assert not binned.dominated_RX.any()
+
+
+def test_an_early_dip_does_not_make_curves_gompertz() -> None:
+    """The level that stands in for a dip looks like the late take-off of a Gompertz curve."""
+    arms = ((8, 0.58, 5.2), (16, 0.61, 5.4), (32, 0.635, 5.6), (64, 0.65, 5.85))
+    x = np.linspace(3.9, 6.5, 30)
+    for shape, sweep in (("logistic", 0), ("gompertz", 2)):
+        rng, curves = np.random.default_rng(sweep), []
+        for n, ceiling, midpoint in arms:
+            for seed in range(3):
+                z = 3.5 * (x - midpoint)
+                s = 1 / (1 + np.exp(-z)) if shape == "logistic" else np.exp(-np.exp(-z))
+                p = 0.4 + (ceiling + 0.005 * rng.standard_normal() - 0.4) * s
+                p -= 0.08 * np.exp(-(((x - 4.4) / 0.35) ** 2))
+                score = np.concatenate([[0.4], rng.binomial(2000, p) / 2000])
+                rollouts = np.concatenate([[0.0], 10**x])
+                curves.append(
+                    Curve(problems_per_batch=16, rollouts_per_problem=n, run=f"{n}-{seed}",
+                          seed=seed, rollouts_K=rollouts, score_K=score)
+                )  # fmt: skip
+        fits = fit_curves(curves, draws=0)
+        assert any(one.dominated_RX.any() for one in fits.binned)
+        assert fits.form == shape

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from isocompute import fit_law
-from isocompute.curves.fits import LIKELIER, fit_curves
+from isocompute.curves.fits import fit_curves
+from isocompute.curves.means import LIKELIER
 from isocompute.errors import InputError, RefusalError
 from isocompute.laws import fit_sweep
 from isocompute.laws.estimate import confidence_set
@@ -378,7 +379,7 @@ def test_the_document_keeps_its_contract(name: str, seeds: int, rising) -> None:
     assert document["level"] == 0.95
     law = document["law"]
     assert law["form"] in ("sigmoid_log10", "sigmoid_linear", "constant", None)
-    assert set(law["rising"]) == {"octaves", "lower_bound", "claimed"}
+    assert set(law["rising"]) == {"from", "octaves", "lower_bound", "claimed"}
     assert isinstance(law["rising"]["claimed"], bool)
     assert all(isinstance(v, bool) for v in law["identified"].values())
     x = np.array([row["x"] for row in law["at"]])

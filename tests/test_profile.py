@@ -9,7 +9,8 @@ import pytest
 from scipy.optimize import minimize
 
 from isocompute.curves.draws import CURVE_BOUNDS
-from isocompute.curves.fits import GOMPERTZ_BOUNDS, CurveFits, fit_curves
+from isocompute.curves.fits import CurveFits, fit_curves
+from isocompute.curves.means import GOMPERTZ_BOUNDS
 from isocompute.curves.profile import _crossing, ceiling_profile, profile_loss
 from isocompute.laws import fit_sweep
 from isocompute.testing.planted import NOISE, WORLDS

@@ -1,4 +1,4 @@
-"""Which n may be best at the end, and what that does to a claim of a rise."""
+"""Where a rise is judged from, which n may be best at its end, and what that does to a claim."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import pytest
 from isocompute.curves.fits import fit_curves
 from isocompute.frontier import fit_frontier
 from isocompute.laws.estimate import estimate_law
-from isocompute.laws.rise import not_excluded
-from isocompute.testing.planted import NOISE, WORLDS
+from isocompute.laws.rise import not_excluded, off_the_floor
+from isocompute.testing.planted import NOISE, WORLDS, Arm, World
 
 N = np.array([8, 16, 32, 64])
 
@@ -75,3 +75,43 @@ def test_no_rise_is_claimed_where_one_n_only_starts_sooner() -> None:
         assert law.lower_bound <= np.quantile(change, 0.05, method="lower")
     assert sum(by_draws) >= 3
     assert sum(claimed) == 0
+
+
+def test_a_rise_is_judged_from_a_fifth_of_the_way_up() -> None:
+    top = np.array([0.40, 0.41, 0.43, 0.45, 0.55, 0.60])
+    assert off_the_floor(top, floor=0.40) == 3  # 0.44 is a fifth of the way
+    assert off_the_floor(top, floor=0.35) == 0  # the first point is that far up
+    assert off_the_floor(np.full(4, 0.5), floor=0.5) == 0
+
+
+def from_the_floor(ceilings: tuple[float, ...], midpoints: tuple[float, ...]) -> World:
+    n = (8, 64, 512) if len(ceilings) == 3 else (8, 16, 32, 64, 128, 256, 512)
+    arms = (
+        Arm(problems_per_batch=4, rollouts_per_problem=a, floor=0.35, ceiling=c, slope=2.4,
+            midpoint=m, shape="gompertz")
+        for a, c, m in zip(n, ceilings, midpoints, strict=True)
+    )  # fmt: skip
+    return World(name="floor", arms=tuple(arms), max_rollouts=2.0**22, first=1024)
+
+
+@pytest.mark.parametrize(
+    ("ceilings", "midpoints", "fewest", "most"),
+    [
+        ((0.61, 0.62, 0.63, 0.64, 0.65, 0.66, 0.68), (5.3,) * 7, 0, 2),
+        ((0.60, 0.66, 0.72), (5.0, 5.3, 5.6), 12, 12),
+    ],
+)
+def test_who_leads_while_all_curves_lie_on_their_floor_is_no_start_of_a_rise(
+    ceilings: tuple[float, ...], midpoints: tuple[float, ...], fewest: int, most: int
+) -> None:
+    """512 is best throughout: judged from the first budget a rise is claimed in every second."""
+    claimed = 0
+    for seed in range(731_000, 731_012):
+        world = from_the_floor(ceilings, midpoints)
+        curves = world.sample(NOISE["middle"], 3, np.random.default_rng(seed))
+        fits = fit_curves(curves, draws=100, seed=seed)
+        frontier = fit_frontier(fits)
+        law = estimate_law(frontier, fits.rollouts_per_problem_J, variable="rollouts")
+        assert law.judged_from > 1.5 * frontier.support[0]
+        claimed += law.claimed
+    assert fewest <= claimed <= most

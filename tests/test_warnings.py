@@ -70,8 +70,7 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
     "seeds_missing": lambda: sweep("rising", seeds=1),
     "few_seeds": lambda: sweep("rising", seeds=2),
     "optimum_at_edge": lambda: sweep("constant_large"),
-    "rise_not_claimed": lambda: [c for c in sweep("rising", seeds=1, noise="high")
-                                 if c.rollouts_per_problem in (8, 16, 32)],
+    "rise_not_claimed": lambda: sweep("meeting"),
     "falling": lambda: sweep("falling"),
     "slope_not_identified": lambda: load_curves(["published:qwen2.5-7b-hard"]),
     "ceiling_unbounded": lambda: WORLDS["rising"].until(2.0**19).sample(

@@ -60,6 +60,7 @@ class Frontier:
         raw_V: index of the largest fitted score.
         supported_V: budgets at which every configuration in question has data.
         draw_best_DV: index of the best configuration in every draw.
+        floor: median over the configurations of the score that their curves start from.
         draw_last_DJ: scores at the largest budget of the common support in every draw.
         probability_JV: share of the draws in which a configuration is best.
         regret_JV: expected loss of score by choosing a configuration.
@@ -73,6 +74,7 @@ class Frontier:
     raw_V: IntArray
     supported_V: NDArray[np.bool_]
     draw_best_DV: IntArray
+    floor: float
     draw_last_DJ: FloatArray
     probability_JV: FloatArray
     regret_JV: FloatArray
@@ -139,6 +141,7 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
         raw_V=raw,
         supported_V=supported,
         draw_best_DV=draw_best,
+        floor=float(np.median(fits.fit.floor)),
         draw_last_DJ=draw_score[:, :, np.flatnonzero(supported)[-1]],
         probability_JV=probability,
         regret_JV=regret,

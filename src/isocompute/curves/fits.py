@@ -14,8 +14,7 @@ seen is assumed (`UNSEEN_SEED_SD`) and said so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,26 +35,20 @@ from isocompute.curves.draws import (
     CURVE_BOUNDS,
     deviation_pool,
     draw_fits,
-    expected_sd,
     spread_ceilings,
 )
+from isocompute.curves.means import Means, fit_means
 from isocompute.errors import RefusalError
 from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
-from isocompute.sigmoid import Bounds, SigmoidFits, fit_each
+from isocompute.sigmoid import SigmoidFits
 
 FloatArray = NDArray[np.float64]
 
-HUBER = 2.5  # standardised residuals beyond this count linearly
 MIN_STEPS = 20  # a configuration is compared from its 20th step on
 # ScaleRL calls ceilings within 0.02 of each other ties (three repeats, scores about 0.6): two
 # standard deviations of 0.01, here in units of sqrt(p (1 - p)). Source: arXiv 2510.13786.
 UNSEEN_SEED_SD = 0.01 / float(np.sqrt(0.6 * 0.4))
-_OFFSET_ROUNDS = 10
-GOMPERTZ_BOUNDS = replace(CURVE_BOUNDS, gompertz=True)
-# Gompertz curves are taken where all curves together are 20 times as likely under them: twice the
-# log of that in the summed loss.
-LIKELIER = 2 * float(np.log(20))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,11 +193,7 @@ def fit_curves(
             "evaluate more often or train longer.",
             ["the same configurations with evaluations evenly spaced in log C, to a larger budget"],
         )
-    of = _fit_means(binned, _measured_start(binned, unit), strict_records, CURVE_BOUNDS)
-    gompertz = fit_each(of.x_JX, of.mean_JX, of.weight_JX, GOMPERTZ_BOUNDS, of.anchor)
-    gain = float(of.fit.loss.sum() - gompertz.loss.sum())
-    if gain > LIKELIER and not logistic_only:
-        of = _fit_means(binned, _measured_start(binned, unit), strict_records, GOMPERTZ_BOUNDS)
+    of, gain = fit_means(binned, unit, strict_records=strict_records, logistic_only=logistic_only)
     start, end = zip(*(_support(one, unit) for one in binned), strict=True)
     return CurveFits(
         binned=tuple(binned),
@@ -222,37 +211,6 @@ def fit_curves(
         select=select,
         gompertz_gain=gain,
     )
-
-
-class Means(NamedTuple):
-    """Curves fitted to the means over runs; the anchor's parts have the shape (J,)."""
-
-    x_JX: FloatArray
-    mean_JX: FloatArray
-    weight_JX: FloatArray
-    anchor: tuple[FloatArray, FloatArray]
-    fit: SigmoidFits
-    run_variance: float
-    seeds_known: bool
-    bounds: Bounds
-
-
-def _fit_means(
-    binned: Sequence[BinnedRuns], base: float | None, strict: bool, bounds: Bounds
-) -> Means:
-    x_JX = np.stack([one.x_X for one in binned])
-    seeds_known = any(len(b.runs) > 1 for b in binned)
-    run_variance = _between_run_variance(binned) if seeds_known else 0.0
-    held_J = np.array([one.held_from for one in binned])
-    for _ in range(1 if seeds_known else 2):
-        # Without seeds the misfit of the first fit stands for the spread between runs.
-        curves_of = [_mean_curve(one, run_variance, strict) for one in binned]
-        mean_JX, variance_JX = (np.stack(part) for part in zip(*curves_of, strict=True))
-        anchor = _anchor(base, variance_JX)
-        fit, weight_JX = _robust_fits(x_JX, mean_JX, variance_JX, anchor, bounds, held_J)
-        if not seeds_known and run_variance == 0.0:
-            run_variance = _misfit_variance(binned, mean_JX, fit)
-    return Means(x_JX, mean_JX, weight_JX, anchor, fit, run_variance, seeds_known, bounds)
 
 
 def _draws(
@@ -277,103 +235,6 @@ def _draws(
     if not of.seeds_known and unseen_seed_sd > 0:
         draw_J = tuple(spread_ceilings(one, unseen_seed_sd, rng) for one in draw_J)
     return draw_J
-
-
-def _measured_start(binned: Sequence[BinnedRuns], unit: str) -> float | None:
-    """Mean score at step 0: every run starts from the same base model."""
-    scores = [c.score_K[position(c, unit) == 0] for one in binned for c in one.runs]
-    found = np.concatenate(scores)
-    return float(found.mean()) if len(found) else None
-
-
-def _anchor(start: float | None, variance_JX: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """The score at step 0 as one more point, of the weight of one bin, where log C is -infinity."""
-    J = len(variance_JX)
-    weight_J = np.zeros(J) if start is None else 1.0 / np.nanmedian(variance_JX, axis=1)
-    return np.full(J, start or 0.0), weight_J
-
-
-def _mean_curve(
-    one: BinnedRuns, run_variance: float, strict: bool
-) -> tuple[FloatArray, FloatArray]:
-    """Mean over runs and its variance, shape (X,); NaN where no run has data."""
-    value = np.where(one.dominated_RX, np.nan, one.best_RX) if strict else one.best_RX
-    has = np.isfinite(value)
-    n = has.sum(axis=0)
-    safe = np.maximum(n, 1)
-    # A run that ends early must not bend the mean where it ends: runs differ by a constant,
-    # which is estimated where they overlap (and is zero on average over the runs).
-    offset = np.zeros((len(value), 1))
-    mean = np.zeros(value.shape[1])
-    for _ in range(1 if (has == has[0]).all() else _OFFSET_ROUNDS):
-        mean = np.where(has, value - offset, 0.0).sum(axis=0) / safe
-        own = np.where(has, value - mean, 0.0).sum(axis=1, keepdims=True)
-        offset = own / np.maximum(has.sum(axis=1, keepdims=True), 1)
-        offset -= offset.mean()
-    variance = np.where(has, expected_sd(one, run_variance) ** 2, 0.0).sum(axis=0) / safe**2
-    return np.where(n > 0, mean, np.nan), np.where(n > 0, variance, np.nan)
-
-
-def _between_run_variance(binned: Sequence[BinnedRuns]) -> float:
-    """Spread between runs beyond evaluation noise, pooled over configurations and bins."""
-    excess, freedom = 0.0, 0
-    for one in binned:
-        has = np.isfinite(one.best_RX)
-        n = has.sum(axis=0)
-        use = n > 1
-        if not use.any():
-            continue
-        best = np.where(has, one.best_RX, 0.0)[:, use]
-        mean = best.sum(axis=0) / n[use]
-        square = (np.where(has[:, use], best - mean, 0.0) ** 2).sum(axis=0)
-        noise = np.where(has, one.variance_RX, 0.0)[:, use].sum(axis=0) / n[use] * (n[use] - 1)
-        excess += float((square - noise).sum())
-        freedom += int((n[use] - 1).sum())
-    return max(excess / max(freedom, 1), 0.0)
-
-
-def _misfit_variance(binned: Sequence[BinnedRuns], mean_JX: FloatArray, fit: SigmoidFits) -> float:
-    excess, freedom = 0.0, 0
-    for j, (one, mean) in enumerate(zip(binned, mean_JX, strict=True)):
-        has = np.isfinite(mean)
-        if (k := int(has.sum())) <= 4:
-            continue
-        residual = np.where(has, mean - fit.row(j).value(one.x_X)[0], 0.0)
-        noise = float(np.nanmean(np.where(np.isfinite(one.best_RX), one.variance_RX, np.nan)))
-        excess += float((residual**2).sum()) - noise * (k - 4)
-        freedom += k - 4
-    return max(excess / max(freedom, 1), 0.0)
-
-
-def _robust_fits(
-    x_JX: FloatArray,
-    mean_JX: FloatArray,
-    variance_JX: FloatArray,
-    anchor: tuple[FloatArray, FloatArray],
-    bounds: Bounds,
-    held_J: FloatArray,
-) -> tuple[SigmoidFits, FloatArray]:
-    """Huber's loss by reweighting, its corner tied to the expected noise; and the weights."""
-    has = np.isfinite(mean_JX) & (x_JX <= held_J[:, None])
-    y_JX = np.where(has, mean_JX, 0.0)
-    base_JX = np.where(has, 1.0 / np.where(has, variance_JX, 1.0), 0.0)
-    weight_JX = base_JX.copy()
-    fit = fit_each(x_JX, y_JX, base_JX, bounds, anchor)
-    moved = np.arange(len(y_JX))
-    for _ in range(2):
-        residual = np.abs(y_JX - fit.value(x_JX)) * np.sqrt(base_JX)
-        middle = np.nanmedian(np.where(base_JX > 0, residual, np.nan), axis=1, keepdims=True)
-        corner = HUBER * np.maximum(1.0, middle / 0.6745)
-        new_JX = base_JX * np.minimum(1.0, corner / np.maximum(residual, 1e-12))
-        moved = moved[~np.isclose(new_JX, weight_JX, rtol=1e-3).all(axis=1)[moved]]
-        if not len(moved):
-            break
-        weight_JX[moved] = new_JX[moved]
-        of = anchor[0][moved], anchor[1][moved]
-        again = fit_each(x_JX[moved], y_JX[moved], weight_JX[moved], bounds, of)
-        for whole, part in zip(fit, again, strict=True):
-            whole[moved] = part
-    return fit._replace(held=held_J), weight_JX
 
 
 def _support(one: BinnedRuns, unit: str) -> tuple[float, float]:

@@ -207,6 +207,7 @@ def _law(fit: Fit, estimate: LawEstimate, quantity: str) -> dict[str, Any]:
         "flags": list(estimate.flags),
         "rms_octaves": law.rms,
         "rising": {
+            "from": estimate.judged_from,
             "octaves": estimate.octaves,
             "lower_bound": estimate.lower_bound,
             "claimed": estimate.claimed,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from isocompute.frontier import Frontier
 from isocompute.intervals import draw_interval
 from isocompute.laws.form import Law, Variable, averaged, fit_paths, law_of
-from isocompute.laws.rise import not_excluded
+from isocompute.laws.rise import not_excluded, off_the_floor
 from isocompute.sigmoid import SigmoidFits
 
 FloatArray = NDArray[np.float64]
@@ -36,7 +36,8 @@ class LawEstimate:
         u_V: positions of the fit (log10 x, or x for a linear law), inside the common support.
         path_V: log2 of the best value on the merged frontier.
         draw_path_DV: log2 of the best value in every draw.
-        octaves, lower_bound: change of log2 n* over the common support, and its one-sided 95%
+        judged_from: budget from which a change is judged: where the frontier is off its floor.
+        octaves, lower_bound: change of log2 n* from there to the end, and its one-sided 95%
             lower bound (upper bound for a falling law, as a negative number of octaves): what
             95% of the draws reach, and no more than up to the first n that may be best at the end.
         claimed: the change is beyond its bound.
@@ -53,6 +54,7 @@ class LawEstimate:
     u_V: FloatArray
     path_V: FloatArray
     draw_path_DV: FloatArray
+    judged_from: float
     octaves: float
     lower_bound: float | None
     claimed: bool
@@ -135,7 +137,8 @@ def estimate_law(
     )
     points = averaged(x, draw_path.mean(axis=0) if len(draw_path) else path)
     law_bounds = float(log2_J.min()), float(log2_J.max())
-    octaves = float(path[-1] - path[0])
+    first = off_the_floor(frontier.score_JV[:, inside].max(axis=0), frontier.floor)
+    octaves = float(path[-1] - path[first])
     expected = -1.0 if decreasing else 1.0
     sign = float(np.sign(octaves)) or expected
     falls = sign < 0
@@ -143,19 +146,20 @@ def estimate_law(
     draws = None
     if len(draw_path):
         draws = fit_paths(u, averaged(x, draw_path), decreasing=falls, limits=law_bounds)
-    change = expected * (draw_path[:, -1] - draw_path[:, 0]) if len(draw_path) else np.zeros(0)
+    change = expected * (draw_path[:, -1] - draw_path[:, first]) if len(draw_path) else np.zeros(0)
     lower = None
     if len(change):
         score_J = frontier.score_JV[:, np.flatnonzero(inside)[-1]]
         bounds = not_excluded(score_J, frontier.draw_last_DJ, value_J, RISE_LEVEL)
         end = float(np.log2(bounds[1 if decreasing else 0]))
         among_draws = float(np.quantile(change, 1 - RISE_LEVEL, method="lower"))
-        lower = min(among_draws, max(0.0, expected * (end - float(path[0]))))
+        lower = min(among_draws, max(0.0, expected * (end - float(path[first]))))
     claimed = lower is not None and lower > 0 and expected * octaves > 0
-    against = bool((np.diff(path) * sign < 0).any())
-    reversal = float((np.maximum.accumulate(path * sign) - path * sign).max())
+    judged = path[first:] * sign
+    against = bool((np.diff(judged) < 0).any())
+    reversal = float((np.maximum.accumulate(judged) - judged).max())
     if octaves == 0 and not against:
-        law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[0]), flags=())
+        law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[first]), flags=())
     edge = ""
     if path[-1] == law_bounds[1]:
         edge = "largest"
@@ -185,6 +189,7 @@ def estimate_law(
         u_V=u,
         path_V=path,
         draw_path_DV=draw_path,
+        judged_from=float(10 ** x[first]),
         octaves=octaves,
         lower_bound=None if lower is None else expected * lower,
         claimed=claimed,

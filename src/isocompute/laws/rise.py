@@ -1,6 +1,6 @@
-"""Which values may be best at the largest budget compared: what a claim of a change rests on.
+"""What a claim that the best value changes rests on: where it is judged from, what may be best.
 
-Shape legend: J configurations, D draws, I losers, W winners of one comparison.
+Shape legend: J configurations, V budgets, D draws, I losers, W winners of one comparison.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+# Of the frontier's rise from the floor: before that all curves lie together and which of them leads
+# is chance. Chosen on planted sweeps that begin on the floor, see docs/laws.md.
+OFF_THE_FLOOR = 0.2
 _EQUAL = 1e-9  # standard error of configurations that never differ
+
+
+def off_the_floor(top_V: FloatArray, floor: float) -> int:
+    """Index of the first budget at which a frontier has made a fifth of its rise."""
+    return int(np.argmax(top_V - floor >= OFF_THE_FLOOR * (top_V[-1] - floor)))
 
 
 def not_excluded(

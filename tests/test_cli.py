@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
-from isocompute import __version__, laws
+from isocompute import __version__, laws, report
 from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
 from isocompute.errors import InputError
@@ -419,6 +419,44 @@ def test_report_writes_one_file_and_the_figures(
     assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
     assert "1-law.pdf" in {p.name for p in (tmp_path / "figures").iterdir()}
     assert f"report: {page}" in capsys.readouterr().out
+
+
+def falling(rows: Rows) -> Rows:
+    """The same scores, from 2e5 rollouts on 0.1 lower per decade."""
+    return [[*r[:3], r[3] - 0.1 * max(math.log10(r[2] / 2e5), 0.0), *r[4:]] for r in rows]
+
+
+def test_fit_plan_and_report_count_the_checkpoint_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = str(write_csv(tmp_path / "falling.csv", falling(sweep())))
+    predicted = {}
+    for select in ("best", "final"):
+        argv = ["plan", "--law", source, "--budget", "2e6", "--select", select, "--json", "-"]
+        assert main(argv) == 0
+        predicted[select] = json.loads(capsys.readouterr().out)["predicted_score"]
+    assert predicted["final"] < predicted["best"] - 0.01
+    assert main(["fit", source, "--select", "final", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["provenance"]["selection"] == "final"
+    drawn: list[Any] = []
+
+    def take(fits: Any, plan: Any, path: str, **rest: Any) -> str:
+        drawn.extend([fits[0][1].document["provenance"]["selection"], plan["predicted_score"]])
+        return path
+
+    monkeypatch.setattr(report, "render_report", take)
+    out = str(tmp_path / "r.html")
+    assert main(["report", source, "-o", out, "--select", "final", "--budget", "2e6"]) == 0
+    assert drawn == ["final", predicted["final"]]
+
+
+def test_the_published_law_is_fitted_to_the_checkpoint_asked_for(
+    published_plan: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["plan", "--budget", "4e6", "--difficulty", "easy", "--select", "final", "--json", "-"]
+    assert main(argv) == 0
+    final = json.loads(capsys.readouterr().out)
+    assert final["predicted_score"] != published_plan["predicted_score"]
 
 
 def test_report_on_bad_input_writes_nothing(

@@ -73,6 +73,7 @@ def plan(options: Options) -> int:
         steps=options.steps,
         difficulty=options.difficulty,
         **scores(options),
+        select=options.select,
         rates=Rates(
             tokens_per_rollout=options.tokens_per_rollout,
             rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
@@ -143,7 +144,8 @@ def report(options: Options) -> int:
     fits = []
     for source in (narrowed(given, options) for given in options.source):
         curves, train = load_with_train([source], **asked)
-        fits.append((source, fit_sweep(curves, sources=[source], train=train)))
+        law = fit_sweep(curves, select=options.select, sources=[source], train=train)
+        fits.append((source, law))
     first, law = fits[0]
     answer = None
     if options.budget is not None:

@@ -94,6 +94,15 @@ def _add_scores(parser: Parser) -> None:
     _add_settings(parser)
 
 
+def _add_select(parser: Parser) -> None:
+    parser.add_argument(
+        "--select",
+        choices=("best", "final"),
+        default="best",
+        help="the checkpoint whose score counts at a budget: best so far or final (default: best)",
+    )
+
+
 def _add_settings(parser: Parser) -> None:
     parser.add_argument(
         "--set",
@@ -129,12 +138,7 @@ def _add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
         default="rollouts",
         help="what compute is counted in (default: rollouts)",
     )
-    parser.add_argument(
-        "--select",
-        choices=("best", "final"),
-        default="best",
-        help="the checkpoint whose score counts at a budget: best so far or final (default: best)",
-    )
+    _add_select(parser)
     _add_json(parser)
 
 
@@ -153,6 +157,7 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         help=f"{SOURCE_HELP}; default: the published law of that difficulty",
     )
     _add_scores(parser)
+    _add_select(parser)
     _add_difficulty(parser)
     parser.add_argument(
         "--max-batch",
@@ -322,6 +327,7 @@ def _add_report(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--budget", help="plan with the law of the first SOURCE for this budget")
     _add_difficulty(parser)
     _add_scores(parser)
+    _add_select(parser)
 
 
 def _add_difficulty(parser: Parser) -> None:

@@ -20,6 +20,7 @@ from isocompute.plan.law import LawFit, Notice
 from isocompute.recipe import Difficulty, Recipe
 
 if TYPE_CHECKING:
+    from isocompute.curves.bins import Select
     from isocompute.importers import Settings
     from isocompute.importers.base import Curve
     from isocompute.store import Store, StoredRun
@@ -65,6 +66,7 @@ def plan_from_source(
     metric: str | None = None,
     problem_set: str | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
+    select: Select = "best",
     settings: Settings | None = None,
     say: Callable[[str], None] | None = None,
     rates: Rates | None = None,
@@ -81,6 +83,7 @@ def plan_from_source(
         difficulty: of the problem set to be trained on; None: as the source's name says.
         metric, problem_set: which score, on which set; None: the only one there is.
         score_range: of the scores in a tidy file.
+        select: which checkpoint counts at a budget, see `laws.fit_sweep`; of `fit`, as it was.
         settings: what a log does not say.
         say: hears what was left out of a log.
         rates: what a rollout costs; what is missing comes from the source's study file.
@@ -110,6 +113,7 @@ def plan_from_source(
             problem_set=problem_set,
             batch_size=batch_size,
             score_range=score_range,
+            select=select,
             settings=settings,
             say=say,
             fit=fit,
@@ -160,6 +164,7 @@ def planning_law(
     problem_set: str | None = None,
     batch_size: int | None = None,
     score_range: tuple[float, float] = (0.0, 1.0),
+    select: Select = "best",
     settings: Settings | None = None,
     say: Callable[[str], None] | None = None,
     fit: LawFit | None = None,
@@ -172,6 +177,7 @@ def planning_law(
         metric, problem_set: which score, on which set; None: the only one there is.
         batch_size: for a fixed batch, whose own law is used where the sweep has one.
         score_range: of the scores in a tidy file.
+        select: which checkpoint counts at a budget, see `laws.fit_sweep`; of `fit`, as it was.
         settings: what a log does not say.
         say: hears what was left out of a log.
         fit: of the source, where it is at hand already.
@@ -224,7 +230,7 @@ def planning_law(
             settings=settings, say=say,
         )
     return PlanningLaw(
-        fit=fit or _fit(curves, chosen, batch_size),
+        fit=fit or _fit(curves, chosen, batch_size, select),
         source=chosen,
         difficulty=resolved,
         recipe=recipe,
@@ -331,15 +337,19 @@ def _another_models(source: str, difficulty: Difficulty) -> Notice:
     }
 
 
-def _fit(curves: Sequence[Curve], source: str, batch_size: int | None) -> LawFit:
+def _fit(
+    curves: Sequence[Curve], source: str, batch_size: int | None, select: Select
+) -> LawFit:
     from isocompute.laws import fit_sweep
 
     if batch_size is not None and _has_batch(curves, batch_size):
         try:
-            return fit_sweep(curves, fix=("batch_size", batch_size), sources=[source])
+            return fit_sweep(
+                curves, fix=("batch_size", batch_size), select=select, sources=[source]
+            )
         except RefusalError:
             pass  # too little at this batch: n*(C) answers, and the plan says so
-    return fit_sweep(curves, sources=[source])
+    return fit_sweep(curves, select=select, sources=[source])
 
 
 def _has_batch(curves: Sequence[Curve], batch_size: int) -> bool:

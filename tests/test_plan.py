@@ -272,6 +272,12 @@ def test_limits_below_one_are_bad_input(limit: dict[str, int]) -> None:
             {},
             "scores that training raises, but 6 of 6",
         ),
+        (
+            PlantedFit(warnings=({"code": "scores_flat", "message": "none ends higher."},)),
+            1e6,
+            {},
+            "scores that training raises, but none ends higher",
+        ),
         (PlantedFit(), 10_000.0, {}, "first score of the sweep is at 20k"),
         (PlantedFit(), 20_000_001.0, {}, "at most 1.00 decades"),
         (PlantedFit(support=(1e6, 2e6)), 9e6, {}, "at most 0.60 decades"),

@@ -27,6 +27,15 @@ MAX_EXTRAPOLATION_SPANS = 2.0
 # Warnings of a fit that explain why it has no law.
 NO_LAW = ("non_monotone", "rise_not_claimed")
 
+# Warnings of a fit whose runs did not learn, and what to run instead. Where scores are flat no n is
+# better than another, and curves without a ceiling would give regrets of several points out there.
+_NOT_LEARNED = {
+    "scores_fall": ["the same sweep with 1 - value as the score",
+                    "one run under a recipe that learns"],
+    "scores_flat": ["one run that surely learns: longer, evaluated on more problems, or on an "
+                    "easier set", "then the sweep under that recipe"],
+}  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -62,8 +71,8 @@ def require_carried(q: Question) -> None:
     """Refuse what the sweep says nothing about.
 
     Raises:
-        RefusalError: no law; a budget below every observation; a budget too far from the
-            common support.
+        RefusalError: no law; runs that did not learn; a budget below every observation; a budget
+            too far from the common support.
     """
     law = q.fit.document.get("law") or {}
     if law.get("form") is None:
@@ -76,12 +85,12 @@ def require_carried(q: Question) -> None:
                 "at least 3 seeds of the n that lead it, over a wider range of budgets",
             ],
         )
-    falls = [w["message"] for w in q.fit.warnings if w["code"] == "scores_fall"]
-    if falls:
-        raise RefusalError(
-            f"a plan needs scores that training raises, but {falls[0]}",
-            ["the same sweep with 1 - value as the score", "one run under a recipe that learns"],
-        )
+    said = {w["code"]: w["message"] for w in q.fit.warnings}
+    for code, run_next in _NOT_LEARNED.items():
+        if code in said:
+            raise RefusalError(
+                f"a plan needs scores that training raises, but {said[code]}", run_next
+            )
     observed = min(_first_rollouts(c) for c in q.fit.curves)
     if q.rollouts < observed:
         raise RefusalError(

@@ -11,6 +11,7 @@ import pytest
 from isocompute.curves import load_curves
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
+from isocompute.importers import settings_from
 from isocompute.metrics import score_from_counts
 from isocompute.runner import run_study
 from isocompute.store import Database, Store
@@ -164,6 +165,22 @@ def test_several_sources_are_one_sweep(tmp_path: Path) -> None:
     a = tidy(tmp_path / "a.csv", HEAD, "32,8,100,0.1")
     b = tidy(tmp_path / "b.csv", HEAD, "32,16,100,0.2")
     assert [c.rollouts_per_problem for c in load_curves([a, b])] == [8, 16]
+
+
+def test_a_folder_of_tables_is_its_tables(tmp_path: Path) -> None:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    settings = settings_from({"pattern": "n{rollouts_per_problem}", "problems_per_batch": 32})
+    files = [tidy(folder / f"n{n}.csv", "rollouts,score", f"100,0.{n}") for n in (1, 2)]
+    (folder / "README.md").write_text("where these come from")
+    (folder / ".DS_Store").write_bytes(b"\0")
+    curves = load_curves(folder, settings=settings)
+    assert [(c.rollouts_per_problem, *c.score_K) for c in curves] == [(1, 0.1), (2, 0.2)]
+    apart = load_curves(files, settings=settings)
+    assert [c.run for c in curves] == [c.run for c in apart]
+    (folder / "run.log").write_text("a log beside them: what the tables are is not known")
+    with pytest.raises(InputError, match="at least one log that is known"):
+        load_curves(folder, settings=settings)
 
 
 def test_what_is_no_source_is_named(tmp_path: Path) -> None:

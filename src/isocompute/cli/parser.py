@@ -16,7 +16,8 @@ from isocompute.errors import InputError
 from isocompute.trainers import TRAINERS
 
 SOURCE_HELP = (
-    "tidy curves (CSV or Parquet), a study folder, a log that `import` knows, or published:NAME"
+    "tidy curves (CSV or Parquet, or a folder of them), a study folder, a log that `import` knows, "
+    "or published:NAME"
 )
 
 

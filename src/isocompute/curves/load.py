@@ -25,7 +25,7 @@ from isocompute.importers import (
 )
 from isocompute.importers.base import Curve
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.wandb import is_wandb_csv
+from isocompute.importers.table import is_table, tables_in
 from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import (
@@ -41,7 +41,6 @@ from isocompute.store.arms import (
 from isocompute.store.health import failed_rules
 
 PUBLISHED = "published:"
-_TIDY = (".csv", ".tsv", ".parquet")
 _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
 
 
@@ -59,8 +58,9 @@ def load_curves(
     """Learning curves of one metric on one problem set.
 
     Args:
-        sources: one or more tidy files, study folders, logs that `import` knows, or
-            `published:NAME`, each with a selection of its runs where wanted: `STUDY[recipe=kl]`.
+        sources: one or more tidy files, folders of nothing but such, study folders, logs that
+            `import` knows, or `published:NAME`, each with a selection of its runs where wanted:
+            `STUDY[recipe=kl]`.
         metric: avg@k, best@k, worst@k, or the word a source uses. None: avg@k with every sample
             for a study, the only metric or the only mean there is elsewhere.
         problem_set: None: the only one there is.
@@ -187,8 +187,11 @@ def _load(
             f"{path}: a source must be a file, a folder or published:NAME, but there is none; "
             "check the path."
         )
-    if file.is_file() and _is_tidy(file):
-        curves = load_tidy(file, score_range=score_range, where=where, settings=settings)
+    tables = tables_in(file) if file.is_dir() else [file] if is_table(file) else []
+    if tables:
+        curves = []
+        for table in tables:
+            curves += load_tidy(table, score_range=score_range, where=where, settings=settings)
         if wanted.train is not None:
             wanted.train.extend([c for c in curves if c.split == "train"])
         return [c for c in curves if c.split == wanted.split]
@@ -248,18 +251,6 @@ def _narrow(path: str, curves: list[Curve], where: Where) -> list[Curve]:
         if not curves:
             raise no_match(path, key, value, there)
     return curves
-
-
-def _is_tidy(path: Path) -> bool:
-    """A CSV or Parquet table, unless its header is that of a W&B chart."""
-    name = path.name.removesuffix(".gz")
-    if not name.endswith(_TIDY):
-        return False
-    if path.suffix != ".csv":
-        return True
-    with path.open("rb") as file:
-        header = file.readline(1 << 16).decode("utf-8", "replace")
-    return not is_wandb_csv(header)
 
 
 def _study_curves(path: Path, where: Where, wanted: _Wanted, arms: list[StoredRun]) -> list[Curve]:

@@ -113,7 +113,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     return runs
 
 
-def _is_candidate(path: Path) -> bool:
+def is_candidate(path: Path) -> bool:
+    """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
     if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS):
         return False
@@ -124,7 +125,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
     for parent, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        files.extend(p for n in sorted(names) if _is_candidate(p := Path(parent, n)))
+        files.extend(p for n in sorted(names) if is_candidate(p := Path(parent, n)))
         if len(files) > MAX_FILES:
             raise InputError(
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "

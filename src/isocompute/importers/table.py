@@ -18,6 +18,7 @@ from isocompute.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_TABLES = (".csv", ".tsv", ".parquet")
 _MISSING = ("", "nan", "na", "null", "none", "n/a")
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
@@ -26,6 +27,34 @@ _HEAD = 1 << 20
 FloatArray = NDArray[np.float64]
 # header of the file -> column -> name that it goes by; columns that are not named are not read
 Naming = Callable[[list[str]], dict[str, str]]
+
+
+def is_table(path: Path) -> bool:
+    """A file that is a CSV or Parquet table, unless its header is that of a W&B chart."""
+    from isocompute.importers.wandb import is_wandb_csv
+
+    name = path.name.removesuffix(".gz")
+    if not (path.is_file() and name.endswith(_TABLES)):
+        return False
+    if path.suffix != ".csv":
+        return True
+    with path.open("rb") as file:
+        header = file.readline(1 << 16).decode("utf-8", "replace")
+    return not is_wandb_csv(header)
+
+
+def tables_in(folder: Path) -> list[Path]:
+    """The tables of a folder by name, as `FOLDER/*.csv` gives them; [] where it holds a log too.
+
+    A log is what `importers.read` would open, in a folder below as well: such a folder is one of
+    runs that others trained, and a table in it may be anything.
+    """
+    from isocompute.importers.read import is_candidate
+
+    seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
+    tables = [p for p in seen if is_table(p)]
+    rest = [p for p in seen if p not in tables]
+    return [] if any(p.is_dir() or is_candidate(p) for p in rest) else tables
 
 
 def read_table(path: Path, naming: Naming) -> pa.Table:

@@ -89,9 +89,8 @@ def test_frontier_names_its_leaders_and_how_probable_they_are(fit: FixtureFit) -
 
 def test_law_draws_interval_frontier_other_laws_and_the_plan(fit: FixtureFit) -> None:
     other = make_fit(seeds=1, points=6)
-    axes = figures.law(fit, others=[("published:x", other)], plan=make_plan()).axes[0]
-    legend = axes.get_legend()
-    assert legend is not None
+    figure = figures.law(fit, others=[("published:x", other)], plan=make_plan())
+    axes, (legend,) = figure.axes[0], figure.legends
     assert [t.get_text() for t in legend.get_texts()] == [
         "law",
         "law of published:x",
@@ -101,7 +100,21 @@ def test_law_draws_interval_frontier_other_laws_and_the_plan(fit: FixtureFit) ->
     last = fit.document["law"]["at"][-1]
     at_end = band[np.isclose(band[:, 0], last["x"])][:, 1]
     assert {round(v, 6) for v in at_end} == {round(v, 6) for v in last["interval"]}
-    assert figures.law(fit).axes[0].get_legend() is None
+    assert figures.law(fit).legends == []
+
+
+def test_the_legend_of_a_law_covers_nothing(fit: FixtureFit) -> None:
+    other = make_fit(seeds=1, points=6)
+    names = [f"published:{'long' * length}" for length in range(9)]
+    for others in ([], names):
+        figure = figures.law(fit, others=[(n, other) for n in others], plan=make_plan())
+        figure.draw_without_rendering()
+        found = [*figure.legends, *(a.get_legend() for a in figure.axes if a.get_legend())]
+        assert len(found) == 1
+        box = found[0].get_window_extent()
+        assert not box.overlaps(figure.axes[0].get_tightbbox())
+        assert figure.bbox.x0 <= box.x0 < box.x1 <= figure.bbox.x1
+        assert figure.bbox.y0 <= box.y0
 
 
 def test_law_of_a_fixed_batch_stands_on_update_steps(fit: FixtureFit) -> None:

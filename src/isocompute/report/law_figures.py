@@ -26,6 +26,8 @@ from isocompute.report.words import Document, setting_name
 if TYPE_CHECKING:
     from isocompute.laws import Fit
 
+_LEGEND_WIDTH = 100  # characters side by side; a handle takes six
+
 
 @house
 def law(
@@ -115,8 +117,12 @@ def law(
     axes.set_ylim(low / 1.5, high * 1.5)
     budget_axis(axes, document, law=True)
     axes.set_ylabel("rollouts per problem, n")
-    if others or plan is not None:
-        axes.legend(loc="upper left", handlelength=2.4)
+    if others or plan is not None:  # below the axes: inside, bars and laws may be anywhere
+        handles, names = axes.get_legend_handles_labels()
+        columns = max(1, min(len(names), _LEGEND_WIDTH // (max(map(len, names)) + 6)))
+        figure.legend(
+            handles, names, loc="outside lower center", ncols=columns, handlelength=2.4
+        )
     return figure
 
 

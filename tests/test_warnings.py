@@ -106,6 +106,30 @@ def test_each_warning_of_a_fit_is_raised(code: str) -> None:
     assert len(found[code]) > 30
 
 
+def dipping(curves: list[Curve]) -> list[Curve]:
+    """Curves that begin 0.15 higher and lose that from 10^4.5 rollouts on, while they rise."""
+    return [
+        c.replace(score_K=np.minimum(c.score_K + 0.15 * np.exp(-4 * np.maximum(x - 4.5, 0)), 1))
+        for c in curves
+        for x in [np.log10(np.maximum(c.rollouts_K, 1))]
+    ]
+
+
+def test_a_dip_at_the_start_is_not_called_overfitting() -> None:
+    falls = sweep("overfit")
+    chosen = [c for c in dipping(sweep("rising")) if c.rollouts_per_problem in (16, 32, 256)]
+    dips = fit_sweep(chosen, draws=20)
+    assert "falls_after_peak" in dips.document["curves"][0]["flags"]
+    said = {w["code"]: w["message"] for w in dips.warnings}["falls_after_peak"]
+    assert "dip below an earlier level by more than noise and end above it" in said
+    assert "Look for overfitting" not in said
+    # beside curves that do fall, each is named for what it does
+    both = [*(c for c in falls if c.rollouts_per_problem in (8, 512)), *chosen]
+    said = {w["code"]: w["message"] for w in fit_sweep(both, draws=20).warnings}["falls_after_peak"]
+    assert said.startswith("scores of n=8 fall below")
+    assert "Scores of n=16, n=32, n=256 dip below" in said
+
+
 def test_a_clean_sweep_raises_none_of_the_faults() -> None:
     found = {w["code"] for w in fit_sweep(sweep("rising")).warnings}
     assert not found & {

@@ -12,6 +12,7 @@ from isocompute.laws.estimate import LawEstimate, reported_budgets
 from isocompute.laws.limits import (
     bend_warning,
     change_warning,
+    fall_warning,
     limit_warnings,
     name_of,
     on_bound,
@@ -77,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     fits = fit.curve_fits
-    rows, open_ceilings, fallen = [], [], []
+    rows, open_ceilings = [], []
     smooth = smooth_runs(fits)
     for j, one in enumerate(fits.binned):
         flags = []
@@ -90,7 +91,6 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             flags.append("on_bound")
         if one.dominated_RX.any():
             flags.append("falls_after_peak")
-            fallen.append(name_of(fits, j))
         if len(one.runs) == 1:
             flags.append("one_run")
         if any(run.found.too_rough for run in smooth[j]):
@@ -131,15 +131,8 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
                 "evaluation is known; train these further.",
             )
         )
-    if fallen:
-        warnings.append(
-            _warning(
-                "falls_after_peak",
-                f"scores of {', '.join(fallen)} fall below an earlier level by more than noise; "
-                "the best checkpoint so far "
-                "stands in for them. Look for overfitting or collapse.",
-            )
-        )
+    if fall := fall_warning(fits):
+        warnings.append(fall)
     return rows, warnings
 
 

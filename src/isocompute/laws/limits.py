@@ -162,6 +162,40 @@ def bend_warning(fits: CurveFits) -> Warning_ | None:
     }
 
 
+def fall_warning(fits: CurveFits) -> Warning_ | None:
+    """Warning `falls_after_peak`: scores below an earlier level, to the end or for a while."""
+    fallen: list[str] = []
+    dipped: list[str] = []
+    for j, one in enumerate(fits.binned):
+        if one.dominated_RX.any():
+            (dipped if _recovers(one) else fallen).append(name_of(fits, j))
+    found = []
+    if fallen:
+        found.append(
+            f"scores of {', '.join(fallen)} fall below an earlier level by more than noise; the "
+            "best checkpoint so far stands in for them. Look for overfitting or collapse."
+        )
+    if dipped:
+        found.append(
+            f"scores of {', '.join(dipped)} dip below an earlier level by more than noise and end "
+            "above it: no overfitting. The level before the dip stands in for it."
+        )
+    if not found:
+        return None
+    message = " ".join(text[0].upper() + text[1:] if i else text for i, text in enumerate(found))
+    return {"code": "falls_after_peak", "message": message}
+
+
+def _recovers(one: BinnedRuns) -> bool:
+    """Whether the last quarter decade needs no level, and surely lies above each that stood in."""
+    x_X = one.x_X[np.isfinite(one.mean_RX).any(axis=0)]
+    if (one.dominated_RX.any(axis=0) & (one.x_X >= x_X[-1] - 0.25)).any():
+        return False
+    last, variance = _mean(one, x_X[-1] - 0.25, x_X[-1])
+    level = float(one.best_RX[one.dominated_RX].max())
+    return last - level > FELL_SURELY * float(np.sqrt(variance))
+
+
 def change_warning(fits: CurveFits) -> Warning_ | None:
     """Warnings `scores_fall`: most configurations surely end lower; `scores_flat`: none higher."""
     change = [_change(one) for one in fits.binned]
@@ -185,15 +219,20 @@ def change_warning(fits: CurveFits) -> Warning_ | None:
 
 def _change(one: BinnedRuns) -> float:
     """Last minus first quarter decade, in standard errors; infinite for a rise within one."""
-    has = np.isfinite(one.mean_RX)
-    n_X = has.sum(axis=0)
-    known = np.flatnonzero(n_X)
-    mean_X = np.where(has, one.mean_RX, 0.0).sum(axis=0)[known] / n_X[known]
-    spread = np.nan_to_num(one.variance_RX).sum(axis=0)[known] / n_X[known] ** 2
-    x_X = one.x_X[known]
-    first, last = x_X <= x_X[0] + 0.25, x_X >= x_X[-1] - 0.25
-    rise = mean_X[last].mean() - mean_X[first].mean()
-    if rise > 0 and (first & last).any():
+    x_X = one.x_X[np.isfinite(one.mean_RX).any(axis=0)]
+    first, first_variance = _mean(one, x_X[0], x_X[0] + 0.25)
+    last, last_variance = _mean(one, x_X[-1] - 0.25, x_X[-1])
+    if last > first and ((x_X <= x_X[0] + 0.25) & (x_X >= x_X[-1] - 0.25)).any():
         return np.inf
-    error = np.sqrt(spread[first].sum() / first.sum() ** 2 + spread[last].sum() / last.sum() ** 2)
-    return float(rise / max(float(error), 1e-6 / FELL_SURELY))
+    error = np.sqrt(first_variance + last_variance)
+    return float((last - first) / max(float(error), 1e-6 / FELL_SURELY))
+
+
+def _mean(one: BinnedRuns, start: float, end: float) -> tuple[float, float]:
+    """Mean of all runs over the bins from start to end, in log10 x, and its variance."""
+    has = np.isfinite(one.mean_RX)
+    known = np.flatnonzero(has.any(axis=0) & (one.x_X >= start) & (one.x_X <= end))
+    n_X = has.sum(axis=0)[known]
+    mean_X = np.where(has, one.mean_RX, 0.0).sum(axis=0)[known] / n_X
+    variance_X = np.nan_to_num(one.variance_RX).sum(axis=0)[known] / n_X**2
+    return float(mean_X.mean()), float(variance_X.sum()) / len(known) ** 2

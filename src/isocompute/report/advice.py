@@ -18,7 +18,7 @@ ADVICE: Mapping[str, str] = {
     "configuration_left_out": "Give it more evaluations, or leave it out on purpose.",
     "failed_health": "Mend the recipe before you rely on n* where these configurations lead.",
     "falling": "Keep n small, spend what a larger budget buys on steps.",
-    "falls_after_peak": "Look at its health panels: overfitting or collapse ends a run's use.",
+    "falls_after_peak": "Where it ends lower, look at its health panels: overfitting or collapse.",
     "few_n": "Sweep a third n between the two or beyond them.",
     "few_seeds": _MORE_SEEDS,
     "intervals_missed": "Train further before you rely on a ceiling or a plan beyond the data.",

@@ -11,9 +11,10 @@ import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli.tables import fit_lines
-from isocompute.curves import load_curves
+from isocompute.curves import fit_curves, load_curves
 from isocompute.importers.base import Curve
 from isocompute.laws import fit_sweep
+from isocompute.laws.limits import fall_warning
 from isocompute.testing.planted import NOISE, WORLDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -128,6 +129,17 @@ def test_a_dip_at_the_start_is_not_called_overfitting() -> None:
     said = {w["code"]: w["message"] for w in fit_sweep(both, draws=20).warnings}["falls_after_peak"]
     assert said.startswith("scores of n=8 fall below")
     assert "Scores of n=16, n=32, n=256 dip below" in said
+
+
+def test_noise_alone_is_seldom_called_a_fall() -> None:
+    """A level stands in for some bins of such a sweep in every third."""
+    fits = [
+        fit_curves(sweep("rising", seed=seed), draws=0) for seed in range(700_000, 700_020)
+    ]
+    assert sum(any(one.dominated_RX.any() for one in f.binned) for f in fits) >= 4
+    assert sum(fall_warning(f) is not None for f in fits) <= 2
+    falls = [fall_warning(fit_curves(sweep("overfit", seed=s), draws=0)) for s in range(5)]
+    assert all(found is not None and "Look for overfitting" in found["message"] for found in falls)
 
 
 def test_a_clean_sweep_raises_none_of_the_faults() -> None:

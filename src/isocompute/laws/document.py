@@ -12,6 +12,7 @@ from isocompute.laws.estimate import LawEstimate, reported_budgets
 from isocompute.laws.limits import (
     bend_warning,
     change_warning,
+    fall_of,
     fall_warning,
     limit_warnings,
     name_of,
@@ -89,7 +90,7 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
             open_ceilings.append(name_of(fits, j))
         if fits.fit.on_bound[j]:
             flags.append("on_bound")
-        if one.dominated_RX.any():
+        if fall_of(one):
             flags.append("falls_after_peak")
         if len(one.runs) == 1:
             flags.append("one_run")

@@ -41,7 +41,6 @@ def provenance(fit: Fit) -> dict[str, Any]:
         "evaluation_noise_ratio": noise_ratio(fits),
         "between_run_sd": fits.run_sd if fits.seeds_known else None,
         "misfit_sd": None if fits.seeds_known else fits.run_sd,
-        "form_beyond": fits.form,
         "gompertz_gain": fits.gompertz_gain,
         "loss": "Huber, reweighted least squares, summed",
         "huber_corner_sd": HUBER,

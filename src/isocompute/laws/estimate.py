@@ -24,6 +24,7 @@ IntArray = NDArray[np.int64]
 
 N_REPORTED = 24
 RISE_LEVEL = 0.95  # one-sided
+END_LEVEL = 0.975  # of what is best at the end: where a rise begins may be wrong as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +151,7 @@ def estimate_law(
     lower = None
     if len(change):
         score_J = frontier.score_JV[:, np.flatnonzero(inside)[-1]]
-        bounds = not_excluded(score_J, frontier.draw_last_DJ, value_J, RISE_LEVEL)
+        bounds = not_excluded(score_J, frontier.draw_last_DJ, value_J, END_LEVEL)
         end = float(np.log2(bounds[1 if decreasing else 0]))
         among_draws = float(np.quantile(change, 1 - RISE_LEVEL, method="lower"))
         lower = min(among_draws, max(0.0, expected * (end - float(path[first]))))

@@ -59,5 +59,5 @@ def _beaten(
     draw_DIW = draw_DJ[:, None, ~loser_J] - draw_DJ[:, loser_J, None]
     error_IW = draw_DIW.std(axis=0) + _EQUAL
     largest_DI = ((draw_DIW - lead_IW) / error_IW).max(axis=2)
-    critical_I = np.quantile(largest_DI, level, axis=0)
+    critical_I = np.quantile(largest_DI, level, axis=0, method="weibull")
     return bool((lead_IW / error_IW > critical_I[:, None]).all(axis=0).any())

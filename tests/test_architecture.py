@@ -58,9 +58,7 @@ ORDER = (
 MOVED_WALLS: dict[tuple[str, str], str] = {}
 
 # Modules above 400 lines: the reason.
-LONG_MODULES: dict[str, str] = {
-    "testing.planted": "one list of worlds, most of it numbers",
-}
+LONG_MODULES: dict[str, str] = {}
 
 
 def modules() -> Iterator[tuple[str, Path]]:

@@ -1,6 +1,6 @@
 """Planted worlds: sweeps whose truth is known, for tests of curves, frontiers and laws.
 
-A world is a list of arms (`isocompute.testing.truth`); seeds and noise are chosen by who samples it.
+A world is a list of arms (`isocompute.testing.truth`); who samples it chooses seeds and noise.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Slopes shared beyond the data: nearer to planted truth where alike, harmless where not."""
+"""Beyond the data: slopes shared, nearer to planted truth where alike; draws of both forms."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isocompute.curves.beyond import between_variance, share_slopes
-from isocompute.curves.fits import CurveFits, fit_curves
+from isocompute.curves.beyond import between_variance, curves_beyond, share_slopes
+from isocompute.curves.fits import CurveFits, fit_curves, in_other_form
 from isocompute.intervals import draw_interval
 from isocompute.testing.planted import NOISE, WORLDS, World
 
@@ -114,3 +114,52 @@ def test_a_slope_that_is_not_identified_neither_counts_nor_moves() -> None:
     assert (shared.fit.slope[1:6] != slope[1:6]).all()
     bounds = replace(fits, fit=fits.fit._replace(slope=np.full(7, 30.0)))
     assert share_slopes(bounds) is bounds
+
+
+def gompertz_draws(fits: CurveFits) -> int:
+    """Draws of Gompertz curves; a draw has one form for all configurations."""
+    counted = np.stack([one.gompertz for one in fits.draw_J])
+    assert (counted == counted[0]).all()
+    return int(counted[0].sum())
+
+
+@pytest.mark.parametrize(
+    ("gain", "share"), [(-400.0, 0), (-2.0, 27), (0.0, 50), (2.0, 73), (2 * np.log(19), 95)]
+)
+def test_draws_beyond_the_sweep_are_of_each_form_as_often_as_it_is_likely(
+    gain: float, share: int
+) -> None:
+    """Shares of 100 draws: 1 / (1 + exp(-gain / 2))."""
+    fits = replace(fitted(quarter(WORLDS["rising"]), "high", 701_000), gompertz_gain=gain)
+    assert fits.form == "logistic"
+    beyond = curves_beyond(fits)
+    assert gompertz_draws(beyond) == share
+    assert beyond.form == "logistic"
+    of_gompertz = replace(in_other_form(fits), gompertz_gain=gain)
+    assert of_gompertz.form == "gompertz"
+    assert gompertz_draws(curves_beyond(of_gompertz)) == share
+
+
+def test_the_other_form_is_what_a_fit_of_that_form_is() -> None:
+    world = quarter(WORLDS["gompertz"])
+    curves = world.sample(NOISE["low"], 3, np.random.default_rng(701_000))
+    fits = fit_curves(curves, draws=20, seed=3)
+    assert fits.form == "gompertz"
+    other, asked = in_other_form(fits), fit_curves(curves, draws=20, seed=3, logistic_only=True)
+    x = np.linspace(4.5, 7.5, 20)
+    np.testing.assert_array_equal(other.draw_value(x), asked.draw_value(x))
+    np.testing.assert_array_equal(other.value(x), asked.value(x))
+    np.testing.assert_array_equal(in_other_form(other).draw_value(x), fits.draw_value(x))
+
+
+def test_scores_are_predicted_better_where_the_form_cannot_be_told() -> None:
+    """Gompertz worlds at high noise, in sweeps whose curves are taken for logistic ones."""
+    world = quarter(WORLDS["gompertz"])
+    one_form, both = [], []
+    for seed in range(701_000, 701_040):
+        fits = fitted(world, "high", seed, draws=50)
+        if fits.form == "logistic":
+            one_form.append(error_beyond(world, share_slopes(fits, seed=seed), "high"))
+            both.append(error_beyond(world, curves_beyond(fits, seed=seed), "high"))
+    assert len(both) >= 5
+    assert np.mean(both) < np.mean(one_form)

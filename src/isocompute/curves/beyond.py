@@ -1,6 +1,7 @@
-"""Curves for budgets beyond the data: slopes that configurations share.
+"""Curves for budgets beyond the data: of either form, with slopes that configurations share.
 
-A curve that ends before it bends says little about its slope, and so about where it goes: a
+Inside the data both forms fit; beyond them Gompertz curves go on rising where logistic ones have
+bent. A curve that ends before it bends says little about its slope, and so about where it goes: a
 steeper one with a lower ceiling fits as well. The other curves of the sweep know.
 
 Shape legend: J configurations, I of them with an identified slope, D draws.
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.curves.draws import CURVE_BOUNDS
-from isocompute.curves.fits import CurveFits
+from isocompute.curves.fits import CurveFits, in_other_form
 from isocompute.sigmoid import SigmoidFits
 
 FloatArray = NDArray[np.float64]
@@ -24,6 +25,33 @@ IDENTIFIED_SD = float(np.log(4)) / (2 * 1.96)
 # Estimates that give way to their own mean or line gain where three more are known than it has
 # parameters (Efron and Morris, JASA 68 (1973) 117).
 SPARE = 3
+
+
+def curves_beyond(fits: CurveFits, *, seed: int = 0) -> CurveFits:
+    """Curves with shared slopes; as many draws of each form as it is likely.
+
+    Both forms count as equally likely before the data, so that the odds of Gompertz curves are
+    exp(gain / 2), by how much less the loss of all curves together is with them. The fitted
+    curves stay of the form that they have.
+
+    Args:
+        fits: curves.
+        seed: of `share_slopes`.
+    """
+    shared = share_slopes(fits, seed=seed)
+    gompertz = 0.5 * (1 + float(np.tanh(fits.gompertz_gain / 4)))
+    k = round(fits.drawing.draws * (1 - gompertz if fits.form == "gompertz" else gompertz))
+    if not k:
+        return shared
+    other = share_slopes(in_other_form(fits), seed=seed)
+    both = zip(other.draw_J, shared.draw_J, strict=True)
+    return replace(shared, draw_J=tuple(_joined(a, b, k) for a, b in both))
+
+
+def _joined(first: SigmoidFits, rest: SigmoidFits, k: int) -> SigmoidFits:
+    """Draws of one configuration: k of the first, the others of the rest."""
+    parts = [np.concatenate([a[:k], b[k:]]) for a, b in zip(first, rest, strict=True)]
+    return SigmoidFits(*parts)
 
 
 def share_slopes(fits: CurveFits, *, seed: int = 0) -> CurveFits:

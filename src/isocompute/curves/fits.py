@@ -14,7 +14,8 @@ seen is assumed (`UNSEEN_SEED_SD`) and said so.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +38,7 @@ from isocompute.curves.draws import (
     draw_fits,
     spread_ceilings,
 )
-from isocompute.curves.means import Means, fit_means
+from isocompute.curves.means import Means, fit_means, means_in_other_form
 from isocompute.errors import RefusalError
 from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
@@ -49,6 +50,14 @@ MIN_STEPS = 20  # a configuration is compared from its 20th step on
 # ScaleRL calls ceilings within 0.02 of each other ties (three repeats, scores about 0.6): two
 # standard deviations of 0.01, here in units of sqrt(p (1 - p)). Source: arXiv 2510.13786.
 UNSEEN_SEED_SD = 0.01 / float(np.sqrt(0.6 * 0.4))
+
+
+class Drawing(NamedTuple):
+    """How the draws were made: their number, their seed, `unseen_seed_sd` of `fit_curves`."""
+
+    draws: int
+    seed: int
+    unseen_seed_sd: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +78,7 @@ class CurveFits:
         excluded: configurations left out, with the reason.
         select: which checkpoint counted at a budget.
         means: what the curves were fitted to.
+        drawing: how the draws were made.
         gompertz_gain: by how much less the summed loss would be with Gompertz curves, at the
             weights of the logistic ones.
     """
@@ -85,6 +95,7 @@ class CurveFits:
     seeds_known: bool
     excluded: tuple[tuple[int, int, str], ...]
     means: Means
+    drawing: Drawing
     select: Select = "best"
     gompertz_gain: float = 0.0
 
@@ -195,6 +206,7 @@ def fit_curves(
         )
     of, gain = fit_means(binned, unit, strict_records=strict_records, logistic_only=logistic_only)
     start, end = zip(*(_support(one, unit) for one in binned), strict=True)
+    drawing = Drawing(draws, seed, unseen_seed_sd)
     return CurveFits(
         binned=tuple(binned),
         bins=bins,
@@ -202,20 +214,34 @@ def fit_curves(
         phi=phi,
         run_sd=float(np.sqrt(of.run_variance)),
         fit=of.fit,
-        draw_J=_draws(binned, of, draws, seed, unseen_seed_sd) if draws else (),
+        draw_J=_draws(binned, of, drawing),
         start_J=np.array(start),
         end_J=np.array(end),
         seeds_known=of.seeds_known,
         excluded=tuple(excluded),
         means=of,
+        drawing=drawing,
         select=select,
         gompertz_gain=gain,
     )
 
 
-def _draws(
-    binned: Sequence[BinnedRuns], of: Means, draws: int, seed: int, unseen_seed_sd: float
-) -> tuple[SigmoidFits, ...]:
+def in_other_form(fits: CurveFits) -> CurveFits:
+    """The same runs under logistic curves in place of Gompertz ones, or the reverse."""
+    of = means_in_other_form(fits.binned, fits.means, fits.unit)
+    return replace(
+        fits,
+        run_sd=float(np.sqrt(of.run_variance)),
+        fit=of.fit,
+        draw_J=_draws(fits.binned, of, fits.drawing),
+        means=of,
+    )
+
+
+def _draws(binned: Sequence[BinnedRuns], of: Means, drawing: Drawing) -> tuple[SigmoidFits, ...]:
+    draws, seed, unseen_seed_sd = drawing
+    if not draws:
+        return ()
     rng = np.random.default_rng(seed)
     pool = deviation_pool(binned, of.mean_JX, of.fit.midpoint, of.run_variance, of.seeds_known)
     draw_J = tuple(

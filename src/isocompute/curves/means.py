@@ -27,7 +27,10 @@ LIKELIER = 2 * float(np.log(20))
 
 
 class Means(NamedTuple):
-    """Curves fitted to the means over runs; the anchor's parts have the shape (J,)."""
+    """Curves fitted to the means over runs; the anchor's parts have the shape (J,).
+
+    `strict_records`: whether bins that broke no record were left out of the means.
+    """
 
     x_JX: FloatArray
     mean_JX: FloatArray
@@ -37,6 +40,7 @@ class Means(NamedTuple):
     run_variance: float
     seeds_known: bool
     bounds: Bounds
+    strict_records: bool
 
 
 def fit_means(
@@ -49,6 +53,12 @@ def fit_means(
     if logistic_only or gain <= LIKELIER:
         return logistic, gain
     return _fitted(binned, base, strict_records, GOMPERTZ_BOUNDS), gain
+
+
+def means_in_other_form(binned: Sequence[BinnedRuns], of: Means, unit: str) -> Means:
+    """Logistic curves in place of Gompertz ones, or the reverse."""
+    bounds = CURVE_BOUNDS if of.bounds.gompertz else GOMPERTZ_BOUNDS
+    return _fitted(binned, _measured_start(binned, unit), of.strict_records, bounds)
 
 
 def _gompertz_gain(binned: Sequence[BinnedRuns], of: Means) -> float:
@@ -84,7 +94,7 @@ def _fitted(
         fit, weight_JX = _robust_fits(x_JX, mean_JX, variance_JX, anchor, bounds, held_J)
         if not seeds_known and run_variance == 0.0:
             run_variance = _misfit_variance(binned, mean_JX, fit)
-    return Means(x_JX, mean_JX, weight_JX, anchor, fit, run_variance, seeds_known, bounds)
+    return Means(x_JX, mean_JX, weight_JX, anchor, fit, run_variance, seeds_known, bounds, strict)
 
 
 def _measured_start(binned: Sequence[BinnedRuns], unit: str) -> float | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.beyond import share_slopes
+from isocompute.curves.beyond import curves_beyond
 from isocompute.curves.bins import WINDOW, BinnedRuns, position
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
@@ -127,7 +127,7 @@ def _one_cut(
             draws=_DRAWS,
             seed=seed,
         )
-        fits = share_slopes(fits, seed=seed)
+        fits = curves_beyond(fits, seed=seed)
     except RefusalError:
         return []
     rows: list[dict[str, Any]] = []

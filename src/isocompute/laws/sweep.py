@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.curves.beyond import share_slopes
+from isocompute.curves.beyond import curves_beyond
 from isocompute.curves.bins import Select
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import InputError
@@ -192,8 +192,8 @@ class Fit:
 
     @cached_property
     def curves_beyond(self) -> CurveFits:
-        """Curves for budgets beyond those compared: slopes shared, which only pays there."""
-        return share_slopes(self.curve_fits, seed=self.seed)
+        """Curves for budgets beyond those compared: of either form, with shared slopes."""
+        return curves_beyond(self.curve_fits, seed=self.seed)
 
     def _curves_at(self, x: float) -> CurveFits:
         return self.curves_beyond if x > self.support[1] * (1 + 1e-9) else self.curve_fits

@@ -142,8 +142,8 @@ bench: $(STAMP)  ## speed of the fits beside scipy, and of the engine beside TRL
 	  --trainers-python $(TRAINERS_VENV)/bin/python $(ARGS)
 
 coverage-table: $(STAMP)  ## how often intervals hold on planted truth (resumes; SWEEPS=40: 10 minutes)
-	@OMP_NUM_THREADS=1 $(PY) benchmarks/coverage.py --jobs 2 --sweeps $(or $(SWEEPS),2000) \
-	  -o docs/coverage-table.md $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/law_coverage.py --jobs 2 --sweeps $(or $(SWEEPS),2000) $(ARGS)
+	@$(PY) benchmarks/law_coverage_page.py docs/coverage.md --sweeps $(or $(SWEEPS),2000) $(ARGS)
 
 $(VENV)/.isocompute-docs: $(STAMP)
 	@$(PIP_INSTALL) -e '.[docs]'

@@ -16,7 +16,7 @@ from isocompute.plan import plan_budget
 
 @pytest.fixture(scope="module")
 def coverage() -> Any:
-    path = Path(__file__).parents[1] / "benchmarks" / "coverage.py"
+    path = Path(__file__).parents[1] / "benchmarks" / "law_coverage.py"
     spec = importlib.util.spec_from_file_location("coverage_table", path)
     assert spec is not None
     assert spec.loader is not None

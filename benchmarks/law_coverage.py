@@ -1,7 +1,8 @@
 """Coverage, false rises, power and regret of the law on planted worlds, every cell printed.
 
-One command: `python benchmarks/coverage.py --jobs 2 -o docs/coverage-table.md`. Definitions are
-those of docs/coverage.md. A sweep's seed is `--base` plus its index; nothing is tuned here.
+One command: `make coverage-table`, which also renews the tables of docs/coverage.md, where the
+definitions are (`law_coverage_page.py`). A sweep's seed is `--base` plus its index; nothing is
+tuned here.
 
 Cells are computed in chunks, each written to `--cells` when it is done: an interrupted run goes on
 where it stopped, and several runs may share one folder. `--sweeps 2000` is the definitive table.
@@ -284,7 +285,10 @@ def percent(value: float) -> str:
 
 def coverage_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
     label = f"{seeds}" + (" (conditional)" if seeds == 1 else "")
-    numbers = [percent(cell.mean(f"{w} {level:.2f}")) for w in ("law", "set") for level in LEVELS]
+    last = cell.tally.get("law 0.90", [])[BUDGETS - 1 :: BUDGETS]
+    numbers = [percent(cell.mean(f"law {level:.2f}")) for level in LEVELS]
+    numbers += [percent(float(np.mean(last)) if last else np.nan)]
+    numbers += [percent(cell.mean(f"set {level:.2f}")) for level in LEVELS]
     numbers += [f"{cell.mean(f'size {level:.2f}'):.1f}" for level in LEVELS]
     numbers += [
         percent(cell.mean(f"{w} {level:.2f}"))
@@ -299,9 +303,11 @@ def coverage_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
 
 
 COVERAGE_HEAD = (
-    "| world | noise | seeds | law 90 | law 95 | set 90 | set 95 | size 90 | size 95 | ceiling 90 |"
-    " ceiling 95 | bounded 90 | bounded 95 | crossover 90 | crossover 95 | reported 90 |"
-    " reported 95 | crossovers | law error | refused | sweeps | s |\n" + "|---" * 22 + "|"
+    "| world | noise | seeds | law 90 | law 95 | end 90 | set 90 | set 95 | size 90 | size 95 |"
+    " ceiling 90 | ceiling 95 | bounded 90 | bounded 95 | crossover 90 | crossover 95 |"
+    " reported 90 | reported 95 | crossovers | law error | refused | sweeps | s |\n"
+    + "|---" * 23
+    + "|"
 )
 RULES = ("plan", "expected score", "law, rounded down", "best n of the sweep", "best so far")
 
@@ -399,23 +405,27 @@ def table(tasks: list[Task], folder: Path) -> str:
     return "\n".join([*lines, "", f"{seconds / 3600:.2f} core-hours in all.", ""])
 
 
-def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sweeps", type=int, default=200, help="per coverage cell")
-    parser.add_argument("--null-sweeps", type=int, default=500, help="per null world and power")
-    parser.add_argument("--regret-sweeps", type=int, default=200, help="per world")
-    parser.add_argument("--draws", type=int, default=200)
-    parser.add_argument("--worlds", nargs="*", help="default: all")
-    parser.add_argument("--noise", nargs="*", default=list(NOISE))
-    parser.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3, 5])
-    parser.add_argument("--parts", nargs="*", default=["coverage", "null", "regret"])
-    parser.add_argument("--base", type=int, default=10_000, help="seed of the first sweep")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--cells", type=Path, default=Path("build/coverage"), help="folder")
-    parser.add_argument("--print-only", action="store_true", help="run nothing")
-    parser.add_argument("-o", "--output", type=Path)
-    options = parser.parse_args(argv)
-    tasks = [
+def parser() -> argparse.ArgumentParser:
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--sweeps", type=int, default=200, help="per coverage cell")
+    options.add_argument("--null-sweeps", type=int, default=500, help="per null world and power")
+    options.add_argument("--regret-sweeps", type=int, default=500, help="per world")
+    options.add_argument("--draws", type=int, default=200)
+    options.add_argument("--worlds", nargs="*", help="default: all")
+    options.add_argument("--noise", nargs="*", default=list(NOISE))
+    options.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3, 5])
+    options.add_argument("--parts", nargs="*", default=["coverage", "null", "regret"])
+    options.add_argument("--base", type=int, default=10_000, help="seed of the first sweep")
+    options.add_argument("--jobs", type=int, default=1, help="processes")
+    options.add_argument("--cells", type=Path, default=Path("build/coverage"), help="folder")
+    options.add_argument("--print-only", action="store_true", help="run nothing")
+    options.add_argument("-o", "--output", type=Path)
+    return options
+
+
+def tasks_of(options: argparse.Namespace) -> list[Task]:
+    """Every cell asked for."""
+    return [
         Task(part, world, noise, seeds, options.base, sweeps_of(sweeps, seeds), options.draws)
         for part, worlds, sweeps in (
             ("coverage", COVERAGE_WORLDS, options.sweeps),
@@ -429,6 +439,11 @@ def main(argv: list[str] | None = None) -> int:
         for seeds in options.seeds
         if seeds in seeds_of(part, world)
     ]
+
+
+def main(argv: list[str] | None = None) -> int:
+    options = parser().parse_args(argv)
+    tasks = tasks_of(options)
     options.cells.mkdir(parents=True, exist_ok=True)
     # Every cell's first chunk, then every cell's second: stopped early, the table is even.
     todo = sorted((chunk for task in tasks for chunk in chunks(task)), key=lambda c: c.first)

@@ -1,0 +1,144 @@
+"""Puts the finished cells of `law_coverage.py` into docs/coverage.md, between its markers.
+
+`python benchmarks/law_coverage_page.py docs/coverage.md`: tables, what they cost, and every check
+that lies outside the tolerance. The words around them are written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+from law_coverage import (
+    COVERAGE_HEAD,
+    FACTORS,
+    LEVELS,
+    RULES,
+    Cell,
+    Task,
+    cell_of,
+    coverage_row,
+    parser,
+    percent,
+    regret_rows,
+    tasks_of,
+)
+
+TOLERANCE = {0.90: 0.03, 0.95: 0.02}
+MEDIAN, TAIL, REFUSED = 0.005, 0.02, 0.25  # what a plan may lose, and how often it may refuse
+CHECKED = {"law": "law", "ceiling": "ceiling", "crossing": "crossover"}  # of a tally, in words
+
+Cells = list[tuple[Task, Cell]]
+
+
+def blocks(cells: Cells) -> dict[str, str]:
+    """Name of a marker -> what stands there."""
+    of = {part: [c for c in cells if c[0].part == part] for part in ("coverage", "null", "regret")}
+    rows = {
+        world: [coverage_row(t.world, t.noise, t.seeds, c) for t, c in of["coverage"] if here(t)]
+        for world, here in (
+            ("rising", lambda t: t.world == "rising"),
+            ("other", lambda t: t.world != "rising"),
+        )
+    }
+    rises = [
+        f"| {t.world} | {t.noise} | {t.seeds} | {percent(c.mean('rise claimed'))} | {c.refused} |"
+        f" {c.sweeps} |"
+        for t, c in of["null"]
+    ]
+    plans = [row for t, c in of["regret"] for row in regret_rows(t.world, t.noise, t.seeds, c)]
+    head = "| world | noise | seeds | rise claimed | refused | sweeps |\n" + "|---" * 6 + "|"
+    rules = " | ".join(RULES)
+    plan_head = f"| world | noise | seeds | budget | {rules} | refused, % | sweeps |"
+    return {
+        "cost": cost(of),
+        "rising": "\n".join([COVERAGE_HEAD, *rows["rising"]]),
+        "other": "\n".join([COVERAGE_HEAD, *rows["other"]]),
+        "rises": "\n".join([head, *rises]),
+        "plans": "\n".join([plan_head, "|---" * 11 + "|", *plans]),
+        "outside": outside(of["coverage"]),
+        "plans outside": plans_outside(of["regret"]),
+    }
+
+
+def cost(of: dict[str, Cells]) -> str:
+    """How many sweeps there are of each kind of cell, and what all of them took."""
+
+    def sweeps(cells: Cells) -> str:
+        counts = sorted({c.sweeps for _, c in cells})
+        return " to ".join(f"{n:,}" for n in dict.fromkeys((counts[0], counts[-1])))
+
+    several = [c for c in of["coverage"] if c[0].seeds > 1]
+    hours = sum(c.seconds for cells in of.values() for _, c in cells) / 3600
+    return (
+        f"Sweeps in a cell: {sweeps(several)} for coverage"
+        f" ({sweeps([c for c in of['coverage'] if c[0].seeds == 1])} with one seed),"
+        f" {sweeps(of['null'])} for rises, {sweeps(of['regret'])} for plans; {hours:.2f} core hours"
+        " in all, of 200 bootstrap draws a sweep."
+    )
+
+
+def outside(cells: Cells) -> str:
+    """Every check beyond its tolerance, after how many there are by number of seeds."""
+    count: dict[str, int] = defaultdict(int)
+    found: dict[str, list[str]] = defaultdict(list)
+    for t, cell in cells:
+        seeds = {1: "one seed", 2: "two seeds"}.get(t.seeds, "three or five seeds")
+        for what, word in CHECKED.items():
+            for level in LEVELS:
+                covered = cell.mean(f"{what} {level:.2f}")
+                if np.isnan(covered):
+                    continue
+                count[seeds] += 1
+                if abs(covered - level) > TOLERANCE[level] + 1e-9:
+                    found[seeds].append(
+                        f"| {seeds} | {t.world} | {t.noise} | {t.seeds} | {word} |"
+                        f" {100 * level:.0f} | {percent(covered)} |"
+                    )
+    order = [s for s in ("three or five seeds", "two seeds", "one seed") if count[s]]
+    said = "; ".join(f"with {s} {len(found[s])} of {count[s]}" for s in order)
+    head = "| of | world | noise | seeds | what | level | covered |\n" + "|---" * 7 + "|"
+    rows = [row for s in order[:2] for row in found[s]]  # one seed: the count says enough
+    return "\n".join([f"Outside the tolerance: {said}.", "", head, *rows])
+
+
+def plans_outside(cells: Cells) -> str:
+    """Cells in which plans lose more than they may."""
+    rows, checked = [], 0
+    for t, cell in cells:
+        for factor in FACTORS:
+            lost = cell.tally[f"plan {factor}x"]
+            median, tail = float(np.median(lost)), float(np.quantile(lost, 0.95))
+            refused, more = cell.mean(f"refused {factor}x"), float(np.mean(np.array(lost) > TAIL))
+            checked += 1
+            if median > MEDIAN or tail > TAIL or refused > REFUSED:
+                rows.append(
+                    f"| {t.world} | {t.noise} | {factor}x | {median:.4f} | {tail:.4f} |"
+                    f" {percent(more)} |"
+                )
+    head = "| world | noise | budget | median | 95th percentile | lose more than 0.02, % |"
+    said = f"Plans miss the target in {len(rows)} of {checked} cells."
+    return "\n".join([said, "", head, "|---" * 6 + "|", *rows] if rows else [said])
+
+
+def main(argv: list[str]) -> int:
+    page, *rest = argv
+    options = parser().parse_args(rest)
+    cells = [(t, c) for t in tasks_of(options) if (c := cell_of(t, options.cells)).sweeps]
+    path = Path(page)
+    text = path.read_text(encoding="utf-8")
+    for name, block in blocks(cells).items():
+        pattern = rf"(<!-- {name} -->\n).*?(\n<!-- /{name} -->)"
+        text, n = re.subn(pattern, lambda m, b=block: m[1] + b + m[2], text, flags=re.DOTALL)
+        if n != 1:
+            print(f"{page}: `<!-- {name} -->` must occur once, but does {n} times", file=sys.stderr)
+            return 1
+    path.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -436,7 +436,7 @@ def test_backtest_compares_with_baselines_and_sensitivity_with_other_rules(risin
 
 @pytest.mark.parametrize("name", ["equal", "constant_small", "constant_large", "falling"])
 def test_no_rise_is_claimed_where_there_is_none(name: str) -> None:
-    """A small version of benchmarks/law_coverage.py: at most 7% there, so 2 of 4 here is a failure."""
+    """Small version of benchmarks/law_coverage.py: at most 7% there, so 2 of 4 here is too many."""
     claimed = sum(
         fit_sweep(sweep(name, seed, noise=NOISE["high"]), draws=40).law.claimed for seed in range(4)
     )

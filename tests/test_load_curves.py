@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -178,9 +179,20 @@ def test_a_folder_of_tables_is_its_tables(tmp_path: Path) -> None:
     assert [(c.rollouts_per_problem, *c.score_K) for c in curves] == [(1, 0.1), (2, 0.2)]
     apart = load_curves(files, settings=settings)
     assert [c.run for c in curves] == [c.run for c in apart]
-    (folder / "run.log").write_text("a log beside them: what the tables are is not known")
-    with pytest.raises(InputError, match="at least one log that is known"):
-        load_curves(folder, settings=settings)
+    (folder / "run.log").write_text("a log that nobody knows")
+    said: list[str] = []
+    beside = load_curves(folder, settings=settings, say=said.append)
+    assert [c.run for c in beside] == [c.run for c in apart]
+    assert said == [f"{folder}: its 2 tables are read; no other file in it is a known log"]
+
+
+def test_a_table_beside_a_log_that_is_known_is_left_alone(tmp_path: Path) -> None:
+    tidy(tmp_path / "a.csv", HEAD, "32,8,100,0.1")
+    rows = [{"step": s, "data": {"val-core/math/acc/mean@4": 0.1 * s}} for s in (0, 1, 2)]
+    (tmp_path / "verl.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = settings_from({"problems_per_batch": 16, "rollouts_per_problem": 4})
+    curves = load_curves(tmp_path, settings=settings)
+    assert {(c.problems_per_batch, c.rollouts_per_problem) for c in curves} == {(16, 4)}
 
 
 def test_what_is_no_source_is_named(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def _load(
             f"{path}: a source must be a file, a folder or published:NAME, but there is none; "
             "check the path."
         )
-    tables = tables_in(file) if file.is_dir() else [file] if is_table(file) else []
+    tables, runs = _tables_or_runs(file, settings, wanted.say)
     if tables:
         curves = []
         for table in tables:
@@ -195,11 +195,32 @@ def _load(
         if wanted.train is not None:
             wanted.train.extend([c for c in curves if c.split == "train"])
         return [c for c in curves if c.split == wanted.split]
-    runs = read_log(file, settings=settings)
     if wanted.say is not None:
         for line in note_lines((run.name, note) for run in runs for note in run.notes):
             wanted.say(line)
     return _log_curves(path, runs, wanted, where)
+
+
+def _tables_or_runs(
+    path: Path, settings: Settings | None, say: Callable[[str], None] | None
+) -> tuple[list[Path], list[ImportedRun]]:
+    """The tidy tables of a file or folder, or the runs of its logs; one of the two is empty.
+
+    Beside a log that is known a table may be anything. Where none is, the tables are meant.
+    """
+    if not path.is_dir():
+        return ([path], []) if is_table(path) else ([], read_log(path, settings=settings))
+    tables, logs = tables_in(path)
+    if tables and not logs:
+        return tables, []
+    try:
+        return [], read_log(path, settings=settings)
+    except InputError:
+        if not tables:
+            raise
+    if say is not None:
+        say(f"{path}: its {len(tables)} tables are read; no other file in it is a known log")
+    return tables, []
 
 
 def _nothing_in(path: str, wanted: _Wanted) -> InputError:

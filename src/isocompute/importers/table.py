@@ -43,18 +43,18 @@ def is_table(path: Path) -> bool:
     return not is_wandb_csv(header)
 
 
-def tables_in(folder: Path) -> list[Path]:
-    """The tables of a folder by name, as `FOLDER/*.csv` gives them; [] where it holds a log too.
+def tables_in(folder: Path) -> tuple[list[Path], bool]:
+    """The tables of a folder by name, as `FOLDER/*.csv` gives them, and whether it may hold logs.
 
-    A log is what `importers.read` would open, in a folder below as well: such a folder is one of
-    runs that others trained, and a table in it may be anything.
+    A log is what `importers.read` would open, in a folder below as well: such a folder may be one
+    of runs that others trained, and a table in it may be anything.
     """
     from isocompute.importers.read import is_candidate
 
     seen = [p for p in sorted(folder.iterdir()) if not p.name.startswith(".")]
     tables = [p for p in seen if is_table(p)]
     rest = [p for p in seen if p not in tables]
-    return [] if any(p.is_dir() or is_candidate(p) for p in rest) else tables
+    return tables, any(p.is_dir() or is_candidate(p) for p in rest)
 
 
 def read_table(path: Path, naming: Naming) -> pa.Table:

@@ -127,3 +127,68 @@ def test_the_command_prints_what_is_there(
     assert "core-hours in all" in printed.out
     assert "2/2 " in printed.err
     assert coverage.main([*argv, "--print-only"]) == 0
+
+
+@pytest.fixture
+def page(coverage: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return importlib.import_module("law_coverage_page")
+
+
+def test_the_page_names_every_check_beyond_its_tolerance(coverage: Any, page: Any) -> None:
+    def cell(law_90: int, law_95: int, ceiling_90: int) -> Any:
+        held = {"law 0.90": law_90, "law 0.95": law_95, "ceiling 0.90": ceiling_90}
+        tally = {name: [1.0] * n + [0.0] * (100 - n) for name, n in held.items()}
+        return coverage.Cell(tally=tally, sweeps=100)
+
+    def task(world: str, seeds: int) -> Any:
+        return coverage.Task("coverage", world, "high", seeds, 0, 100, 9)
+
+    said = page.outside(
+        [(task("rising", 3), cell(86, 97, 93)), (task("capped", 5), cell(93, 98, 87)),
+         (task("falling", 1), cell(50, 50, 90))]
+    )  # fmt: skip
+    assert "with three or five seeds 2 of 6; with one seed 2 of 3" in said
+    assert [line for line in said.splitlines() if "| high |" in line] == [
+        "| three or five seeds | rising | high | 3 | law | 90 | 86.0 |",
+        "| three or five seeds | capped | high | 5 | law | 95 | 98.0 |",
+    ]
+
+
+def test_the_page_names_every_plan_that_loses_too_much(coverage: Any, page: Any) -> None:
+    def cell(lost: list[float], refused: float = 0.0) -> Any:
+        tally = {f"plan {f}x": lost for f in coverage.FACTORS}
+        return coverage.Cell(
+            tally=tally | {f"refused {f}x": [refused, 0.0] for f in coverage.FACTORS}, sweeps=100
+        )
+
+    task = coverage.Task("regret", "rising", "low", 3, 0, 100, 9)
+    good = cell([0.0] * 96 + [0.5] * 4)
+    assert page.plans_outside([(task, good)]) == "Plans miss the target in 0 of 3 cells."
+    for bad in (cell([0.0] * 90 + [0.03] * 10), cell([0.006] * 100), cell([0.0], refused=1.0)):
+        assert page.plans_outside([(task, bad)]).startswith("Plans miss the target in 3 of 3")
+    assert "| rising | low | 10x | 0.0000 | 0.0300 | 10.0 |" in page.plans_outside(
+        [(task, cell([0.0] * 90 + [0.03] * 10))]
+    )
+
+
+def test_the_page_is_written_between_its_markers(
+    coverage: Any, page: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part, world in (("coverage", "late_winner"), ("coverage", "rising"), ("null", "equal")):
+        coverage.do((coverage.Task(part, world, "low", 3, 10_000, 1, 30), tmp_path))
+    coverage.do((coverage.Task("coverage", "late_winner", "low", 1, 10_000, 1, 30), tmp_path))
+    coverage.do((coverage.Task("regret", "late_winner", "low", 3, 10_000, 1, 30), tmp_path))
+    names = ["cost", "rising", "other", "rises", "plans", "outside", "plans outside"]
+    file = tmp_path / "page.md"
+    file.write_text("words\n" + "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in names))
+    options = [f"--{part}sweeps=1" for part in ("", "null-", "regret-")]
+    asked = [str(file), *options, "--draws=30", f"--cells={tmp_path}"]
+    assert page.main(asked) == 0
+    text = file.read_text()
+    assert "old" not in text
+    assert text.startswith("words\n<!-- cost -->\nSweeps in a cell: 1 for coverage (1 with one")
+    assert "| late_winner | low | 3 |" in text.split("<!-- other -->")[1]
+    file.write_text(text.replace("<!-- rises -->", ""))
+    assert page.main(asked) == 1
+    assert "`<!-- rises -->` must occur once" in capsys.readouterr().err

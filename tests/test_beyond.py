@@ -80,7 +80,7 @@ def test_slopes_that_differ_are_not_made_equal(slopes: tuple[float, ...]) -> Non
 
 def test_intervals_beyond_the_sweep_hold_where_slopes_scatter() -> None:
     """Arms whose slopes are drawn anew for each sweep, as the estimator assumes."""
-    held = []
+    held: list[bool] = []
     for seed in range(701_010, 701_030):
         slopes = 3.0 * np.exp(0.15 * np.random.default_rng(seed).standard_normal(7))
         arms = zip(WORLDS["rising"].arms, slopes, strict=True)
@@ -140,6 +140,19 @@ def test_draws_beyond_the_sweep_are_of_each_form_as_often_as_it_is_likely(
     assert gompertz_draws(curves_beyond(of_gompertz)) == share
 
 
+def test_curves_that_may_only_be_logistic_stay_so_beyond_the_sweep() -> None:
+    curves = quarter(WORLDS["gompertz"]).sample(NOISE["middle"], 3, np.random.default_rng(1))
+    fits = fit_curves(curves, draws=20, logistic_only=True)
+    assert fits.gompertz_gain > 10
+    assert gompertz_draws(curves_beyond(fits)) == 0
+    assert gompertz_draws(curves_beyond(replace(fits, logistic_only=False))) == 20
+
+
+def test_one_draw_has_no_regression_and_stays_as_it_is() -> None:
+    fits = fitted(quarter(WORLDS["rising"]), "middle", 701_000, draws=1)
+    assert np.isfinite(curves_beyond(fits).draw_value(np.array([7.0]))).all()
+
+
 def test_the_other_form_is_what_a_fit_of_that_form_is() -> None:
     world = quarter(WORLDS["gompertz"])
     curves = world.sample(NOISE["low"], 3, np.random.default_rng(701_000))
@@ -163,3 +176,19 @@ def test_scores_are_predicted_better_where_the_form_cannot_be_told() -> None:
             both.append(error_beyond(world, curves_beyond(fits, seed=seed), "high"))
     assert len(both) >= 5
     assert np.mean(both) < np.mean(one_form)
+
+
+def test_a_small_dip_before_the_rise_says_nothing_about_the_form() -> None:
+    """Dips of 0.04, three to four standard errors of a bin, too shallow to be replaced."""
+    world = quarter(WORLDS["rising"])
+    fits = []
+    for seed in range(701_000, 701_008):
+        curves = world.sample(NOISE["high"], 3, np.random.default_rng(seed))
+        dipped = []
+        for c in curves:
+            x = np.log10(np.maximum(c.rollouts_K, 1.0))
+            score = c.score_K - 0.04 * np.exp(-(((x - 4.2) / 0.25) ** 2))
+            dipped.append(c.replace(score_K=np.clip(score, 0.0, 1.0)))
+        fits.append(fit_curves(dipped, draws=0))
+    assert sum(fit.form == "gompertz" for fit in fits) <= 1  # 3 while such dips had a say
+    assert np.mean([1 / (1 + np.exp(-fit.gompertz_gain / 2)) for fit in fits]) < 0.5

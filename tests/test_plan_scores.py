@@ -26,6 +26,10 @@ class ScoredPlantedFit(PlantedFit):
     loss_of_pair: Mapping[tuple[int, int], float] = field(default_factory=dict)
     ahead: Mapping[int, float] = field(default_factory=dict)
     trend: int = 0
+    gompertz: float = 0.0
+
+    def gompertz_share(self, rollouts: float) -> float:
+        return self.gompertz
 
     def expected_regrets(self, rollouts: float) -> dict[tuple[int, int], float]:
         if self.loss_of_pair:
@@ -177,3 +181,36 @@ def test_a_fitted_sweep_has_its_regrets_and_its_trend() -> None:
     for key, loss in regrets.items():
         assert loss >= best - scores[key] - 1e-12
     assert (rising.trend, fit("falling").trend, fit("constant_small").trend) == (1, -1, 0)
+
+
+@pytest.mark.parametrize(
+    ("share", "budget", "warned"),
+    [(0, 4e6, False), (0.04, 4e6, False), (0.3, 4e6, True), (0.97, 4e6, False), (0.3, 1e6, False)],
+)
+def test_a_plan_beyond_the_sweep_says_when_the_form_of_curves_is_not_known(
+    share: float, budget: float, warned: bool
+) -> None:
+    document = plan_budget(ScoredPlantedFit(gompertz=share), budget).document
+    assert ("form_unsure" in codes(document)) == warned
+    if warned:
+        assert "30% of the draws are Gompertz curves" in message(document, "form_unsure")
+
+
+def test_the_score_that_a_plan_names_is_what_chose_n() -> None:
+    """One run per configuration of Gompertz curves at high noise, taken for logistic ones."""
+    world = WORLDS["gompertz"].until(2.0**21)
+    fit = fit_sweep(world.sample(NOISE["high"], 1, np.random.default_rng(910_009)), draws=100)
+    assert 0 < fit.curve_fits.gompertz_gain < 6
+    assert 0.5 < fit.gompertz_share(4 * 2.0**21) < 1
+    assert fit.gompertz_share(2.0**21) == 0
+    expected = fit.expected_scores(4 * 2.0**21)
+    for (b_p, n), score in expected.items():
+        named = fit.score_at(b_p, n, 4 * 2.0**21)
+        assert named is not None
+        assert named[0] == pytest.approx(score)
+        assert named[1] < named[0] < named[2]
+    document = plan_budget(fit, 4 * 2.0**21).document
+    assert "form_unsure" in codes(document)
+    assert document["predicted_score"] == pytest.approx(
+        expected[document["problems_per_batch"], document["rollouts_per_problem"]], abs=0.002
+    )

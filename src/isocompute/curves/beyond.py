@@ -39,6 +39,8 @@ def curves_beyond(fits: CurveFits, *, seed: int = 0) -> CurveFits:
         seed: of `share_slopes`.
     """
     shared = share_slopes(fits, seed=seed)
+    if fits.logistic_only:
+        return shared
     gompertz = 0.5 * (1 + float(np.tanh(fits.gompertz_gain / 4)))
     k = round(fits.drawing.draws * (1 - gompertz if fits.form == "gompertz" else gompertz))
     if not k:
@@ -68,7 +70,7 @@ def share_slopes(fits: CurveFits, *, seed: int = 0) -> CurveFits:
             4 the line is a constant.
         seed: of the misses.
     """
-    if not fits.draw_J:
+    if fits.drawing.draws < 2:  # the regression is one over draws
         return fits
     draw_DJ = np.stack([np.log(one.slope) for one in fits.draw_J], axis=1)
     low, high = CURVE_BOUNDS.slope

@@ -81,6 +81,7 @@ class CurveFits:
         drawing: how the draws were made.
         gompertz_gain: by how much less the summed loss would be with Gompertz curves, at the
             weights of the logistic ones.
+        logistic_only: Gompertz curves were not to be taken.
     """
 
     binned: tuple[BinnedRuns, ...]
@@ -98,10 +99,11 @@ class CurveFits:
     drawing: Drawing
     select: Select = "best"
     gompertz_gain: float = 0.0
+    logistic_only: bool = False
 
     @property
     def form(self) -> str:
-        """Of the curves: "logistic" or "gompertz"."""
+        """Of the fitted curves: "logistic" or "gompertz"."""
         return "gompertz" if self.fit.gompertz.any() else "logistic"
 
     @property
@@ -223,6 +225,7 @@ def fit_curves(
         drawing=drawing,
         select=select,
         gompertz_gain=gain,
+        logistic_only=logistic_only,
     )
 
 

@@ -24,6 +24,9 @@ GOMPERTZ_BOUNDS = replace(CURVE_BOUNDS, gompertz=True)
 # Gompertz curves are taken where all curves together are 20 times as likely under them: twice the
 # log of that in the summed loss.
 LIKELIER = 2 * float(np.log(20))
+# A bin this many standard errors below the score at step 0 is a dip. Some 50 early bins are looked
+# at: 2 would find one in most sweeps without any.
+DIP_Z = 2.5
 
 
 class Means(NamedTuple):
@@ -49,7 +52,7 @@ def fit_means(
     """Curves of the likelier form, and by how much less the loss is with Gompertz curves."""
     base = _measured_start(binned, unit)
     logistic = _fitted(binned, base, strict_records, CURVE_BOUNDS)
-    gain = _gompertz_gain(binned, logistic)
+    gain = _gompertz_gain(binned, logistic, base)
     if logistic_only or gain <= LIKELIER:
         return logistic, gain
     return _fitted(binned, base, strict_records, GOMPERTZ_BOUNDS), gain
@@ -61,15 +64,16 @@ def means_in_other_form(binned: Sequence[BinnedRuns], of: Means, unit: str) -> M
     return _fitted(binned, _measured_start(binned, unit), of.strict_records, bounds)
 
 
-def _gompertz_gain(binned: Sequence[BinnedRuns], of: Means) -> float:
+def _gompertz_gain(binned: Sequence[BinnedRuns], of: Means, start: float | None) -> float:
     """By how much less the summed loss is with Gompertz curves, early dips left out.
 
-    The level that stands in for a dip before the rise looks like a late take-off, which is how
-    Gompertz curves begin; it says nothing of how a curve bends towards its ceiling.
+    A dip before the rise, or the level that stands in for it, looks like a late take-off, which is
+    how Gompertz curves begin; it says nothing of how a curve bends towards its ceiling.
     """
     weight_JX, anchor_weight_J = of.weight_JX.copy(), of.anchor[1].copy()
     for j, one in enumerate(binned):
-        dip = np.flatnonzero(one.dominated_RX.any(axis=0) & (one.x_X < of.fit.half_way[j]))
+        early = one.x_X < of.fit.half_way[j]
+        dip = np.flatnonzero(early & _dips(one, start, of.run_variance))
         if len(dip) and np.count_nonzero(weight_JX[j, dip[-1] + 1 :]) >= MIN_POINTS:
             weight_JX[j, : dip[-1] + 1] = anchor_weight_J[j] = 0.0
     logistic, gompertz = (
@@ -77,6 +81,17 @@ def _gompertz_gain(binned: Sequence[BinnedRuns], of: Means) -> float:
         for bounds in (CURVE_BOUNDS, GOMPERTZ_BOUNDS)
     )
     return float(logistic.loss.sum() - gompertz.loss.sum())
+
+
+def _dips(one: BinnedRuns, start: float | None, run_variance: float) -> NDArray[np.bool_]:
+    """Bins (X,) dominated in some run, or whose mean over runs surely lies below the start."""
+    has = np.isfinite(one.mean_RX)
+    n = np.maximum(has.sum(axis=0), 1)
+    mean = np.where(has, one.mean_RX, 0.0).sum(axis=0) / n
+    sd = np.sqrt(np.where(has, expected_sd(one, run_variance) ** 2, 0.0).sum(axis=0)) / n
+    limit = -np.inf if start is None else start - DIP_Z * sd
+    found: NDArray[np.bool_] = one.dominated_RX.any(axis=0) | (has.any(axis=0) & (mean < limit))
+    return found
 
 
 def _fitted(

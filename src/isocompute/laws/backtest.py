@@ -152,9 +152,9 @@ def _one_cut(
         so_far = float(max(reached[last].mean(), 0.0))
         rng = np.random.default_rng(seed)
         draw = fits.draw_J[j].value(x)
+        predicted = draw.mean(axis=0)  # as a plan predicts
         draw = draw + rng.standard_normal(draw.shape) * np.sqrt(noise[held])
         lo, hi = draw_interval(draw, level)
-        predicted = fits.fit.row(j).value(x)[0]
         error = np.log(np.clip(1 - reached[seen], 1e-4, None))
         slope, level_0 = np.polyfit(early_x[seen], error, 1)
         power = 1 - np.exp(

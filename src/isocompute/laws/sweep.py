@@ -150,7 +150,11 @@ class Fit:
     def score_at(
         self, problems_per_batch: int, rollouts_per_problem: int, rollouts: float
     ) -> tuple[float, float, float] | None:
-        """(score, low, high) of a configuration's curve at a budget; None where it has none."""
+        """(score, low, high) of a configuration's curve at a budget; None where it has none.
+
+        Beyond the budgets compared the score is the mean of the draws, as what chooses n there:
+        they are of both forms, the fitted curve is of one.
+        """
         pairs = zip(
             self.curve_fits.problems_per_batch_J,
             self.curve_fits.rollouts_per_problem_J,
@@ -163,7 +167,10 @@ class Fit:
                 value = float(fits.fit.row(j).value(x)[0, 0])
                 if not fits.draw_J:
                     return value, value, value
-                lo, hi = draw_interval(fits.draw_J[j].value(x)[:, 0], self.level)
+                draw = fits.draw_J[j].value(x)[:, 0]
+                lo, hi = draw_interval(draw, self.level)
+                if fits is not self.curve_fits:
+                    value = float(draw.mean())
                 return value, min(float(lo), value), max(float(hi), value)
         return None
 
@@ -184,6 +191,12 @@ class Fit:
         """Mean over the draws of what each configuration loses against the best, by (B_p, n)."""
         _require_budget(rollouts, self.unit)
         return expected_regrets(self._curves_at(rollouts), rollouts)
+
+    def gompertz_share(self, rollouts: float) -> float:
+        """Share of the draws whose curves are Gompertz ones at a budget."""
+        _require_budget(rollouts, self.unit)
+        draws = self._curves_at(rollouts).draw_J
+        return float(draws[0].gompertz.mean()) if draws else 0.0
 
     def shares_ahead(self, rollouts: float) -> dict[tuple[int, int], float]:
         """Share of the draws in which each is at least as good as the best expected."""

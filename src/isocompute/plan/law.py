@@ -85,6 +85,9 @@ class ScoredFit(Protocol):
     def shares_ahead(self, rollouts: float) -> Mapping[tuple[int, int], float]:
         """Share of the draws in which each is at least as good as the best of them."""
 
+    def gompertz_share(self, rollouts: float) -> float:
+        """Share of the draws whose curves are Gompertz ones."""
+
 
 def expected_regrets(fit: LawFit, rollouts: float) -> Regrets | None:
     """See `ScoredFit`; None where only a law is known."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from isocompute.allocation import Rates
 from isocompute.errors import InputError, RefusalError
-from isocompute.plan.law import LawFit, Notice, support_of, tested
+from isocompute.plan.law import LawFit, Notice, ScoredFit, support_of, tested
 from isocompute.plan.words import NOTICEABLE_LOG10, compact_number
 from isocompute.recipe import Recipe
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 # span in which the ranking was observed (docs/plan.md).
 MAX_EXTRAPOLATION_LOG10 = 1.0
 MAX_EXTRAPOLATION_SPANS = 2.0
+
+# Share of the draws from which on the rarer form of curve is worth a warning.
+FORM_UNSURE = 0.05
 
 # Warnings of a fit that explain why it has no law.
 NO_LAW = ("non_monotone", "rise_not_claimed")
@@ -125,7 +128,7 @@ def _first_rollouts(curve: Curve) -> float:
 
 
 def distance_notices(q: Question) -> list[Notice]:
-    """Warning `extrapolated` for a budget outside the common support."""
+    """Warnings `extrapolated`, `form_unsure` for a budget outside the common support."""
     low, high = support_of(q.fit)
     distance = extrapolation_log10(q.rollouts, (low, high))
     if distance < NOTICEABLE_LOG10:
@@ -143,5 +146,21 @@ def distance_notices(q: Question) -> list[Notice]:
             "message": f"the budget lies {distance:.2f} decades {side} the budgets at which every "
             f"n was compared ({compact_number(low)} to {compact_number(high)} rollouts); the "
             f"intervals do not cover a change of the law out there.{doubt}",
+        },
+        *_form_notice(q),
+    ]
+
+
+def _form_notice(q: Question) -> list[Notice]:
+    share = q.fit.gompertz_share(q.rollouts) if isinstance(q.fit, ScoredFit) else 0.0
+    if not FORM_UNSURE <= share <= 1 - FORM_UNSURE:
+        return []
+    return [
+        {
+            "code": "form_unsure",
+            "message": "the sweep does not tell how its curves bend towards their ceilings: "
+            f"{share:.0%} of the draws are Gompertz curves, which go on rising where logistic ones "
+            "have bent. Expected scores and intervals at this budget hold both, the ceilings of "
+            "`isocompute fit` one.",
         }
     ]

@@ -12,6 +12,7 @@ _MORE_SEEDS = "Repeat the configurations nearest the optimum with two more seeds
 
 ADVICE: Mapping[str, str] = {
     # of a fit
+    "form_unsure": "Run the sweep further, or with more seeds; read the interval of the score.",
     "bends_late": "Nothing: the curves that fit better are used.",
     "budgets_not_shared": "Train the runs that end early as far as the others.",
     "ceiling_unbounded": "Train these configurations further until their curves bend.",

@@ -118,7 +118,7 @@ def sensitivity(fit: Fit, *, title: str = "The law under other rules of reading"
     octaves(axes)
     budget_axis(axes, document, law=True)
     axes.set_ylabel("rollouts per problem, n")
-    axes.legend(loc="upper left", handlelength=2.6)
+    axes.legend(loc="upper left", handlelength=4.5)  # two periods of the longest dash
     return figure
 
 

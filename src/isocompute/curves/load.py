@@ -20,12 +20,11 @@ from isocompute.importers import (
     load_published,
     load_tidy,
     note_lines,
-    read_log,
     to_curves,
 )
 from isocompute.importers.base import Curve
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.table import is_table, tables_in
+from isocompute.importers.table import tables_or_runs
 from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import (
@@ -187,7 +186,7 @@ def _load(
             f"{path}: a source must be a file, a folder or published:NAME, but there is none; "
             "check the path."
         )
-    tables, runs = _tables_or_runs(file, settings, wanted.say)
+    tables, runs = tables_or_runs(file, settings, wanted.say)
     if tables:
         curves = []
         for table in tables:
@@ -199,28 +198,6 @@ def _load(
         for line in note_lines((run.name, note) for run in runs for note in run.notes):
             wanted.say(line)
     return _log_curves(path, runs, wanted, where)
-
-
-def _tables_or_runs(
-    path: Path, settings: Settings | None, say: Callable[[str], None] | None
-) -> tuple[list[Path], list[ImportedRun]]:
-    """The tidy tables of a file or folder, or the runs of its logs; one of the two is empty.
-
-    Beside a log that is known a table may be anything. Where none is, the tables are meant.
-    """
-    if not path.is_dir():
-        return ([path], []) if is_table(path) else ([], read_log(path, settings=settings))
-    tables, logs = tables_in(path)
-    if tables and not logs:
-        return tables, []
-    try:
-        return [], read_log(path, settings=settings)
-    except InputError:
-        if not tables:
-            raise
-    if say is not None:
-        say(f"{path}: its {len(tables)} tables are read; no other file in it is a known log")
-    return tables, []
 
 
 def _nothing_in(path: str, wanted: _Wanted) -> InputError:

@@ -18,6 +18,9 @@ from isocompute.errors import InputError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from isocompute.importers.runs import ImportedRun
+    from isocompute.importers.settings import Settings
+
 _TABLES = (".csv", ".tsv", ".parquet")
 _MISSING = ("", "nan", "na", "null", "none", "n/a")
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
@@ -43,7 +46,34 @@ def is_table(path: Path) -> bool:
     return not is_wandb_csv(header)
 
 
-def tables_in(folder: Path) -> tuple[list[Path], bool]:
+def tables_or_runs(
+    path: Path, settings: Settings | None, say: Callable[[str], None] | None
+) -> tuple[list[Path], list[ImportedRun]]:
+    """The tables of a file or folder, or the runs of its logs; one of the two is empty.
+
+    Beside a log that is known a table may be anything. Where none is, the tables are meant.
+
+    Raises:
+        InputError: if there is neither.
+    """
+    from isocompute.importers.read import read_log
+
+    if not path.is_dir():
+        return ([path], []) if is_table(path) else ([], read_log(path, settings=settings))
+    tables, logs = _tables_in(path)
+    if tables and not logs:
+        return tables, []
+    try:
+        return [], read_log(path, settings=settings)
+    except InputError:
+        if not tables:
+            raise
+    if say is not None:
+        say(f"{path}: its {len(tables)} tables are read; no other file in it is a known log")
+    return tables, []
+
+
+def _tables_in(folder: Path) -> tuple[list[Path], bool]:
     """The tables of a folder by name, as `FOLDER/*.csv` gives them, and whether it may hold logs.
 
     A log is what `importers.read` would open, in a folder below as well: such a folder may be one

@@ -16,11 +16,15 @@ from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import InputError
 from isocompute.frontier import Frontier, fit_frontier
 from isocompute.importers.base import Curve
-from isocompute.intervals import draw_interval
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.laws.leave_out import leave_out
-from isocompute.laws.outlook import expected_regrets, expected_scores, shares_ahead
+from isocompute.laws.outlook import (
+    expected_regrets,
+    expected_scores,
+    score_with_interval,
+    shares_ahead,
+)
 from isocompute.laws.sensitivity import sensitivity
 
 FloatArray = NDArray[np.float64]
@@ -162,16 +166,9 @@ class Fit:
         )
         for j, pair in enumerate(pairs):
             if pair == (problems_per_batch, rollouts_per_problem):
-                x = np.array([np.log10(rollouts)])
                 fits = self._curves_at(rollouts)
-                value = float(fits.fit.row(j).value(x)[0, 0])
-                if not fits.draw_J:
-                    return value, value, value
-                draw = fits.draw_J[j].value(x)[:, 0]
-                lo, hi = draw_interval(draw, self.level)
-                if fits is not self.curve_fits:
-                    value = float(draw.mean())
-                return value, min(float(lo), value), max(float(hi), value)
+                beyond = fits is not self.curve_fits
+                return score_with_interval(fits, j, rollouts, self.level, mean=beyond)
         return None
 
     def expected_scores(self, rollouts: float) -> dict[tuple[int, int], float]:

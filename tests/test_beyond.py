@@ -10,6 +10,7 @@ import pytest
 from isocompute.curves.beyond import between_variance, curves_beyond, share_slopes
 from isocompute.curves.fits import CurveFits, fit_curves, in_other_form
 from isocompute.intervals import draw_interval
+from isocompute.laws.backtest import backtest, until
 from isocompute.testing.planted import NOISE, WORLDS, World
 
 SEEDS = range(701_000, 701_006)
@@ -192,3 +193,19 @@ def test_a_small_dip_before_the_rise_says_nothing_about_the_form() -> None:
         fits.append(fit_curves(dipped, draws=0))
     assert sum(fit.form == "gompertz" for fit in fits) <= 1  # 3 while such dips had a say
     assert np.mean([1 / (1 + np.exp(-fit.gompertz_gain / 2)) for fit in fits]) < 0.5
+
+
+def test_the_back_test_predicts_as_a_plan_does() -> None:
+    """The mean of draws of both forms, where the curves before the cut are taken for logistic."""
+    world = quarter(WORLDS["gompertz"])
+    curves = world.sample(NOISE["high"], 1, np.random.default_rng(910_009))
+    full = fit_curves(curves, draws=20)
+    rows = backtest(curves, full, unit="rollouts", level=0.95, seed=0)["rows"]
+    cut = rows[-1]["cut"]
+    early = fit_curves([until(c, cut, "rollouts") for c in curves], draws=200, seed=0)
+    beyond = curves_beyond(early, seed=0)
+    assert 0 < gompertz_draws(beyond) < 200
+    for row in (row for row in rows if row["cut"] == cut):
+        j = list(early.rollouts_per_problem_J).index(row["rollouts_per_problem"])
+        x = np.log10([row["x"]])
+        assert row["predicted"] == pytest.approx(beyond.draw_J[j].value(x).mean())

@@ -155,6 +155,13 @@ def test_the_page_names_every_check_beyond_its_tolerance(coverage: Any, page: An
     ]
 
 
+def test_the_end_of_a_law_is_its_largest_budget(coverage: Any) -> None:
+    cell = coverage.Cell(tally={"law 0.90": ([1.0] * (coverage.BUDGETS - 1) + [0.0]) * 4}, sweeps=4)
+    column = coverage.COVERAGE_HEAD.split("|").index(" end 90 ")
+    row = coverage.coverage_row("rising", "low", 3, cell).split("|")
+    assert (row[column - 2].strip(), row[column].strip()) == ("88.9", "0.0")
+
+
 def test_the_page_names_every_plan_that_loses_too_much(coverage: Any, page: Any) -> None:
     def cell(lost: list[float], refused: float = 0.0) -> Any:
         tally = {f"plan {f}x": lost for f in coverage.FACTORS}

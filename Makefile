@@ -58,7 +58,7 @@ setup: $(STAMP)  ## make .venv with the package, torch (CPU is enough) and the t
 quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, plan, report
 	@$(VENV)/bin/isocompute quickstart $(DIR)
 
-test-fast: $(STAMP)  ## what to run while you work: 100 s on two cores
+test-fast: $(STAMP)  ## what to run while you work: a minute on two cores
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 \
 	  -m 'not (long or slow or browser or trainers or ray or gpu or docs)' $(ARGS)
 

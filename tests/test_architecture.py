@@ -99,6 +99,7 @@ def imported(path: Path, name: str) -> Iterator[str]:
                 yield target.removeprefix("isocompute.")
 
 
+@pytest.mark.long
 def test_imports_run_only_leftward() -> None:
     wrong = []
     used = set()

@@ -151,6 +151,7 @@ def test_compare_sets_two_arms_of_one_study_side_by_side(
     assert "needs two sides" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_fit_plan_and_report_take_one_arm(
     study: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

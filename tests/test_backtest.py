@@ -61,6 +61,7 @@ def rising() -> Fit:
     return fit_sweep(WORLDS["rising"].sample(NOISE["middle"], 3, np.random.default_rng(0)))
 
 
+@pytest.mark.long
 def test_no_part_of_a_cut_sees_what_lies_beyond_it(rising: Fit) -> None:
     """Scores beyond the last cut are replaced; what is predicted there stays to the digit."""
     last = rising.backtest["by_cut"][-1]
@@ -106,6 +107,7 @@ def test_without_the_last_budget_or_n_each_rule_is_judged_by_the_whole_sweep(ris
     assert largest["gain_interval"][0] < largest["gain"] < largest["gain_interval"][1]
 
 
+@pytest.mark.long
 def test_the_largest_n_of_a_world_without_use_for_it_gains_nothing() -> None:
     """On the published hard set 512 is no better than 128, and the law without it says so."""
     row = fit_sweep(load_curves(["published:qwen2.5-7b-hard"])).backtest["left_out"][1]

@@ -79,6 +79,7 @@ def test_slopes_that_differ_are_not_made_equal(slopes: tuple[float, ...]) -> Non
     assert np.abs(np.mean(off, axis=0)).max() < 0.1
 
 
+@pytest.mark.long
 def test_intervals_beyond_the_sweep_hold_where_slopes_scatter() -> None:
     """Arms whose slopes are drawn anew for each sweep, as the estimator assumes."""
     held: list[bool] = []
@@ -166,6 +167,7 @@ def test_the_other_form_is_what_a_fit_of_that_form_is() -> None:
     np.testing.assert_array_equal(in_other_form(other).draw_value(x), fits.draw_value(x))
 
 
+@pytest.mark.long
 def test_scores_are_predicted_better_where_the_form_cannot_be_told() -> None:
     """Gompertz worlds at high noise, in sweeps whose curves are taken for logistic ones."""
     world = quarter(WORLDS["gompertz"])
@@ -195,6 +197,7 @@ def test_a_small_dip_before_the_rise_says_nothing_about_the_form() -> None:
     assert np.mean([1 / (1 + np.exp(-fit.gompertz_gain / 2)) for fit in fits]) < 0.5
 
 
+@pytest.mark.long
 def test_the_back_test_predicts_as_a_plan_does() -> None:
     """The mean of draws of both forms, where the curves before the cut are taken for logistic."""
     world = quarter(WORLDS["gompertz"])

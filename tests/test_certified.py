@@ -189,6 +189,7 @@ def test_nist_misra1d_to_its_digits() -> None:
     assert error["midpoint"] * b2 == pytest.approx(2.9334354479e-06, rel=1e-3)
 
 
+@pytest.mark.long
 def test_scipy_finds_no_better_law_within_the_same_bounds() -> None:
     """Floor and plateau of a law lie on bounds as a rule: the smallest and largest n tested."""
     rng = np.random.default_rng(0)

@@ -266,6 +266,7 @@ def test_one_configuration_is_refused_with_exit_3(
     assert document["rollouts_per_problem"] is None
 
 
+@pytest.mark.long
 def test_a_budget_far_outside_the_sweep_is_refused_with_what_to_run_next(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -333,6 +334,7 @@ def test_plan_on_the_published_easy_law(published_plan: dict[str, Any]) -> None:
     assert "bp_untested" in codes
 
 
+@pytest.mark.long
 def test_the_default_law_is_the_published_one_of_the_difficulty(
     published_plan: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -426,6 +428,7 @@ def falling(rows: Rows) -> Rows:
     return [[*r[:3], r[3] - 0.1 * max(math.log10(r[2] / 2e5), 0.0), *r[4:]] for r in rows]
 
 
+@pytest.mark.long
 def test_fit_plan_and_report_count_the_checkpoint_asked_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -450,6 +453,7 @@ def test_fit_plan_and_report_count_the_checkpoint_asked_for(
     assert drawn == ["final", predicted["final"]]
 
 
+@pytest.mark.long
 def test_the_published_law_is_fitted_to_the_checkpoint_asked_for(
     published_plan: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -147,6 +147,7 @@ def fail_at(server, at, number):
     server.check(folder, f"call {at} fails with {errno.errorcode[number]}")
 
 
+@pytest.mark.long
 def test_rows_8_and_9_some_system_calls_fail(server):
     for at in random.Random(2).sample(range(1, server.points + 1), 4):
         fail_at(server, at, errno.ENOSPC if at % 2 else errno.EIO)

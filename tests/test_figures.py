@@ -219,6 +219,7 @@ def test_save_figures_writes_every_figure_in_every_format(tmp_path: Path, fit: F
     assert again[0].read_bytes() == made[0].read_bytes()  # no dates, no random names
 
 
+@pytest.mark.long
 def test_formats(tmp_path: Path) -> None:
     assert signature(figures.save_figures).parameters["formats"].default == ("pdf", "svg", "png")
     view = StudyView(name="s", scores=VIEW.scores)

@@ -206,6 +206,7 @@ JSON = st.recursive(
     max_leaves=12)
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(value=JSON, ascii_only=st.booleans())
 def test_row_16_the_fast_parser_reads_what_the_standard_one_does(
@@ -337,6 +338,7 @@ def test_row_25_a_gzip_bomb_stops_at_the_cap(
         read_log(path)
 
 
+@pytest.mark.long
 def test_row_25_a_packed_table_stops_at_the_cap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

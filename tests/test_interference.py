@@ -109,6 +109,7 @@ def test_landscapes_over_training_are_matched_in_compute(study: Path) -> None:
     assert last == pytest.approx([g["score"]["value"] for g in document["groups"]])
 
 
+@pytest.mark.long
 def test_level_seed_and_draws_each_change_the_intervals(study: Path) -> None:
     def width(**options: float) -> float:
         document = study_interference(study, **options)  # type: ignore[arg-type]

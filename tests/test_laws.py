@@ -124,6 +124,7 @@ def test_predict_and_at_refuse_budgets_that_are_none(rising) -> None:
             rising.at(bad)
 
 
+@pytest.mark.long
 def test_a_planted_rise_is_found_and_inside_the_intervals(rising) -> None:
     truth = WORLDS["rising"].truth(NOISE["middle"])
     law = truth.law(*rising.support)
@@ -181,6 +182,7 @@ def test_the_planted_form_is_chosen_for_what_lies_beyond(name: str, form: str) -
     assert found.count(form) >= (5 if form == "gompertz" else 6), found
 
 
+@pytest.mark.long
 def test_curves_that_bend_late_are_followed_inside_the_sweep_and_beyond() -> None:
     world = WORLDS["gompertz"]
     budget = world.max_rollouts / 4
@@ -202,6 +204,7 @@ def test_curves_that_bend_late_are_followed_inside_the_sweep_and_beyond() -> Non
     assert found[0] == pytest.approx(fit.expected_scores(10 * budget)[16, 512], abs=0.02)
 
 
+@pytest.mark.long
 def test_a_document_of_gompertz_curves_says_how_to_read_them() -> None:
     fits = {name: fit_sweep(sweep(name), draws=10) for name in ("gompertz", "rising")}
     document = fits["gompertz"].document
@@ -247,6 +250,7 @@ def test_up_and_down_has_no_form() -> None:
     assert "non_monotone" in {w["code"] for w in fit.warnings}
 
 
+@pytest.mark.long
 def test_a_constant_best_n_is_a_constant_law() -> None:
     document = fit_sweep(sweep("constant_large", seeds=2), draws=30).document
     assert document["law"]["form"] == "constant"
@@ -255,6 +259,7 @@ def test_a_constant_best_n_is_a_constant_law() -> None:
     assert "optimum_at_edge" in {w["code"] for w in document["warnings"]}
 
 
+@pytest.mark.long
 def test_fixed_batch_gives_both_laws_in_steps() -> None:
     batch = 4096
     arms = tuple(
@@ -298,6 +303,7 @@ def test_joint_setting_takes_the_smallest_stable_b_p() -> None:
     assert {c.problems_per_batch for c in only.curves} == {64}
 
 
+@pytest.mark.long
 def test_tokens_shift_the_law_by_their_price() -> None:
     curves = sweep("capped")
     a, b = fit_sweep(curves, draws=20), fit_sweep(curves, draws=20, unit="tokens")
@@ -308,6 +314,7 @@ def test_tokens_shift_the_law_by_their_price() -> None:
     )
 
 
+@pytest.mark.long
 def test_every_option_changes_something() -> None:
     curves = sweep("capped", seeds=1)
     plain = fit_sweep(curves, draws=20)
@@ -369,6 +376,7 @@ def _walk(value, path="$"):
         yield path, value
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "seeds"), [("rising", 3), ("equal", 1), ("capped", 1)])
 def test_the_document_keeps_its_contract(name: str, seeds: int, rising) -> None:
     fit = rising if name == "rising" else fit_sweep(sweep(name, seeds=seeds), draws=30)
@@ -450,6 +458,7 @@ def test_a_three_octave_rise_is_claimed() -> None:
     assert claimed >= 3
 
 
+@pytest.mark.long
 def test_the_final_checkpoint_counts_a_fall_that_the_best_one_hides() -> None:
     curves = WORLDS["overfit"].sample(NOISE["low"], 3, np.random.default_rng(4))
     best, final = (fit_sweep(curves, select=s, draws=50) for s in ("best", "final"))

@@ -130,6 +130,7 @@ class TestFeedForwardPolicy(EngineTestCase):
         return make_spec(self.folder)
 
 
+@pytest.mark.long
 def test_the_feed_forward_policy_and_difficulty_on_another_device(tmp_path):
     from fake_device import NAME, FakeDevice
     from isocompute.engines.local.base_rates import success_counter
@@ -167,6 +168,7 @@ def test_freed_memory_stays_with_the_process():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 10_000
 
 
+@pytest.mark.long
 def test_training_raises_the_reward(folder):
     case = TestLocalEngine()
     case.folder = folder

@@ -43,6 +43,7 @@ def test_a_saved_model_loads_bit_for_bit(tmp_path, biases):
         assert torch.equal(one, two)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lengths", [[10, 10, 10], [10, 7, 1]])
 @pytest.mark.parametrize("counts", [[2, 2, 2], [3, 1, 4], [1, 9, 1]])  # view, slots, copies
 def test_shared_prompts_and_cache_equal_the_plain_forward(lengths, counts):

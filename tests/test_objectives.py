@@ -201,6 +201,7 @@ def one_token_batch():
     return samples, torch.tensor([1.0, 0.0])
 
 
+@pytest.mark.long
 def test_the_gradient_of_an_update_by_hand():
     """d loss / d logits = -1/4 sum over rollouts of A (onehot - pi), pulled through the head."""
     model = tiny_model()
@@ -261,6 +262,7 @@ def test_learning_rate_rules():
     assert warmed_up(2.0, 1, 0) == 2.0
 
 
+@pytest.mark.long
 def test_the_optimizer_equals_that_of_torch(tmp_path):
     ours, theirs = tiny_model(), tiny_model()
     mine = FlatAdamW(ours, weight_decay=0.1, max_grad_norm=0.5)

@@ -53,6 +53,7 @@ def train_of(curves: list[Curve], rises: bool = True) -> list[Curve]:
     return out
 
 
+@pytest.mark.long
 def test_planted_overfitting_is_found_where_it_was_planted() -> None:
     """World `overfit` falls from 10^6.2 on, twice as fast up to n = 64."""
     curves = WORLDS["overfit"].sample(NOISE["middle"], 3, np.random.default_rng(0))

@@ -196,6 +196,7 @@ def test_a_plan_beyond_the_sweep_says_when_the_form_of_curves_is_not_known(
         assert "30% of the draws are Gompertz curves" in message(document, "form_unsure")
 
 
+@pytest.mark.long
 def test_the_score_that_a_plan_names_is_what_chose_n() -> None:
     """One run per configuration of Gompertz curves at high noise, taken for logistic ones."""
     world = WORLDS["gompertz"].until(2.0**21)

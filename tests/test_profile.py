@@ -60,6 +60,7 @@ def test_wider_levels_are_wider_and_hold_the_fit() -> None:
         assert wide[1] - wide[0] == pytest.approx(hi - lo, rel=0.5)  # type: ignore[operator]
 
 
+@pytest.mark.long
 def test_a_ceiling_that_nothing_excludes_is_open() -> None:
     """Trained to 65,000 rollouts, where the steep part begins."""
     open_ends = fit_sweep(

@@ -37,6 +37,7 @@ def test_the_hash_of_the_code_moves_with_any_file(
     assert code_sha256.__wrapped__() != first
 
 
+@pytest.mark.long
 def test_a_document_names_its_rules() -> None:
     curves = WORLDS["overfit"].sample(NOISE["low"], 3, np.random.default_rng(0))
     found = fit_sweep(curves).document["provenance"]

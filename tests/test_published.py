@@ -19,6 +19,7 @@ def hard() -> Fit:
     return fit_sweep(load_published("qwen2.5-7b-hard"), draws=400)
 
 
+@pytest.mark.long
 def test_easy_begins_small_ends_at_512_and_changes_where_the_paper_does(easy: Fit) -> None:
     n = [part["rollouts_per_problem"] for part in easy.document["frontier"]]
     assert n[0] in (8, 16)
@@ -38,6 +39,7 @@ def test_easy_law_is_the_published_one_within_its_interval(easy: Fit) -> None:
     assert ((low <= theirs) & (theirs <= high)).mean() >= 0.95
 
 
+@pytest.mark.long
 def test_hard_ends_at_128_and_leaves_8_where_the_paper_does(hard: Fit) -> None:
     assert hard.document["frontier"][-1]["rollouts_per_problem"] == 128
     at = {c["from_rollouts_per_problem"]: c["at"] for c in hard.document["crossovers"]}

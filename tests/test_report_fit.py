@@ -55,6 +55,7 @@ def fit(request: pytest.FixtureRequest) -> Fit:
     return fit_sweep(planted(PAIRS[kind]), draws=30, **OPTIONS[kind])
 
 
+@pytest.mark.long
 def test_every_setting_makes_a_page(tmp_path: Path, fit: Fit) -> None:
     page = page_of(tmp_path, [("sweep", fit)], None)
     kinds = {attrs.get("data-kind") for _, attrs in page.tags}
@@ -68,6 +69,7 @@ def test_every_setting_makes_a_page(tmp_path: Path, fit: Fit) -> None:
         assert warning["message"][:40] in page.text
 
 
+@pytest.mark.long
 def test_every_setting_makes_every_paper_figure(fit: Fit) -> None:
     document = fit.document
     assert figures.learning_curves(fit).axes[0].lines

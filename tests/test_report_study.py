@@ -129,6 +129,7 @@ def test_health_is_thinned_to_means(view: StudyView) -> None:
     assert _means(np.array([4.0]), np.array([math.nan])) == ([4.0], [None])
 
 
+@pytest.mark.long
 def test_validation_set_can_be_chosen(folder: Path, view: StudyView) -> None:
     assert view.problem_set == "main"
     other = study_view(folder, problem_set="side")
@@ -148,6 +149,7 @@ def test_no_study_in_the_folder_is_an_error(tmp_path: Path) -> None:
         study_view(tmp_path)
 
 
+@pytest.mark.long
 def test_page_shows_every_part_of_the_study(folder: Path, tmp_path: Path) -> None:
     page = page_of(tmp_path, [], None, study=folder)
     kinds = {attrs.get("data-kind") for _, attrs in page.tags}

@@ -61,6 +61,7 @@ def test_configurations_of_one_n_are_beaten_together() -> None:
     assert not_excluded(*drawn([0.5, 0.7, 0.7, 0.6], 0.01), n, 0.95) == (8, 64)
 
 
+@pytest.mark.long
 def test_no_rise_is_claimed_where_one_n_only_starts_sooner() -> None:
     """The draws alone claim one in a fifth of these sweeps."""
     claimed, by_draws = [], []
@@ -94,6 +95,7 @@ def from_the_floor(ceilings: tuple[float, ...], midpoints: tuple[float, ...]) ->
     return World(name="floor", arms=tuple(arms), max_rollouts=2.0**22, first=1024)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("ceilings", "midpoints", "fewest", "most"),
     [

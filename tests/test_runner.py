@@ -40,6 +40,7 @@ def truth(tmp_path_factory):
     return digest(work / "s", work / "x")
 
 
+@pytest.mark.long
 def test_processes_and_this_process_give_the_same_study(tmp_path, truth):
     seen: list[Progress] = []
     summary = run_study(small_study(), tmp_path / "s", workers=2, settings=FAST,
@@ -101,6 +102,7 @@ def test_row_2_a_worker_that_dies_is_retried_and_its_cost_kept(tmp_path):
     assert one.step_K.tolist() == other.step_K.tolist()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("workers", "retries"), [(0, 1), (1, 2)])
 def test_row_2_retries_end(tmp_path, workers, retries):
     study = odd("raises", ns=(2,), limits=Limits(retries=retries))
@@ -114,6 +116,7 @@ def test_row_2_retries_end(tmp_path, workers, retries):
     assert again.accounting.attempts == 2 * (retries + 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -153,6 +156,7 @@ def test_health_rules_speak_while_a_run_goes_on(tmp_path, workers):
     assert "at step 3" in said[0]
 
 
+@pytest.mark.long
 def test_wall_limit(tmp_path):
     study = odd("slow", ns=(2,), rollouts=4096, limits=Limits(wall_s=0.3))
     for workers in (0, 1):
@@ -256,6 +260,7 @@ def test_row_3_workers_survive_a_signal_while_they_start(number):
         pool.close()
 
 
+@pytest.mark.long
 def test_row_3_a_second_ctrl_c_stops_at_once(tmp_path):
     process = start(tmp_path, workers=1)
     wait_for_work(process)

@@ -36,6 +36,7 @@ def suboptimality(n: int, steps: int) -> float:
     return float(1 - policy()[:, 0].mean())
 
 
+@pytest.mark.long
 def test_the_rate_of_one_problem_is_the_planted_one() -> None:
     t = 1024
     scaled = {n: t * suboptimality(n, t) for n in (2, 4, 16, 64)}

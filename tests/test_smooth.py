@@ -28,6 +28,7 @@ def oscillating(curve: Curve) -> Curve:
     return curve.replace(score_K=score)
 
 
+@pytest.mark.long
 def test_a_healthy_sweep_is_smooth_and_says_so() -> None:
     fit = fit_sweep(sweep())
     assert all(c["smoothness"] > 0.99 for c in fit.document["curves"])
@@ -38,6 +39,7 @@ def test_a_healthy_sweep_is_smooth_and_says_so() -> None:
     assert unknown["evaluation_noise_ratio"] is None
 
 
+@pytest.mark.long
 def test_rough_runs_are_named() -> None:
     curves = [oscillating(c) if c.rollouts_per_problem == 64 else c for c in sweep()]
     fit = fit_sweep(curves)

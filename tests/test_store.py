@@ -377,6 +377,7 @@ def test_row_11_a_runner_ends_in_one_line_when_a_newer_one_changes_the_tables(tm
     assert [f for f in examine(folder) if f.severity == "error"] == []
 
 
+@pytest.mark.long
 def test_row_11_tables_are_not_changed_under_an_older_runner(tmp_path, monkeypatch):
     shutil.copy(DATA / "store-v1" / "study.db", tmp_path)
     older = sqlite3.connect(tmp_path / "study.db", isolation_level=None, check_same_thread=False)
@@ -517,6 +518,7 @@ def test_row_24_text_that_begins_like_a_formula_is_quoted(tmp_path):
     assert {row["rollouts"] for row in rows} == {"0", "32", "64", "128", "256"}  # untouched
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("format", ["parquet", "csv"])
 def test_pandas_polars_and_duckdb_read_an_export(tmp_path, format):
     duckdb, pandas, polars = (pytest.importorskip(n) for n in ("duckdb", "pandas", "polars"))

@@ -134,6 +134,7 @@ def judge(response, answer):
 """
 
 
+@pytest.mark.long
 def test_a_users_verifier_that_raises_or_hangs_is_told_by_problem(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):

@@ -298,6 +298,7 @@ def test_a_bfloat16_sampler_says_what_it_drew_from(folder):
 # ---- the value model ----
 
 
+@pytest.mark.long
 def test_the_value_model_starts_at_zero_and_learns_the_reward(folder):
     prompt, length, drawn = two_prompts(folder)
     critic = Critic(folder, Recipe(objective="ppo", max_grad_norm=100.0, value_clip=10.0), CPU,
@@ -569,6 +570,7 @@ def test_difficulty_names_what_could_not_be_judged(folder, monkeypatch):
         measured(lambda *_: True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("recipe", [
     {"kl_coef": 0.1, "entropy_coef": 0.1, "gradient_rollouts": 3},
     {"updates_per_batch": 2, "zero_variance_filter": "loss", "top_p": 0.9},

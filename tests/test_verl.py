@@ -255,6 +255,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             "validation_share": 5.0}
 
 
+@pytest.mark.long
 def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -> None:
     sink = ListSink(tmp_path / "sink")
     spec = make_spec(**fake)
@@ -303,6 +304,7 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[st
     assert len(sink.steps) == 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mode", "message"), [
     ("crash", "gave 1 after 2 of 8 steps: .*CUDA out of memory"),
     ("zero_gradient", "every gradient norm of 8 steps is 0"),
@@ -325,6 +327,7 @@ def test_row_19_an_early_end_without_an_error_leaves_too_few_steps(
     assert len(sink.steps) == 4  # of 8: the runner calls that invalid
 
 
+@pytest.mark.long
 def test_row_26_a_failed_verifier_leaves_the_evaluation_out(
     tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ CASES: dict[str, Callable[[], list[Curve]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", CASES)
 def test_each_warning_of_a_fit_is_raised(code: str) -> None:
     found = {w["code"]: w["message"] for w in fit_sweep(CASES[code]()).warnings}
@@ -116,6 +117,7 @@ def dipping(curves: list[Curve]) -> list[Curve]:
     ]
 
 
+@pytest.mark.long
 def test_a_dip_at_the_start_is_not_called_overfitting() -> None:
     falls = sweep("overfit")
     chosen = [c for c in dipping(sweep("rising")) if c.rollouts_per_problem in (16, 32, 256)]
@@ -171,6 +173,7 @@ def test_a_run_that_is_left_out_is_not_called_rough_too() -> None:
     assert min(c["smoothness"] for c in fit.document["curves"]) > 0.85
 
 
+@pytest.mark.long
 def test_of_several_batches_the_configuration_is_named() -> None:
     world = WORLDS["joint_capped"].until(2.0**19)
     curves = world.sample(NOISE["middle"], 2, np.random.default_rng(0))
@@ -178,6 +181,7 @@ def test_of_several_batches_the_configuration_is_named() -> None:
     assert "B_p=64 n=128" in found["ceiling_unbounded"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("world", "sure"), [("falling", True), ("equal", False)])
 def test_a_fall_of_n_is_stated_where_the_draws_confirm_it(world: str, sure: bool) -> None:
     noise = "middle" if sure else "high"
@@ -194,6 +198,7 @@ def test_rollouts_in_a_table_of_tokens_are_called_so() -> None:
     assert "  to rollouts  " in lines[lines.index("Curves:") + 1]
 
 
+@pytest.mark.long
 def test_a_parameter_on_a_bound_is_named() -> None:
     """A rise of 0.7 per decade: slower than the search goes."""
     x = np.linspace(1.0, 11.0, 40)
@@ -209,6 +214,7 @@ def test_a_parameter_on_a_bound_is_named() -> None:
     assert sum("on_bound: slope" in line for line in fit_lines(document)) == 3
 
 
+@pytest.mark.long
 def test_configurations_of_several_problems_per_batch_are_named_by_both() -> None:
     """n alone would name two of them."""
     world = WORLDS["joint_capped"].until(2.0**19)

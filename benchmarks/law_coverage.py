@@ -370,38 +370,41 @@ def cell_of(task: Task, folder: Path) -> Cell:
     return cell
 
 
+NULL_HEAD = "| world | noise | seeds | rise claimed | refused | sweeps |\n" + "|---" * 6 + "|"
+REGRET_HEAD = (
+    "| world | noise | seeds | budget | " + " | ".join(RULES) + " | refused, % | sweeps |\n"
+    + "|---" * 11 + "|"
+)  # fmt: skip
+
+
+def null_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
+    rise = percent(cell.mean("rise claimed"))
+    return f"| {name} | {noise} | {seeds} | {rise} | {cell.refused} | {cell.sweeps} |"
+
+
+def rows_of(cells: Iterable[tuple[Task, Cell]]) -> Iterable[str]:
+    """A cell's rows by its part."""
+    for t, cell in cells:
+        of = t.world, t.noise, t.seeds, cell
+        if t.part == "regret":
+            yield from regret_rows(*of)
+        else:
+            yield coverage_row(*of) if t.part == "coverage" else null_row(*of)
+
+
 def table(tasks: list[Task], folder: Path) -> str:
     """All cells as Markdown."""
     lines: list[str] = []
     heads = {
         "coverage": ("### Coverage\n", COVERAGE_HEAD),
-        "null": (
-            "\n### Claimed rises (%)\n",
-            "| world | noise | seeds | rise claimed | refused | sweeps |\n" + "|---" * 6 + "|",
-        ),
-        "regret": (
-            "\n### Score lost (median, 95th percentile)\n",
-            "| world | noise | seeds | budget | " + " | ".join(RULES)
-            + " | refused, % | sweeps |\n" + "|---" * 11 + "|",
-        ),
-    }  # fmt: skip
+        "null": ("\n### Claimed rises (%)\n", NULL_HEAD),
+        "regret": ("\n### Score lost (median, 95th percentile)\n", REGRET_HEAD),
+    }
     seconds = 0.0
     for part, head in heads.items():
-        cells = [(t, cell_of(t, folder)) for t in tasks if t.part == part]
-        cells = [(t, cell) for t, cell in cells if cell.sweeps]
-        lines.extend(head if cells else ())
-        for t, cell in cells:
-            seconds += cell.seconds
-            if part == "coverage":
-                lines.append(coverage_row(t.world, t.noise, t.seeds, cell))
-            elif part == "regret":
-                lines.extend(regret_rows(t.world, t.noise, t.seeds, cell))
-            else:
-                rise = percent(cell.mean("rise claimed"))
-                lines.append(
-                    f"| {t.world} | {t.noise} | {t.seeds} | {rise} | {cell.refused} |"
-                    f" {cell.sweeps} |"
-                )
+        cells = [(t, c) for t in tasks if t.part == part and (c := cell_of(t, folder)).sweeps]
+        seconds += sum(cell.seconds for _, cell in cells)
+        lines.extend([*head, *rows_of(cells)] if cells else [])
     return "\n".join([*lines, "", f"{seconds / 3600:.2f} core-hours in all.", ""])
 
 

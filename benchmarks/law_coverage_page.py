@@ -16,14 +16,14 @@ from law_coverage import (
     COVERAGE_HEAD,
     FACTORS,
     LEVELS,
-    RULES,
+    NULL_HEAD,
+    REGRET_HEAD,
     Cell,
     Task,
     cell_of,
-    coverage_row,
     parser,
     percent,
-    regret_rows,
+    rows_of,
     tasks_of,
 )
 
@@ -37,28 +37,14 @@ Cells = list[tuple[Task, Cell]]
 def blocks(cells: Cells) -> dict[str, str]:
     """Name of a marker -> what stands there."""
     of = {part: [c for c in cells if c[0].part == part] for part in ("coverage", "null", "regret")}
-    rows = {
-        world: [coverage_row(t.world, t.noise, t.seeds, c) for t, c in of["coverage"] if here(t)]
-        for world, here in (
-            ("rising", lambda t: t.world == "rising"),
-            ("other", lambda t: t.world != "rising"),
-        )
-    }
-    rises = [
-        f"| {t.world} | {t.noise} | {t.seeds} | {percent(c.mean('rise claimed'))} | {c.refused} |"
-        f" {c.sweeps} |"
-        for t, c in of["null"]
-    ]
-    plans = [row for t, c in of["regret"] for row in regret_rows(t.world, t.noise, t.seeds, c)]
-    head = "| world | noise | seeds | rise claimed | refused | sweeps |\n" + "|---" * 6 + "|"
-    rules = " | ".join(RULES)
-    plan_head = f"| world | noise | seeds | budget | {rules} | refused, % | sweeps |"
+    rising = [c for c in of["coverage"] if c[0].world == "rising"]
+    other = [c for c in of["coverage"] if c[0].world != "rising"]
     return {
         "cost": cost(of),
-        "rising": "\n".join([COVERAGE_HEAD, *rows["rising"]]),
-        "other": "\n".join([COVERAGE_HEAD, *rows["other"]]),
-        "rises": "\n".join([head, *rises]),
-        "plans": "\n".join([plan_head, "|---" * 11 + "|", *plans]),
+        "rising": "\n".join([COVERAGE_HEAD, *rows_of(rising)]),
+        "other": "\n".join([COVERAGE_HEAD, *rows_of(other)]),
+        "rises": "\n".join([NULL_HEAD, *rows_of(of["null"])]),
+        "plans": "\n".join([REGRET_HEAD, *rows_of(of["regret"])]),
         "outside": outside(of["coverage"]),
         "plans outside": plans_outside(of["regret"]),
     }

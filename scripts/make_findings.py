@@ -154,7 +154,7 @@ def backtest(fits: dict[str, Fit]) -> tuple[str, Figure]:
                 percent(test["coverage"]),
             )
         )
-    head = ("set", "held out", "sigmoids miss by", "best so far", "power law", "inside interval")
+    head = ("set", "held out", "fit misses by", "best so far", "power law", "inside interval")
     return table(head, rows) + "\n", figures.backtest(fits["Easy"], title="Predictions, Easy")
 
 

@@ -584,7 +584,7 @@ def test_a_blend_is_named_where_it_is_better() -> None:
     blend = {"better": True, "weight": 0.49, "mae_blend": 0.0256, "n_held_out": 154}
     test = {"mae_law": 0.03, "mae_best_so_far": 0.04, "blend": blend}
     said = backtest_sentence({"backtest": test}) or ""
-    assert "A blend of both (49% sigmoids) misses by 0.0256 on the 154 values" in said
+    assert "A blend of both (49% fit) misses by 0.0256 on the 154 values" in said
     worse = {**test, "blend": {**blend, "better": False}}
     assert "blend" not in (backtest_sentence({"backtest": worse}) or "")
 

@@ -164,7 +164,7 @@ def fit_section(name: str, fit: Fit) -> Section:
         "unit": words.unit_name(document),
         "summary": words.summary_of_law(document),
         "backtest": words.backtest_sentence(document),
-        "backtest_caption": "Prediction minus what was observed; filled marks are the sigmoids "
+        "backtest_caption": "Prediction minus what was observed; filled marks are the predictions "
         "with their intervals, hollow marks the best so far. Nearer to zero is better."
         if (document.get("backtest") or {}).get("rows")
         else "Mean absolute error in score; shorter is better.",

@@ -268,7 +268,7 @@ def backtest_sentence(fit: Document) -> str | None:
     if error is None:
         return None
     text = (
-        "Fitted on the first part of every curve and asked about the rest, the sigmoids miss by "
+        "Fitted on the first part of every curve and asked about the rest, the fit misses by "
         f"{error:.4f} in score"
     )
     if baseline is not None:
@@ -280,7 +280,7 @@ def backtest_sentence(fit: Document) -> str | None:
     blend = test.get("blend") or {}
     if blend.get("better") and blend.get("mae_blend") is not None:
         text += (
-            f" A blend of both ({percent(blend.get('weight'))} sigmoids) misses by "
+            f" A blend of both ({percent(blend.get('weight'))} fit) misses by "
             f"{blend['mae_blend']:.4f} on the {blend.get('n_held_out', 0):,} values it could be "
             "judged by."
         )

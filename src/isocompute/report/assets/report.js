@@ -361,7 +361,7 @@
   function backtestFigure(fit) {
     const doc = fit.document, test = doc.backtest || {};
     if (test.rows && test.rows.length) return backtestRows(doc, test.rows);
-    const rows = [["sigmoids", test.mae_law], ["best so far", test.mae_best_so_far]].filter((r) => Number.isFinite(r[1]));
+    const rows = [["fit", test.mae_law], ["best so far", test.mae_best_so_far]].filter((r) => Number.isFinite(r[1]));
     return rows.length < 2 ? null : bars(rows, "mean absolute error in score");
   }
   function backtestRows(doc, rows) {

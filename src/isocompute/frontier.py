@@ -63,6 +63,7 @@ class Frontier:
         floor: median over the configurations of the score that their curves start from.
         draw_last_DJ: scores at the largest budget of the common support in every draw.
         probability_JV: share of the draws in which a configuration is best.
+        noisier_JV: the same, had the draws twice their variance (about the fitted scores).
         regret_JV: expected loss of score by choosing a configuration.
         segments, crossovers: the same path in words.
         ties: changes that were taken back, as (before, after, at, confidence).
@@ -77,6 +78,7 @@ class Frontier:
     floor: float
     draw_last_DJ: FloatArray
     probability_JV: FloatArray
+    noisier_JV: FloatArray
     regret_JV: FloatArray
     segments: tuple[Segment, ...]
     crossovers: tuple[Crossover, ...]
@@ -116,7 +118,8 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
     score, draw_score = fits.value(x_V), fits.draw_value(x_V)
     J, D = len(score), len(draw_score)
     draw_best = draw_score.argmax(axis=1)
-    probability = np.stack([(draw_best == j).mean(axis=0) for j in range(J)])
+    probability = _share_best(draw_best, J)
+    noisier = _share_best((score + np.sqrt(2) * (draw_score - score)).argmax(axis=1), J)
     regret = (draw_score.max(axis=1, keepdims=True) - draw_score).mean(axis=0)
     has_data = (x_V >= fits.start_J[:, None] - 1e-9) & (x_V <= fits.end_J[:, None] + 1e-9)
     ranked = ((probability * ~has_data).sum(axis=0) < IN_QUESTION) & (has_data.sum(axis=0) > 1)
@@ -144,11 +147,17 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
         floor=float(np.median(fits.fit.floor)),
         draw_last_DJ=draw_score[:, :, np.flatnonzero(supported)[-1]],
         probability_JV=probability,
+        noisier_JV=noisier,
         regret_JV=regret,
         segments=segments,
         crossovers=crossovers,
         ties=ties,
     )
+
+
+def _share_best(best_DV: IntArray, J: int) -> FloatArray:
+    """Share of the draws in which each configuration is best, shape (J, V)."""
+    return np.stack([(best_DV == j).mean(axis=0) for j in range(J)])
 
 
 def _no_twenty_steps(fits: CurveFits) -> RefusalError:

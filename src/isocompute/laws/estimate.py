@@ -3,7 +3,7 @@
 Shape legend: D draws, V budgets, A budgets at which the law is reported, J configurations.
 
 The law is fitted to the mean over the draws of log2 of the frontier-attaining n, under the
-running average of the method; so are the laws of the draws.
+running average of the method and without what noise adds; so are the laws of the draws.
 """
 
 from __future__ import annotations
@@ -136,8 +136,12 @@ def estimate_law(
         if len(frontier.draw_best_DV)
         else np.zeros((0, len(x)))
     )
-    points = averaged(x, draw_path.mean(axis=0) if len(draw_path) else path)
     law_bounds = float(log2_J.min()), float(log2_J.max())
+    points, draw_points = averaged(x, path), averaged(x, draw_path)
+    if len(draw_path):
+        flattened = averaged(x, _flattened(frontier, log2_J)[inside])
+        points = np.clip(draw_points.mean(axis=0) - flattened, *law_bounds)
+        draw_points = np.clip(draw_points - flattened, *law_bounds)
     first = off_the_floor(frontier.score_JV[:, inside].max(axis=0), frontier.floor)
     octaves = float(path[-1] - path[first])
     expected = -1.0 if decreasing else 1.0
@@ -146,7 +150,7 @@ def estimate_law(
     law = law_of(u, points, variable=variable, linear=linear, decreasing=falls, limits=law_bounds)
     draws = None
     if len(draw_path):
-        draws = fit_paths(u, averaged(x, draw_path), decreasing=falls, limits=law_bounds)
+        draws = fit_paths(u, draw_points, decreasing=falls, limits=law_bounds)
     change = expected * (draw_path[:, -1] - draw_path[:, first]) if len(draw_path) else np.zeros(0)
     lower = None
     if len(change):
@@ -202,6 +206,19 @@ def estimate_law(
         decreasing=falls,
         linear=linear,
     )
+
+
+def _flattened(frontier: Frontier, log2_J: FloatArray) -> FloatArray:
+    """How far noise moves the mean path of the draws from the noiseless one, shape (V,).
+
+    Noise puts neighbours in the place of the best n, and none beyond the largest: the path is
+    flattened. The mean path of the draws carries noise twice, that of the sweep and their own; the
+    path of draws of twice the variance carries it three times. The line through both, at no noise,
+    is twice their difference away (simulation extrapolation: Cook and Stefanski, J. Am. Stat.
+    Assoc. 89 (1994) 1314).
+    """
+    out: FloatArray = 2 * (log2_J @ (frontier.noisier_JV - frontier.probability_JV))
+    return out
 
 
 def _plateau_interval(

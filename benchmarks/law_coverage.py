@@ -135,6 +135,8 @@ def check_law(cell: Cell, target: Target, fits: CurveFits, fr: Frontier, law: La
         for level in LEVELS:
             lo, hi = law.interval(float(c), level) or (np.nan, np.nan)
             cell.tally[f"law {level:.2f}"].append(bool(lo * (1 - 1e-6) <= n <= hi * (1 + 1e-6)))
+            off = np.log2(max(n / hi, lo / n, 1.0)) if np.isfinite(lo) else np.nan
+            cell.tally[f"law off {level:.2f}"].append(float(off))
             chosen = confidence_set(fr.probability_JV[:, where], n_J, level)
             cell.tally[f"set {level:.2f}"].append(bool(good & set(chosen)))
             cell.tally[f"size {level:.2f}"].append(len(chosen))
@@ -285,9 +287,12 @@ def percent(value: float) -> str:
 
 def coverage_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
     label = f"{seeds}" + (" (conditional)" if seeds == 1 else "")
-    last = cell.tally.get("law 0.90", [])[BUDGETS - 1 :: BUDGETS]
+    last, off = (
+        np.array(cell.tally.get(key, [np.nan] * BUDGETS))[BUDGETS - 1 :: BUDGETS]
+        for key in ("law 0.90", "law off 0.90")
+    )
     numbers = [percent(cell.mean(f"law {level:.2f}")) for level in LEVELS]
-    numbers += [percent(float(np.mean(last)) if last else np.nan)]
+    numbers += [percent(float(last.mean())), f"{np.quantile(off, 0.95):.2f}"]
     numbers += [percent(cell.mean(f"set {level:.2f}")) for level in LEVELS]
     numbers += [f"{cell.mean(f'size {level:.2f}'):.1f}" for level in LEVELS]
     numbers += [
@@ -303,10 +308,11 @@ def coverage_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
 
 
 COVERAGE_HEAD = (
-    "| world | noise | seeds | law 90 | law 95 | end 90 | set 90 | set 95 | size 90 | size 95 |"
-    " ceiling 90 | ceiling 95 | bounded 90 | bounded 95 | crossover 90 | crossover 95 |"
-    " reported 90 | reported 95 | crossovers | law error | refused | sweeps | s |\n"
-    + "|---" * 23
+    "| world | noise | seeds | law 90 | law 95 | end 90 | end off | set 90 | set 95 |"
+    " size 90 | size 95 | ceiling 90 | ceiling 95 | bounded 90 | bounded 95 |"
+    " crossover 90 | crossover 95 | reported 90 | reported 95 | crossovers | law error |"
+    " refused | sweeps | s |\n"
+    + "|---" * 24
     + "|"
 )
 RULES = ("plan", "expected score", "law, rounded down", "best n of the sweep", "best so far")

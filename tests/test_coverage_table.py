@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -156,10 +157,33 @@ def test_the_page_names_every_check_beyond_its_tolerance(coverage: Any, page: An
 
 
 def test_the_end_of_a_law_is_its_largest_budget(coverage: Any) -> None:
-    cell = coverage.Cell(tally={"law 0.90": ([1.0] * (coverage.BUDGETS - 1) + [0.0]) * 4}, sweeps=4)
+    before = coverage.BUDGETS - 1
+    tally = {
+        "law 0.90": ([1.0] * before + [0.0]) * 4,
+        "law off 0.90": ([0.0] * before + [0.25]) * 4,
+    }
+    cell = coverage.Cell(tally=tally, sweeps=4)
     column = coverage.COVERAGE_HEAD.split("|").index(" end 90 ")
     row = coverage.coverage_row("rising", "low", 3, cell).split("|")
-    assert (row[column - 2].strip(), row[column].strip()) == ("88.9", "0.0")
+    assert [row[column + i].strip() for i in (-2, 0, 1)] == ["88.9", "0.0", "0.25"]
+
+
+def test_how_far_a_law_misses_is_told_in_octaves(coverage: Any) -> None:
+    class Law:
+        def interval(self, x: float, level: float) -> tuple[float, float]:
+            return 10.0, 20.0
+
+        def predict(self, x: float) -> float:
+            return 15.0
+
+    frontier = SimpleNamespace(x_V=np.array([5.0]), probability_JV=np.ones((1, 1)))
+    fits = SimpleNamespace(rollouts_per_problem_J=np.array([16]))
+    n = np.array([5.0, 15.0, 80.0])  # an octave below, inside, two octaves above
+    target = coverage.Target(np.full(3, 1e5), n, [{16}] * 3, np.zeros(0), np.zeros(0), [])
+    cell = coverage.Cell()
+    coverage.check_law(cell, target, fits, frontier, Law())
+    assert cell.tally["law off 0.90"] == [1.0, 0.0, 2.0]
+    assert cell.tally["law 0.90"] == [0.0, 1.0, 0.0]
 
 
 def test_the_page_names_every_plan_that_loses_too_much(coverage: Any, page: Any) -> None:

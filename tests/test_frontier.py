@@ -59,6 +59,18 @@ def test_the_frontier_is_the_envelope() -> None:
     assert (frontier.regret_JV >= 0).all()
 
 
+def test_shares_under_more_noise_are_those_of_draws_scaled_about_the_fit() -> None:
+    fits, frontier = frontier_of(WORLDS["rising"], noise=NOISE["high"], draws=200)
+    fit, draws = fits.value(frontier.x_V), fits.draw_value(frontier.x_V)
+    best = np.argmax(fit + 2**0.5 * (draws - fit), axis=1)
+    for j in range(len(fit)):
+        assert np.array_equal(frontier.noisier_JV[j], (best == j).mean(axis=0))
+    # More noise leaves less to the leader: at the end of a rising frontier to the largest n.
+    last = np.flatnonzero(frontier.supported_V)[-1]
+    leader = int(frontier.probability_JV[:, last].argmax())
+    assert frontier.noisier_JV[leader, last] < frontier.probability_JV[leader, last] < 1
+
+
 def test_segments_are_ordered_and_without_gaps() -> None:
     _, frontier = frontier_of(WORLDS["rising"], noise=NOISE["middle"])
     for left, right in pairwise(frontier.segments):

@@ -14,8 +14,9 @@ from isocompute import fit_law
 from isocompute.curves.fits import fit_curves
 from isocompute.curves.means import LIKELIER
 from isocompute.errors import InputError, RefusalError
+from isocompute.frontier import Frontier, fit_frontier
 from isocompute.laws import fit_sweep
-from isocompute.laws.estimate import confidence_set
+from isocompute.laws.estimate import confidence_set, estimate_law
 from isocompute.laws.outlook import expected_scores
 from isocompute.report.reading import sigmoid
 from isocompute.testing.planted import NOISE, WORLDS, Noise
@@ -354,6 +355,65 @@ def test_fit_sweep_needs_runs_tokens_and_two_configurations() -> None:
         fit_sweep(bare, unit="tokens")
     with pytest.raises(RefusalError, match="at least 2 configurations"):
         fit_sweep(curves[:1], draws=5)
+
+
+def even_frontier(points: int, first: float, noisier: float) -> Frontier:
+    """n = 8 leads in a share of the draws, n = 64 in the rest, at every budget alike."""
+    shape = (2, points)
+    leads = np.repeat([0, 1], [round(20 * first), round(20 * (1 - first))])
+    return Frontier(
+        x_V=np.linspace(4.0, 6.0, points),
+        score_JV=np.linspace(0.1, 0.9, 2 * points).reshape(shape),
+        best_V=np.r_[0, np.ones(points - 1, dtype=np.int64)],
+        supported_V=np.ones(points, dtype=bool),
+        draw_best_DV=np.repeat(leads[:, None], points, axis=1),
+        floor=-1.0,
+        draw_last_DJ=np.zeros((20, 2)),
+        probability_JV=np.array([[first], [1 - first]]) * np.ones(shape),
+        drift_JV=np.array([[noisier - first], [first - noisier]]) * np.ones(shape),
+        regret_JV=np.zeros(shape),
+        segments=(),
+        crossovers=(),
+        ties=(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "noisier", "moved", "expected"),  # all but shares in log2 n
+    [
+        (0.25, 0.25, 0.0, 5.25),  # no flattening seen: the mean of the draws
+        (0.25, 0.30, 0.3, 5.55),  # 5.25, under more noise 5.1: twice their difference is added
+        (0.10, 0.40, 1.8, 6.0),  # 5.7 and 4.8, and never beyond the n tested
+    ],
+)
+def test_what_noise_flattens_is_extrapolated_away(first, noisier, moved, expected) -> None:
+    frontier = even_frontier(40, first, noisier)
+    law = estimate_law(frontier, np.array([8, 64]), variable="rollouts")
+    assert np.log2(law.predict(1e5)) == pytest.approx(expected)
+    # Every draw moves as far: those of n = 8 from 3, those of n = 64 stay at the largest n.
+    drawn = np.sort(law.draw_values(1e5))
+    assert drawn[[0, -1]] == pytest.approx([3 + moved, 6.0], abs=1e-6)
+
+
+@pytest.mark.long
+def test_laws_of_noisy_sweeps_lie_nearer_to_the_noiseless_frontier() -> None:
+    """Planted truth, 24 sweeps: the largest budget of a law whose last leader is the largest n."""
+    world, noise = WORLDS["rising"], NOISE["high"]
+    truth = world.truth(noise)
+    error: dict[str, list[float]] = {"flattened": [], "extrapolated": []}
+    for seed in range(24):
+        curves = world.sample(noise, 3, np.random.default_rng(seed))
+        fits = fit_curves(curves, draws=60, seed=seed, unseen_seed_sd=0.0)
+        frontier = fit_frontier(fits)
+        low, high = frontier.support
+        true = float(np.log2(truth.law(low, high).predict(high)))
+        as_drawn = replace(frontier, drift_JV=0 * frontier.drift_JV)
+        for name, one in (("flattened", as_drawn), ("extrapolated", frontier)):
+            law = estimate_law(one, fits.rollouts_per_problem_J, variable="rollouts")
+            error[name].append(float(np.log2(law.predict(high))) - true)
+    flattened, extrapolated = (float(np.mean(error[name])) for name in error)
+    assert flattened < extrapolated < 0.05  # octaves
+    assert abs(extrapolated) < 0.85 * abs(flattened)
 
 
 def test_confidence_set_is_the_fewest_that_add_up() -> None:

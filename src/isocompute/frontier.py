@@ -57,13 +57,12 @@ class Frontier:
         x_V: log10 budgets, ascending.
         score_JV: fitted scores.
         best_V: index of the best configuration after ties were resolved.
-        raw_V: index of the largest fitted score.
         supported_V: budgets at which every configuration in question has data.
         draw_best_DV: index of the best configuration in every draw.
         floor: median over the configurations of the score that their curves start from.
         draw_last_DJ: scores at the largest budget of the common support in every draw.
         probability_JV: share of the draws in which a configuration is best.
-        noisier_JV: the same, had the draws twice their variance (about the fitted scores).
+        drift_JV: gain of that share, of those with data, in draws of twice their variance.
         regret_JV: expected loss of score by choosing a configuration.
         segments, crossovers: the same path in words.
         ties: changes that were taken back, as (before, after, at, confidence).
@@ -72,13 +71,12 @@ class Frontier:
     x_V: FloatArray
     score_JV: FloatArray
     best_V: IntArray
-    raw_V: IntArray
     supported_V: NDArray[np.bool_]
     draw_best_DV: IntArray
     floor: float
     draw_last_DJ: FloatArray
     probability_JV: FloatArray
-    noisier_JV: FloatArray
+    drift_JV: FloatArray
     regret_JV: FloatArray
     segments: tuple[Segment, ...]
     crossovers: tuple[Crossover, ...]
@@ -119,7 +117,6 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
     J, D = len(score), len(draw_score)
     draw_best = draw_score.argmax(axis=1)
     probability = _share_best(draw_best, J)
-    noisier = _share_best((score + np.sqrt(2) * (draw_score - score)).argmax(axis=1), J)
     regret = (draw_score.max(axis=1, keepdims=True) - draw_score).mean(axis=0)
     has_data = (x_V >= fits.start_J[:, None] - 1e-9) & (x_V <= fits.end_J[:, None] + 1e-9)
     ranked = ((probability * ~has_data).sum(axis=0) < IN_QUESTION) & (has_data.sum(axis=0) > 1)
@@ -132,8 +129,11 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
             "run the larger n longer, or the smaller n further.",
             ["every rollouts_per_problem to the same budget in rollouts, at least 20 steps each"],
         )
-    candidate = np.where(has_data | ~supported, score, -np.inf)
-    raw = candidate.argmax(axis=0)
+    eligible = has_data | ~supported
+    candidate = np.where(eligible, score, -np.inf)
+    noisier = np.where(eligible, score + np.sqrt(2) * (draw_score - score), -np.inf)
+    as_drawn = np.where(eligible, draw_score, -np.inf)
+    drift = _share_best(noisier.argmax(axis=1), J) - _share_best(as_drawn.argmax(axis=1), J)
     best, ties = _resolve_ties(candidate, draw_best, supported, x_V, fits.rollouts_per_problem_J)
     segments = _segments(best, score, probability, supported, x_V)
     crossovers = crossovers_of(segments, draw_score, x_V, supported, level) if D else ()
@@ -141,13 +141,12 @@ def fit_frontier(fits: CurveFits, *, level: float = 0.95) -> Frontier:
         x_V=x_V,
         score_JV=score,
         best_V=best,
-        raw_V=raw,
         supported_V=supported,
         draw_best_DV=draw_best,
         floor=float(np.median(fits.fit.floor)),
         draw_last_DJ=draw_score[:, :, np.flatnonzero(supported)[-1]],
         probability_JV=probability,
-        noisier_JV=noisier,
+        drift_JV=drift,
         regret_JV=regret,
         segments=segments,
         crossovers=crossovers,

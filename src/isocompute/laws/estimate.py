@@ -137,16 +137,20 @@ def estimate_law(
         else np.zeros((0, len(x)))
     )
     law_bounds = float(log2_J.min()), float(log2_J.max())
-    points, draw_points = averaged(x, path), averaged(x, draw_path)
-    if len(draw_path):
-        flattened = averaged(x, _flattened(frontier, log2_J)[inside])
-        points = np.clip(draw_points.mean(axis=0) - flattened, *law_bounds)
-        draw_points = np.clip(draw_points - flattened, *law_bounds)
     first = off_the_floor(frontier.score_JV[:, inside].max(axis=0), frontier.floor)
     octaves = float(path[-1] - path[first])
     expected = -1.0 if decreasing else 1.0
     sign = float(np.sign(octaves)) or expected
     falls = sign < 0
+    judged = path[first:] * sign
+    against = bool((np.diff(judged) < 0).any())
+    constant = octaves == 0 and not against
+    points, draw_points = averaged(x, path), averaged(x, draw_path)
+    if len(draw_path):
+        points = draw_points.mean(axis=0)
+        if not constant:  # what is said of one n is the frontier's own, and so are its draws
+            moved = -2 * averaged(x, (log2_J @ frontier.drift_JV)[inside])
+            points, draw_points = _unflattened(points, draw_points, moved, law_bounds)
     law = law_of(u, points, variable=variable, linear=linear, decreasing=falls, limits=law_bounds)
     draws = None
     if len(draw_path):
@@ -160,10 +164,8 @@ def estimate_law(
         among_draws = float(np.quantile(change, 1 - RISE_LEVEL, method="lower"))
         lower = min(among_draws, max(0.0, expected * (end - float(path[first]))))
     claimed = lower is not None and lower > 0 and expected * octaves > 0
-    judged = path[first:] * sign
-    against = bool((np.diff(judged) < 0).any())
     reversal = float((np.maximum.accumulate(judged) - judged).max())
-    if octaves == 0 and not against:
+    if constant:
         law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[first]), flags=())
     edge = ""
     if path[-1] == law_bounds[1]:
@@ -208,17 +210,26 @@ def estimate_law(
     )
 
 
-def _flattened(frontier: Frontier, log2_J: FloatArray) -> FloatArray:
-    """How far noise moves the mean path of the draws from the noiseless one, shape (V,).
+def _unflattened(
+    mean_V: FloatArray, draw_DV: FloatArray, moved_V: FloatArray, limits: tuple[float, float]
+) -> tuple[FloatArray, FloatArray]:
+    """Mean path and paths of the draws without what noise takes from them, within the n tested.
 
-    Noise puts neighbours in the place of the best n, and none beyond the largest: the path is
-    flattened. The mean path of the draws carries noise twice, that of the sweep and their own; the
-    path of draws of twice the variance carries it three times. The line through both, at no noise,
+    Noise puts neighbours in the place of the best n, and none beyond the largest: paths are
+    flattened. The mean path of the draws carries noise twice, that of the sweep and their own; with
+    deviations of twice the variance it carries it three times. The line through both, at no noise,
     is twice their difference away (simulation extrapolation: Cook and Stefanski, J. Am. Stat.
     Assoc. 89 (1994) 1314).
+
+    The draws are stretched away from the limit that the mean moves off. Those at that limit stay:
+    moved as one they would exclude an n that many of them say is best.
     """
-    out: FloatArray = 2 * (log2_J @ (frontier.noisier_JV - frontier.probability_JV))
-    return out
+    low, high = limits
+    target = mean_V + moved_V
+    up = (target - low) / np.maximum(mean_V - low, 1e-9)
+    down = (high - target) / np.maximum(high - mean_V, 1e-9)
+    draws = np.where(moved_V > 0, low + (draw_DV - low) * up, high - (high - draw_DV) * down)
+    return np.clip(target, low, high), np.clip(draws, low, high)
 
 
 def _plateau_interval(

@@ -59,16 +59,20 @@ def test_the_frontier_is_the_envelope() -> None:
     assert (frontier.regret_JV >= 0).all()
 
 
-def test_shares_under_more_noise_are_those_of_draws_scaled_about_the_fit() -> None:
+def test_drift_is_what_configurations_gain_under_twice_the_variance() -> None:
     fits, frontier = frontier_of(WORLDS["rising"], noise=NOISE["high"], draws=200)
-    fit, draws = fits.value(frontier.x_V), fits.draw_value(frontier.x_V)
-    best = np.argmax(fit + 2**0.5 * (draws - fit), axis=1)
+    inside = frontier.supported_V
+    x = frontier.x_V[inside]
+    fit, draws = fits.value(x), fits.draw_value(x)
+    noisier = fit + 2**0.5 * (draws - fit)
+    for score in (draws, noisier):  # what has no data yet is no candidate
+        score[:, (x < fits.start_J[:, None] - 1e-9) | (x > fits.end_J[:, None] + 1e-9)] = -np.inf
     for j in range(len(fit)):
-        assert np.array_equal(frontier.noisier_JV[j], (best == j).mean(axis=0))
+        gain = (noisier.argmax(axis=1) == j).mean(axis=0) - (draws.argmax(axis=1) == j).mean(axis=0)
+        assert np.array_equal(frontier.drift_JV[j, inside], gain)
     # More noise leaves less to the leader: at the end of a rising frontier to the largest n.
-    last = np.flatnonzero(frontier.supported_V)[-1]
-    leader = int(frontier.probability_JV[:, last].argmax())
-    assert frontier.noisier_JV[leader, last] < frontier.probability_JV[leader, last] < 1
+    last = np.flatnonzero(inside)[-1]
+    assert frontier.drift_JV[int(frontier.probability_JV[:, last].argmax()), last] < 0
 
 
 def test_segments_are_ordered_and_without_gaps() -> None:

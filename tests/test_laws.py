@@ -357,20 +357,26 @@ def test_fit_sweep_needs_runs_tokens_and_two_configurations() -> None:
         fit_sweep(curves[:1], draws=5)
 
 
-def even_frontier(points: int, first: float, noisier: float) -> Frontier:
-    """n = 8 leads in a share of the draws, n = 64 in the rest, at every budget alike."""
-    shape = (2, points)
-    leads = np.repeat([0, 1], [round(20 * first), round(20 * (1 - first))])
+def even_frontier(drift_V: np.ndarray) -> Frontier:
+    """n = 8 leads in a quarter of 20 draws, n = 64 in the rest, n = 512 never, at all 81 budgets.
+
+    The mean of the draws is log2 n = 5.25. Budgets from 1e4 to 1e6 are ranked. `drift_V` is what
+    n = 8 gains from n = 64 under twice the variance.
+    """
+    x = np.linspace(3.0, 7.0, 81)
+    shape = (3, len(x))
+    best = np.ones(len(x), dtype=np.int64)
+    best[x < 4.02] = 0  # or it would be a constant law
     return Frontier(
-        x_V=np.linspace(4.0, 6.0, points),
-        score_JV=np.linspace(0.1, 0.9, 2 * points).reshape(shape),
-        best_V=np.r_[0, np.ones(points - 1, dtype=np.int64)],
-        supported_V=np.ones(points, dtype=bool),
-        draw_best_DV=np.repeat(leads[:, None], points, axis=1),
+        x_V=x,
+        score_JV=np.zeros(shape),
+        best_V=best,
+        supported_V=(x > 3.99) & (x < 6.01),
+        draw_best_DV=np.repeat(np.repeat([[0], [1]], [5, 15], axis=0), len(x), axis=1),
         floor=-1.0,
-        draw_last_DJ=np.zeros((20, 2)),
-        probability_JV=np.array([[first], [1 - first]]) * np.ones(shape),
-        drift_JV=np.array([[noisier - first], [first - noisier]]) * np.ones(shape),
+        draw_last_DJ=np.zeros((20, 3)),
+        probability_JV=np.repeat([[0.25], [0.75], [0.0]], len(x), axis=1),
+        drift_JV=np.stack([drift_V, -drift_V, 0 * drift_V]),
         regret_JV=np.zeros(shape),
         segments=(),
         crossovers=(),
@@ -379,20 +385,52 @@ def even_frontier(points: int, first: float, noisier: float) -> Frontier:
 
 
 @pytest.mark.parametrize(
-    ("first", "noisier", "moved", "expected"),  # all but shares in log2 n
+    ("drift", "law", "first", "last"),  # all but the drift in log2 n
     [
-        (0.25, 0.25, 0.0, 5.25),  # no flattening seen: the mean of the draws
-        (0.25, 0.30, 0.3, 5.55),  # 5.25, under more noise 5.1: twice their difference is added
-        (0.10, 0.40, 1.8, 6.0),  # 5.7 and 4.8, and never beyond the n tested
+        (0.0, 5.25, 3.0, 6.0),  # no flattening seen: the mean of the draws
+        # 5.25, and 5.1 under more noise: twice the difference is added. Draws at 8 stay, those at
+        # 64 are stretched from there: 3 + 3 (5.55 - 3) / (5.25 - 3).
+        (0.05, 5.55, 3.0, 6.4),
+        # Off the other limit: 9 - 3 (9 - 4.95) / (9 - 5.25); none below 8.
+        (-0.05, 4.95, 3.0, 5.76),
+        (0.75, 9.0, 3.0, 9.0),  # never beyond the n tested
     ],
 )
-def test_what_noise_flattens_is_extrapolated_away(first, noisier, moved, expected) -> None:
-    frontier = even_frontier(40, first, noisier)
-    law = estimate_law(frontier, np.array([8, 64]), variable="rollouts")
-    assert np.log2(law.predict(1e5)) == pytest.approx(expected)
-    # Every draw moves as far: those of n = 8 from 3, those of n = 64 stay at the largest n.
-    drawn = np.sort(law.draw_values(1e5))
-    assert drawn[[0, -1]] == pytest.approx([3 + moved, 6.0], abs=1e-6)
+def test_what_noise_flattens_is_extrapolated_away(drift, law, first, last) -> None:
+    drift_V = np.full(81, drift)
+    drift_V[:20], drift_V[61:] = 1.0, -1.0  # budgets that are not ranked have no say
+    estimate = estimate_law(even_frontier(drift_V), np.array([8, 64, 512]), variable="rollouts")
+    assert np.log2(estimate.predict(1e5)) == pytest.approx(law)
+    drawn = np.sort(estimate.draw_values(1e5))
+    assert drawn[[0, -1]] == pytest.approx([first, last], abs=1e-6)
+
+
+def test_what_is_extrapolated_takes_the_running_average_of_the_path() -> None:
+    x = np.linspace(3.0, 7.0, 81)
+    estimate = estimate_law(
+        even_frontier(np.where(x > 5, 0.05, 0.0)), np.array([8, 64, 512]), variable="rollouts"
+    )
+    # From 5.25 to 5.55, as a ramp of 0.3 of two decades around 1e5: a sixth of it 0.2 before.
+    assert np.log2(estimate.predict(10**4.4)) == pytest.approx(5.25, abs=0.01)
+    assert np.log2(estimate.predict(10**4.8)) == pytest.approx(5.25 + 0.3 / 6, abs=0.02)
+
+
+def test_a_constant_law_lies_in_its_own_interval() -> None:
+    """Two n, all but equal: draws moved as one excluded the n that the law names."""
+    equal = WORLDS["equal"].arms[0]
+    arms = tuple(
+        replace(equal, rollouts_per_problem=n, ceiling=c) for n, c in ((8, 0.65), (512, 0.656))
+    )
+    world = replace(WORLDS["equal"], name="close", arms=arms)
+    constant = 0
+    for seed in range(8):
+        curves = world.sample(NOISE["high"], 3, np.random.default_rng(seed))
+        at = (fit := fit_sweep(curves, draws=100, seed=seed)).at(fit.support[1])
+        if fit.law.law.form == "constant":
+            constant += 1
+            assert at.interval[0] <= at.rollouts_per_problem * 1.001
+            assert at.rollouts_per_problem <= at.interval[1] * 1.001
+    assert constant >= 4
 
 
 @pytest.mark.long

@@ -142,15 +142,10 @@ def estimate_law(
     expected = -1.0 if decreasing else 1.0
     sign = float(np.sign(octaves)) or expected
     falls = sign < 0
-    judged = path[first:] * sign
-    against = bool((np.diff(judged) < 0).any())
-    constant = octaves == 0 and not against
     points, draw_points = averaged(x, path), averaged(x, draw_path)
     if len(draw_path):
-        points = draw_points.mean(axis=0)
-        if not constant:  # what is said of one n is the frontier's own, and so are its draws
-            moved = -2 * averaged(x, (log2_J @ frontier.drift_JV)[inside])
-            points, draw_points = _unflattened(points, draw_points, moved, law_bounds)
+        moved = -2 * averaged(x, (log2_J @ frontier.drift_JV)[inside])
+        points, draw_points = _unflattened(draw_points.mean(axis=0), draw_points, moved, law_bounds)
     law = law_of(u, points, variable=variable, linear=linear, decreasing=falls, limits=law_bounds)
     draws = None
     if len(draw_path):
@@ -164,8 +159,10 @@ def estimate_law(
         among_draws = float(np.quantile(change, 1 - RISE_LEVEL, method="lower"))
         lower = min(among_draws, max(0.0, expected * (end - float(path[first]))))
     claimed = lower is not None and lower > 0 and expected * octaves > 0
+    judged = path[first:] * sign
+    against = bool((np.diff(judged) < 0).any())
     reversal = float((np.maximum.accumulate(judged) - judged).max())
-    if constant:
+    if octaves == 0 and not against:
         law = replace(law, form="constant", L=0.0, k=None, x0=None, b=float(path[first]), flags=())
     edge = ""
     if path[-1] == law_bounds[1]:

@@ -3,7 +3,7 @@
 Shape legend: D draws, V budgets, A budgets at which the law is reported, J configurations.
 
 The law is fitted to the mean over the draws of log2 of the frontier-attaining n, under the
-running average of the method and without what noise adds; so are the laws of the draws.
+running average of the method and without what noise takes; so are the laws of the draws.
 """
 
 from __future__ import annotations

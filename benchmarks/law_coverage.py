@@ -20,11 +20,11 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -252,16 +252,26 @@ def check_plans(cell: Cell, truth: Truth, noise: Noise, task: Task, seed: int) -
         }
         cell.tally[f"refused {factor}x"].append(plan.allocation is None)
         if plan.allocation is not None:
-            chosen["plan"] = (
+            chosen["plan"] = key = (
                 plan.allocation.problems_per_batch,
                 plan.allocation.rollouts_per_problem,
             )
+            check_score(cell, factor, plan.document, float(score[arms[key]]))
             n = plan.document["law_rollouts_per_problem"]
             of_law = {pair: s for pair, s in expected.items() if pair[1] == n}
             if of_law:
                 chosen["law, rounded down"] = max(of_law, key=lambda key: of_law[key])
         for name, key in chosen.items():
             cell.tally[f"{name} {factor}x"].append(float(score.max() - score[arms[key]]))
+
+
+def check_score(cell: Cell, factor: int, document: Mapping[str, Any], true: float) -> None:
+    """The score that a plan names for its choice, and what it says that choosing so loses."""
+    low, high = document["predicted_score_interval"]
+    cell.tally[f"score {factor}x"].append(low <= true <= high)
+    cell.tally[f"too high {factor}x"].append(document["predicted_score"] - true)
+    cell.tally[f"wide {factor}x"].append(high - low)
+    cell.tally[f"said {factor}x"].append(document["expected_regret"])
 
 
 def without_back_test(fit: Fit) -> None:
@@ -329,6 +339,24 @@ def regret_rows(name: str, noise: str, seeds: int, cell: Cell) -> Iterable[str]:
             f"| {name} | {noise} | {seeds} | {factor}x | "
             + " | ".join(shown)
             + f" | {refused} | {cell.sweeps} |"
+        )
+
+
+SCORES_HEAD = (
+    "| world | noise | seeds | budget | score 95 | too high by | width | regret said | regret |"
+    " sweeps |\n" + "|---" * 10 + "|"
+)
+
+
+def score_rows(name: str, noise: str, seeds: int, cell: Cell) -> Iterable[str]:
+    for factor in FACTORS:
+        covered = percent(cell.mean(f"score {factor}x"))
+        numbers = [f"{cell.mean(f'{what} {factor}x'):.4f}" for what in
+                   ("too high", "wide", "said", "plan")]  # fmt: skip
+        yield (
+            f"| {name} | {noise} | {seeds} | {factor}x | {covered} | "
+            + " | ".join(numbers)
+            + f" | {cell.sweeps} |"
         )
 
 

@@ -18,12 +18,14 @@ from law_coverage import (
     LEVELS,
     NULL_HEAD,
     REGRET_HEAD,
+    SCORES_HEAD,
     Cell,
     Task,
     cell_of,
     parser,
     percent,
     rows_of,
+    score_rows,
     tasks_of,
 )
 
@@ -45,6 +47,12 @@ def blocks(cells: Cells) -> dict[str, str]:
         "other": "\n".join([COVERAGE_HEAD, *rows_of(other)]),
         "rises": "\n".join([NULL_HEAD, *rows_of(of["null"])]),
         "plans": "\n".join([REGRET_HEAD, *rows_of(of["regret"])]),
+        "scores": "\n".join(
+            [
+                SCORES_HEAD,
+                *(row for t, c in of["regret"] for row in score_rows(t.world, t.noise, t.seeds, c)),
+            ]
+        ),
         "outside": outside(of["coverage"]),
         "plans outside": plans_outside(of["regret"]),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -73,7 +74,11 @@ class PlantedFit:
         return replace(self.confidence, rollouts_per_problem=self.star(rollouts))
 
     def score_at(
-        self, problems_per_batch: int, rollouts_per_problem: int, rollouts: float
+        self,
+        problems_per_batch: int,
+        rollouts_per_problem: int,
+        rollouts: float,
+        chosen_from: Collection[tuple[int, int]] = (),
     ) -> tuple[float, float, float] | None:
         if problems_per_batch not in self.problems_per_batch:
             return None

@@ -70,6 +70,8 @@ def test_plans_of_a_sweep_beat_simpler_rules_beyond_it(coverage: Any) -> None:
         assert cell.tally[f"refused {factor}x"] == [0, 0]
         for rule in coverage.RULES:
             assert all(0 <= lost < 0.15 for lost in cell.tally[f"{rule} {factor}x"])
+        assert cell.tally[f"score {factor}x"] == [1, 1]
+        assert all(abs(high) < 0.03 for high in cell.tally[f"too high {factor}x"])
     # Beyond the sweep n = 512 is best, and neither the law nor the sweep's leader knows it.
     assert max(cell.tally["plan 10x"]) < min(cell.tally["best n of the sweep 10x"])
 
@@ -156,6 +158,18 @@ def test_the_page_names_every_check_beyond_its_tolerance(coverage: Any, page: An
     ]
 
 
+def test_the_score_that_a_plan_names_is_judged_by_the_true_one(coverage: Any) -> None:
+    cell = coverage.Cell(sweeps=2)
+    for named, low, high in ((0.6, 0.5, 0.7), (0.4, 0.35, 0.45)):
+        said = {"predicted_score": named, "predicted_score_interval": [low, high],
+                "expected_regret": 0.004}  # fmt: skip
+        coverage.check_score(cell, 4, said, 0.5)
+        cell.tally["plan 4x"].append(0.002)
+    row = list(coverage.score_rows("rising", "low", 3, cell))[1]
+    # 0.5 lies at the edge of the first interval and above the second
+    assert row == "| rising | low | 3 | 4x | 50.0 | 0.0000 | 0.1500 | 0.0040 | 0.0020 | 2 |"
+
+
 def test_the_end_of_a_law_is_its_largest_budget(coverage: Any) -> None:
     before = coverage.BUDGETS - 1
     tally = {
@@ -210,7 +224,7 @@ def test_the_page_is_written_between_its_markers(
         coverage.do((coverage.Task(part, world, "low", 3, 10_000, 1, 30), tmp_path))
     coverage.do((coverage.Task("coverage", "late_winner", "low", 1, 10_000, 1, 30), tmp_path))
     coverage.do((coverage.Task("regret", "late_winner", "low", 3, 10_000, 1, 30), tmp_path))
-    names = ["cost", "rising", "other", "rises", "plans", "outside", "plans outside"]
+    names = ["cost", "rising", "other", "rises", "plans", "scores", "outside", "plans outside"]
     file = tmp_path / "page.md"
     file.write_text("words\n" + "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in names))
     options = [f"--{part}sweeps=1" for part in ("", "null-", "regret-")]

@@ -1,10 +1,14 @@
 """What each configuration is expected to score at a budget, by (B_p, n), over the draws.
 
+What leads in one sweep leads in part by luck: its own score overstates it ("winner's curse").
+
 Beyond the budgets compared slopes are shared (`curves.beyond`): curves that end before they bend
 borrow from those that do not.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +32,52 @@ def expected_regrets(fits: CurveFits, x: float) -> ByConfiguration:
 
 
 def score_with_interval(
-    fits: CurveFits, j: int, x: float, level: float, *, mean: bool
-) -> tuple[float, float, float]:
-    """Score of one configuration at x, of its fitted curve or the `mean` of its draws, and ends."""
-    at = np.log10([x])
+    fits: CurveFits,
+    which: tuple[int, int],
+    x: float,
+    level: float,
+    *,
+    mean: bool,
+    chosen_from: Collection[tuple[int, int]] = (),
+) -> tuple[float, float, float] | None:
+    """Score of one configuration at x with its interval, less what luck adds to a choice.
+
+    Args:
+        fits: curves.
+        which: (B_p, n); the result is None where it has no curve.
+        x: budget.
+        level: of the interval.
+        mean: the score is the mean of the draws instead of the fitted curve's.
+        chosen_from: (B_p, n) of those among which it was chosen for its score; none for one that
+            was named beforehand.
+    """
+    at, every = np.log10([x]), _keys(fits)
+    if which not in every:
+        return None
+    j = every.index(which)
     value = float(fits.fit.row(j).value(at)[0, 0])
     if not fits.draw_J:
         return value, value, value
     draw_D = fits.draw_J[j].value(at)[:, 0]
     lo, hi = draw_interval(draw_D, level)
     value = float(draw_D.mean()) if mean else value
-    return value, min(float(lo), value), max(float(hi), value)
+    luck = _luck_of_the_best(fits, x, chosen_from)
+    low, high = min(float(lo), value), max(float(hi), value)
+    return max(value - luck, 0.0), max(low - luck, 0.0), max(high - luck, 0.0)
+
+
+def _luck_of_the_best(fits: CurveFits, x: float, among: Collection[tuple[int, int]]) -> float:
+    """By how much the best of each draw exceeds its own mean on average.
+
+    The bootstrap's estimate of a bias: were the means the truth, each draw would be a sweep that
+    names the score of its best (Efron and Tibshirani, An Introduction to the Bootstrap (1993), 10).
+    """
+    rows = [j for j, key in enumerate(_keys(fits)) if key in among]
+    if len(rows) < 2:
+        return 0.0
+    score_DI = _scores_DJ(fits, x)[:, rows]
+    best_D = score_DI.argmax(axis=1)
+    return float((score_DI.max(axis=1) - score_DI.mean(axis=0)[best_D]).mean())
 
 
 def shares_ahead(fits: CurveFits, x: float) -> ByConfiguration:
@@ -53,5 +92,8 @@ def _scores_DJ(fits: CurveFits, x: float) -> FloatArray:
 
 
 def _named(fits: CurveFits, value_J: FloatArray) -> ByConfiguration:
-    pairs = zip(fits.problems_per_batch_J, fits.rollouts_per_problem_J, value_J, strict=True)
-    return {(int(b), int(n)): float(value) for b, n, value in pairs}
+    return dict(zip(_keys(fits), value_J.tolist(), strict=True))
+
+
+def _keys(fits: CurveFits) -> list[tuple[int, int]]:
+    return [(one.problems_per_batch, one.rollouts_per_problem) for one in fits.binned]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -152,24 +152,23 @@ class Fit:
         )
 
     def score_at(
-        self, problems_per_batch: int, rollouts_per_problem: int, rollouts: float
+        self,
+        problems_per_batch: int,
+        rollouts_per_problem: int,
+        rollouts: float,
+        chosen_from: Collection[tuple[int, int]] = (),
     ) -> tuple[float, float, float] | None:
         """(score, low, high) of a configuration's curve at a budget; None where it has none.
 
         Beyond the budgets compared the score is the mean of the draws, as what chooses n there:
-        they are of both forms, the fitted curve is of one.
+        they are of both forms, the fitted curve is of one. `chosen_from`: the (B_p, n) among
+        which it was chosen for its score; what luck added to that is taken away.
         """
-        pairs = zip(
-            self.curve_fits.problems_per_batch_J,
-            self.curve_fits.rollouts_per_problem_J,
-            strict=True,
+        fits, which = self._curves_at(rollouts), (problems_per_batch, rollouts_per_problem)
+        mean = fits is not self.curve_fits
+        return score_with_interval(
+            fits, which, rollouts, self.level, mean=mean, chosen_from=chosen_from
         )
-        for j, pair in enumerate(pairs):
-            if pair == (problems_per_batch, rollouts_per_problem):
-                fits = self._curves_at(rollouts)
-                beyond = fits is not self.curve_fits
-                return score_with_interval(fits, j, rollouts, self.level, mean=beyond)
-        return None
 
     def expected_scores(self, rollouts: float) -> dict[tuple[int, int], float]:
         """Mean over the draws of every configuration's score at a budget, by (B_p, n).

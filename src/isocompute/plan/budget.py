@@ -234,7 +234,7 @@ def _answer(q: Question, choice: Choice) -> Plan:
     a = choice.allocation
     b_p, n = a.problems_per_batch, a.rollouts_per_problem
     reading = q.fit.at(q.rollouts)
-    score = q.fit.score_at(b_p, n, float(a.rollouts))
+    score = q.fit.score_at(b_p, n, float(a.rollouts), choice.chosen_from)
     warnings = [*q.warnings, *choice.warnings, *distance_notices(q)]
     best = [value for value in reading.confidence_set if value > n]
     by_score = choice.chosen_by != "law"

@@ -40,6 +40,7 @@ class Choice:
         wanted: n without the limits.
         chosen_by: "expected_score"; "tie_by_trend" or "tie_by_law" where it decided among n of
             equal expected score; "law" where no curves are known.
+        chosen_from: (B_p, n) that the limits admitted, where their scores decided; else none.
         by_law: n that the law alone gives, rounded down, under the same limits; None where no
             batch of the law's is feasible.
         expected_regret: mean score lost by the choice against the best tested n in each draw;
@@ -51,6 +52,7 @@ class Choice:
     allocation: Allocation
     wanted: int
     chosen_by: str
+    chosen_from: frozenset[tuple[int, int]]
     by_law: int | None
     expected_regret: float | None
     law_expected_regret: float | None
@@ -84,13 +86,17 @@ def choose(q: Question, *, split_of: int | None = None) -> Choice:
         allocation = Allocation(
             problems_per_batch=b_p, rollouts_per_problem=n, steps=int(q.rollouts // (b_p * n))
         )
+        admitted = frozenset(
+            pair for pair in regrets or () if _feasible(q, pair[1], regrets, split_of)
+        )
         notes.extend(about)
-        notes.extend(_cap_notices(q, allocation, order[0], blocked, regrets))
+        notes.extend(_cap_notices(q, allocation, order[0], blocked, regrets, admitted))
         followed = next((m for m in by_law if _feasible(q, m, regrets, split_of)), None)
         return Choice(
             allocation=allocation,
             wanted=order[0],
             chosen_by=chosen_by,
+            chosen_from=admitted,
             by_law=followed,
             expected_regret=_regret(q, n, regrets, split_of),
             law_expected_regret=None
@@ -221,6 +227,7 @@ def _cap_notices(
     wanted: int,
     blocked: Mapping[int, str],
     regrets: Regrets | None,
+    admitted: frozenset[tuple[int, int]],
 ) -> list[Notice]:
     """One warning per limit that moved n, with what the move costs in predicted score."""
     n, b_p = chosen.rollouts_per_problem, chosen.problems_per_batch
@@ -231,7 +238,7 @@ def _cap_notices(
             if limit == "max_batch"
             else f"at least {q.min_steps} steps"
         )
-        cost = cost_of_choice(q, b_p, n, wanted, regrets)
+        cost = cost_of_choice(q, b_p, n, wanted, regrets, admitted)
         notices.append(
             {
                 "code": f"capped_by_{limit}",
@@ -242,12 +249,17 @@ def _cap_notices(
 
 
 def cost_of_choice(
-    q: Question, b_p: int, n: int, wanted: int, regrets: Regrets | None = None
+    q: Question,
+    b_p: int,
+    n: int,
+    wanted: int,
+    regrets: Regrets | None = None,
+    chosen_from: frozenset[tuple[int, int]] = frozenset(),
 ) -> str:
     """The predicted scores at both n, and their difference, in words."""
     other_b_p, _ = smallest_stable(q.fit, wanted, q.unhealthy, regrets)
-    there = q.fit.score_at(other_b_p, wanted, q.rollouts)
-    here = q.fit.score_at(b_p, n, q.rollouts)
+    there = q.fit.score_at(other_b_p, wanted, q.rollouts, chosen_from)
+    here = q.fit.score_at(b_p, n, q.rollouts, chosen_from)
     if there is None or here is None:
         return "what that costs is not known, since one of the two was not tested at this budget."
     return (

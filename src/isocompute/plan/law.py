@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from isocompute.errors import RefusalError
@@ -63,9 +63,13 @@ class LawFit(Protocol):
         """The law at one budget."""
 
     def score_at(
-        self, problems_per_batch: int, rollouts_per_problem: int, rollouts: float
+        self,
+        problems_per_batch: int,
+        rollouts_per_problem: int,
+        rollouts: float,
+        chosen_from: Collection[tuple[int, int]] = (),
     ) -> tuple[float, float, float] | None:
-        """(score, low, high) of a configuration, or None where it is not known."""
+        """(score, low, high) of a configuration, chosen for it or not, or None if not known."""
 
     def stable_problems_per_batch(self, rollouts_per_problem: int) -> tuple[int, Sequence[Notice]]:
         """The smallest stable B_p at one n, and what to know about it."""

@@ -20,13 +20,24 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from law_coverage_rows import (
+    BUDGETS,
+    COVERAGE_HEAD,
+    FACTORS,
+    LEVELS,
+    REGRET_HEAD,
+    RISES_HEAD,
+    Cell,
+    Task,
+    rows_of,
+)
 
 from isocompute.curves.fits import CurveFits, fit_curves
 from isocompute.errors import RefusalError
@@ -50,55 +61,14 @@ from isocompute.testing.planted import (
     World,
 )
 
-LEVELS = (0.90, 0.95)
 CHUNK = 100  # sweeps that one process does before it writes them down
-FACTORS = (1, 4, 10)  # of the largest budget of the sweep, at which a plan is asked for
-BUDGETS = 9  # inside the common support at which n*(C) is checked
 HALF_DECADE = 0.5
 COVERAGE_WORLDS = (
     "rising", "late_winner", "three_octaves", "falling", "overfit", "collapse", "unequal_seeds",
     "capped", "joint_capped", "gompertz",
 )  # fmt: skip
+RISE_WORLDS = tuple(dict.fromkeys((*NULL_WORLDS, *COVERAGE_WORLDS)))
 REGRET_WORLDS = (*COVERAGE_WORLDS, "constant_small", "constant_large", "equal")
-
-
-@dataclass
-class Cell:
-    """Tallies of one cell: name -> list of outcomes, one per check."""
-
-    tally: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    refused: int = 0
-    sweeps: int = 0
-    seconds: float = 0.0
-
-    def mean(self, name: str) -> float:
-        """Mean of the outcomes under a name; NaN where there is none."""
-        values = self.tally.get(name)
-        return float(np.mean(values)) if values else float("nan")
-
-    def add(self, other: Cell) -> None:
-        """Take in another part of the same cell."""
-        for name, values in other.tally.items():
-            self.tally[name].extend(values)
-        self.refused += other.refused
-        self.sweeps += other.sweeps
-        self.seconds += other.seconds
-
-
-class Task(NamedTuple):
-    """One chunk of one cell."""
-
-    part: str
-    world: str
-    noise: str
-    seeds: int
-    first: int
-    sweeps: int
-    draws: int
-
-    def file(self, folder: Path) -> Path:
-        """Where the chunk is written down."""
-        return folder / ("-".join(map(str, self)) + ".json")
 
 
 def pipeline(
@@ -155,6 +125,37 @@ def check_curves(cell: Cell, truth: Truth, fits: CurveFits) -> None:
             cell.tally[f"bounded {level:.2f}"].append(hi is not None)
             if hi is not None and lo is not None:
                 cell.tally[f"ceiling {level:.2f}"].append(lo <= arm.ceiling <= hi)
+
+
+def check_numbers(
+    cell: Cell, truth: Truth, fits: CurveFits, fr: Frontier, law: LawEstimate
+) -> None:
+    """The other numbers of a fit: the rise's bound, probabilities of being best, midpoints."""
+    low, high = fr.support
+    first, last = truth.good([law.judged_from, high])
+    # The most that n within 0.005 of the best admit (definitions, 1).
+    most = np.log2(max(last) / min(first))
+    if law.lower_bound is not None:
+        cell.tally["bound holds"].append(law.lower_bound <= most + 1e-9)
+        cell.tally["bound"].append(law.lower_bound)
+    budgets = np.geomspace(low, high, BUDGETS)
+    best = truth.rollouts_per_problem_J[truth.best(budgets)]
+    for c, n_best in zip(budgets, best, strict=True):
+        where = int(np.abs(fr.x_V - np.log10(c)).argmin())
+        for n in np.unique(fits.rollouts_per_problem_J):
+            mass = fr.probability_JV[fits.rollouts_per_problem_J == n, where].sum()
+            cell.tally["probability"].append(round(float(mass), 4))
+            cell.tally["is best"].append(bool(n == n_best))
+    top = np.log10(truth.world.max_rollouts)
+    arms = {(a.problems_per_batch, a.rollouts_per_problem): a for a in truth.arms}
+    for j, one in enumerate(fits.binned):
+        arm = arms[one.problems_per_batch, one.rollouts_per_problem]
+        if arm.falls_from or arm.midpoint > top - HALF_DECADE:
+            continue
+        for level in LEVELS:
+            lo, hi = fits.midpoint_interval(j, level)
+            if lo is not None and hi is not None:
+                cell.tally[f"midpoint {level:.2f}"].append(lo <= arm.midpoint <= hi)
 
 
 def check_crossovers(cell: Cell, target: Target, fits: CurveFits, fr: Frontier) -> None:
@@ -217,6 +218,8 @@ def run_chunk(task: Task) -> Cell:
             cell.refused += 1
             continue
         cell.tally["rise claimed"].append(law.claimed)
+        if task.part == "rises":
+            check_numbers(cell, truth, fits, fr, law)
         if task.part == "coverage":
             check_law(cell, target(*fr.support), fits, fr, law)
             check_curves(cell, truth, fits)
@@ -291,75 +294,6 @@ def without_back_test(fit: Fit) -> None:
     }
 
 
-def percent(value: float) -> str:
-    return "–" if np.isnan(value) else f"{100 * value:.1f}"
-
-
-def coverage_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
-    label = f"{seeds}" + (" (conditional)" if seeds == 1 else "")
-    last, off = (
-        np.array(cell.tally.get(key, [np.nan] * BUDGETS))[BUDGETS - 1 :: BUDGETS]
-        for key in ("law 0.90", "law off 0.90")
-    )
-    numbers = [percent(cell.mean(f"law {level:.2f}")) for level in LEVELS]
-    numbers += [percent(float(last.mean())), f"{np.quantile(off, 0.95):.2f}"]
-    numbers += [percent(cell.mean(f"set {level:.2f}")) for level in LEVELS]
-    numbers += [f"{cell.mean(f'size {level:.2f}'):.1f}" for level in LEVELS]
-    numbers += [
-        percent(cell.mean(f"{w} {level:.2f}"))
-        for w in ("ceiling", "bounded", "crossing", "crossover")
-        for level in LEVELS
-    ]
-    found, true = cell.mean("crossovers detected"), cell.mean("true crossovers")
-    numbers += [f"{found:.1f} of {true:.1f}", f"{cell.mean('law error'):.2f}"]
-    numbers += [str(cell.refused), str(cell.sweeps)]
-    numbers += [f"{cell.seconds / max(cell.sweeps, 1):.2f}"]
-    return f"| {name} | {noise} | {label} | " + " | ".join(numbers) + " |"
-
-
-COVERAGE_HEAD = (
-    "| world | noise | seeds | law 90 | law 95 | end 90 | end off | set 90 | set 95 |"
-    " size 90 | size 95 | ceiling 90 | ceiling 95 | bounded 90 | bounded 95 |"
-    " crossover 90 | crossover 95 | reported 90 | reported 95 | crossovers | law error |"
-    " refused | sweeps | s |\n"
-    + "|---" * 24
-    + "|"
-)
-RULES = ("plan", "expected score", "law, rounded down", "best n of the sweep", "best so far")
-
-
-def regret_rows(name: str, noise: str, seeds: int, cell: Cell) -> Iterable[str]:
-    for factor in FACTORS:
-        shown = []
-        for rule in RULES:
-            lost = cell.tally.get(f"{rule} {factor}x", [np.nan])
-            shown.append(f"{np.median(lost):.4f}, {np.quantile(lost, 0.95):.4f}")
-        refused = percent(cell.mean(f"refused {factor}x"))
-        yield (
-            f"| {name} | {noise} | {seeds} | {factor}x | "
-            + " | ".join(shown)
-            + f" | {refused} | {cell.sweeps} |"
-        )
-
-
-SCORES_HEAD = (
-    "| world | noise | seeds | budget | score 95 | too high by | width | regret said | regret |"
-    " sweeps |\n" + "|---" * 10 + "|"
-)
-
-
-def score_rows(name: str, noise: str, seeds: int, cell: Cell) -> Iterable[str]:
-    for factor in FACTORS:
-        covered = percent(cell.mean(f"score {factor}x"))
-        numbers = [f"{cell.mean(f'{what} {factor}x'):.4f}" for what in
-                   ("too high", "wide", "said", "plan")]  # fmt: skip
-        yield (
-            f"| {name} | {noise} | {seeds} | {factor}x | {covered} | "
-            + " | ".join(numbers)
-            + f" | {cell.sweeps} |"
-        )
-
-
 def seeds_of(part: str, world: str) -> tuple[int, ...]:
     """Numbers of seeds at which a world has a cell."""
     if part != "coverage" or world == "unequal_seeds":  # that world brings its own numbers
@@ -404,34 +338,12 @@ def cell_of(task: Task, folder: Path) -> Cell:
     return cell
 
 
-NULL_HEAD = "| world | noise | seeds | rise claimed | refused | sweeps |\n" + "|---" * 6 + "|"
-REGRET_HEAD = (
-    "| world | noise | seeds | budget | " + " | ".join(RULES) + " | refused, % | sweeps |\n"
-    + "|---" * 11 + "|"
-)  # fmt: skip
-
-
-def null_row(name: str, noise: str, seeds: int, cell: Cell) -> str:
-    rise = percent(cell.mean("rise claimed"))
-    return f"| {name} | {noise} | {seeds} | {rise} | {cell.refused} | {cell.sweeps} |"
-
-
-def rows_of(cells: Iterable[tuple[Task, Cell]]) -> Iterable[str]:
-    """A cell's rows by its part."""
-    for t, cell in cells:
-        of = t.world, t.noise, t.seeds, cell
-        if t.part == "regret":
-            yield from regret_rows(*of)
-        else:
-            yield coverage_row(*of) if t.part == "coverage" else null_row(*of)
-
-
 def table(tasks: list[Task], folder: Path) -> str:
     """All cells as Markdown."""
     lines: list[str] = []
     heads = {
         "coverage": ("### Coverage\n", COVERAGE_HEAD),
-        "null": ("\n### Claimed rises (%)\n", NULL_HEAD),
+        "rises": ("\n### Claimed rises, midpoints (%)\n", RISES_HEAD),
         "regret": ("\n### Score lost (median, 95th percentile)\n", REGRET_HEAD),
     }
     seconds = 0.0
@@ -445,13 +357,13 @@ def table(tasks: list[Task], folder: Path) -> str:
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--sweeps", type=int, default=200, help="per coverage cell")
-    options.add_argument("--null-sweeps", type=int, default=500, help="per null world and power")
+    options.add_argument("--rise-sweeps", type=int, default=500, help="per world")
     options.add_argument("--regret-sweeps", type=int, default=500, help="per world")
     options.add_argument("--draws", type=int, default=200)
     options.add_argument("--worlds", nargs="*", help="default: all")
     options.add_argument("--noise", nargs="*", default=list(NOISE))
     options.add_argument("--seeds", nargs="*", type=int, default=[1, 2, 3, 5])
-    options.add_argument("--parts", nargs="*", default=["coverage", "null", "regret"])
+    options.add_argument("--parts", nargs="*", default=["coverage", "rises", "regret"])
     options.add_argument("--base", type=int, default=10_000, help="seed of the first sweep")
     options.add_argument("--jobs", type=int, default=1, help="processes")
     options.add_argument("--cells", type=Path, default=Path("build/coverage"), help="folder")
@@ -466,7 +378,7 @@ def tasks_of(options: argparse.Namespace) -> list[Task]:
         Task(part, world, noise, seeds, options.base, sweeps_of(sweeps, seeds), options.draws)
         for part, worlds, sweeps in (
             ("coverage", COVERAGE_WORLDS, options.sweeps),
-            ("null", (*NULL_WORLDS, "three_octaves"), options.null_sweeps),
+            ("rises", RISE_WORLDS, options.rise_sweeps),
             ("regret", REGRET_WORLDS, options.regret_sweeps),
         )
         if part in options.parts

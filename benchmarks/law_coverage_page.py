@@ -12,21 +12,21 @@ from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
-from law_coverage import (
+from law_coverage import cell_of, parser, tasks_of
+from law_coverage_rows import (
     COVERAGE_HEAD,
     FACTORS,
     LEVELS,
-    NULL_HEAD,
+    PROBABILITY_HEAD,
     REGRET_HEAD,
+    RISES_HEAD,
     SCORES_HEAD,
     Cell,
     Task,
-    cell_of,
-    parser,
     percent,
+    probability_rows,
     rows_of,
     score_rows,
-    tasks_of,
 )
 
 TOLERANCE = {0.90: 0.03, 0.95: 0.02}
@@ -38,19 +38,26 @@ Cells = list[tuple[Task, Cell]]
 
 def blocks(cells: Cells) -> dict[str, str]:
     """Name of a marker -> what stands there."""
-    of = {part: [c for c in cells if c[0].part == part] for part in ("coverage", "null", "regret")}
+    of = {part: [c for c in cells if c[0].part == part] for part in ("coverage", "rises", "regret")}
     rising = [c for c in of["coverage"] if c[0].world == "rising"]
     other = [c for c in of["coverage"] if c[0].world != "rising"]
+    plans = [*of["regret"], *pooled(of["regret"])]
     return {
         "cost": cost(of),
         "rising": "\n".join([COVERAGE_HEAD, *rows_of(rising)]),
         "other": "\n".join([COVERAGE_HEAD, *rows_of(other)]),
-        "rises": "\n".join([NULL_HEAD, *rows_of(of["null"])]),
-        "plans": "\n".join([REGRET_HEAD, *rows_of(of["regret"])]),
+        "rises": "\n".join([RISES_HEAD, *rows_of(of["rises"])]),
+        "probabilities": "\n".join(
+            [
+                PROBABILITY_HEAD,
+                *(row for t, c in pooled(of["rises"]) for row in probability_rows(t.noise, c)),
+            ]
+        ),
+        "plans": "\n".join([REGRET_HEAD, *rows_of(plans)]),
         "scores": "\n".join(
             [
                 SCORES_HEAD,
-                *(row for t, c in of["regret"] for row in score_rows(t.world, t.noise, t.seeds, c)),
+                *(row for t, c in plans for row in score_rows(t.world, t.noise, t.seeds, c)),
             ]
         ),
         "outside": outside(of["coverage"]),
@@ -70,9 +77,20 @@ def cost(of: dict[str, Cells]) -> str:
     return (
         f"Sweeps in a cell: {sweeps(several)} for coverage"
         f" ({sweeps([c for c in of['coverage'] if c[0].seeds == 1])} with one seed),"
-        f" {sweeps(of['null'])} for rises, {sweeps(of['regret'])} for plans; {hours:.2f} core hours"
-        " in all, of 200 bootstrap draws a sweep."
+        f" {sweeps(of['rises'])} for rises, {sweeps(of['regret'])} for plans; {hours:.2f} core"
+        " hours in all, of 200 bootstrap draws a sweep."
     )
+
+
+def pooled(cells: Cells) -> Cells:
+    """The worlds of each noise as one cell: what a plan loses where the world is not known."""
+    every: dict[tuple[str, int], Cell] = defaultdict(Cell)
+    task_of = {}
+    for t, cell in cells:
+        key = t.noise, t.seeds
+        every[key].add(cell)
+        task_of[key] = t._replace(world="all")
+    return [(task_of[key], cell) for key, cell in every.items()]
 
 
 def outside(cells: Cells) -> str:

@@ -18,13 +18,20 @@ from isocompute.plan import plan_budget
 @pytest.fixture(scope="module")
 def coverage() -> Any:
     path = Path(__file__).parents[1] / "benchmarks" / "law_coverage.py"
+    sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location("coverage_table", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["coverage_table"] = module
     spec.loader.exec_module(module)
-    return module
+    yield module
+    sys.path.remove(str(path.parent))
+
+
+@pytest.fixture
+def rows(coverage: Any) -> Any:
+    return importlib.import_module("law_coverage_rows")
 
 
 def test_a_cell_in_chunks_is_the_cell(
@@ -64,11 +71,11 @@ def test_a_crossover_counts_whether_it_is_reported_or_not(coverage: Any) -> None
     assert sum(cell.tally["crossovers detected"]) < 12
 
 
-def test_plans_of_a_sweep_beat_simpler_rules_beyond_it(coverage: Any) -> None:
+def test_plans_of_a_sweep_beat_simpler_rules_beyond_it(coverage: Any, rows: Any) -> None:
     cell = coverage.run_chunk(coverage.Task("regret", "rising", "low", 3, 900, 2, 60))
     for factor in coverage.FACTORS:
         assert cell.tally[f"refused {factor}x"] == [0, 0]
-        for rule in coverage.RULES:
+        for rule in rows.RULES:
             assert all(0 <= lost < 0.15 for lost in cell.tally[f"{rule} {factor}x"])
         assert cell.tally[f"score {factor}x"] == [1, 1]
         assert all(abs(high) < 0.03 for high in cell.tally[f"too high {factor}x"])
@@ -120,21 +127,20 @@ def test_the_shortened_document_leaves_every_plan_as_it_is(coverage: Any) -> Non
 def test_the_command_prints_what_is_there(
     coverage: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["--sweeps", "1", "--null-sweeps", "1", "--draws", "20", "--noise", "low", "--seeds",
-            "3", "--worlds", "falling", "--parts", "coverage", "null",
+    argv = ["--sweeps", "1", "--rise-sweeps", "1", "--draws", "20", "--noise", "low", "--seeds",
+            "3", "--worlds", "falling", "--parts", "coverage", "rises",
             "--cells", str(tmp_path / "cells")]  # fmt: skip
     out = tmp_path / "table.md"
     assert coverage.main([*argv, "-o", str(out)]) == 0
     printed = capsys.readouterr()
-    assert "| falling | low | 3 | 0.0 | 0 | 1 |" in out.read_text()
+    assert "| falling | low | 3 | 0.0 | 100.0 | -6.0 |" in out.read_text()
     assert "core-hours in all" in printed.out
     assert "2/2 " in printed.err
     assert coverage.main([*argv, "--print-only"]) == 0
 
 
 @pytest.fixture
-def page(coverage: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+def page(coverage: Any) -> Any:
     return importlib.import_module("law_coverage_page")
 
 
@@ -158,27 +164,49 @@ def test_the_page_names_every_check_beyond_its_tolerance(coverage: Any, page: An
     ]
 
 
-def test_the_score_that_a_plan_names_is_judged_by_the_true_one(coverage: Any) -> None:
+def test_the_score_that_a_plan_names_is_judged_by_the_true_one(coverage: Any, rows: Any) -> None:
     cell = coverage.Cell(sweeps=2)
     for named, low, high in ((0.6, 0.5, 0.7), (0.4, 0.35, 0.45)):
         said = {"predicted_score": named, "predicted_score_interval": [low, high],
                 "expected_regret": 0.004}  # fmt: skip
         coverage.check_score(cell, 4, said, 0.5)
         cell.tally["plan 4x"].append(0.002)
-    row = list(coverage.score_rows("rising", "low", 3, cell))[1]
+    row = list(rows.score_rows("rising", "low", 3, cell))[1]
     # 0.5 lies at the edge of the first interval and above the second
     assert row == "| rising | low | 3 | 4x | 50.0 | 0.0000 | 0.1500 | 0.0040 | 0.0020 | 2 |"
 
 
-def test_the_end_of_a_law_is_its_largest_budget(coverage: Any) -> None:
+def test_probabilities_are_judged_by_how_often_an_n_is_best(coverage: Any, rows: Any) -> None:
+    tally = {"probability": [0.6, 0.5, 1.0, 0.0], "is best": [1.0, 0.0, 1.0, 0.0]}
+    assert list(rows.probability_rows("low", coverage.Cell(tally=tally))) == [
+        "| low | 0 to 0.02 | 0.000 | 0.000 | 1 |",
+        "| low | 0.5 to 0.7 | 0.550 | 0.500 | 2 |",
+        "| low | 0.98 to 1 | 1.000 | 1.000 | 1 |",
+    ]
+
+
+def test_the_other_numbers_of_a_fit_are_judged_by_the_truth(coverage: Any) -> None:
+    cell = coverage.run_chunk(coverage.Task("rises", "rising", "low", 3, 900, 2, 60))
+    assert cell.tally["bound holds"] == [1, 1]
+    assert all(4 < bound <= 6 for bound in cell.tally["bound"])
+    said, best = (np.reshape(cell.tally[k], (-1, 7)) for k in ("probability", "is best"))
+    assert len(said) == 2 * coverage.BUDGETS
+    assert said.sum(axis=1) == pytest.approx(np.ones(len(said)), abs=0.001)
+    assert (best.sum(axis=1) == 1).all()
+    assert (said * best).sum(axis=1).mean() > 0.6
+    for level in ("0.90", "0.95"):
+        assert np.mean(cell.tally[f"midpoint {level}"]) > 0.6
+
+
+def test_the_end_of_a_law_is_its_largest_budget(coverage: Any, rows: Any) -> None:
     before = coverage.BUDGETS - 1
     tally = {
         "law 0.90": ([1.0] * before + [0.0]) * 4,
         "law off 0.90": ([0.0] * before + [0.25]) * 4,
     }
     cell = coverage.Cell(tally=tally, sweeps=4)
-    column = coverage.COVERAGE_HEAD.split("|").index(" end 90 ")
-    row = coverage.coverage_row("rising", "low", 3, cell).split("|")
+    column = rows.COVERAGE_HEAD.split("|").index(" end 90 ")
+    row = rows.coverage_row("rising", "low", 3, cell).split("|")
     assert [row[column + i].strip() for i in (-2, 0, 1)] == ["88.9", "0.0", "0.25"]
 
 
@@ -217,21 +245,35 @@ def test_the_page_names_every_plan_that_loses_too_much(coverage: Any, page: Any)
     )
 
 
+def test_the_worlds_of_a_noise_are_pooled_into_one_cell(coverage: Any, page: Any) -> None:
+    def cell(lost: list[float]) -> Any:
+        return coverage.Cell(tally={"plan 1x": lost}, sweeps=len(lost), seconds=1.0)
+
+    task = coverage.Task("regret", "rising", "low", 3, 0, 100, 9)
+    two = [(task, cell([0.1, 0.2])), (task._replace(world="equal"), cell([0.0, 0.0]))]
+    found = page.pooled([*two, (task._replace(noise="high"), cell([0.3]))])
+    of = [(t.world, t.noise, c.sweeps) for t, c in found]
+    assert of == [("all", "low", 4), ("all", "high", 1)]
+    assert found[0][1].tally["plan 1x"] == [0.1, 0.2, 0.0, 0.0]
+    assert two[0][1].tally["plan 1x"] == [0.1, 0.2]  # what was added to is a new cell
+
+
 def test_the_page_is_written_between_its_markers(
     coverage: Any, page: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for part, world in (("coverage", "late_winner"), ("coverage", "rising"), ("null", "equal")):
+    for part, world in (("coverage", "late_winner"), ("coverage", "rising"), ("rises", "equal")):
         coverage.do((coverage.Task(part, world, "low", 3, 10_000, 1, 30), tmp_path))
     coverage.do((coverage.Task("coverage", "late_winner", "low", 1, 10_000, 1, 30), tmp_path))
     coverage.do((coverage.Task("regret", "late_winner", "low", 3, 10_000, 1, 30), tmp_path))
-    names = ["cost", "rising", "other", "rises", "plans", "scores", "outside", "plans outside"]
+    names = ["cost", "rising", "other", "rises", "probabilities", "plans", "scores", "outside",
+             "plans outside"]  # fmt: skip
     file = tmp_path / "page.md"
     file.write_text("words\n" + "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in names))
-    options = [f"--{part}sweeps=1" for part in ("", "null-", "regret-")]
+    options = [f"--{part}sweeps=1" for part in ("", "rise-", "regret-")]
     asked = [str(file), *options, "--draws=30", f"--cells={tmp_path}"]
     assert page.main(asked) == 0
     text = file.read_text()
-    assert "old" not in text
+    assert "\nold\n" not in text
     assert text.startswith("words\n<!-- cost -->\nSweeps in a cell: 1 for coverage (1 with one")
     assert "| late_winner | low | 3 |" in text.split("<!-- other -->")[1]
     file.write_text(text.replace("<!-- rises -->", ""))

@@ -249,6 +249,13 @@ def test_a_ceiling_is_open_until_the_midpoint_is_passed() -> None:
     assert lo is not None
     assert hi is not None
     assert lo - 0.005 < 0.6 < hi + 0.005
+    lo_x, hi_x = fit_curves(whole, draws=100).midpoint_interval(0, 0.95)
+    assert lo_x is not None
+    assert hi_x is not None
+    assert lo_x - 0.05 < 4.8 < hi_x + 0.05
+    assert 0 < hi_x - lo_x < 0.2
+    assert fit_curves(early, draws=100).midpoint_interval(0, 0.95)[1] is None
+    assert fit_curves(whole, draws=0).midpoint_interval(0, 0.95) == (None, None)
     narrow = fit_curves(whole, draws=100).ceiling_interval(0, 0.5)
     assert narrow[0] > lo
     assert narrow[1] < hi

@@ -511,6 +511,9 @@ def test_the_document_keeps_its_contract(name: str, seeds: int, rising) -> None:
     for row in document["curves"]:
         assert row["floor"] <= row["ceiling"]
         assert (row["ceiling_interval"][1] is not None) == row["identified"]
+        early, late = row["log10_midpoint_interval"]
+        assert (late is not None) == row["identified"]
+        assert early < row["log10_midpoint"] < (late or np.inf)
     assert {"cuts", "mae_law", "mae_best_so_far", "skill", "coverage"} <= set(document["backtest"])
     codes = [w["code"] for w in document["warnings"]]
     assert all(w["message"] for w in document["warnings"])

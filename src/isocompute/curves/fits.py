@@ -131,6 +131,13 @@ class CurveFits:
         past = half_way <= last
         return lo, hi if past and hi < CURVE_BOUNDS.high - 1e-6 else None
 
+    def midpoint_interval(self, j: int, level: float) -> tuple[float | None, float | None]:
+        """Of one configuration's log10 midpoint; no upper end where the ceiling has none."""
+        if not self.draw_J:
+            return None, None
+        lo, hi = (end.item() for end in draw_interval(self.draw_J[j].midpoint, level))
+        return lo, None if self.ceiling_interval(j, level)[1] is None else hi
+
     def value(self, x_V: FloatArray) -> FloatArray:
         """Fitted scores, shape (J, V)."""
         return self.fit.value(x_V)

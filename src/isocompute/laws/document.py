@@ -111,6 +111,7 @@ def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
                 "slope": fits.fit.slope[j],
                 "log10_midpoint": fits.fit.midpoint[j],
                 "held_from": 10**one.held_from if np.isfinite(one.held_from) else None,
+                "log10_midpoint_interval": list(fits.midpoint_interval(j, fit.level)),
                 "ceiling_interval": [lo, hi],
                 "ceiling_profile_interval": ceiling_profile(fits, j, fit.level),
                 "identified": bounded,

@@ -8,7 +8,7 @@ borrow from those that do not.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from isocompute.intervals import draw_interval
 
 FloatArray = NDArray[np.float64]
 ByConfiguration = dict[tuple[int, int], float]
+
+_NEVER_DIFFERS = 1e-9  # standard deviation of draws that are all the same
 
 
 def expected_scores(fits: CurveFits, x: float) -> ByConfiguration:
@@ -49,7 +51,8 @@ def score_with_interval(
         level: of the interval.
         mean: the score is the mean of the draws instead of the fitted curve's.
         chosen_from: (B_p, n) of those among which it was chosen for its score; none for one that
-            was named beforehand.
+            was named beforehand. What it could not be chosen from counts too where it lies no
+            further ahead than luck reaches, so that a limit never seems to raise a score.
     """
     at, every = np.log10([x]), _keys(fits)
     if which not in every:
@@ -61,23 +64,29 @@ def score_with_interval(
     draw_D = fits.draw_J[j].value(at)[:, 0]
     lo, hi = draw_interval(draw_D, level)
     value = float(draw_D.mean()) if mean else value
-    luck = _luck_of_the_best(fits, x, chosen_from)
     low, high = min(float(lo), value), max(float(hi), value)
+    if not chosen_from:
+        return value, low, high
+    score_DJ = _scores_DJ(fits, x)
+    admitted = [i for i, key in enumerate(every) if key in chosen_from]
+    luck = max(_luck(score_DJ, j, group) for group in (admitted, range(len(every))) if group)
     return max(value - luck, 0.0), max(low - luck, 0.0), max(high - luck, 0.0)
 
 
-def _luck_of_the_best(fits: CurveFits, x: float, among: Collection[tuple[int, int]]) -> float:
-    """By how much the best of each draw exceeds its own mean on average.
+def _luck(score_DJ: FloatArray, j: int, among: Sequence[int]) -> float:
+    """By how much a choice among some configurations overstates its score.
 
-    The bootstrap's estimate of a bias: were the means the truth, each draw would be a sweep that
-    names the score of its best (Efron and Tibshirani, An Introduction to the Bootstrap (1993), 10).
+    The bootstrap's estimate of a bias: were the means of the draws the truth, each draw would be a
+    sweep that names the score of its best (Efron and Tibshirani, An Introduction to the Bootstrap
+    (1993), 10). It is taken in standard deviations, since a rare winner that is hardly known wins
+    by far more than a choice that is well known ever could. A choice that lies below the best
+    mean had so much less of it.
     """
-    rows = [j for j, key in enumerate(_keys(fits)) if key in among]
-    if len(rows) < 2:
-        return 0.0
-    score_DI = _scores_DJ(fits, x)[:, rows]
-    best_D = score_DI.argmax(axis=1)
-    return float((score_DI.max(axis=1) - score_DI.mean(axis=0)[best_D]).mean())
+    score_DI = score_DJ[:, among]
+    best_D, mean_I = score_DI.argmax(axis=1), score_DI.mean(axis=0)
+    z_D = (score_DI.max(axis=1) - mean_I[best_D]) / (score_DI.std(axis=0)[best_D] + _NEVER_DIFFERS)
+    own_D = score_DJ[:, j]
+    return max(0.0, float(own_D.std() * z_D.mean() - (mean_I.max() - own_D.mean())))
 
 
 def shares_ahead(fits: CurveFits, x: float) -> ByConfiguration:

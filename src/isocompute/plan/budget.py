@@ -15,7 +15,7 @@ from typing import Any
 from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.errors import InputError, RefusalError
 from isocompute.plan.choose import Choice, choose, cost_of_choice
-from isocompute.plan.law import LawFit, Notice, support_of
+from isocompute.plan.law import LawFit, Notice, expected_regrets, support_of
 from isocompute.plan.question import (
     Question,
     distance_notices,
@@ -170,7 +170,9 @@ def plan_fixed_batch(
         choice = choose(question, split_of=batch_size if own_law else None)
         n = choice.allocation.rollouts_per_problem
         split = Allocation(problems_per_batch=batch_size // n, rollouts_per_problem=n, steps=steps)
-        return _answer(question, replace(choice, allocation=split))
+        # The split's own: B_p was given by the batch, not chosen.
+        lost = (expected_regrets(fit, question.rollouts) or {}).get((batch_size // n, n))
+        return _answer(question, replace(choice, allocation=split, expected_regret=lost))
     except RefusalError as refusal:
         return refused_plan(
             refusal,

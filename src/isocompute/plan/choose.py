@@ -40,7 +40,7 @@ class Choice:
         wanted: n without the limits.
         chosen_by: "expected_score"; "tie_by_trend" or "tie_by_law" where it decided among n of
             equal expected score; "law" where no curves are known.
-        chosen_from: (B_p, n) that the limits admitted, where their scores decided; else none.
+        chosen_from: (B_p, n) of every n that the limits admit, where scores decided; else none.
         by_law: n that the law alone gives, rounded down, under the same limits; None where no
             batch of the law's is feasible.
         expected_regret: mean score lost by the choice against the best tested n in each draw;
@@ -258,7 +258,8 @@ def cost_of_choice(
 ) -> str:
     """The predicted scores at both n, and their difference, in words."""
     other_b_p, _ = smallest_stable(q.fit, wanted, q.unhealthy, regrets)
-    there = q.fit.score_at(other_b_p, wanted, q.rollouts, chosen_from)
+    # What a limit forbids was the best of all that was tested.
+    there = q.fit.score_at(other_b_p, wanted, q.rollouts, frozenset(regrets or ()))
     here = q.fit.score_at(b_p, n, q.rollouts, chosen_from)
     if there is None or here is None:
         return "what that costs is not known, since one of the two was not tested at this budget."

@@ -279,6 +279,8 @@ A, B = [0.5, 0.7, 0.5, 0.7], [0.6, 0.6, 0.6, 0.6]
         # A limit leaves A alone, but D, which it forbids, lies no further ahead than luck.
         ([A, B, [0.7, 0.5, 0.5, 0.7]], 0, (0,), 0.6 - 0.1 * 0.75),
         ([A, B], 0, (0,), 0.55),
+        # A choice from elsewhere, ahead of all of these, is not pulled down to them.
+        ([[0.8, 1.0, 0.8, 1.0], B], 0, (1,), 0.9),
     ],
 )  # fmt: skip
 def test_what_luck_adds_to_the_best_of_several_is_taken_from_its_score(
@@ -290,6 +292,19 @@ def test_what_luck_adds_to_the_best_of_several_is_taken_from_its_score(
         assert found[1:] == pytest.approx([0.1, 0.1])
 
 
+def test_inside_the_sweep_a_score_is_its_curves_and_within_its_interval() -> None:
+    curves = WORLDS["three_octaves"].sample(NOISE["low"], 2, np.random.default_rng(1))
+    fits = fit_curves([c for c in curves if c.rollouts_per_problem <= 16], draws=4)
+    key = (16, 8)
+    of_curve = float(fits.value(np.array([6.0]))[0, 0])
+    above = replace(fits, draw_J=(flat([of_curve + 0.1] * 4), flat(A)))
+    for mean, score, low in ((False, of_curve, of_curve), (True, of_curve + 0.1, of_curve + 0.1)):
+        found = score_with_interval(above, key, 1e6, 0.5, mean=mean)
+        assert found == pytest.approx((score, low, of_curve + 0.1))
+    without = score_with_interval(replace(fits, draw_J=()), key, 1e6, 0.5, mean=False)
+    assert without == pytest.approx((of_curve,) * 3)
+
+
 def test_a_score_less_luck_stays_a_score() -> None:
     """Mean 0.01; luck is 0.0137: 0.0173 times the mean of 1, -0.58, 1 and 1.73."""
     score, below, above = named_by([[0.0, 0.0, 0.0, 0.04], [0.02, 0.0, 0.02, 0.0]], 0, 0, 1)
@@ -299,10 +314,12 @@ def test_a_score_less_luck_stays_a_score() -> None:
 
 def test_a_plan_takes_luck_from_what_its_limits_left_to_choose_from() -> None:
     asked: list[frozenset[tuple[int, int]]] = []
+    budgets: set[float] = set()
 
     class Asked(ScoredPlantedFit):
         def score_at(self, b_p, n, rollouts, chosen_from=frozenset()):
             asked.append(chosen_from)
+            budgets.add(rollouts)
             found = super().score_at(b_p, n, rollouts)
             return tuple(value - 0.01 * len(chosen_from) for value in found)
 
@@ -318,6 +335,20 @@ def test_a_plan_takes_luck_from_what_its_limits_left_to_choose_from() -> None:
     said = message(held, "capped_by_max_batch")
     assert f"predicted score {held['predicted_score']:.3f}" in said
     assert f"instead of {free['predicted_score']:.3f}" in said
+    # Both at the budget, though batches end before it: curves differ beyond those compared.
+    assert held["rollouts"] < INSIDE
+    assert budgets == {INSIDE}
+
+
+def test_a_limit_whose_n_is_predicted_to_score_more_costs_nothing_that_is_known() -> None:
+    class Known(ScoredPlantedFit):
+        def score_at(self, b_p, n, rollouts, chosen_from=()):
+            score = 0.7 if n == 64 else 0.65  # by less luck, though 128 has the larger mean
+            return score, score - 0.01, score + 0.01
+
+    fit = Known(loss={16: 0.03, 32: 0.02, 64: 0.004, 128: 0.001})
+    said = message(plan_budget(fit, INSIDE, max_batch_size=2048).document, "capped_by_max_batch")
+    assert said.endswith("instead of 0.650 [0.640, 0.660], no cost that is known.")
 
 
 def test_a_limit_leaves_every_batch_of_the_n_that_it_admits() -> None:
@@ -338,14 +369,20 @@ def test_a_limit_leaves_every_batch_of_the_n_that_it_admits() -> None:
 
 def test_a_split_of_a_batch_has_its_own_regret() -> None:
     """n = 64 is best at B_p = 16, but a batch of 2,048 is split into 32 * 64."""
-    loss = {(16, 16): 0.02, (32, 16): 0.03, (16, 64): 0.001, (32, 64): 0.007}
-    fit = ScoredPlantedFit(problems_per_batch=(16, 32), n_tested=(16, 64), loss_of_pair=loss)
+    loss = {(16, 32): 0.02, (64, 32): 0.03, (16, 64): 0.001, (32, 64): 0.007}
+    fit = ScoredPlantedFit(problems_per_batch=(16, 32, 64), n_tested=(32, 64), loss_of_pair=loss)
     document = plan_fixed_batch(fit, 2048, 400).document
     assert (document["problems_per_batch"], document["rollouts_per_problem"]) == (32, 64)
     assert document["expected_regret"] == 0.007
     untested = plan_fixed_batch(fit, 4096, 400).document
     assert (untested["problems_per_batch"], untested["rollouts_per_problem"]) == (64, 64)
     assert untested["expected_regret"] is None
+    # The law's n is 32: splits of 64 * 32, and of 128 * 32, which was not tested.
+    assert document["law_rollouts_per_problem"] == 32
+    assert document["law_expected_regret"] == 0.03
+    small = plan_fixed_batch(fit, 4096, 200).document
+    assert small["law_rollouts_per_problem"] == 32
+    assert small["law_expected_regret"] is None
 
 
 @pytest.mark.long

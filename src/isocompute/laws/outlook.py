@@ -52,7 +52,7 @@ def score_with_interval(
         mean: the score is the mean of the draws instead of the fitted curve's.
         chosen_from: (B_p, n) of those among which it was chosen for its score; none for one that
             was named beforehand. What it could not be chosen from counts too where it lies no
-            further ahead than luck reaches, so that a limit never seems to raise a score.
+            further ahead than luck reaches.
     """
     at, every = np.log10([x]), _keys(fits)
     if which not in every:
@@ -81,12 +81,18 @@ def _luck(score_DJ: FloatArray, j: int, among: Sequence[int]) -> float:
     (1993), 10). It is taken in standard deviations, since a rare winner that is hardly known wins
     by far more than a choice that is well known ever could. A choice that lies below the best
     mean had so much less of it.
+
+    Args:
+        score_DJ: of every draw.
+        j: the choice.
+        among: what it was chosen from.
     """
     score_DI = score_DJ[:, among]
     best_D, mean_I = score_DI.argmax(axis=1), score_DI.mean(axis=0)
     z_D = (score_DI.max(axis=1) - mean_I[best_D]) / (score_DI.std(axis=0)[best_D] + _NEVER_DIFFERS)
     own_D = score_DJ[:, j]
-    return max(0.0, float(own_D.std() * z_D.mean() - (mean_I.max() - own_D.mean())))
+    behind = max(0.0, float(mean_I.max() - own_D.mean()))
+    return max(0.0, float(own_D.std() * z_D.mean()) - behind)
 
 
 def shares_ahead(fits: CurveFits, x: float) -> ByConfiguration:

@@ -170,9 +170,16 @@ def plan_fixed_batch(
         choice = choose(question, split_of=batch_size if own_law else None)
         n = choice.allocation.rollouts_per_problem
         split = Allocation(problems_per_batch=batch_size // n, rollouts_per_problem=n, steps=steps)
-        # The split's own: B_p was given by the batch, not chosen.
-        lost = (expected_regrets(fit, question.rollouts) or {}).get((batch_size // n, n))
-        return _answer(question, replace(choice, allocation=split, expected_regret=lost))
+        # Of the splits themselves: B_p was given by the batch, not chosen.
+        lost = expected_regrets(fit, question.rollouts) or {}
+        by_law = choice.by_law
+        choice = replace(
+            choice,
+            allocation=split,
+            expected_regret=lost.get((batch_size // n, n)),
+            law_expected_regret=by_law and lost.get((batch_size // by_law, by_law)),
+        )
+        return _answer(question, choice)
     except RefusalError as refusal:
         return refused_plan(
             refusal,
@@ -236,7 +243,8 @@ def _answer(q: Question, choice: Choice) -> Plan:
     a = choice.allocation
     b_p, n = a.problems_per_batch, a.rollouts_per_problem
     reading = q.fit.at(q.rollouts)
-    score = q.fit.score_at(b_p, n, float(a.rollouts), choice.chosen_from)
+    # At the budget, as everything else: rounding down may end inside the budgets compared.
+    score = q.fit.score_at(b_p, n, q.rollouts, choice.chosen_from)
     warnings = [*q.warnings, *choice.warnings, *distance_notices(q)]
     best = [value for value in reading.confidence_set if value > n]
     by_score = choice.chosen_by != "law"
@@ -254,7 +262,7 @@ def _answer(q: Question, choice: Choice) -> Plan:
             {
                 "code": "score_unknown",
                 "message": f"no score is predicted: B_p={b_p}, n={n} was not trained near "
-                f"{a.rollouts:,} rollouts in this sweep.",
+                f"{q.rollouts:,.0f} rollouts in this sweep.",
             }
         )
     trainers = {name: trainer_settings(name, a, q.recipe) for name in TRAINERS}

@@ -29,6 +29,7 @@ ROUNDING_OCTAVES = 0.125
 # Beyond the budgets compared, an n that at least two draws in five put level with the best or
 # ahead of it ties with it: nearly the toss of a coin (docs/plan.md has what other shares lose).
 COIN_TOSS = 0.4
+SHOWN = 0.0005  # scores are printed with three digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -263,10 +264,10 @@ def cost_of_choice(
     here = q.fit.score_at(b_p, n, q.rollouts, chosen_from)
     if there is None or here is None:
         return "what that costs is not known, since one of the two was not tested at this budget."
-    return (
-        f"predicted score {_scored(here)} instead of {_scored(there)}, "
-        f"a cost of {there[0] - here[0]:.3f}."
-    )
+    # What is better known owes less to luck: the best of all can end up below it.
+    cost = there[0] - here[0]
+    lost = f"a cost of {cost:.3f}" if cost >= SHOWN else "no cost that is known"
+    return f"predicted score {_scored(here)} instead of {_scored(there)}, {lost}."
 
 
 def _nothing_feasible(q: Question, n: int, limit: str, regrets: Regrets | None) -> RefusalError:

@@ -31,7 +31,17 @@ from law_coverage_rows import (
 
 TOLERANCE = {0.90: 0.03, 0.95: 0.02}
 MEDIAN, TAIL, REFUSED = 0.005, 0.02, 0.25  # what a plan may lose, and how often it may refuse
-CHECKED = {"law": "law", "ceiling": "ceiling", "crossing": "crossover"}  # of a tally, in words
+# Name of a tally -> its level, and what was covered in words.
+CHECKED = {
+    f"{what} {level:.2f}": (level, word)
+    for what, word in (
+        ("law", "law"),
+        ("ceiling", "ceiling"),
+        ("crossing", "crossover"),
+        ("midpoint", "midpoint"),
+    )
+    for level in LEVELS
+} | {f"score {factor}x": (0.95, f"score of a plan at {factor}x") for factor in FACTORS}
 
 Cells = list[tuple[Task, Cell]]
 
@@ -42,6 +52,8 @@ def blocks(cells: Cells) -> dict[str, str]:
     rising = [c for c in of["coverage"] if c[0].world == "rising"]
     other = [c for c in of["coverage"] if c[0].world != "rising"]
     plans = [*of["regret"], *pooled(of["regret"])]
+    # Where all n are equal none is the best.
+    differ = pooled([c for c in of["rises"] if c[0].world != "equal"])
     return {
         "cost": cost(of),
         "rising": "\n".join([COVERAGE_HEAD, *rows_of(rising)]),
@@ -50,7 +62,7 @@ def blocks(cells: Cells) -> dict[str, str]:
         "probabilities": "\n".join(
             [
                 PROBABILITY_HEAD,
-                *(row for t, c in pooled(of["rises"]) for row in probability_rows(t.noise, c)),
+                *(row for t, c in differ for row in probability_rows(t.noise, c)),
             ]
         ),
         "plans": "\n".join([REGRET_HEAD, *rows_of(plans)]),
@@ -60,7 +72,8 @@ def blocks(cells: Cells) -> dict[str, str]:
                 *(row for t, c in plans for row in score_rows(t.world, t.noise, t.seeds, c)),
             ]
         ),
-        "outside": outside(of["coverage"]),
+        "outside": outside([*of["coverage"], *of["rises"]]),
+        "scores outside": outside(of["regret"]),
         "plans outside": plans_outside(of["regret"]),
     }
 
@@ -99,17 +112,16 @@ def outside(cells: Cells) -> str:
     found: dict[str, list[str]] = defaultdict(list)
     for t, cell in cells:
         seeds = {1: "one seed", 2: "two seeds"}.get(t.seeds, "three or five seeds")
-        for what, word in CHECKED.items():
-            for level in LEVELS:
-                covered = cell.mean(f"{what} {level:.2f}")
-                if np.isnan(covered):
-                    continue
-                count[seeds] += 1
-                if abs(covered - level) > TOLERANCE[level] + 1e-9:
-                    found[seeds].append(
-                        f"| {seeds} | {t.world} | {t.noise} | {t.seeds} | {word} |"
-                        f" {100 * level:.0f} | {percent(covered)} |"
-                    )
+        for name, (level, word) in CHECKED.items():
+            covered = cell.mean(name)
+            if np.isnan(covered):
+                continue
+            count[seeds] += 1
+            if abs(covered - level) > TOLERANCE[level] + 1e-9:
+                found[seeds].append(
+                    f"| {seeds} | {t.world} | {t.noise} | {t.seeds} | {word} |"
+                    f" {100 * level:.0f} | {percent(covered)} |"
+                )
     order = [s for s in ("three or five seeds", "two seeds", "one seed") if count[s]]
     said = "; ".join(f"with {s} {len(found[s])} of {count[s]}" for s in order)
     head = "| of | world | noise | seeds | what | level | covered |\n" + "|---" * 7 + "|"

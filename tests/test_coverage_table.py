@@ -155,12 +155,15 @@ def test_the_page_names_every_check_beyond_its_tolerance(coverage: Any, page: An
 
     said = page.outside(
         [(task("rising", 3), cell(86, 97, 93)), (task("capped", 5), cell(93, 98, 87)),
-         (task("falling", 1), cell(50, 50, 90))]
+         (task("falling", 1), cell(50, 50, 90)),
+         (task("equal", 3), coverage.Cell(tally={"midpoint 0.95": [1.0] * 9, "score 4x": [1.0]}))]
     )  # fmt: skip
-    assert "with three or five seeds 2 of 6; with one seed 2 of 3" in said
+    assert "with three or five seeds 4 of 8; with one seed 2 of 3" in said
     assert [line for line in said.splitlines() if "| high |" in line] == [
         "| three or five seeds | rising | high | 3 | law | 90 | 86.0 |",
         "| three or five seeds | capped | high | 5 | law | 95 | 98.0 |",
+        "| three or five seeds | equal | high | 3 | midpoint | 95 | 100.0 |",
+        "| three or five seeds | equal | high | 3 | score of a plan at 4x | 95 | 100.0 |",
     ]
 
 
@@ -266,7 +269,7 @@ def test_the_page_is_written_between_its_markers(
     coverage.do((coverage.Task("coverage", "late_winner", "low", 1, 10_000, 1, 30), tmp_path))
     coverage.do((coverage.Task("regret", "late_winner", "low", 3, 10_000, 1, 30), tmp_path))
     names = ["cost", "rising", "other", "rises", "probabilities", "plans", "scores", "outside",
-             "plans outside"]  # fmt: skip
+             "scores outside", "plans outside"]  # fmt: skip
     file = tmp_path / "page.md"
     file.write_text("words\n" + "".join(f"<!-- {n} -->\nold\n<!-- /{n} -->\n" for n in names))
     options = [f"--{part}sweeps=1" for part in ("", "rise-", "regret-")]

@@ -56,9 +56,11 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     many = next((name for name in ("source", "overrides") if hasattr(options, name)), None)
     unknown = [word for word in rest if many is None or word.startswith("-")]
     if unknown:
-        raise InputError(
-            f"every argument must be known, but got {' '.join(unknown)}; see `isocompute --help`."
-        )
+        bare = [word for word in unknown if not word.startswith("-")]
+        cure = "see `isocompute --help`"
+        if bare and hasattr(options, "law"):
+            cure = f"`--law {bare[0]}` makes a plan by it, `--budget` says how large"
+        raise InputError(f"every argument must be known, but got {' '.join(unknown)}; {cure}.")
     if many is not None:
         setattr(options, many, [*getattr(options, many), *rest])
     return options

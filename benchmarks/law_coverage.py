@@ -20,7 +20,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -55,6 +55,7 @@ from isocompute.testing.planted import (
     NOISE,
     NULL_WORLDS,
     WORLDS,
+    Arm,
     Noise,
     TrueCrossover,
     Truth,
@@ -113,13 +114,18 @@ def check_law(cell: Cell, target: Target, fits: CurveFits, fr: Frontier, law: La
         cell.tally["law error"].append(abs(np.log2(law.predict(float(c)) / n)))
 
 
-def check_curves(cell: Cell, truth: Truth, fits: CurveFits) -> None:
+def bent(truth: Truth, fits: CurveFits) -> Iterable[tuple[int, Arm]]:
+    """Curves with a true ceiling, half a decade past their midpoint: more is not required."""
     last = np.log10(truth.world.max_rollouts)
     arms = {(a.problems_per_batch, a.rollouts_per_problem): a for a in truth.arms}
     for j, one in enumerate(fits.binned):
         arm = arms[one.problems_per_batch, one.rollouts_per_problem]
-        if arm.falls_from or arm.midpoint > last - HALF_DECADE:
-            continue  # no true ceiling, or not required
+        if not arm.falls_from and arm.midpoint <= last - HALF_DECADE:
+            yield j, arm
+
+
+def check_curves(cell: Cell, truth: Truth, fits: CurveFits) -> None:
+    for j, arm in bent(truth, fits):
         for level in LEVELS:
             lo, hi = fits.ceiling_interval(j, level)
             cell.tally[f"bounded {level:.2f}"].append(hi is not None)
@@ -146,12 +152,7 @@ def check_numbers(
             mass = fr.probability_JV[fits.rollouts_per_problem_J == n, where].sum()
             cell.tally["probability"].append(round(float(mass), 4))
             cell.tally["is best"].append(bool(n == n_best))
-    top = np.log10(truth.world.max_rollouts)
-    arms = {(a.problems_per_batch, a.rollouts_per_problem): a for a in truth.arms}
-    for j, one in enumerate(fits.binned):
-        arm = arms[one.problems_per_batch, one.rollouts_per_problem]
-        if arm.falls_from or arm.midpoint > top - HALF_DECADE:
-            continue
+    for j, arm in bent(truth, fits):
         for level in LEVELS:
             lo, hi = fits.midpoint_interval(j, level)
             if lo is not None and hi is not None:

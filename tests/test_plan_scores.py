@@ -276,9 +276,8 @@ A, B = [0.5, 0.7, 0.5, 0.7], [0.6, 0.6, 0.6, 0.6]
         # A limit forbids C, which always wins: A was still chosen from A and B.
         ([A, B, [0.9] * 4], 0, (0, 1), 0.55),
         ([A, B, [0.9] * 4], 0, (0, 1, 2), 0.6),
-        # A limit leaves A alone, but D, which it forbids, lies no further ahead than luck.
-        ([A, B, [0.7, 0.5, 0.5, 0.7]], 0, (0,), 0.6 - 0.1 * 0.75),
-        ([A, B], 0, (0,), 0.55),
+        # A limit leaves A alone: nothing was chosen.
+        ([A, B], 0, (0,), 0.6),
         # A choice from elsewhere, ahead of all of these, is not pulled down to them.
         ([[0.8, 1.0, 0.8, 1.0], B], 0, (1,), 0.9),
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from isocompute.cli.tables import fit_lines
 from isocompute.curves import fit_curves, load_curves
 from isocompute.importers.base import Curve
 from isocompute.laws import fit_sweep
-from isocompute.laws.limits import fall_warning
+from isocompute.laws.limits import fall_warning, undecided_warning
 from isocompute.testing.planted import NOISE, WORLDS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -142,6 +143,45 @@ def test_noise_alone_is_seldom_called_a_fall() -> None:
     assert sum(fall_warning(f) is not None for f in fits) <= 2
     falls = [fall_warning(fit_curves(sweep("overfit", seed=s), draws=0)) for s in range(5)]
     assert all(found is not None and "Look for overfitting" in found["message"] for found in falls)
+
+
+@pytest.mark.parametrize(
+    ("shares", "said"),
+    [
+        ([0.5, 0.5], "2 of the 2 n tested may be the best (8, 16)"),
+        ([0.9, 0.05, 0.05], None),  # one
+        ([0.5, 0.5, 0.0], None),  # two of three: neighbours
+        ([0.4, 0.3, 0.3], "3 of the 3"),
+        ([0.25, 0.25, 0.5, 0.0], "3 of the 4 n tested may be the best (8, 16, 32)"),
+        ([0.0, 0.0, 0.0, 0.4, 0.3, 0.3], None),  # half
+        ([0.0, 0.0, 0.0, 0.3, 0.2, 0.3, 0.2], "4 of the 7 n tested may be the best (64, 128"),
+    ],
+)
+def test_n_are_not_told_apart_where_most_of_them_may_be_best(
+    shares: list[float], said: str | None
+) -> None:
+    n = 8 * 2 ** np.arange(len(shares))
+    at_the_end = np.array(shares)[:, None]
+    frontier = SimpleNamespace(
+        supported_V=np.array([True, True, False]),
+        probability_JV=np.hstack([0 * at_the_end + 1, at_the_end, 0 * at_the_end + 1]),
+    )
+    fit = SimpleNamespace(curve_fits=SimpleNamespace(rollouts_per_problem_J=n), frontier=frontier,
+                          level=0.95, support=(1e5, 1e6), unit="rollouts")  # fmt: skip
+    found = undecided_warning(fit)
+    assert (found is None) == (said is None)
+    if found is not None and said is not None:
+        assert f"at 1,000,000 rollouts, the largest budget compared, {said}" in found["message"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "raised"), [("equal", True), ("meeting", True),
+                                              ("rising", False), ("capped", False)])  # fmt: skip
+def test_level_n_are_said_to_be_level(name: str, raised: bool) -> None:
+    found = [
+        undecided_warning(fit_sweep(sweep(name, seed=s), draws=200)) is not None for s in range(8)
+    ]
+    assert np.mean(found) >= 0.5 if raised else not any(found)
 
 
 def test_a_clean_sweep_raises_none_of_the_faults() -> None:

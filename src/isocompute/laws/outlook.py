@@ -51,8 +51,7 @@ def score_with_interval(
         level: of the interval.
         mean: the score is the mean of the draws instead of the fitted curve's.
         chosen_from: (B_p, n) of those among which it was chosen for its score; none for one that
-            was named beforehand. What it could not be chosen from counts too where it lies no
-            further ahead than luck reaches.
+            was named beforehand.
     """
     at, every = np.log10([x]), _keys(fits)
     if which not in every:
@@ -65,11 +64,8 @@ def score_with_interval(
     lo, hi = draw_interval(draw_D, level)
     value = float(draw_D.mean()) if mean else value
     low, high = min(float(lo), value), max(float(hi), value)
-    if not chosen_from:
-        return value, low, high
-    score_DJ = _scores_DJ(fits, x)
-    admitted = [i for i, key in enumerate(every) if key in chosen_from]
-    luck = max(_luck(score_DJ, j, group) for group in (admitted, range(len(every))) if group)
+    among = [i for i, key in enumerate(every) if key in chosen_from]
+    luck = _luck(_scores_DJ(fits, x), j, among) if among else 0.0
     return max(value - luck, 0.0), max(low - luck, 0.0), max(high - luck, 0.0)
 
 

@@ -69,7 +69,7 @@ class LawFit(Protocol):
         rollouts: float,
         chosen_from: Collection[tuple[int, int]] = (),
     ) -> tuple[float, float, float] | None:
-        """(score, low, high) of a configuration, chosen for it or not, or None if not known."""
+        """(score, low, high), or None where not known; without luck if it was `chosen_from`."""
 
     def stable_problems_per_batch(self, rollouts_per_problem: int) -> tuple[int, Sequence[Notice]]:
         """The smallest stable B_p at one n, and what to know about it."""

@@ -23,7 +23,7 @@ ADVICE: Mapping[str, str] = {
     "few_n": "Sweep a third n between the two or beyond them.",
     "few_seeds": _MORE_SEEDS,
     "intervals_missed": "Train further before you rely on a ceiling or a plan beyond the data.",
-    "n_not_told_apart": "More seeds or larger budgets; until then any n tested will do.",
+    "n_not_told_apart": "More seeds or larger budgets; until then any of these n will do.",
     "not_smooth": "Evaluate on more problems, or look at its health: a law wants smooth curves.",
     "no_skill": "Use the law inside the measured budgets only.",
     "non_monotone": "Trust the frontier, not the law's shape; add seeds where n falls.",

@@ -138,7 +138,7 @@ def undecided_warning(fit: Fit) -> Warning_ | None:
         "code": "n_not_told_apart",
         "message": f"at {fit.support[1]:,.0f} {fit.unit}, the largest budget compared, "
         f"{len(may_be_best)} of the {len(tested)} n tested may be the best "
-        f"({', '.join(map(str, may_be_best))}): the n given is one of equals, not a finding. "
+        f"({', '.join(map(str, may_be_best))}): the n given is one of these, not a finding. "
         "What tells them apart is more seeds, larger evaluation sets, or a larger budget.",
     }
 

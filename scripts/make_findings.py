@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from isocompute.curves import load_curves
 from isocompute.laws import Fit, fit_sweep
 from isocompute.report import figures
 from isocompute.report.words import count, interval, percent
+from isocompute.sources import load_curves
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BLOCK = re.compile(r"(?<=<!-- made by scripts/make_findings.py -->\n).*?(?=<!-- end -->)", re.S)

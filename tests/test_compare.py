@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from isocompute.compare import compare_curves
+from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
-from isocompute.importers.base import Curve
 
 X = np.array([0.0, 1e3, 1e4, 1e5])
 

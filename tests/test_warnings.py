@@ -12,10 +12,11 @@ import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli.tables import fit_lines
-from isocompute.curves import fit_curves, load_curves
-from isocompute.importers.base import Curve
+from isocompute.curves import fit_curves
+from isocompute.domain import Curve
 from isocompute.laws import fit_sweep
 from isocompute.laws.limits import fall_warning, undecided_warning
+from isocompute.sources import load_curves
 from isocompute.testing.planted import NOISE, WORLDS
 
 ROOT = Path(__file__).resolve().parents[1]

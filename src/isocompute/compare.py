@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
-from isocompute.importers.base import Curve
 
 FloatArray = NDArray[np.float64]
 Config = tuple[int, int]

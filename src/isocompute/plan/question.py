@@ -17,7 +17,7 @@ from isocompute.plan.words import NOTICEABLE_LOG10, compact_number
 from isocompute.recipe import Recipe
 
 if TYPE_CHECKING:
-    from isocompute.importers.base import Curve
+    from isocompute.domain import Curve
 
 # How far past the sweep a plan may reach: never more than a decade, and no more than twice the
 # span in which the ranking was observed (docs/plan.md).

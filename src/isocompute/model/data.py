@@ -24,7 +24,7 @@ IntArray = NDArray[np.int64]
 MIN_STEPS = 20  # where budgets are compared (a configuration's first updates are warm-up)
 # Bins of one configuration. Finer ones cost time and tell nothing: a curve of slope 4 per decade
 # moves by less than 0.001 inside a bin. Twice as many change no score by more than 0.0005.
-POSITIONS = 40
+POSITIONS = 20
 TYPICAL_TRIALS = 1200.0  # 300 problems, 4 samples (arXiv 2603.12151), where a source says nothing
 BROKEN_SHARE = 0.5  # a run that lost more than half of its rise for good is broken, not noisy
 

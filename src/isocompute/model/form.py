@@ -28,6 +28,9 @@ FloatArray = NDArray[np.float64]
 # A fall sets in over this many decades: half of the spacing of usual evaluation grids. Half and
 # twice of it move no score of the planted worlds that fall by more than 0.001.
 HINGE = 0.15
+# Bumps of the form, in z: from before its foot to well past its bend.
+SPACING = 3.0
+KNOTS = np.arange(-3.0, 9.1, SPACING)
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ class Form:
         """Parameters of each configuration: a, k, m, and of a decline e, t."""
         return 5 if self.declines else 3
 
-    shared = 3  # logit of the floor, log nu, log q
+    shared = 3 + len(KNOTS)  # logit of the floor, log nu, log q, then the bumps of the form
 
     def value(self, own: FloatArray, shared: FloatArray, x: FloatArray) -> FloatArray:
         """Scores, shape (J, K, B).
@@ -76,14 +79,16 @@ class Form:
         z = np.clip(slope * far, -30.0, 30.0)
         e = np.exp(-z)
         ve = nu * e
-        log_base = np.log1p(ve)
-        log_g = -log_base / nu
+        log_base = np.log1p(ve) / nu
+        log_g = -log_base
         rest = -np.expm1(log_g)  # 1 - G
         hazard = -np.log(np.maximum(rest, 1e-300))
         tail = 1 + q * hazard
         log_tail = np.log(tail)
         survive = np.exp(-log_tail / q)
         g = 1 - survive
+        bump, dbump = _bumps(z)
+        g = g + _along(bump, shared[3:])
         floor, height = _sigma(shared[0]), _sigma(a)
         rise = (1 - floor) * height
         value = floor + rise * g
@@ -99,7 +104,8 @@ class Form:
         G = np.exp(log_g)
         share = e / (1 + ve)
         dg_dz = dg_dG * G * share
-        dg_dlognu = dg_dG * G * (log_base / nu - share)
+        dg_dz = dg_dz + _along(dbump, shared[3:])
+        dg_dlognu = dg_dG * G * (log_base - share)
         dg_dlogq = -survive * (log_tail / q - hazard / tail)
         J, K, B = value.shape
         out = np.empty((J, K, self.own + self.shared, B))
@@ -109,12 +115,34 @@ class Form:
         if self.declines and fall is not None:
             out[:, :, 3] = -fall
             out[:, :, 4] = np.exp(own[3][:, None, :]) * _sigma(u)
-        out[:, :, -3] = floor * (1 - floor) * (1 - height * g)
-        out[:, :, -2] = rise * dg_dlognu
-        out[:, :, -1] = rise * dg_dlogq
+        o = self.own
+        out[:, :, o] = floor * (1 - floor) * (1 - height * g)
+        out[:, :, o + 1] = rise * dg_dlognu
+        out[:, :, o + 2] = rise * dg_dlogq
+        out[:, :, o + 3 :] = (rise * bump).transpose(1, 2, 0, 3)
         return value, out
 
 
 def _sigma(z: FloatArray) -> FloatArray:
     out: FloatArray = 0.5 * (1 + np.tanh(0.5 * z))
+    return out
+
+
+def _bumps(z: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Cubic B-splines at z and their derivatives, (knots, *z.shape)."""
+    t = (z - KNOTS.reshape(-1, *[1] * z.ndim)) * (1 / SPACING)
+    u = np.abs(t)
+    far = np.maximum(2 - u, 0.0)
+    near = np.maximum(1 - u, 0.0)
+    far_square, near_square = far * far, near * near
+    value = 0.25 * (far_square * far - 4 * near_square * near)
+    slope = np.sign(t) * (near_square * 4 - far_square) * (0.75 / SPACING)
+    return value, slope
+
+
+def _along(bumps: FloatArray, weights: FloatArray) -> FloatArray:
+    """Weighted sum of bumps, (J, K, B)."""
+    out: FloatArray = bumps[0] * weights[0]
+    for bump, weight in zip(bumps[1:], weights[1:], strict=True):
+        out += bump * weight
     return out

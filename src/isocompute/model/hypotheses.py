@@ -89,7 +89,6 @@ class Hypotheses:
         problem = Problem(
             form=self.form,
             x_JK=self.data.x_JK,
-            has_JK=self.data.has_JK,
             whiten=self.whiten,
             group_B=setting,
         )

@@ -90,7 +90,7 @@ class Posterior:
         return np.concatenate([p.parameters[:, index * J : (index + 1) * J] for p in self.parts])
 
     def _shared(self, index: int) -> FloatArray:
-        return np.concatenate([p.parameters[:, index - 3] for p in self.parts])
+        return np.concatenate([p.parameters[:, index - p.form.shared] for p in self.parts])
 
     @cached_property
     def floor_D(self) -> FloatArray:
@@ -162,7 +162,7 @@ class Posterior:
         """Parametric curves (D, len(places), X), best so far where they may fall."""
         D, F = len(parameters), len(places)
         own = parameters.T[: part.form.own * F].reshape(part.form.own, F, D)
-        shared = part.parameters.T[-3:]
+        shared = part.parameters.T[-part.form.shared :]
         if not part.form.declines or self.select == "final":
             return part.form.value(own, shared, x[None]).transpose(2, 0, 1)
         start = float(self.data.x_JK[self.data.has_JK].min())
@@ -182,7 +182,7 @@ class Posterior:
         for part in self.parts:
             J = len(data.configurations)
             own = part.parameters.T[: part.form.own * J].reshape(part.form.own, J, -1)
-            fitted = part.form.value(own, part.parameters.T[-3:], data.x_JK)  # (J, K, D)
+            fitted = part.form.value(own, part.parameters.T[-part.form.shared :], data.x_JK)  # (J, K, D)
             drawn = np.zeros((len(part.parameters), J, len(lattice)))
             for s in np.unique(part.setting):
                 rows = np.flatnonzero(part.setting == s)
@@ -231,7 +231,7 @@ def fit_posterior(
     reference, white, start = _reference(data)
     noise = noise_hypotheses(data, reference, white, rng)
     lower = np.linalg.cholesky(noise.covariance)
-    whiten = np.linalg.inv(lower)
+    whiten = np.linalg.inv(lower) * data.has_JK[:, :, None]
     log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
     found = []
     for form in (Form(), Form(declines=True)):
@@ -273,6 +273,7 @@ def _prior(data: SweepData, form: Form, white: float) -> Prior:
     rise = height * (1 - low)
     decline = [np.log(0.1 * rise), float(data.last_J.max()) - 0.4] if form.declines else []
     centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline, _logit(low), SHARED[0][0], SHARED[1][0]]
+    centre += [0.0] * (form.shared - 3)
     return Prior(
         data.log2_n_J, data.log2_bp_J, np.array(centre), float(np.clip(sd, 0.02, 1.0)), form.own
     )
@@ -287,10 +288,10 @@ def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatAr
     for _ in range(2):
         variance = white * np.maximum(y * (1 - y), 0.01) * data.white_JK + 0.005**2
         whiten = np.zeros((1, J, K, K))
-        whiten[0, :, np.arange(K), np.arange(K)] = (1 / np.sqrt(variance)).T
+        whiten[0, :, np.arange(K), np.arange(K)] = (data.has_JK / np.sqrt(variance)).T
         starts = _starts(prior, J)
         problem = Problem(
-            form=form, x_JK=data.x_JK, has_JK=data.has_JK, whiten=whiten,
+            form=form, x_JK=data.x_JK, whiten=whiten,
             group_B=np.zeros(len(starts), np.int64),
         )  # fmt: skip
         precision = np.linalg.inv(prior.covariance(prior.sample(1, _Median())))
@@ -337,7 +338,8 @@ def _starts(prior: Prior, J: int) -> FloatArray:
 def _begin(prior: Prior, start: FloatArray, J: int) -> FloatArray:
     """Parameters to begin from: those of the first fit, and the prior's mean of a decline."""
     out = prior.mean()
-    out[: 3 * J], out[-3:] = start[: 3 * J], start[-3:]
+    shared = Form.shared
+    out[: 3 * J], out[-shared:] = start[: 3 * J], start[-shared:]
     return out
 
 
@@ -370,7 +372,6 @@ def _draw(
     problem = Problem(
         form=form,
         x_JK=data.x_JK,
-        has_JK=data.has_JK,
         whiten=hypotheses.whiten,
         group_B=setting,
     )
@@ -416,8 +417,9 @@ def _between(
 
 
 def _half_way(part: _Drawn) -> FloatArray:
-    """z at which g is one half, (D,)."""
-    nu, q = np.exp(part.parameters[:, -2]), np.exp(part.parameters[:, -1])
+    """Z at which g is one half, (D,)."""
+    k = part.form.shared
+    nu, q = np.exp(part.parameters[:, 1 - k]), np.exp(part.parameters[:, 2 - k])
     hazard = np.expm1(q * np.log(2.0)) / q
     log_g = np.log(-np.expm1(-hazard))
     out: FloatArray = -np.log(np.expm1(-nu * log_g) / nu)

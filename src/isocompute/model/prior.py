@@ -44,6 +44,7 @@ SCALES: tuple[Scale, ...] = (
     Scale(1.0, 0.10, 0.05, 0.10, 0.20),  # log of the fall per decade
     Scale(0.3, 0.05, 0.05, 0.05, 0.05),  # onset of the fall, decades
 )
+BUMP = 0.02  # of the form, in shares of the rise
 SPREAD = 1.0  # standard deviation of the logarithm of every scale
 SHARED = ((-0.7, 1.0), (-1.0, 1.0))  # log nu, log q: mean and standard deviation
 
@@ -73,7 +74,7 @@ class Prior:
     @property
     def scales(self) -> int:
         """Hyperparameters of one hypothesis."""
-        return self.own * 4
+        return self.own * 4 + 1
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
         """Log scales from their prior, (size, own * 4): line n, line B_p, smooth, nugget."""
@@ -87,7 +88,7 @@ class Prior:
 
     def _median(self) -> FloatArray:
         rows = [(s.line_n, s.line_bp, s.smooth, s.nugget) for s in SCALES[: self.own]]
-        return np.log(np.array(rows)).ravel()
+        return np.log(np.append(np.array(rows).ravel(), BUMP))
 
     def mean(self) -> FloatArray:
         """Prior mean of all parameters, (P,)."""
@@ -101,7 +102,8 @@ class Prior:
     def covariance(self, log_scales: FloatArray) -> FloatArray:
         """Prior covariance of all parameters, (H, P, P)."""
         H, J, own = len(log_scales), len(self.log2_n_J), self.own
-        P = own * J + 3
+        P = own * J + len(self.centre) - own
+        o = own * J
         out = np.zeros((H, P, P))
         for i in range(own):
             smooth = self.smooth(i, log_scales, self.log2_n_J, self.log2_bp_J)
@@ -109,9 +111,11 @@ class Prior:
             out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = (
                 smooth + nugget[:, None, None] * np.eye(J)
             )
-        out[:, P - 3, P - 3] = self.floor_sd**2
-        out[:, P - 2, P - 2] = SHARED[0][1] ** 2
-        out[:, P - 1, P - 1] = SHARED[1][1] ** 2
+        out[:, o, o] = self.floor_sd**2
+        out[:, o + 1, o + 1] = SHARED[0][1] ** 2
+        out[:, o + 2, o + 2] = SHARED[1][1] ** 2
+        bumps = np.arange(o + 3, P)
+        out[:, bumps, bumps] = np.exp(2 * log_scales[:, -1])[:, None]
         return out
 
     def smooth(

@@ -36,14 +36,14 @@ class Problem:
 
     Args:
         form: of the curves.
-        x_JK, has_JK: positions, and which are used.
-        whiten: (G, J, K, K) inverse Cholesky factors, one per hypothesis of the noise.
+        x_JK: positions.
+        whiten: (G, J, K, K) inverse Cholesky factors, one per hypothesis of the noise; zero where
+            there are no data.
         group_B: which of them each problem uses, ascending.
     """
 
     form: Form
     x_JK: FloatArray
-    has_JK: NDArray[np.bool_]
     whiten: FloatArray
     group_B: NDArray[np.int64]
 
@@ -133,7 +133,6 @@ def _normal(
     both = np.empty((J, K, C + 1, B))
     both[:, :, :C] = jacobian
     both[:, :, C] = score_BJK.transpose(1, 2, 0) - value
-    both *= problem.has_JK[:, :, None, None]
     both = problem.whitened(both)
     columns = np.ascontiguousarray(both.transpose(3, 0, 2, 1))  # (B, J, C + 1, K)
     products = columns @ columns.transpose(0, 1, 3, 2)  # (B, J, C + 1, C + 1)
@@ -147,7 +146,7 @@ def _normal(
         gradient[:, at] += products[:, :, c, C]
         for d in range(n_own):
             hessian[:, at, d * J + o] += products[:, :, c, d]
-        for s in range(3):
+        for s in range(C - n_own):
             cross = products[:, :, c, n_own + s]
             hessian[:, at, n_own * J + s] += cross
             hessian[:, n_own * J + s, at] += cross

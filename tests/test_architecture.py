@@ -45,6 +45,7 @@ ORDER = (
     "curves",
     "frontier",
     "laws",
+    "answers",
     "plan",
     "compare",
     "report",

@@ -28,6 +28,7 @@ MIN_POINTS = 4
 # and a wide curve when a crossover moves by 0.05 decades.
 AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
+_SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
 _AT_EDGE = 0.05  # octaves to the smallest or largest n tested
 _FACTOR_OF_K, _DECADES_OF_X0 = 4.0, 0.5  # intervals shorter than these identify
 
@@ -245,7 +246,9 @@ def law_of_paths(
     k, x0 = intervals["k"], intervals["x0"]
     decades = _DECADES_OF_X0 if variable != "steps" else span / 5
     identified = {
-        "slope": k is not None and max(k[0] / k[1], k[1] / k[0]) < _FACTOR_OF_K,
+        "slope": k is not None
+        and max(k[0] / k[1], k[1] / k[0]) < _FACTOR_OF_K
+        and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],
         "x0": x0 is not None and x0[1] - x0[0] < decades,
         "plateau": None not in plateau,
     }
@@ -295,7 +298,7 @@ def _fit(
         low, high = (-limits[1], -limits[0]) if decreasing else limits
     bounds = Bounds(
         level=(low, high),
-        slope=(0.5 / scale, 80.0 / scale),
+        slope=(_SLOPE[0] / scale, _SLOPE[1] / scale),
         midpoint=(float(u_V[0]) - 0.75 * scale, float(u_V[-1]) + 0.75 * scale),
     )
     fits = fit_sigmoids(u_V, y, bounds)

@@ -39,14 +39,6 @@ def test_parameters_and_intervals_are_those_of_the_draws() -> None:
     assert np.log2(found.plateau_interval) == pytest.approx(quantiles, abs=0.05)
 
 
-def test_values_of_the_draws_are_those_of_their_paths() -> None:
-    path_DV, _ = planted()
-    found = law_of_paths(X, path_DV, tested=TESTED, share=0.0)
-    assert found.draw_values(float(X[20])) == pytest.approx(path_DV[:, 20], abs=0.01)
-    falling = law_of_paths(X, 12 - path_DV, tested=TESTED, share=0.0)
-    assert falling.draw_values(float(X[20])) == pytest.approx(12 - path_DV[:, 20], abs=0.01)
-
-
 def test_the_level_is_that_of_the_intervals() -> None:
     path_DV, _ = planted()
     wide, narrow = (law_of_paths(X, path_DV, tested=TESTED, level=v) for v in (0.95, 0.5))
@@ -74,9 +66,6 @@ def test_a_law_of_steps_is_linear_in_them() -> None:
     found = law_of_paths(steps, path_DV, tested=TESTED, variable="steps", share=0.0)
     assert found.law.form == "sigmoid_linear"
     assert np.log2(found.law.predict(steps)) == pytest.approx(path, abs=0.05)
-    assert found.draw_values(300.0).mean() == pytest.approx(
-        law(300, 7.1, 0.01, 91.7, 2.0), abs=0.05
-    )
 
 
 def test_near_steps_at_unlike_places_identify_little() -> None:

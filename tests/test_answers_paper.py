@@ -150,6 +150,8 @@ def test_configurations_with_too_few_records_are_named() -> None:
     flat = run(4, X, np.full(60, 0.3))
     fit = paper_fit([*planted(), flat])
     assert fit.left_out == ((32, 4),)
+    left_out = {"problems_per_batch": 32, "rollouts_per_problem": 4}
+    assert fit.to_dict()["left_out"] == [left_out]
     assert fit.frontier == paper_fit(planted()).frontier
     with pytest.raises(RefusalError, match=r"got record points of 32 x 4: 1, 32 x 8: \d+; evalu"):
         paper_fit([planted()[0], flat])
@@ -175,7 +177,14 @@ def test_the_document() -> None:
     assert document["method"] == "paper"
     assert [s["rollouts_per_problem"] for s in document["frontier"]] == [8, 64, 512]
     assert document["frontier"][0]["to"] == document["crossovers"][0]["at"]
-    assert document["crossovers"][0]["to_rollouts_per_problem"] == 64
+    assert document["crossovers"][0] == {
+        "at": document["frontier"][1]["from"],
+        "from_problems_per_batch": 32,
+        "from_rollouts_per_problem": 8,
+        "to_problems_per_batch": 32,
+        "to_rollouts_per_problem": 64,
+    }
+    assert document["curves"][0]["n_records"] == paper_fit(planted()).curves[0].n_records
     assert document["law"]["plateau"] == pytest.approx(
         2 ** (document["law"]["L"] + document["law"]["b"])
     )

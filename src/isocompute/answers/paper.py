@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.answers.law import AVERAGED_SHARE, Law, averaged, fit_law
-from isocompute.answers.sigmoid import Bounds, Sigmoids, fit_sigmoids
+from isocompute.answers.sigmoid import Bounds, fit_sigmoids
 from isocompute.errors import InputError, RefusalError
 
 if TYPE_CHECKING:
@@ -71,10 +71,8 @@ class PrintedLaw:
 
     def sentences(self, rollouts: float | None = None) -> list[str]:
         """What was printed, in words; with what its law says at a budget."""
-        law, path = (
-            self.law,
-            [f"n = {n}" + (f" to {x / 1e6:.2f}M" if x else "") for n, x in self.frontier],
-        )
+        law = self.law
+        path = [f"n = {n}" + (f" to {x / 1e6:.2f}M" if x else "") for n, x in self.frontier]
         out = [
             f"The study's own law: log2 n* = {law.L:g} / (1 + exp(-{law.k:g} "
             f"(log10 C - {law.x0:g}))) + {law.b:g}; it levels off at n = {self.plateau}.",
@@ -180,27 +178,20 @@ class PaperFit:
 
     def to_dict(self, *, widths: bool = True) -> dict[str, Any]:
         """The key `paper` of `fit --json`; `widths` False leaves out the other bin widths."""
-        law = self.law
+        law = ("form", "variable", "L", "k", "x0", "b", "plateau")
         out = {
             "method": "paper",
             "unit": self.unit,
             "bin_width": self.bin_width,
             "curves": [curve._asdict() for curve in self.curves],
-            "left_out": [list(pair) for pair in self.left_out],
-            "frontier": [
-                {"from": s.start, "to": s.end, "problems_per_batch": s.problems_per_batch,
-                 "rollouts_per_problem": s.rollouts_per_problem}
-                for s in self.frontier
-            ],
+            "left_out": [_named(pair) for pair in self.left_out],
+            "frontier": [{"from": s.start, "to": s.end, **_named(s[2:])} for s in self.frontier],
             "crossovers": [
-                {"at": c.at, "from_problems_per_batch": c.before[0],
-                 "from_rollouts_per_problem": c.before[1], "to_problems_per_batch": c.after[0],
-                 "to_rollouts_per_problem": c.after[1]}
+                {"at": c.at, **_named(c.before, "from_"), **_named(c.after, "to_")}
                 for c in self.crossovers
             ],
-            "law": {"form": law.form, "variable": law.variable, "L": law.L, "k": law.k,
-                    "x0": law.x0, "b": law.b, "plateau": law.plateau},
-        }  # fmt: skip
+            "law": {name: getattr(self.law, name) for name in law},
+        }
         if widths:
             out["by_bin_width"] = [
                 {"bin_width": width, "refused": fit}
@@ -209,6 +200,10 @@ class PaperFit:
                 for width, fit in self.by_bin_width.items()
             ]
         return out
+
+
+def _named(pair: tuple[int, int], prefix: str = "") -> dict[str, int]:
+    return {f"{prefix}problems_per_batch": pair[0], f"{prefix}rollouts_per_problem": pair[1]}
 
 
 def records(score_K: FloatArray, bin_width: float) -> NDArray[np.bool_]:
@@ -256,22 +251,26 @@ def paper_fit(
             f"record points of {found or 'no run'}; evaluate more often, or take narrower bins "
             f"than {bin_width:g}."
         )
-    fits = [_curve(xy) for xy in fitted.values()]
-    keys, x = list(fitted), np.concatenate([xy[0] for xy in fitted.values()])
+    fits = [
+        fit_sigmoids(x, score[None], Bounds(
+            level=(0.0, 1.0), slope=_SLOPE, midpoint=(float(x.min()), float(x.max()))))
+        for x, score in fitted.values()
+    ]  # fmt: skip
+    x = np.concatenate([xy[0] for xy in fitted.values()])
     x_V = np.linspace(x.min(), x.max(), max(24, int(np.ptp(x) * _PER_DECADE) + 2))
     score_JV = np.concatenate([fit.value(x_V) for fit in fits])
-    n_J = np.array([n for _, n in keys], dtype=np.float64)
+    n_J = np.array([n for _, n in fitted], dtype=np.float64)
     n_V = averaged(x_V, n_J[score_JV.argmax(axis=0)], AVERAGED_SHARE * float(np.ptp(x_V)))
     return PaperFit(
         unit=unit,
         bin_width=bin_width,
         curves=tuple(
-            PaperCurve(*key, xy.shape[1], *(float(v[0]) for v in (
-                fit.floor, fit.floor + fit.height, fit.slope, fit.midpoint)))
-            for (key, xy), fit in zip(fitted.items(), fits, strict=True)
+            PaperCurve(*key, xy.shape[1], *(
+                float(v[0]) for v in (f.floor, f.floor + f.height, f.slope, f.midpoint)))
+            for (key, xy), f in zip(fitted.items(), fits, strict=True)
         ),
         left_out=tuple(key for key in pooled if key not in fitted),
-        frontier=_stretches(x_V, score_JV, keys),
+        frontier=_stretches(x_V, score_JV, list(fitted)),
         law=fit_law(10**x_V, n_V, variable=unit),
         runs=tuple(curves),
     )  # fmt: skip
@@ -288,12 +287,6 @@ def _position(curve: Curve, unit: str) -> FloatArray:
             f"{curve.run or curve.rollouts_per_problem!r} has none; use rollouts."
         )
     return curve.tokens_K
-
-
-def _curve(xy: FloatArray) -> Sigmoids:
-    x, score = xy
-    bounds = Bounds(level=(0.0, 1.0), slope=_SLOPE, midpoint=(float(x.min()), float(x.max())))
-    return fit_sigmoids(x, score[None], bounds)
 
 
 def _stretches(

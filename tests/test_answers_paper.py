@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from isocompute.answers.law import fit_law
 from isocompute.answers.paper import paper_fit, printed_law, records
 from isocompute.errors import InputError, RefusalError
 from isocompute.importers import Curve, load_published
@@ -87,6 +88,15 @@ def test_the_law_goes_from_the_first_n_to_the_last() -> None:
     assert (np.diff(fit.n_at(np.geomspace(1e5, 1e8, 50))) >= 0).all()
     assert fit.law.form == "sigmoid_log10"
     assert fit.law.variable == "rollouts"
+
+
+def test_the_law_is_of_a_running_average_of_n() -> None:
+    fit = paper_fit(planted())
+    x = np.geomspace(1e5, 1e7, 400)
+    n = np.select([x < c.at for c in fit.crossovers], [8.0, 64.0], 512.0)
+    average = [n[np.abs(np.log10(x / at)) <= 0.15 * 2].mean() for at in x]  # 0.3 of two decades
+    assert fit.n_at(x) == pytest.approx(fit_law(x, average).predict(x), rel=0.05)
+    assert fit.n_at(x) != pytest.approx(fit_law(x, n).predict(x), rel=0.2)
 
 
 def test_dropped_checkpoints_do_not_count() -> None:

@@ -47,6 +47,7 @@ ORDER = (
     "curves",
     "frontier",
     "laws",
+    "answers",
     "plan",
     "model",
     "answers",

@@ -16,11 +16,32 @@ from isocompute.answers.best import (
     probability_best,
     ridge,
 )
-from isocompute.answers.claims import compared, rise, smallest_stable, spread_tables, turns
-from isocompute.answers.frontier import best_path, budget_grid, fit_frontier, longest, overtakes
+from isocompute.answers.claims import best_n_rows, compare, compare_by, rise, smallest_stable, turns
+from isocompute.answers.frontier import (
+    Frontier,
+    best_path,
+    budget_grid,
+    fit_frontier,
+    longest,
+    overtakes,
+)
 from isocompute.domain import Configuration
 
 SEVEN = [(32, 2**k) for k in range(3, 10)]
+
+
+def frontier_of(
+    x: np.ndarray,
+    score: np.ndarray,
+    first: float | list[float] = 4.0,
+    last: float | list[float] = 6.0,
+    level: float = 0.95,
+) -> Frontier:
+    """A frontier of so many n at B_p = 32, with data from 10^first to 10^last."""
+    J = score.shape[1]
+    first_J, last_J = (np.broadcast_to(np.asarray(v, dtype=float), J) for v in (first, last))
+    arms = [Configuration(32, 2 ** (3 + j)) for j in range(J)]
+    return fit_frontier(arms, first_J, last_J, x, score, level)
 
 
 def test_chances_and_regrets_are_counted_draw_by_draw() -> None:
@@ -45,7 +66,7 @@ def test_a_confidence_set_is_the_fewest_n_that_reach_the_level() -> None:
 
 def test_the_best_n_lies_between_those_of_the_grid_and_stops_at_its_ends() -> None:
     grid = log2_n_grid(np.array([8, 64, 512]))
-    assert len(grid) == 49
+    assert len(grid) == 25
     tops = np.array([4.44, 5.0, 8.97, 2.0, 11.0])
     score = 0.5 - 0.02 * (grid[None, :, None] - tops[:, None, None]) ** 2
     best, top = continuous_best(score, grid)
@@ -72,7 +93,7 @@ def test_one_n_is_its_own_best() -> None:
 def test_a_lead_changes_where_the_curves_cross() -> None:
     x = np.linspace(4, 6, 41)
     mean = np.stack([0.3 + 0 * x, 0.3 + 0.1 * (x - 4.97), 0.1 + 0 * x])
-    found = fit_frontier(x, mean[None].repeat(20, axis=0), np.full(3, 4), np.full(3, 6), 0.95)
+    found = frontier_of(x, mean[None].repeat(20, axis=0))
     assert [s.configuration for s in found.stretches] == [0, 1]
     (change,) = found.crossovers
     assert (change.before, change.after) == (0, 1)
@@ -85,10 +106,12 @@ def test_a_lead_changes_where_the_curves_cross() -> None:
 
 def test_places_traded_for_nothing_are_no_change() -> None:
     x = np.linspace(4, 6, 41)
-    weave = 0.001 * np.sin(8 * x)
+    weave = 0.0009 * np.sin(8 * x)
     assert set(best_path(x, np.stack([0.3 + weave, 0.3 - weave]))) == {0}
-    brief = 0.3 + np.where(np.abs(x - 5) < 0.3, 0.02, -0.02)
-    assert best_path(x, np.stack([0.3 + 0 * x, brief]))[20] == 1  # brief, and worth a change
+    real = 3 * weave  # 0.0054 apart: whoever leads is drawn where the curves cross
+    path = best_path(x, np.stack([0.3 + real, 0.3 - real]))
+    assert (np.diff(path) != 0).sum() == 5
+    assert (path == (real < 0)).all()
 
 
 def test_the_interval_of_a_crossover_is_where_the_draws_cross() -> None:
@@ -97,10 +120,10 @@ def test_the_interval_of_a_crossover_is_where_the_draws_cross() -> None:
     lead = 0.1 * (x[None] - at[:, None])
     assert overtakes(x, lead) == pytest.approx(at)
     score = np.stack([np.zeros_like(lead), lead], axis=1)
-    (change,) = fit_frontier(x, score, np.full(2, 4), np.full(2, 6), 0.95).crossovers
+    (change,) = frontier_of(x, score).crossovers
     assert change.at == pytest.approx(5.0)
     assert change.interval == pytest.approx((4.62, 5.38), abs=0.012)
-    narrow = fit_frontier(x, score, np.full(2, 4), np.full(2, 6), 0.5).crossovers[0].interval
+    narrow = frontier_of(x, score, level=0.5).crossovers[0].interval
     assert narrow == pytest.approx((4.8, 5.2), abs=0.012)
 
 
@@ -111,7 +134,7 @@ def test_a_crossover_that_draws_do_not_have_is_open() -> None:
     assert overtakes(x, lead)[-1] == np.inf
     assert overtakes(x, np.abs(lead[:1]) + 0.1)[0] == -np.inf
     score = np.stack([np.zeros_like(lead), lead], axis=1)
-    (change,) = fit_frontier(x, score, np.full(2, 4), np.full(2, 6), 0.95).crossovers
+    (change,) = frontier_of(x, score).crossovers
     assert change.interval[1] == np.inf
     assert change.interval[0] == pytest.approx(5.0)
 
@@ -123,21 +146,20 @@ def test_the_support_ends_where_a_contender_has_no_data() -> None:
         score[None]
         + np.linspace(-0.004, 0.004, 81)[:, None, None] * np.array([0, 1, 0])[None, :, None]
     )
-    first, last = np.array([4.0, 4.0, 4.0]), np.array([5.0, 6.0, 4.5])
-    found = fit_frontier(x, draws, first, last, 0.95)
+    found = frontier_of(x, draws, 4.0, [5.0, 6.0, 4.5])
     # the third never wins and ends nothing; the first may still lead up to 5.38 and ended at 5.0
     assert found.support == pytest.approx((4.0, 5.0))
     assert [s.extrapolated for s in found.stretches] == [False, True, True]
-    late = fit_frontier(x, draws, np.array([4.0, 4.0, 4.0]), np.array([5.4, 6.0, 4.5]), 0.95)
+    late = frontier_of(x, draws, 4.0, [5.4, 6.0, 4.5])
     assert late.support == pytest.approx((4.0, 6.0))
-    warm = fit_frontier(x, draws, np.array([4.3, 4.0, 4.0]), np.array([6.0, 6.0, 4.5]), 0.95)
+    warm = frontier_of(x, draws, [4.3, 4.0, 4.0], [6.0, 6.0, 4.5])
     assert warm.support == pytest.approx((4.3, 6.0))
 
 
 def test_where_nothing_was_compared_what_was_observed_is_shown() -> None:
     x = np.linspace(4, 6, 41)
     even = np.zeros((2, 2, 41)) + np.array([[[0.2], [0.3]], [[0.3], [0.2]]])
-    found = fit_frontier(x, even, np.array([4.0, 5.5]), np.array([5.0, 6.0]), 0.95)
+    found = frontier_of(x, even, [4.0, 5.5], [5.0, 6.0])
     assert not found.compared
     assert found.support == pytest.approx((4.0, 5.0))
     assert longest(np.array([False, True, True, False, True]), np.arange(5.0)) == (1.0, 2.0)
@@ -195,7 +217,7 @@ def test_the_smallest_b_p_within_two_thousandths_is_enough() -> None:
 
 
 def test_spread_along_both_axes_is_largest_minus_smallest() -> None:
-    arms = [(16, 8), (16, 64), (64, 8), (64, 64)]
+    arms = [(16, 8), (16, 64), (128, 8), (128, 64)]
     rng = np.random.default_rng(0)
     shift = rng.normal(0, 0.003, (400, 4)) + np.array([0.0, 0.05, 0.02, 0.05])
 
@@ -204,26 +226,38 @@ def test_spread_along_both_axes_is_largest_minus_smallest() -> None:
 
     fake = FakePosterior(arms, flat, shift_DJ=shift, last=[5.0, 6.0, 6.0, 6.0])
     x = budget_grid(3.0, 6.0, fake.first_J, fake.last_J)
-    frontier = fit_frontier(x, fake.scores(x), fake.first_J, fake.last_J, 0.95)
-    tables = spread_tables(fake, frontier, 0.95)
-    (at_16, at_64) = tables["rollouts_per_problem"]
+    frontier = fit_frontier(fake.configurations, fake.first_J, fake.last_J, x, fake.scores(x), 0.95)
+    (at_16, at_128) = compare_by(frontier, "problems_per_batch", 0.95)
+    assert (at_16["problems_per_batch"], at_128["problems_per_batch"]) == (16, 128)
     assert at_16["at"] == pytest.approx(1e5)
-    assert at_64["at"] == pytest.approx(1e6)
+    assert at_128["at"] == pytest.approx(1e6)
     assert at_16["spread"] == pytest.approx(0.05, abs=0.001)
     assert at_16["interval"][0] < 0.05 < at_16["interval"][1]
     assert at_16["interval"][1] - at_16["interval"][0] == pytest.approx(0.0166, abs=0.003)
     assert [s["rollouts_per_problem"] for s in at_16["scores"]] == [8, 64]
     # of two equals with standard deviation 0.003 each: mean distance 2 / sqrt(pi) of it
     assert at_16["noise"] == pytest.approx(0.003 * 2 / np.sqrt(np.pi), rel=0.1)
-    assert [r["rollouts_per_problem"] for r in tables["problems_per_batch"]] == [8, 64]
-    assert tables["problems_per_batch"][0]["spread"] == pytest.approx(0.02, abs=0.001)
+    along_bp = compare_by(frontier, "rollouts_per_problem", 0.95)
+    assert [r["rollouts_per_problem"] for r in along_bp] == [8, 64]
+    assert along_bp[0]["spread"] == pytest.approx(0.02, abs=0.001)
+    (same,) = compare_by(frontier, "batch_size", 0.95)
+    assert same["batch_size"] == 16 * 64 == 128 * 8
+    told, level_ = best_n_rows("avg@4", compare_by(frontier, "problems_per_batch", 0.95), 0.95)
+    assert told["rollouts_per_problem"] == level_["rollouts_per_problem"] == 64
+    assert told["confidence_set"] == [64]
+    assert told["probability"] == 1.0
+    assert told["metric"] == "avg@4"
 
 
 def test_what_never_made_twenty_steps_is_not_compared() -> None:
-    first, last = np.array([4.0, 5.5, np.inf, 4.0]), np.array([5.0, 6.0, -np.inf, 6.0])
-    rows, at = compared(np.ones(4, bool), first, last)
-    assert at == 5.0
-    assert rows.tolist() == [0, 3]
+    x = np.linspace(4, 6, 41)
+    score = np.zeros((2, 4, 41)) + np.arange(4)[None, :, None]
+    found = frontier_of(x, score, [4.0, 5.5, np.inf, 4.0], [5.0, 6.0, 6.0, 6.0])
+    row = compare(found, np.ones(4, bool), 0.95)
+    assert row is not None
+    assert row["at"] == pytest.approx(1e5)
+    assert [s["rollouts_per_problem"] for s in row["scores"]] == [8, 64]
+    assert compare(found, np.array([True, True, False, False]), 0.95) is None
 
 
 def test_the_planted_surface_has_the_ridge_that_it_says() -> None:

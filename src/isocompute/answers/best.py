@@ -20,7 +20,7 @@ BoolArray = NDArray[np.bool_]
 # (ScaleRL, arXiv 2510.13786). Half of it names fewer n as good as the choice, twice of it more; no
 # choice hangs on it.
 AS_GOOD = 0.002
-STEPS_PER_OCTAVE = 8  # the parabola finds the place between two of them
+STEPS_PER_OCTAVE = 4  # the parabola finds the place between two of them
 _LEVEL = 1e-9  # scores that differ by less are one score
 
 
@@ -78,7 +78,7 @@ def confidence_set(probability_J: FloatArray, n_J: IntArray, level: float) -> li
 
 
 def log2_n_grid(n_J: IntArray) -> FloatArray:
-    """log2 n from the smallest to the largest tested, eight steps an octave."""
+    """log2 n from the smallest to the largest tested, four steps an octave."""
     low, high = np.log2([n_J.min(), n_J.max()])
     return np.linspace(low, high, int(np.ceil((high - low) * STEPS_PER_OCTAVE)) + 1)
 

@@ -6,19 +6,14 @@ Shape legend: D draws, J configurations, X budgets (ascending, in log10).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.answers.best import AS_GOOD, choice, confidence_set, interval, probability_best
+from isocompute.answers.best import AS_GOOD, confidence_set, interval, probability_best
+from isocompute.answers.frontier import Frontier
 from isocompute.domain import Configuration
-from isocompute.intervals import draw_interval
-
-if TYPE_CHECKING:
-    from isocompute.answers.fit import Fit
-    from isocompute.answers.frontier import Frontier
-    from isocompute.model import Posterior
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -105,60 +100,33 @@ def smallest_stable(
     return min(configurations[j] for j in good)
 
 
-class Compared(NamedTuple):
-    """Configurations that share a value, at the largest budget that all of them reached."""
+def compare(frontier: Frontier, chosen_J: BoolArray, level: float) -> dict[str, Any] | None:
+    """Scores of some configurations at the largest budget that all of them reached.
 
-    rows: IntArray
-    at: float
-
-
-def compared(chosen_J: BoolArray, first_J: FloatArray, last_J: FloatArray) -> Compared:
-    """Which of them can be ranked, and at what log10 budget: the largest that all reached.
-
-    A configuration that had not made its 20th step there takes part in nothing.
-    """
-    rows = np.flatnonzero(chosen_J & np.isfinite(first_J) & np.isfinite(last_J))
-    at = float(last_J[rows].min(initial=np.inf))
-    return Compared(rows[first_J[rows] <= at + 1e-9], at)
-
-
-def spread_tables(
-    posterior: Posterior, frontier: Frontier, level: float
-) -> dict[str, list[dict[str, Any]]]:
-    """How far the score moves with B_p at a fixed n, and with n at a fixed B_p.
+    One that had not made its 20th step there takes part in nothing; None where two are not left.
 
     Returns:
-        {"problems_per_batch": rows, "rollouts_per_problem": rows}; a row holds the fixed value,
-        "at" (the largest budget that all of its configurations reached), "scores" along the axis
-        with intervals, "spread" (largest minus smallest) and its "interval". A spread is a maximum
-        minus a minimum, so noise alone makes it positive: "noise" is what it would be on average
-        if all were equal, of the same draws.
-
-    Source: arXiv 2603.12151, section 4.3 (the joint setting); intervals are ours.
+        {"at", "scores": one row each with "interval" and "probability_best" among them, "spread"
+        (largest minus smallest), its "interval", "noise"}. A spread is a maximum minus a minimum,
+        so noise alone makes it positive: "noise" is what it would be if all were equal.
     """
-    tables: dict[str, list[dict[str, Any]]] = {}
-    for name, fixed in (
-        ("problems_per_batch", "rollouts_per_problem"),
-        ("rollouts_per_problem", "problems_per_batch"),
-    ):
-        fixed_J = np.array([getattr(c, fixed) for c in posterior.configurations])
-        tables[name] = []
-        for value in np.unique(fixed_J):
-            rows, at = compared(fixed_J == value, posterior.first_J, posterior.last_J)
-            if len(rows) > 1:
-                varied = [getattr(posterior.configurations[j], name) for j in rows]
-                row = _spread(frontier.scores_at(at)[:, rows], name, varied, level)
-                tables[name].append({fixed: int(value), "at": 10**at, **row})
-    return tables
-
-
-def _spread(score_DJ: FloatArray, name: str, varied: list[int], level: float) -> dict[str, Any]:
-    mean_J = score_DJ.mean(axis=0)
-    low_J, high_J = draw_interval(score_DJ, level)
+    has_J = chosen_J & np.isfinite(frontier.first_J) & np.isfinite(frontier.last_J)
+    at = float(frontier.last_J[has_J].min(initial=np.inf))
+    rows = np.flatnonzero(has_J & (frontier.first_J <= at + 1e-9))
+    if len(rows) < 2:
+        return None
+    score_DJ = frontier.scores_at(at)[:, rows]
+    mean_J, best_J = score_DJ.mean(axis=0), probability_best(score_DJ[:, :, None])[:, 0]
     return {
+        "at": 10**at,
         "scores": [
-            {name: value, "score": float(s), "interval": [float(a), float(b)]}
-            for value, s, a, b in zip(varied, mean_J, low_J, high_J, strict=True)
+            {
+                **frontier.configurations[j]._asdict(),
+                "score": float(mean_J[i]),
+                "interval": list(interval(score_DJ[:, i], level)),
+                "probability_best": float(best_J[i]),
+            }
+            for i, j in enumerate(rows)
         ],
         "spread": float(np.ptp(mean_J)),
         "interval": list(interval(np.ptp(score_DJ, axis=1), level)),
@@ -166,33 +134,38 @@ def _spread(score_DJ: FloatArray, name: str, varied: list[int], level: float) ->
     }
 
 
-def best_n_rows(fits: Sequence[Fit]) -> list[dict[str, Any]]:
-    """The best n at the largest budget, by metric and B_p, with what cannot be told from it.
+def compare_by(frontier: Frontier, shared: str, level: float) -> list[dict[str, Any]]:
+    """`compare` for every value of "problems_per_batch", "rollouts_per_problem" or "batch_size".
 
-    Returns:
-        Rows {"metric", "problems_per_batch", "at", "rollouts_per_problem", "score",
-        "probability", "confidence_set"}, in order of metric and B_p; B_p with one n are left out.
+    Source: arXiv 2603.12151, section 4.3 (spread over B_p and over n); intervals are ours.
+    """
+    value_J = np.array([getattr(c, shared) for c in frontier.configurations])
+    found = ((int(v), compare(frontier, value_J == v, level)) for v in np.unique(value_J))
+    return [{shared: value, **row} for value, row in found if row is not None]
+
+
+def best_n_rows(metric: str, rows: Sequence[dict[str, Any]], level: float) -> list[dict[str, Any]]:
+    """The best n at the largest budget, by B_p, with what cannot be told from it.
+
+    Args:
+        metric: name of the score.
+        rows: `compare_by` B_p.
+        level: of the confidence set.
     """
     out = []
-    for fit in fits:
-        of = fit.posterior
-        bp_J, n_J = np.array(of.configurations).T
-        for b_p in np.unique(bp_J):
-            rows, at = compared(bp_J == b_p, of.first_J, of.last_J)
-            if len(rows) < 2:
-                continue
-            score_DJ = fit.frontier.scores_at(at)[:, rows]
-            share_J = probability_best(score_DJ[:, :, None])[:, 0]
-            best = choice(score_DJ.mean(axis=0))
-            out.append(
-                {
-                    "metric": fit.metric,
-                    "problems_per_batch": int(b_p),
-                    "at": 10**at,
-                    "rollouts_per_problem": int(n_J[rows[best]]),
-                    "score": float(score_DJ[:, best].mean()),
-                    "probability": float(share_J[best]),
-                    "confidence_set": confidence_set(share_J, n_J[rows], fit.level),
-                }
-            )
+    for row in rows:
+        best = max(row["scores"], key=lambda one: one["score"])
+        share = np.array([one["probability_best"] for one in row["scores"]])
+        n_J = np.array([one["rollouts_per_problem"] for one in row["scores"]])
+        out.append(
+            {
+                "metric": metric,
+                "problems_per_batch": row["problems_per_batch"],
+                "at": row["at"],
+                "rollouts_per_problem": best["rollouts_per_problem"],
+                "score": best["score"],
+                "probability": best["probability_best"],
+                "confidence_set": confidence_set(share, n_J, level),
+            }
+        )
     return out

@@ -5,6 +5,7 @@ Shape legend: D draws, J configurations, V budgets (ascending, in log10).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -12,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.answers.best import AS_GOOD, probability_best
+from isocompute.answers.best import AS_GOOD, choice, expected_regret, probability_best
+from isocompute.domain import Configuration
 from isocompute.intervals import draw_interval
 
 FloatArray = NDArray[np.float64]
@@ -22,9 +24,8 @@ BoolArray = NDArray[np.bool_]
 # A configuration that is best in fewer draws than this ends no comparison when it has no data. At
 # half of it stopped runs cut the support sooner, at twice of it two unseen ones may hold a fifth.
 CONTENDER = 0.05
-# A change of the leader is drawn where it gains 0.002 over one octave of budget, or more over
-# less: curves that lie together, as on their floor, trade places by nothing.
-WORTH_A_CHANGE = AS_GOOD * float(np.log10(2))
+# Runs of one sweep end at whole batches, so at budgets that differ by less than this: decades.
+SAME_END = 0.02
 
 
 class Stretch(NamedTuple):
@@ -51,6 +52,8 @@ class Frontier:
     """Scores on a grid of budgets and what leads there.
 
     Args:
+        configurations: J of them.
+        first_J, last_J: log10 budgets between which each has data.
         x_V: log10 budgets.
         score_DJV: draws of the score.
         probability_JV: chance of being best.
@@ -60,6 +63,9 @@ class Frontier:
         stretches, crossovers: of the leader's path.
     """
 
+    configurations: tuple[Configuration, ...]
+    first_J: FloatArray
+    last_J: FloatArray
     x_V: FloatArray
     score_DJV: FloatArray
     probability_JV: FloatArray
@@ -68,6 +74,11 @@ class Frontier:
     compared: bool
     stretches: tuple[Stretch, ...]
     crossovers: tuple[Crossover, ...]
+
+    @property
+    def regret_JV(self) -> FloatArray:
+        """Score that each loses on average against the best of the draw."""
+        return expected_regret(self.score_DJV)
 
     def scores_at(self, x: float) -> FloatArray:
         """Draws of the scores at the budget of the grid nearest to log10 x, (D, J)."""
@@ -82,18 +93,16 @@ def budget_grid(first: float, top: float, first_J: FloatArray, last_J: FloatArra
 
 
 def fit_frontier(
-    x_V: FloatArray, score_DJV: FloatArray, first_J: FloatArray, last_J: FloatArray, level: float
+    configurations: Sequence[Configuration],
+    first_J: FloatArray,
+    last_J: FloatArray,
+    x_V: FloatArray,
+    score_DJV: FloatArray,
+    level: float,
 ) -> Frontier:
-    """The frontier of draws on a grid.
-
-    Args:
-        x_V: log10 budgets.
-        score_DJV: draws of every configuration's score.
-        first_J, last_J: log10 budgets between which each has data.
-        level: of intervals.
-    """
+    """The frontier of draws on a grid; arguments as of `Frontier`, `level` of intervals."""
     probability_JV = probability_best(score_DJV)
-    has_JV = (x_V >= first_J[:, None] - 1e-6) & (x_V <= last_J[:, None] + 1e-6)
+    has_JV = (x_V >= first_J[:, None] - SAME_END) & (x_V <= last_J[:, None] + SAME_END)
     inside_V = has_JV.any(axis=0) & (has_JV | (probability_JV < CONTENDER)).all(axis=0)
     compared = bool(inside_V.any())
     # Where no budget compares all, what was observed at all is the best there is to show.
@@ -101,6 +110,9 @@ def fit_frontier(
     path_V = best_path(x_V, score_DJV.mean(axis=0))
     crossovers = _crossovers(x_V, score_DJV, path_V, level)
     return Frontier(
+        configurations=tuple(configurations),
+        first_J=first_J,
+        last_J=last_J,
         x_V=x_V,
         score_DJV=score_DJV,
         probability_JV=probability_JV,
@@ -123,20 +135,22 @@ def longest(inside_V: BoolArray, x_V: FloatArray) -> tuple[float, float]:
 
 
 def best_path(x_V: FloatArray, mean_JV: FloatArray) -> IntArray:
-    """The leader by budget: least score lost in all, with a price on every change.
+    """The leader by budget: the fewest changes that never lose 0.002 to the best, then least loss.
 
-    Dynamic programming (Viterbi): a change stands where the two curves cross, and one that gains
-    nothing is not made.
+    Dynamic programming (Viterbi): a change stands where the two curves cross, and curves that lie
+    together, as on their floor, do not trade places.
     """
-    weight_V = np.gradient(x_V) if len(x_V) > 1 else np.ones(1)
-    lost_JV = (mean_JV.max(axis=0) - mean_JV) * weight_V
-    total_J, came_JV = lost_JV[:, 0], np.zeros(lost_JV.shape, dtype=np.int64)
-    stay_J = np.arange(len(lost_JV))
+    lost_JV = mean_JV.max(axis=0) - mean_JV
+    if len(x_V) < 2:
+        return np.array([choice(mean_JV[:, 0])])
+    cost_JV = np.where(lost_JV < AS_GOOD, lost_JV * np.gradient(x_V) / np.ptp(x_V), np.inf)
+    total_J, came_JV = cost_JV[:, 0], np.zeros(cost_JV.shape, dtype=np.int64)
+    stay_J = np.arange(len(cost_JV))
     for v in range(1, len(x_V)):
         cheapest = int(total_J.argmin())
-        changes_J = total_J[cheapest] + WORTH_A_CHANGE < total_J
+        changes_J = total_J[cheapest] + 1.0 < total_J  # a change costs more than all loss together
         came_JV[:, v] = np.where(changes_J, cheapest, stay_J)
-        total_J = np.where(changes_J, total_J[cheapest] + WORTH_A_CHANGE, total_J) + lost_JV[:, v]
+        total_J = np.where(changes_J, total_J[cheapest] + 1.0, total_J) + cost_JV[:, v]
     path = [int(total_J.argmin())]
     for v in range(len(x_V) - 1, 0, -1):
         path.append(int(came_JV[path[-1], v]))
@@ -165,7 +179,7 @@ def overtakes(x_V: FloatArray, lead_DV: FloatArray) -> FloatArray:
 
     -inf where it leads from the first budget on, inf where it never does.
     """
-    weight_V = np.gradient(x_V) if len(x_V) > 1 else np.ones(1)
+    weight_V = np.gradient(x_V)
     too_late_DV = np.cumsum(np.maximum(lead_DV, 0) * weight_V, axis=1)
     too_soon_DV = np.cumsum((np.maximum(-lead_DV, 0) * weight_V)[:, ::-1], axis=1)[:, ::-1]
     cost_DV = np.zeros((len(lead_DV), len(x_V) + 1))  # of leading from budget v on

@@ -28,7 +28,8 @@ MIN_POINTS = 4
 # and a wide curve when a crossover moves by 0.05 decades.
 AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
-_AT_EDGE = 0.05  # octaves to the smallest or largest n tested
+_SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
+_NOTHING = 0.05  # octaves of n that count as none
 _FACTOR_OF_K, _DECADES_OF_X0 = 4.0, 0.5  # intervals shorter than these identify
 
 
@@ -83,11 +84,10 @@ class Law:
 
 @dataclass(frozen=True, kw_only=True)
 class PathLaw:
-    """The law of a path of n*, with what its draws say of the parameters.
+    """The law of the mean path of n*, with what the draws say of its parameters.
 
     Args:
         law: of the mean path.
-        draws: the same form fitted to every draw; of -log2 n where the path falls.
         intervals: of "L", "k", "x0", "b"; None where it is not known.
         plateau_interval: of n; an end at the smallest or largest n tested is open (None).
         identified: "slope" (interval of k within a factor of 4), "x0" (within 0.5 decades, or a
@@ -97,31 +97,19 @@ class PathLaw:
     """
 
     law: Law
-    draws: Sigmoids
-    intervals: dict[str, tuple[float, float] | None]
+    intervals: dict[str, Ends | None]
     plateau_interval: Ends
     identified: dict[str, bool]
     flags: tuple[str, ...]
 
-    def draw_values(self, x: float) -> FloatArray:
-        """log2 n of every draw's law at x, shape (D,)."""
-        u = x if self.law.variable == "steps" else np.log10(x)
-        value = self.draws.value(np.array([u]))[:, 0]
-        return -value if "falling" in self.flags else value
-
     def to_dict(self) -> dict[str, Any]:
         """The keys of `law` in `fit --json`, but for `rising`."""
-        law = self.law
-        out: dict[str, Any] = {"form": law.form, "variable": law.variable}
-        for name, interval in self.intervals.items():
-            out |= {name: getattr(law, name), f"{name}_interval": interval and list(interval)}
+        out: dict[str, Any] = {"form": self.law.form, "variable": self.law.variable}
+        for name, ends in (self.intervals | {"plateau": self.plateau_interval}).items():
+            out |= {name: getattr(self.law, name), f"{name}_interval": ends and list(ends)}
         return out | {
-            "plateau": law.plateau,
-            "plateau_interval": list(self.plateau_interval),
-            "rms": law.rms,
-            "identified": dict(self.identified),
-            "flags": list(self.flags),
-        }
+            "rms": self.law.rms, "identified": self.identified, "flags": list(self.flags)
+        }  # fmt: skip
 
 
 def fit_law(
@@ -156,8 +144,7 @@ def fit_law(
     [8, 512]
     """
     try:
-        x = np.asarray(rollouts, dtype=np.float64)
-        n = np.asarray(rollouts_per_problem, dtype=np.float64)
+        x, n = (np.asarray(v, dtype=np.float64) for v in (rollouts, rollouts_per_problem))
     except (TypeError, ValueError) as error:
         raise InputError(
             f"`rollouts` and `rollouts_per_problem` must be numbers, but numpy says: {error}; pass "
@@ -215,61 +202,54 @@ def law_of_paths(
 
     Source: arXiv 2603.12151, section 4 (a running average, then the sigmoid). Intervals are ours.
     """
-    u = x_V if variable == "steps" else np.log10(x_V)
+    linear = variable == "steps"
+    u = x_V if linear else np.log10(x_V)
     span = float(np.ptp(u))
     points = averaged(u, np.vstack([log2n_DV.mean(axis=0), log2n_DV]), share * span)
-    change = float(points[0, -1] - points[0, 0])
-    falls = change < -1e-9
+    falls = bool(points[0, -1] - points[0, 0] < -1e-9)
+    sign = -1 if falls else 1
     low, high = float(np.log2(tested[0])), float(np.log2(tested[1]))
-    law, fits = _fit(u, points, variable, variable == "steps", falls, (low, high))
-    draws = Sigmoids(*(field[1:] for field in fits))
-    moves = draws.height > 1e-6  # a draw that does not change has no slope and no midpoint
+    law, fits = _fit(u, points, variable, linear, falls, (low, high))
+    floor, height, slope, midpoint, _ = (field[1:] for field in fits)
+
+    def ends(value_D: FloatArray) -> tuple[float, float]:
+        lo, hi = draw_interval(value_D, level)
+        return float(lo), float(hi)
+
+    moves = height > 1e-6  # a draw that does not change has no slope and no midpoint
     shaped = law.k is not None and moves.mean() >= level
-    b = -(draws.floor + draws.height) if falls else draws.floor
-    intervals = {
-        "L": _interval(draws.height, level),
-        "k": _interval((-1 if falls else 1) * draws.slope[moves], level) if shaped else None,
-        "x0": _interval(draws.midpoint[moves], level) if shaped else None,
-        "b": _interval(b, level),
-    }
-    final, last = b if falls else b + draws.height, log2n_DV[:, -1]
+    k = ends(sign * slope[moves]) if shaped else None
+    x0 = ends(midpoint[moves]) if shaped else None
+    b = -(floor + height) if falls else floor
     # A draw whose best n at the end is the largest tested says only that the plateau is no lower.
-    least, most = (
-        _interval(np.minimum(final, last), level)[0],
-        _interval(np.maximum(final, last), level)[1],
-    )
+    final, last = b if falls else b + height, log2n_DV[:, -1]
+    least, most = ends(np.minimum(final, last))[0], ends(np.maximum(final, last))[1]
     plateau: Ends = (
-        None if least <= low + _AT_EDGE else float(2.0**least),
-        None if most >= high - _AT_EDGE else float(2.0**most),
+        None if least <= low + _NOTHING else float(2.0**least),
+        None if most >= high - _NOTHING else float(2.0**most),
     )
-    k, x0 = intervals["k"], intervals["x0"]
-    decades = _DECADES_OF_X0 if variable != "steps" else span / 5
     identified = {
-        "slope": k is not None and max(k[0] / k[1], k[1] / k[0]) < _FACTOR_OF_K,
-        "x0": x0 is not None and x0[1] - x0[0] < decades,
+        "slope": k is not None
+        and max(k[0] / k[1], k[1] / k[0]) < _FACTOR_OF_K
+        and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],
+        "x0": x0 is not None and x0[1] - x0[0] < (0.2 * span if linear else _DECADES_OF_X0),
         "plateau": None not in plateau,
     }
-    onward = points[0] * (-1 if falls else 1)
+    path = sign * points[0]
+    back = float((np.maximum.accumulate(path) - path).max())
     flags = {
         "falling": falls,
-        "non_monotone": bool(np.ptp(points[0]) > 1e-9)
-        and float((np.maximum.accumulate(onward) - onward).max()) > abs(change) / 2,
+        "non_monotone": back > max(float(path[-1] - path[0]) / 2, _NOTHING),
         "slope_not_identified": law.k is not None and not identified["slope"],
-        "optimum_at_edge": not low + _AT_EDGE < float(np.mean(last)) < high - _AT_EDGE,
+        "optimum_at_edge": not low + _NOTHING < float(np.mean(last)) < high - _NOTHING,
     }
     return PathLaw(
         law=law,
-        draws=draws,
-        intervals=intervals,
+        intervals={"L": ends(height), "k": k, "x0": x0, "b": ends(b)},
         plateau_interval=plateau,
         identified=identified,
         flags=tuple(flag for flag, is_set in flags.items() if is_set),
     )
-
-
-def _interval(value_D: FloatArray, level: float) -> tuple[float, float]:
-    low, high = draw_interval(value_D, level)
-    return float(low), float(high)
 
 
 def _fit(
@@ -277,46 +257,37 @@ def _fit(
     log2n_DV: FloatArray,
     variable: Variable,
     linear: bool,
-    decreasing: bool,
+    falls: bool,
     limits: tuple[float, float] | None,
 ) -> tuple[Law, Sigmoids]:
-    """The law of the first row, and the sigmoids of all; of -log2 n where it decreases.
+    """The law of the first row, and the sigmoids of all; of -log2 n where it falls.
 
     `limits` are those of floor and plateau, log2 of the smallest and largest n tested.
     """
-    scale = float(np.ptp(u_V)) / 2 or 1.0  # two "decades": one search grid serves log C and M
-    y = -log2n_DV if decreasing else log2n_DV
-    low, high = float(y.min()) - _HEADROOM, float(y.max()) + _HEADROOM
-    if not decreasing:
-        low = max(low, min(0.0, float(y.min())))  # n >= 1
-    else:
-        high = min(high, max(0.0, float(y.max())))
-    if limits is not None:
-        low, high = (-limits[1], -limits[0]) if decreasing else limits
+    scale = float(np.ptp(u_V)) / 2 or 1.0
+    least, most = float(log2n_DV.min()), float(log2n_DV.max())
+    low, high = limits or (max(least - _HEADROOM, min(0.0, least)), most + _HEADROOM)  # n >= 1
     bounds = Bounds(
-        level=(low, high),
-        slope=(0.5 / scale, 80.0 / scale),
+        level=(-high, -low) if falls else (low, high),
+        slope=(_SLOPE[0] / scale, _SLOPE[1] / scale),
         midpoint=(float(u_V[0]) - 0.75 * scale, float(u_V[-1]) + 0.75 * scale),
     )
-    fits = fit_sigmoids(u_V, y, bounds)
+    fits = fit_sigmoids(u_V, -log2n_DV if falls else log2n_DV, bounds)
     floor, height = float(fits.floor[0]), float(fits.height[0])
-    path, rms = log2n_DV[0], float(np.sqrt(fits.loss[0] / len(u_V)))
-    if np.ptp(path) < 1e-12 or np.ptp(u_V) == 0 or height < 1e-9:
+    rms, path = float(np.sqrt(fits.loss[0] / len(u_V))), log2n_DV[0]
+    still = bool(np.ptp(path) < 1e-12 or np.ptp(u_V) == 0)
+    if still or height < 1e-9:
         # Where points change and no rise describes them best, they fall, or go up and down.
-        flags = () if np.ptp(path) < 1e-12 or np.ptp(u_V) == 0 else ("non_monotone",)
-        b = float(path.mean())
-        law = Law(
-            form="constant", variable=variable, L=0.0, k=None, x0=None, b=b, rms=rms, flags=flags
-        )
-        return law, fits
-    law = Law(
+        flags, b = () if still else ("non_monotone",), float(path.mean())
+        return Law(form="constant", variable=variable, L=0.0, k=None, x0=None, b=b, rms=rms,
+                   flags=flags), fits  # fmt: skip
+    return Law(
         form="sigmoid_linear" if linear else "sigmoid_log10",
         variable=variable,
         L=height,
-        k=float(fits.slope[0]) * (-1 if decreasing else 1),
+        k=float(fits.slope[0]) * (-1 if falls else 1),
         x0=float(fits.midpoint[0]),
-        b=-(floor + height) if decreasing else floor,
+        b=-(floor + height) if falls else floor,
         rms=rms,
         on_bound=bool(fits.on_bound(bounds)[0]),
-    )
-    return law, fits
+    ), fits

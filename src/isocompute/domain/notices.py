@@ -83,8 +83,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The law is a near-step: its slope k is not known.",
             "Compare laws by n*(C), not by k."),
         "tie": _note(
-            "{which} are tied from {at:k} {unit} on.",
-            "Take the cheaper one, or add seeds."),
+            "{which} are tied from {at:k} {unit} on.", "Take the cheaper one, or add seeds."),
         "ceiling_unbounded": _note(
             "Nothing is known beyond the last evaluation of {which}.",
             "Train further until these curves bend."),
@@ -108,11 +107,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{n_rough} of {n_runs} runs are too rough for a curve: {which}.",
             "Look at their health, or evaluate on more problems."),
         "stopped_early": _note(
-            "Stopped before the largest budget: {which}.",
-            "Continue only what may still win."),
+            "Stopped before the largest budget: {which}.", "Continue only what may still win."),
         "budgets_not_shared": _note(
-            "Some runs go on beyond {at:k} {unit}, where all were last compared; {which} end "
-            "there.",
+            "Not all were compared beyond {at:k} {unit}: {which} end there.",
             "Train these as far."),
         "configuration_left_out": _caution(
             "{which} takes part in nothing: {why}.",

@@ -188,9 +188,5 @@ def with_study_rates(source: str | None, rates: Rates) -> Rates:
         return rates
     with Store(path) as store:
         known = (store.info().get("source") or {}).get("rates") or {}
-    missing = {
-        field.name: known[field.name]
-        for field in fields(rates)
-        if getattr(rates, field.name) is None and known.get(field.name) is not None
-    }
+    missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
     return replace(rates, **missing)

@@ -106,9 +106,8 @@ def runs_of(
     curves = []
     for j, c in enumerate(posterior.configurations):
         x = np.linspace(posterior.first_J[j], posterior.last_J[j], points)
-        mean = posterior.surface(
-            np.log2([c.problems_per_batch]), np.log2([c.rollouts_per_problem]), x
-        )
+        bp, n = np.log2([c.problems_per_batch]), np.log2([c.rollouts_per_problem])
+        mean = np.maximum.accumulate(posterior.surface(bp, n, x))
         for seed in range(int(posterior.n_runs_J[j])):
             curves.append(
                 Curve(

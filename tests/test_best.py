@@ -205,15 +205,13 @@ def test_up_and_down_is_told_from_up() -> None:
 
 
 def test_the_smallest_b_p_within_two_thousandths_is_enough() -> None:
-    arms = [Configuration(b, n) for b, n in ((16, 8), (16, 64), (32, 64), (64, 64), (128, 64))]
-    mean = np.array([0.9, 0.4, 0.4985, 0.5, 0.499])
-    sound = np.zeros(5, bool)
-    assert smallest_stable(arms, mean, sound, 64) == (32, 64)
-    assert smallest_stable(arms, mean, sound, 80) == (32, 64)
-    assert smallest_stable(arms, mean, sound, 9) == (16, 8)
-    broken = np.array([False, False, True, True, False])
-    assert smallest_stable(arms, mean, broken, 64) == (128, 64)
-    assert smallest_stable(arms, mean, np.ones(5, bool), 64) == (32, 64)
+    arms = {(16, 8): 0.9, (16, 64): 0.4, (32, 64): 0.4985, (64, 64): 0.5, (128, 64): 0.499}
+    scores = {Configuration(*c): score for c, score in arms.items()}
+    assert smallest_stable(scores, {}, 64) == (32, 64)
+    assert smallest_stable(scores, {}, 80) == (32, 64)
+    assert smallest_stable(scores, {}, 9) == (16, 8)
+    assert smallest_stable(scores, {(32, 64), (64, 64)}, 64) == (128, 64)
+    assert smallest_stable(scores, set(scores), 64) == (32, 64)
 
 
 def test_spread_along_both_axes_is_largest_minus_smallest() -> None:

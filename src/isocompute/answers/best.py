@@ -131,10 +131,19 @@ class Ridge(NamedTuple):
     """
 
     log2_n_DX: FloatArray
-    bp_DX: IntArray
+    bp_DX: FloatArray
     log2_n_PDX: FloatArray
     tested_P: IntArray
     edge_PDX: IntArray
+
+    def at(self, which_X: BoolArray) -> Ridge:
+        """At some of the budgets."""
+        return self._replace(
+            log2_n_DX=self.log2_n_DX[:, which_X],
+            bp_DX=self.bp_DX[:, which_X],
+            log2_n_PDX=self.log2_n_PDX[:, :, which_X],
+            edge_PDX=self.edge_PDX[:, :, which_X],
+        )
 
 
 def ridge(
@@ -142,7 +151,7 @@ def ridge(
     log2_n_F: FloatArray,
     tested_P: IntArray,
     inside_PF: BoolArray,
-    best_bp_DX: IntArray,
+    best_bp_DX: FloatArray,
 ) -> Ridge:
     """The best n of every draw at every B_p, and at the B_p that is best in the draw.
 

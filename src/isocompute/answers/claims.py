@@ -5,7 +5,7 @@ Shape legend: D draws, J configurations, X budgets (ascending, in log10).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,6 @@ from isocompute.answers.frontier import Frontier
 from isocompute.domain import Configuration
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
 # Of the frontier's rise from the floor: before that all curves lie together and which of them
@@ -81,23 +80,24 @@ def turns(log2_n_DX: FloatArray) -> bool:
 
 
 def smallest_stable(
-    configurations: Sequence[Configuration], mean_J: FloatArray, unhealthy_J: BoolArray, n: float
+    scores: Mapping[Configuration, float], unhealthy: Container[Configuration], n: float
 ) -> Configuration:
     """Smallest tested B_p at an n whose expected score is within 0.002 of the best B_p's.
 
     Args:
-        configurations: all tested.
-        mean_J: expected scores at the budget.
-        unhealthy_J: those with a health failure: passed over where another B_p has none.
+        scores: expected scores at the budget.
+        unhealthy: those with a health failure: passed over where another B_p has none.
         n: rollouts per problem; where it was not tested, the tested n nearest to it.
+
+    >>> arms = {Configuration(b, 64): s for b, s in ((16, 0.49), (32, 0.499), (64, 0.5))}
+    >>> smallest_stable(arms, {}, 60).problems_per_batch
+    32
     """
-    tested = sorted({c.rollouts_per_problem for c in configurations})
-    near = min(tested, key=lambda value: abs(np.log2(value / max(n, 1.0))))
-    rows = np.array([c.rollouts_per_problem == near for c in configurations])
-    sound = rows & ~unhealthy_J
-    at = np.flatnonzero(sound if sound.any() else rows)
-    good = at[mean_J[at] > mean_J[at].max() - AS_GOOD]
-    return min(configurations[j] for j in good)
+    near = min(sorted({c[1] for c in scores}), key=lambda one: abs(np.log2(one / max(n, 1.0))))
+    there = [c for c in scores if c.rollouts_per_problem == near]
+    sound = [c for c in there if c not in unhealthy] or there
+    best = max(scores[c] for c in sound)
+    return min(c for c in sound if scores[c] > best - AS_GOOD)
 
 
 def compare(frontier: Frontier, chosen_J: BoolArray, level: float) -> dict[str, Any] | None:

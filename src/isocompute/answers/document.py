@@ -13,7 +13,7 @@ import numpy as np
 
 from isocompute.answers.best import interval
 from isocompute.answers.claims import compare_by
-from isocompute.answers.law import Variable, law_of_paths
+from isocompute.answers.law import law_of_paths
 from isocompute.answers.provenance import provenance
 from isocompute.answers.reading import Reading
 from isocompute.answers.verdict import Verdict, unbounded
@@ -44,7 +44,7 @@ def fit_document(
             "verdict": verdict._asdict(),
             "provenance": provenance(fit),
             "curves": _curves(fit),
-            "best": [_best(fit, i) for i in range(len(fit.best))],
+            "best": [best._asdict() for best in fit.best],
             "frontier": _frontier(fit),
             "crossovers": _crossovers(fit),
             "support": fit.support,
@@ -74,11 +74,9 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
     `at` is filled from `best`, never from the sigmoid: it summarises, it does not predict.
     """
     x_X, log2_n_DX = fit.path
-    variable: Variable = (
-        "steps" if fit.batch_size else "tokens" if fit.unit == "tokens" else "rollouts"
-    )
-    path_DX = log2_n_DX
+    variable: Any = fit.variable
     tested = sorted({getattr(c, quantity) for c in fit.configurations})
+    path_DX = log2_n_DX
     if quantity == "problems_per_batch" and fit.batch_size is not None:
         path_DX = np.log2(fit.batch_size) - log2_n_DX
     budget_X = np.array([fit.law_x(x) for x in 10**x_X])
@@ -112,17 +110,8 @@ def _law_row(fit: Reading, i: int, quantity: Quantity) -> dict[str, Any]:
         quantity: best.rollouts_per_problem,
         "interval": list(best.interval),
         "confidence_set": best.confidence_set,
-        "expected_regret": best.expected_regret[best.configuration.rollouts_per_problem],
-        "problems_per_batch": best.configuration.problems_per_batch,
-    }
-
-
-def _best(fit: Reading, i: int) -> dict[str, Any]:
-    row = fit.best[i]._asdict()
-    chosen = row.pop("configuration")
-    return row | {
-        "problems_per_batch": chosen.problems_per_batch,
-        "tested_rollouts_per_problem": chosen.rollouts_per_problem,
+        "expected_regret": best.expected_regret[best.tested_rollouts_per_problem],
+        "problems_per_batch": best.problems_per_batch,
     }
 
 

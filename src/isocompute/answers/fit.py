@@ -32,9 +32,8 @@ class Fit(Reading):
     @cached_property
     def paper(self) -> PaperFit | RefusalError:
         """The same answers by the published pipeline, or why it has none."""
-        unit = "tokens" if self.unit == "tokens" else "rollouts"
         try:
-            return paper_fit(self.curves, unit=unit)
+            return paper_fit(self.curves, unit="tokens" if self.unit == "tokens" else "rollouts")
         except RefusalError as refusal:
             return refusal
 
@@ -63,8 +62,8 @@ class Fit(Reading):
     @cached_property
     def document(self) -> dict[str, Any]:
         """The `fit --json` contract."""
-        refused = isinstance(self.paper, RefusalError)
-        paper = {"refused": self.paper.reason} if refused else self.paper.to_dict()
+        said = self.paper
+        paper = {"refused": said.reason} if isinstance(said, RefusalError) else said.to_dict()
         return fit_document(
             self,
             law=self.law,

@@ -103,10 +103,11 @@ def fit_frontier(
     """The frontier of draws on a grid; arguments as of `Frontier`, `level` of intervals."""
     probability_JV = probability_best(score_DJV)
     has_JV = (x_V >= first_J[:, None] - SAME_END) & (x_V <= last_J[:, None] + SAME_END)
-    inside_V = has_JV.any(axis=0) & (has_JV | (probability_JV < CONTENDER)).all(axis=0)
+    any_V = np.asarray(has_JV.any(axis=0))
+    inside_V = any_V & (has_JV | (probability_JV < CONTENDER)).all(axis=0)
     compared = bool(inside_V.any())
     # Where no budget compares all, what was observed at all is the best there is to show.
-    support = longest(inside_V if compared else has_JV.any(axis=0), x_V)
+    support = longest(inside_V if compared else any_V, x_V)
     path_V = best_path(x_V, score_DJV.mean(axis=0))
     crossovers = _crossovers(x_V, score_DJV, path_V, level)
     return Frontier(

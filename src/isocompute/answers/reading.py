@@ -37,27 +37,24 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 DRAWS = 400
+BACKTEST_DRAWS = 200  # its figures are means over configurations and cuts
 REPORTED = 25  # budgets of the support at which the best n is said
-# Draws of a back-test's fits: its figures are means over configurations and cuts, so half of the
-# draws costs them a tenth of their standard error.
-BACKTEST_DRAWS = 200
-# Of a budget beyond the data by which draws are widened in full: what the first cut tests.
+# Decades beyond the data from which on draws are widened in full: what the first cut tests.
 _TESTED_DISTANCE = -float(np.log10(CUTS[0]))
 
 
 class Best(NamedTuple):
-    """What is best at one budget.
+    """What is best at one budget: a row of `best` in the document.
 
     Attributes:
         x: the budget.
-        rollouts_per_problem: the best n as a continuous quantity, inside the n tested.
-        interval: one for it.
+        rollouts_per_problem, interval: the best n as a continuous quantity, inside the n tested.
         probability: chance of being best, by n (all of its B_p together).
         expected_regret: score lost on average, by n (at its best B_p).
         as_good: n whose expected loss against the choice is below 0.002, the choice included.
         confidence_set: fewest n whose chances add up to the level.
-        configuration: of largest expected score.
-        score, score_interval: of that configuration.
+        problems_per_batch, tested_rollouts_per_problem: the choice, of largest expected score.
+        score, score_interval: of the choice.
         extrapolated: whether the budget lies outside those at which all were compared.
     """
 
@@ -68,10 +65,16 @@ class Best(NamedTuple):
     expected_regret: dict[int, float]
     as_good: list[int]
     confidence_set: list[int]
-    configuration: Configuration
+    problems_per_batch: int
+    tested_rollouts_per_problem: int
     score: float
     score_interval: tuple[float, float]
     extrapolated: bool
+
+    @property
+    def configuration(self) -> Configuration:
+        """The choice."""
+        return Configuration(self.problems_per_batch, self.tested_rollouts_per_problem)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,40 +116,34 @@ class Reading:
         return self.posterior.configurations
 
     @cached_property
-    def _n_J(self) -> IntArray:
-        return np.array([c.rollouts_per_problem for c in self.configurations])
+    def _bp_n(self) -> tuple[IntArray, IntArray]:
+        bp_J, n_J = np.array(self.configurations).T
+        return bp_J, n_J
 
-    @cached_property
-    def _bp_J(self) -> IntArray:
-        return np.array([c.problems_per_batch for c in self.configurations])
-
-    @cached_property
+    @property
     def batch_size(self) -> int | None:
         """The batch, where it was fixed."""
-        fixed = self.setting["kind"] == "fixed_batch_size"
-        return int(self.setting["value"]) if fixed else None
+        return self.setting["value"] if self.setting["kind"] == "fixed_batch_size" else None
 
     @property
     def variable(self) -> str:
         """What the law is a function of: rollouts, tokens or steps."""
-        return self.unit if self.batch_size is None else "steps"
+        return "steps" if self.batch_size else self.unit
 
     def law_x(self, x: float) -> float:
         """The law's own variable at a budget: M = C / B for a fixed batch, else the budget."""
-        return x if self.batch_size is None else x / self.batch_size
+        return x / (self.batch_size or 1)
 
     @cached_property
     def backtest(self) -> Backtest:
-        """How well a part of the sweep predicts the rest."""
+        """How well a part of the sweep predicts the rest, to its largest budget."""
+        of = self.posterior
 
         def refit(curves: Sequence[Curve]) -> Posterior:
-            of = self.posterior
             draws = min(self.draws, BACKTEST_DRAWS)
             return fit_posterior(curves, unit=of.unit, select=of.select, draws=draws, seed=of.seed)
 
-        # Rules are judged where the most budget was spent on the runs that were not stopped.
-        at = float(self.posterior.last_J.max())
-        return backtest(self.posterior, refit, judged_at=at, level=self.level)
+        return backtest(of, refit, judged_at=float(of.last_J.max()), level=self.level)
 
     def scores_at(self, x: ArrayLike) -> FloatArray:
         """Draws of every configuration's score at budgets, (D, J, X); (D, J) for one number.
@@ -158,19 +155,26 @@ class Reading:
             InputError: a budget that is not finite and > 0.
         """
         amount = np.atleast_1d(np.asarray(x, dtype=np.float64))
-        for one in amount:
-            require_budget(float(one), self.unit)
+        if not (np.isfinite(amount) & (amount > 0)).all():
+            raise InputError(
+                f"`{self.unit} > 0` must hold for a budget, but got {x!r}; give a positive number."
+            )
         out = self._scores(np.log10(amount))
         return out if np.ndim(x) else out[:, :, 0]
 
     def _scores(self, x_X: FloatArray) -> FloatArray:
         score_DJX = self.posterior.scores(x_X)
-        beyond_JX = np.clip((x_X - self.posterior.last_J[:, None]) / _TESTED_DISTANCE, 0.0, 1.0)
-        if (beyond_JX > 1e-6).any() and self.backtest.widened_by > 1:
+        wider_JX = self._wider(x_X - self.posterior.last_J[:, None])
+        if (wider_JX > 1).any():
             mean_JX = score_DJX.mean(axis=0)
-            wider_JX = 1 + (self.backtest.widened_by - 1) * beyond_JX
             score_DJX = np.clip(mean_JX + (score_DJX - mean_JX) * wider_JX, 0.0, 1.0)
         return score_DJX
+
+    def _wider(self, beyond: ArrayLike) -> FloatArray:
+        """Factor on the spread of draws so many decades beyond the data."""
+        share = np.clip(np.asarray(beyond) / _TESTED_DISTANCE, 0.0, 1.0)
+        # Inside the data there is nothing to ask the back-test for.
+        return 1 + share * (self.backtest.widened_by - 1 if (share > 1e-6).any() else 0)
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -192,36 +196,37 @@ class Reading:
     def reported_X(self) -> FloatArray:
         """log10 of the budgets that are reported: 25 of the support, and beyond as far apart."""
         low, high = self.frontier.support
-        first, last = float(self.frontier.x_V[0]), float(self.frontier.x_V[-1])
-        if high - low < 1e-6:
-            return np.array([low])
         step = (high - low) / (REPORTED - 1)
-        before = min(int((low - first) / step + 1e-6), REPORTED)
-        after = min(int((last - high) / step + 1e-6), REPORTED)
-        return low + step * np.arange(-before, REPORTED + after)
+        if step < 1e-6:
+            return np.array([low])
+        before, after = low - self.frontier.x_V[0], self.frontier.x_V[-1] - high
+        more = [min(int(d / step + 1e-6), REPORTED) for d in (before, after)]
+        return np.asarray(low + step * np.arange(-more[0], REPORTED + more[1]))
+
+    @cached_property
+    def inside_X(self) -> NDArray[np.bool_]:
+        """Which reported budgets lie in the support."""
+        low, high = self.frontier.support
+        return (self.reported_X >= low - 1e-6) & (self.reported_X <= high + 1e-6)
 
     def _ridge(self, x_X: FloatArray, score_DJX: FloatArray) -> Ridge:
         """Best n of every draw at log10 budgets; along the fixed batch, where there is one."""
-        grid_F = log2_n_grid(self._n_J)
+        bp_J, n_J = self._bp_n
+        grid_F = log2_n_grid(n_J)
         if self.batch_size is not None:
             score = self.posterior.smooth_scores(self.batch_size / 2**grid_F, grid_F, x_X)
-            none_DX = np.zeros((len(score), len(x_X)), dtype=np.int64)
-            found = ridge(
-                score[None], grid_F, np.zeros(1, int), np.ones((1, len(grid_F)), bool), none_DX
-            )
-            bp_DX = self.batch_size / 2**found.log2_n_DX
-            return found._replace(bp_DX=bp_DX)
-        tested_P = np.unique(self._bp_J)
-        ends_P2 = np.array(
-            [(n.min(), n.max()) for n in (self._n_J[self._bp_J == b] for b in tested_P)]
-        )
-        inside_PF = (2**grid_F >= ends_P2[:, :1] - 1e-6) & (2**grid_F <= ends_P2[:, 1:] + 1e-6)
+            all_1F, none_DX = np.ones((1, len(grid_F)), bool), np.zeros((len(score), len(x_X)))
+            found = ridge(score[None], grid_F, np.zeros(1, int), all_1F, none_DX)
+            return found._replace(bp_DX=self.batch_size / 2**found.log2_n_DX)
+        tested_P = np.unique(bp_J)
+        low_P, high_P = np.log2([[f(n_J[bp_J == b]) for b in tested_P] for f in (min, max)])
+        inside_PF = (grid_F >= low_P[:, None] - 1e-6) & (grid_F <= high_P[:, None] + 1e-6)
         # One call for all B_p: the draws of what lies between tested n are joint.
         every = self.posterior.smooth_scores(
             np.repeat(tested_P, len(grid_F)).astype(float), np.tile(grid_F, len(tested_P)), x_X
         )
         score_PDFX = every.reshape(len(every), len(tested_P), len(grid_F), -1).swapaxes(0, 1)
-        best_DX = self._bp_J[score_DJX.argmax(axis=1)]
+        best_DX = bp_J[score_DJX.argmax(axis=1)].astype(float)
         return ridge(score_PDFX, grid_F, tested_P, inside_PF, best_DX)
 
     @cached_property
@@ -235,57 +240,39 @@ class Reading:
         return self._best(self.reported_X, *self._reported)
 
     def best_at(self, x: float) -> Best:
-        """What is best at one budget.
-
-        Raises:
-            InputError: if the budget is not finite and > 0.
-        """
-        require_budget(x, self.unit)
-        at = np.log10([x])
-        score_DJX = self._scores(at)
+        """What is best at one budget; raises InputError unless it is finite and > 0."""
+        score_DJX, at = self.scores_at([x]), np.log10([x])
         return self._best(at, score_DJX, self._ridge(at, score_DJX))[0]
 
     def _best(self, x_X: FloatArray, score_DJX: FloatArray, of: Ridge) -> list[Best]:
+        n_J, (low, high) = self._bp_n[1], self.frontier.support
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
-        low, high = self.frontier.support
-        ends = np.log2([self._n_J.min(), self._n_J.max()])
+        middle_X = np.median(of.log2_n_DX, axis=0)
+        spread_DX = (of.log2_n_DX - middle_X) * self._wider(x_X - high)
+        log2_n_DX = np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
         out = []
         for i, x in enumerate(x_X):
             mean_J = score_DJX[:, :, i].mean(axis=0)
             at = choice(mean_J)
-            log2_n_D, middle = of.log2_n_DX[:, i], float(np.median(of.log2_n_DX[:, i]))
-            if x > high + 1e-6:
-                share = min(1.0, (float(x) - high) / _TESTED_DISTANCE)
-                wider = 1 + (self.backtest.widened_by - 1) * share
-                log2_n_D = np.clip(middle + wider * (log2_n_D - middle), *ends)
-            n_low, n_high = interval(log2_n_D, self.level)
-            probability, regret = {}, {}
-            for n in np.unique(self._n_J):
-                rows = self._n_J == n
-                probability[int(n)] = float(probability_JX[rows, i].sum())
-                regret[int(n)] = float(regret_JX[rows, i].min())
+            ends = interval(log2_n_DX[:, i], self.level)
+            by_n = {int(n): n_J == n for n in np.unique(n_J)}
             out.append(
                 Best(
                     x=float(10**x),
-                    rollouts_per_problem=2**middle,
-                    interval=(2**n_low, 2**n_high),
-                    probability=probability,
-                    expected_regret=regret,
-                    as_good=sorted(set(self._n_J[as_good(mean_J, at)].tolist())),
-                    confidence_set=confidence_set(probability_JX[:, i], self._n_J, self.level),
-                    configuration=self.configurations[at],
+                    rollouts_per_problem=float(2 ** middle_X[i]),
+                    interval=(2 ** ends[0], 2 ** ends[1]),
+                    probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
+                    expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
+                    as_good=sorted(set(n_J[as_good(mean_J, at)].tolist())),
+                    confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
+                    problems_per_batch=self.configurations[at].problems_per_batch,
+                    tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
                     score=float(mean_J[at]),
                     score_interval=interval(score_DJX[:, at, i], self.level),
                     extrapolated=not low - 1e-6 <= x <= high + 1e-6,
                 )
             )
         return out
-
-    @cached_property
-    def inside_X(self) -> NDArray[np.bool_]:
-        """Which reported budgets lie in the support."""
-        low, high = self.frontier.support
-        return (self.reported_X >= low - 1e-6) & (self.reported_X <= high + 1e-6)
 
     @cached_property
     def path(self) -> tuple[FloatArray, FloatArray]:
@@ -301,32 +288,17 @@ class Reading:
     @cached_property
     def direction(self) -> dict[str, Any]:
         """Whether the optimum follows n or the batch: `answers.direction`."""
-        of, inside = self._reported[1], self.inside_X
-        within = of._replace(
-            log2_n_DX=of.log2_n_DX[:, inside],
-            bp_DX=of.bp_DX[:, inside],
-            log2_n_PDX=of.log2_n_PDX[:, :, inside],
-            edge_PDX=of.edge_PDX[:, :, inside],
-        )
-        return direction(self.frontier, within, self.level)
+        return direction(self.frontier, self._reported[1].at(self.inside_X), self.level)
 
     def expected_scores(self, x: float) -> dict[Configuration, float]:
-        """Mean over the draws of every configuration's score at a budget.
-
-        Raises:
-            InputError: if the budget is not finite and > 0.
-        """
+        """Mean over the draws of every configuration's score; raises as `scores_at`."""
         mean_J = self.scores_at(x).mean(axis=0)
         return dict(zip(self.configurations, mean_J.tolist(), strict=True))
 
     def score_at(
         self, problems_per_batch: int, rollouts_per_problem: int, x: float
     ) -> tuple[float, float, float] | None:
-        """(expected score, low, high) of a configuration at a budget; None where it has no curve.
-
-        Raises:
-            InputError: if the budget is not finite and > 0.
-        """
+        """(expected score, low, high) of a configuration; None where it has no curve."""
         which = Configuration(problems_per_batch, rollouts_per_problem)
         if which not in self.configurations:
             return None
@@ -362,25 +334,16 @@ class Reading:
             B_p, and what limits it: `bp_untested`, `bp_unhealthy` or `bp_unstable`.
         """
         sick = self.unhealthy if unhealthy is None else unhealthy
-        mean_J = self.scores_at(x).mean(axis=0)
-        sick_J = np.array([c in sick for c in self.configurations])
-        found = smallest_stable(self.configurations, mean_J, sick_J, rollouts_per_problem)
-        n = found.rollouts_per_problem
-        would = smallest_stable(self.configurations, mean_J, np.zeros_like(sick_J), n)
-        b_p, notices = found.problems_per_batch, []
-        if (self._n_J == n).sum() == 1:
+        scores = self.expected_scores(x)
+        found = smallest_stable(scores, sick, rollouts_per_problem)
+        b_p, n = found
+        wished = smallest_stable(scores, {}, n)
+        notices = []
+        if (self._bp_n[1] == n).sum() == 1:
             notices.append(notice("bp_untested", bp=b_p, n=n))
         if found in sick:
             notices.append(notice("bp_unstable", bp=b_p, n=n, rules=sick[found]))
-        elif would in sick:
-            before = would.problems_per_batch
-            notices.append(notice("bp_unhealthy", bp=before, n=n, rules=sick[would], taken=b_p))
+        elif wished in sick:
+            about = {"bp": wished.problems_per_batch, "n": n, "rules": sick[wished]}
+            notices.append(notice("bp_unhealthy", **about, taken=b_p))
         return b_p, notices
-
-
-def require_budget(amount: float, unit: str) -> None:
-    """Raise InputError unless an amount is finite and > 0."""
-    if not (np.isfinite(amount) and amount > 0):
-        raise InputError(
-            f"`{unit} > 0` must hold for a budget, but got {amount!r}; give a positive number."
-        )

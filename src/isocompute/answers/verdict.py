@@ -149,11 +149,11 @@ def _runs(fit: Reading, gaps: Sequence[Mapping[str, Any]]) -> Iterator[Notice]:
         yield notice("stopped_early", which=stopped)
     failed = [c for c in curves if c.failed_rules]
     if failed:
-        names = sorted({c.configuration for c in failed})
-        listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in names]
+        of_failed = sorted({c.configuration for c in failed})
+        listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in of_failed]
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed)
     phi = noise_scale(curves)
-    sound = [c for c in curves if state.get(c.configuration) != "broken"]
+    sound = [c for c in curves if state.get(c.configuration, "broken") != "broken"]
     found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi)) for c in sound]
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
     if rough:

@@ -43,7 +43,7 @@ FEW: Mapping[str, tuple[int, ...]] = {
 }
 FEW_WORLDS = ("rising", "gompertz", "falling", "tent", "weibull", "grpo_easy", "concave")
 MAIN = ("low", "middle", "high")  # the three noises that judged figures pool
-OTHERS = tuple(name for name in CONDITIONS if name not in MAIN and name != "told")
+OTHERS = tuple(name for name in CONDITIONS if name not in MAIN)
 
 
 class Cell(NamedTuple):
@@ -83,7 +83,7 @@ class Counts:
     surface: int = 200
     null: int = 134
     few: int = 45
-    stopped: int = 20
+    stopped: int = 80
 
     @classmethod
     def all(cls, sweeps: int) -> Counts:

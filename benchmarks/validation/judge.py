@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isocompute.testing.families import SURFACES
-from validation.cells import CONTAINED, MAIN, NULLS, OTHERS, STOPPED, SWEEP_WORLDS
+from validation.cells import CONTAINED, MAIN, NULLS, OTHERS, SWEEP_WORLDS
 from validation.figures import Cells, Figure, Summary, pooled
 from validation.rows import BINS, FACTORS, WHERE
 
@@ -226,12 +226,11 @@ def of_few(cells: Cells) -> Iterator[Judged]:
 
 
 def of_stopped(cells: Cells) -> Iterator[Judged]:
-    for world in STOPPED:
-        mine = pooled(cells, lambda c, w=world: c.part == "stopped" and c.world == w)
-        if mine.sweeps:
-            near = mine.figure("stopped within half an octave")
-            yield at_least(f"stopped early, {world}: best n within half an octave", near, 0.95)
-            yield at_most(f"stopped early, {world}: budgets lost", mine.figure("stopped lost"), 0.0)
+    mine = pooled(cells, lambda c: c.part == "stopped")
+    if mine.sweeps:
+        near = mine.figure("stopped within half an octave")
+        yield at_least("stopped early: best n within half an octave", near, 0.95)
+        yield at_most("stopped early: budgets lost", mine.figure("stopped lost"), 0.0)
 
 
 def of_refusals(cells: Cells) -> Iterator[Judged]:

@@ -73,7 +73,7 @@ def worlds_table(cells: Cells) -> str:
 def conditions_table(cells: Cells) -> str:
     """Per condition, every world pooled."""
     rows = []
-    for condition in (*MAIN, *OTHERS, "told"):
+    for condition in (*MAIN, *OTHERS):
         mine = pooled(cells, lambda c, k=condition: c.part == "sweep" and c.condition == k)
         if mine.sweeps:
             rows.append([

@@ -26,7 +26,7 @@ _NEAR = (0.75, 1.03)
 
 def published(name: str) -> list[Curve]:
     """A panel that is shipped with the package."""
-    from isocompute.curves import load_curves
+    from isocompute.sources import load_curves
 
     return list(load_curves([f"published:{name}"]))
 

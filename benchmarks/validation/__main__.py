@@ -17,7 +17,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from validation.cells import DEFINITIVE, DEVELOPMENT, Chunk, Counts, cells_of, c
 from validation.figures import Cells, Summary, of_document, to_document
 from validation.panels import panel_rows, panels_of
 from validation.rows import row_of
+from validation.stopped import stopped_study
 from validation.tables import page
 
 PARTS = ("sweep", "surface", "null", "few", "stopped", "panels")
@@ -88,6 +89,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--jobs", type=int, default=1, choices=(1, 2), help="processes")
     options.add_argument("--minutes", type=float, help="start no chunk after this many")
     options.add_argument("--panels", type=Path, help="folder of tidy files; default: published")
+    options.add_argument("--study", help="SOURCE of a real sweep: stop its losers, print, end")
     options.add_argument("--rows", type=Path, default=Path("build/validation"))
     options.add_argument("--tag", help="name of the rows' folder instead of the code's hash")
     options.add_argument("--before", type=Path, default=HERE / "today.json")
@@ -108,6 +110,12 @@ def counts_of(options: argparse.Namespace) -> Counts:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run what is missing, print the page."""
     options = parser().parse_args(argv)
+    if options.study:
+        from isocompute.sources import load_curves
+
+        found = stopped_study(ADAPTERS[options.adapter], load_curves([options.study]))
+        print("".join(f"{name}: {value:.3f}\n" for name, value in found.items()), end="")
+        return 0
     base = options.base
     if base is None:
         base = DEFINITIVE if options.sweeps is None else DEVELOPMENT
@@ -123,15 +131,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     panels = []
     if "panels" in options.parts:
         panels = panel_rows(ADAPTERS[options.adapter], panels_of(options.panels))
-    found = collected(chunks, folder)
-    text = page(options.adapter, found, before, panels, panels_before)
+    summaries = collected(chunks, folder)
+    text = page(options.adapter, summaries, before, panels, panels_before)
     print(text)
     if options.output:
-        options.output.write_text(text, encoding="utf-8")
+        blocks = {options.adapter: text}
+        if document:
+            blocks["today"] = page("today", before, before, panels_before)
+        renew(options.output, blocks)
     if options.save:
-        kept = to_document(found, adapter=options.adapter, commit=options.commit, panels=panels)
+        kept = to_document(summaries, adapter=options.adapter, commit=options.commit, panels=panels)
         options.save.write_text(json.dumps(kept, separators=(",", ":")) + "\n", encoding="utf-8")
     return 0
+
+
+def renew(path: Path, blocks: Mapping[str, str]) -> None:
+    """Put each text between its marks, `<!-- NAME -->` and `<!-- /NAME -->`; or write the file."""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    if not text:
+        text = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in blocks)
+    for name, block in blocks.items():
+        start, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
+        if start in text and end in text:
+            head, rest = text.split(start, 1)
+            text = head + start + block + end + rest.split(end, 1)[1]
+    path.write_text(text, encoding="utf-8")
 
 
 def run(chunks: Sequence[Chunk], options: argparse.Namespace, folder: Path) -> None:

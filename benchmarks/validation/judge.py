@@ -39,14 +39,10 @@ def within(name: str, figure: Figure, low: float, high: float, unit: float = 100
 
 
 def error_at(figure: Figure, end: float, unit: float) -> float:
-    """Standard error, at least that of a share that lies on the end.
-
-    Sweeps that all agree say less than their zero spread does.
-    """
-    floor = 0.0
-    if unit == 100 and 0 < end < 1 and figure.sweeps:
-        floor = np.sqrt(end * (1 - end) / figure.sweeps)
-    return float(max(np.nan_to_num(figure.se), floor))
+    """Standard error; of sweeps that all agree, that of a share that lies on the end."""
+    if figure.se == 0 and unit == 100 and 0 < end < 1 and figure.sweeps:
+        return float(np.sqrt(end * (1 - end) / figure.sweeps))
+    return float(np.nan_to_num(figure.se))
 
 
 def at_most(name: str, figure: Figure, high: float, unit: float = 100) -> Judged:

@@ -132,12 +132,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "panels" in options.parts:
         panels = panel_rows(ADAPTERS[options.adapter], panels_of(options.panels))
     summaries = collected(chunks, folder)
-    text = page(options.adapter, summaries, before, panels, panels_before)
+    title = "The model" if options.adapter == "model" else options.adapter
+    text = page(title, summaries, before, panels, panels_before)
     print(text)
     if options.output:
         blocks = {options.adapter: text}
         if document:
-            blocks["today"] = page("today", before, before, panels_before)
+            blocks["today"] = page(
+                f"What stood before (commit {document['commit'][:7]})", before, {}, panels_before
+            )
         renew(options.output, blocks)
     if options.save:
         kept = to_document(summaries, adapter=options.adapter, commit=options.commit, panels=panels)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from isocompute.model.data import TYPICAL_TRIALS, SweepData
 from isocompute.model.prior import matern
@@ -30,7 +31,7 @@ LEAST_VARIANCE = 0.01  # of p (1 - p): a set of mostly unsolved problems still h
 # Medians and standard deviations (of the logarithm) of the sizes: ceiling shift in shares of the
 # rise and midpoint shift in decades of a run (ScaleRL saw ceilings of repeats within 0.02), lasting
 # noise in units of one evaluation's binomial noise, misfit in shares of the rise.
-SIZES = ((0.03, 0.6), (0.04, 0.6), (0.3, 1.0), (0.012, 1.0))
+SIZES = ((0.03, 0.6), (0.04, 0.6), (0.3, 1.0), (0.012, 1.3))
 CANDIDATES = 96
 SETTINGS = 16
 
@@ -108,11 +109,13 @@ def noise_hypotheses(
     sizes[:, 3] *= np.sqrt(max(white[0], 1 / (data.trials or TYPICAL_TRIALS)))
     log_weight = _run_evidence(data, reference, sizes)
     weight = np.exp(log_weight - log_weight.max())
-    kept, count = np.unique(_systematic(weight / weight.sum(), SETTINGS, rng), return_counts=True)
-    chosen = sizes[kept]
+    chosen = sizes[_systematic(weight / weight.sum(), SETTINGS, rng)]
+    # Runs say nothing of the misfit: its sizes are spread evenly over their prior.
+    rank = (rng.permutation(SETTINGS) + 0.5) / SETTINGS
+    chosen[:, 4] = median[3] * np.exp(spread[3] * ndtri(rank))
     return Noise(
         chosen,
-        count / count.sum(),
+        np.full(SETTINGS, 1 / SETTINGS),
         _mean_covariance(data, reference, chosen),
         chosen[:, 4] * reference.rise,
     )

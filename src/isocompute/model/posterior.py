@@ -31,7 +31,7 @@ from isocompute.model.noise import (
     noise_hypotheses,
     white_variance,
 )
-from isocompute.model.prior import SCALES, Prior, matern
+from isocompute.model.prior import SCALES, SHARED, Prior, matern
 from isocompute.model.solve import Problem, solve_modes
 
 FloatArray = NDArray[np.float64]
@@ -272,7 +272,7 @@ def _prior(data: SweepData, form: Form, white: float) -> Prior:
     sd = np.sqrt(white / (max(data.floor_evaluations, 1) * low * (1 - low))) if known else 1.0
     rise = height * (1 - low)
     decline = [np.log(0.1 * rise), float(data.last_J.max()) - 0.4] if form.declines else []
-    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline, _logit(low), 0.0, -2.0]
+    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline, _logit(low), SHARED[0][0], SHARED[1][0]]
     return Prior(
         data.log2_n_J, data.log2_bp_J, np.array(centre), float(np.clip(sd, 0.02, 1.0)), form.own
     )

@@ -45,7 +45,7 @@ SCALES: tuple[Scale, ...] = (
     Scale(0.3, 0.05, 0.05, 0.05, 0.05),  # onset of the fall, decades
 )
 SPREAD = 1.0  # standard deviation of the logarithm of every scale
-SHARED = ((0.0, 1.0), (-2.0, 1.0))  # log nu, log q: mean and standard deviation
+SHARED = ((-0.7, 1.0), (-1.0, 1.0))  # log nu, log q: mean and standard deviation
 
 
 @dataclass(frozen=True)

@@ -5,34 +5,19 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers import (
-    Settings,
-    load_imported,
-    load_published,
-    load_tidy,
-    note_lines,
-    to_curves,
-)
+from isocompute.importers import Settings, load_imported, load_published, load_tidy
+from isocompute.importers.convert import note_lines, to_curves
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.table import tables_or_runs
 from isocompute.metrics import parse_metric
 from isocompute.sources.studies import is_study, study_curves
-from isocompute.store import Store, StoredRun
-from isocompute.store.arms import (
-    LABELS,
-    Where,
-    matches,
-    no_match,
-    parse_where,
-    require_one_arm,
-    split_source,
-)
+from isocompute.store import Store, StoredRun, arms
 
 PUBLISHED = "published:"
 _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
@@ -85,7 +70,7 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
         InputError: a source that cannot be read, or that leaves open which metric, problem set
             or recipe is meant.
     """
-    return _load(sources, with_train=False, **options).curves
+    return _load(sources, train=False, **options).curves
 
 
 def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
@@ -94,39 +79,26 @@ def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
     The second list, for the train-test gap, is empty where a source says nothing about training,
     or where its split was chosen.
     """
-    return _load(sources, with_train=True, **options)
+    return _load(sources, train=True, **options)
 
 
-def _load(
-    sources: Sources,
-    *,
-    with_train: bool,
-    metric: str | None = None,
-    problem_set: str | None = None,
-    split: str | None = None,
-    where: Sequence[str] = (),
-    score_range: tuple[float, float] = (0.0, 1.0),
-    settings: Settings | None = None,
-    say: Say | None = None,
-) -> Loaded:
+def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loaded:
     names = _names(sources)
-    shared = parse_where(where)
-    given = {"metric": metric, "problem_set": problem_set, "split": split}
-    labels = {key: given[key] or shared.pop(key, None) for key in LABELS}
+    shared = arms.parse_where(where)
+    asked = _Asked(**options)
+    labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
     found = []
     for name in names:
-        path, own = split_source(name)
-        words = {key: own.pop(key, None) or labels[key] for key in LABELS}
-        asked = _Asked(
-            path=path, where={**shared, **own}, metric=words["metric"],
-            problem_set=words["problem_set"], split=words["split"] or "validation",
-            score_range=score_range, settings=settings, say=say,
-            train=with_train and words["split"] is None,
-        )  # fmt: skip
-        found.append(_load_one(asked))
+        path, own = arms.split_source(name)
+        words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
+        train = asked.train and words["split"] is None
+        words["split"] = words["split"] or "validation"
+        found.append(
+            _load_one(replace(asked, path=path, where={**shared, **own}, train=train, **words))
+        )
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
-        require_one_arm(" ".join(names), [run for one in found for run in one.runs])
+        arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
     if len({c.arm for c in curves if c.arm}) > 1:
         _one(curves, "arm", None)
     curves = _one(curves, "problem_set", None)
@@ -138,14 +110,14 @@ def _load(
 class _Asked:
     """One source, and what is asked of it; None where it is left open."""
 
-    path: str
-    where: Where
-    metric: str | None
-    problem_set: str | None
-    split: str
-    score_range: tuple[float, float]
-    settings: Settings | None
-    say: Say | None
+    path: str = ""
+    where: arms.Where = field(default_factory=dict)
+    metric: str | None = None
+    problem_set: str | None = None
+    split: str | None = None
+    score_range: tuple[float, float] = (0.0, 1.0)
+    settings: Settings | None = None
+    say: Say | None = None
     train: bool
 
 
@@ -243,9 +215,9 @@ def _narrow(asked: _Asked, curves: list[Curve]) -> list[Curve]:
                 "run=PATTERN."
             )
         there = sorted({str(getattr(c, key)) for c in curves})
-        curves = [c for c in curves if matches(str(getattr(c, key)), value)]
+        curves = [c for c in curves if arms.matches(str(getattr(c, key)), value)]
         if not curves:
-            raise no_match(asked.path, key, value, there)
+            raise arms.no_match(asked.path, key, value, there)
     return curves
 
 
@@ -296,12 +268,12 @@ def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:
 _OPTIONS = {"problem_set": "--problem-set", "metric": "--metric", "arm": "--where arm=NAME"}
 
 
-def _one(curves: list[Curve], field: str, wanted: str | None) -> list[Curve]:
-    """The curves with one value of a field; which one must be clear."""
-    labels = sorted({getattr(c, field) for c in curves})
-    unnamed = "score" if field == "metric" else ""
-    listed = ", ".join(repr(name or unnamed) for name in labels) or "none"
-    what = field.replace("_", " ")
+def _one(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
+    """The curves with one value of an attribute; which one must be clear."""
+    labels = sorted({getattr(c, name) for c in curves})
+    unnamed = "score" if name == "metric" else ""
+    listed = ", ".join(repr(label or unnamed) for label in labels) or "none"
+    what = name.replace("_", " ")
     if wanted is not None and wanted not in labels:
         raise InputError(
             f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
@@ -309,6 +281,6 @@ def _one(curves: list[Curve], field: str, wanted: str | None) -> list[Curve]:
     if wanted is None and len(labels) != 1:
         raise InputError(
             f"the sources must hold one {what}, but hold {listed}; choose one with "
-            f"{_OPTIONS[field]}."
+            f"{_OPTIONS[name]}."
         )
-    return [c for c in curves if wanted is None or getattr(c, field) == wanted]
+    return [c for c in curves if wanted is None or getattr(c, name) == wanted]

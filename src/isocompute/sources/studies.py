@@ -41,7 +41,7 @@ def study_curves(
     *,
     metric: str | None = None,
     problem_set: str | None = None,
-    split: str = "validation",
+    split: str | None = None,
     train: bool = False,
 ) -> StudyCurves:
     """One curve per run and problem set; a run whose weights never moved has none.
@@ -51,8 +51,8 @@ def study_curves(
         where: which runs, see `store.arms.select_runs`.
         metric: None: avg@ all samples; of training batches avg@1.
         problem_set: None: a curve on every one.
-        split: "validation", or "train": the success on the training batches.
-        train: whether to give the curves of the training batches beside those of `split`.
+        split: "train": those of the training batches; else of validation.
+        train: whether to give those of the training batches, too.
 
     Raises:
         InputError: a selection of nothing, runs of several recipes, a metric of more samples

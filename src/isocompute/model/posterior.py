@@ -41,6 +41,7 @@ Select = Literal["best", "final"]
 ROUNDS, TRIED, LEAST_TRIED = 4, 72, 16  # hypotheses; the first round from the prior
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
+HALF = float(np.log10(2))
 BEYOND = 1.3  # decades beyond the data over which scores may be asked for
 STEP = 0.06  # decades between the positions at which the misfit is drawn
 
@@ -123,6 +124,26 @@ class Posterior:
     def last_J(self) -> FloatArray:
         """log10 position of the last evaluation."""
         return self.data.last_J
+
+    @property
+    def n_runs_J(self) -> IntArray:
+        """Runs of each configuration."""
+        return self.data.runs_J
+
+    @property
+    def n_points_J(self) -> IntArray:
+        """Evaluations of each configuration, step 0 left out."""
+        return self.data.points_J
+
+    @property
+    def state_J(self) -> tuple[str, ...]:
+        """ "broken" where a run lost what it had learnt, "stopped" short of half the longest."""
+        broken = {configuration for configuration, _ in self.data.broken}
+        longest = float(self.last_J.max())
+        return tuple(
+            "broken" if c in broken else "stopped" if last < longest - HALF else "complete"
+            for c, last in zip(self.configurations, self.last_J, strict=True)
+        )
 
     def scores(self, log10_x_X: FloatArray) -> FloatArray:
         """Mean score (D, J, X) of every configuration: no run's luck, no evaluation noise."""

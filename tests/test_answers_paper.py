@@ -1,6 +1,6 @@
 """The published pipeline word for word: by hand, on planted curves, and on the published panels.
 
-Run as a script it prints what the method says of the panels, by bin width.
+`benchmarks/paper_method.py` prints what the method says of all panels, by bin width.
 """
 
 from __future__ import annotations
@@ -265,20 +265,3 @@ def test_what_the_study_printed() -> None:
 )
 def test_the_study_printed_nothing_of_other_sources(source: str | None) -> None:
     assert printed_law(source) is None
-
-
-def main() -> None:
-    print("Published method on the published panels: changes of n (million rollouts), by bin width")
-    for difficulty, printed in STUDY.items():
-        theirs = "  ".join(f"{n} at {x / 1e6:.2f}" for n, x, _ in printed)
-        print(f"{difficulty}, as printed     {theirs}")
-        curves = load_published(f"qwen2.5-7b-{difficulty}")
-        for width in (0.0005, 0.001, 0.002, 0.004, 0.008):
-            fit = paper_fit(curves, bin_width=width)
-            path = "  ".join(f"{c.after[1]} at {c.at / 1e6:.2f}" for c in fit.crossovers)
-            n = ", ".join(f"{float(fit.n_at(x)):.0f}" for x in (5e5, 1e6, 2e6, 4e6))
-            print(f"{difficulty}, bins of {width:<6g}  {path}   law at 0.5, 1, 2, 4M: {n}")
-
-
-if __name__ == "__main__":
-    main()

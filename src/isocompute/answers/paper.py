@@ -9,7 +9,8 @@ Where the text says nothing, the plainest reading: bin k holds rewards from k to
 record points of all runs of a configuration go into one fit; a sigmoid has 4 parameters, so a
 configuration with fewer record points has no curve; floor and ceiling lie in 0..1 and the midpoint
 among the configuration's own record points; every curve counts at every budget from the first
-record point of all to the last; the running average is of n, over 0.3 of that span.
+record point of all to the last; the running average is of n, over 0.3 of that span. Of these the
+midpoint matters most: left free, Hard (B_p = 32) goes to 128 at 0.97M rollouts, not at 0.89M.
 
 Source: arXiv 2603.12151, section 4, appendices A and C.
 Shape legend: J configurations, K checkpoints of a run, V budgets.

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.base import Curve
 from isocompute.importers.runs import ImportedRun, Series
 
 

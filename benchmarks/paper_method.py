@@ -20,7 +20,8 @@ def line(name: str, path: list[tuple[int, float | None]], law: list[float]) -> s
 
 def path_of(fit: PaperFit) -> list[tuple[int, float | None]]:
     ends = [change.at for change in fit.crossovers]
-    return list(zip((s.rollouts_per_problem for s in fit.frontier), [*ends, None], strict=True))
+    n = (stretch.configuration.rollouts_per_problem for stretch in fit.frontier)
+    return list(zip(n, [*ends, None], strict=True))
 
 
 def main() -> None:

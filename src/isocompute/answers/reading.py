@@ -31,6 +31,7 @@ from isocompute.answers.direction import direction
 from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.errors import InputError
+from isocompute.intervals import draw_interval
 from isocompute.model import Posterior, fit_posterior
 
 FloatArray = NDArray[np.float64]
@@ -249,30 +250,31 @@ class Reading:
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
         middle_X = np.median(of.log2_n_DX, axis=0)
         spread_DX = (of.log2_n_DX - middle_X) * self._wider(x_X - high)
-        log2_n_DX = np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
-        out = []
-        for i, x in enumerate(x_X):
-            mean_J = score_DJX[:, :, i].mean(axis=0)
-            at = choice(mean_J)
-            ends = interval(log2_n_DX[:, i], self.level)
-            by_n = {int(n): n_J == n for n in np.unique(n_J)}
-            out.append(
-                Best(
-                    x=float(10**x),
-                    rollouts_per_problem=float(2 ** middle_X[i]),
-                    interval=(2 ** ends[0], 2 ** ends[1]),
-                    probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
-                    expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
-                    as_good=sorted(set(n_J[as_good(mean_J, at)].tolist())),
-                    confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
-                    problems_per_batch=self.configurations[at].problems_per_batch,
-                    tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
-                    score=float(mean_J[at]),
-                    score_interval=interval(score_DJX[:, at, i], self.level),
-                    extrapolated=not low - 1e-6 <= x <= high + 1e-6,
-                )
+        n_DX = 2 ** np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
+        mean_JX = score_DJX.mean(axis=0)
+        at_X = [choice(mean_J) for mean_J in mean_JX.T]
+        n_ends, ends = (
+            np.stack(draw_interval(d, self.level), axis=1).tolist()
+            for d in (n_DX, score_DJX[:, at_X, np.arange(len(x_X))])
+        )
+        by_n = {int(n): n_J == n for n in np.unique(n_J)}
+        return [
+            Best(
+                x=float(10**x),
+                rollouts_per_problem=float(2 ** middle_X[i]),
+                interval=tuple(n_ends[i]),
+                probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
+                expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
+                as_good=sorted(set(n_J[as_good(mean_JX[:, i], at)].tolist())),
+                confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
+                problems_per_batch=self.configurations[at].problems_per_batch,
+                tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
+                score=float(mean_JX[at, i]),
+                score_interval=tuple(ends[i]),
+                extrapolated=not low - 1e-6 <= x <= high + 1e-6,
             )
-        return out
+            for i, (x, at) in enumerate(zip(x_X, at_X, strict=True))
+        ]
 
     @cached_property
     def path(self) -> tuple[FloatArray, FloatArray]:

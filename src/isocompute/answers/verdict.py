@@ -11,7 +11,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from isocompute.answers.best import AS_GOOD
-from isocompute.answers.claims import turns
 from isocompute.answers.direction import confounded
 from isocompute.answers.overfit import SURE, WINDOW, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
@@ -126,15 +125,13 @@ def _best(fit: Reading, law: Mapping[str, Any]) -> Iterator[Notice]:
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end)
-    path_DX = fit.path[1]
     if fit.rise.octaves > 0.05 and not fit.rise.claimed:
         yield notice("rise_not_claimed", octaves=fit.rise.octaves)
     if fit.rise.falls:
         yield notice("falling", octaves=-fit.rise.octaves)
-    if turns(path_DX):
-        yield notice("non_monotone")
-    if "slope_not_identified" in (law.get("flags") or ()):
-        yield notice("slope_not_identified")
+    for code in ("non_monotone", "slope_not_identified"):
+        if code in law["flags"]:
+            yield notice(code)
 
 
 def _runs(fit: Reading, gaps: Sequence[Mapping[str, Any]]) -> Iterator[Notice]:

@@ -181,8 +181,9 @@ def test_the_optimum_follows_n_or_the_batch_or_neither(rng, slope, sd, follows) 
     assert found["follows"] == follows
     assert found["interval"][0] <= slope + 1e-6
     assert slope - 1e-6 <= found["interval"][1]
-    word = {"n": "follows n", "batch": "follows the batch", "between": "between", None: "cannot"}
+    word = {"n": "follows n,", "batch": "follows the batch,", "between": "neither", None: "cannot"}
     assert word[follows] in found["sentence"]
+    assert f"{slope:.1f} octaves" in found["sentence"].replace("-0.0", "0.0")
 
 
 def planted_ridge(slope_D: np.ndarray, edge: bool = False) -> Ridge:
@@ -200,6 +201,7 @@ def test_an_n_at_the_end_of_those_tested_says_nothing_of_the_direction(rng) -> N
     told = direction(fit.frontier, planted_ridge(np.full(50, -1.0)), 0.9)
     assert (told["follows"], told["d_log_n_d_log_bp"]) == ("batch", pytest.approx(-1))
     bound = direction(fit.frontier, planted_ridge(np.full(50, -1.0), edge=True), 0.9)
+    assert "lies at an end of those tested" in bound["sentence"]
     assert bound["follows"] is bound["d_log_n_d_log_bp"] is bound["interval"] is None
 
 
@@ -332,6 +334,23 @@ def test_what_was_not_tested_is_said(rng) -> None:
     (said,) = [n for n in fit_of(rng, [(32, 16)]).notices if n.code == "one_or_two_n"]
     assert "n = 32 first" in said.remedy
     assert two.verdict.level == "caution"
+
+
+def test_untested_n_have_a_guess_one_octave_beyond_and_between(rng) -> None:
+    fit = fit_of(rng, [(32, 16), (32, 128)], first=4.0)
+    rows = fit.neighbours(1e6)  # n* = 128 there, 0.02 per squared octave
+    assert [r["rollouts_per_problem"] for r in rows] == [8, 32, 64, 256]
+    assert [r["gain"] for r in rows] == pytest.approx([-0.32, -0.08, -0.02, -0.02], abs=0.003)
+    assert rows[2]["score"] - rows[2]["gain"] == pytest.approx(fit.score_at(32, 128, 1e6)[0])
+    for row in rows:
+        low, high = row["gain_interval"]
+        # 0.04 per octave times the octaves of a move of 0.2 on either side, 90%
+        apart = abs(np.log2(row["rollouts_per_problem"] / 128))
+        assert high - low == pytest.approx(0.04 * apart * 2 * 1.645 * 0.2, rel=0.15)
+        assert row["interval"][0] < row["score"] < row["interval"][1]
+    at_batch = {"kind": "fixed_batch_size", "value": 2048}
+    assert fit_of(rng, [(128, 16), (16, 128)], at_batch).neighbours(1e6) == []
+    assert [r["rollouts_per_problem"] for r in fit_of(rng).neighbours(1e5)] == [4, 1024]
 
 
 def test_edges_ties_and_turns_of_the_best_n_are_said(rng) -> None:
@@ -525,6 +544,7 @@ def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> No
     assert document["backtest"]["n_held_out"] == len(document["backtest"]["rows"]) > 0
     assert document["probabilities"]["configurations"][0] == [32, 8]
     assert np.array(document["probabilities"]["best"]).sum(axis=0) == pytest.approx(1.0)
+    assert [r["rollouts_per_problem"] for r in document["neighbours"]] == [4, 1024]
     assert document["paper"]["method"] == "paper"
     assert document["spread"]["rollouts_per_problem"][0]["problems_per_batch"] == 32
 

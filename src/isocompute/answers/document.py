@@ -46,6 +46,7 @@ def fit_document(
             "provenance": provenance(fit),
             "curves": _curves(fit),
             "best": [best._asdict() for best in fit.best],
+            "neighbours": fit.neighbours(fit.support[1]),
             "frontier": fit.frontier.stretches,
             "crossovers": fit.frontier.crossovers,
             "support": fit.support,

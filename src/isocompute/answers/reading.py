@@ -307,6 +307,37 @@ class Reading:
         score_D = self.scores_at(x)[:, self.configurations.index(which)]
         return (float(score_D.mean()), *interval(score_D, self.level))
 
+    def neighbours(self, x: float) -> list[dict[str, Any]]:
+        """What untested n would score at a budget, at the B_p of the choice: a guess of the model.
+
+        Octaves of n between those tested there, and one beyond either end.
+
+        Returns:
+            Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
+            the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
+        """
+        b_p, chosen = self.best_at(x).configuration
+        tested = [
+            c.rollouts_per_problem for c in self.configurations if c.problems_per_batch == b_p
+        ]
+        octaves = range(round(np.log2(min(tested))) - 1, round(np.log2(max(tested))) + 2)
+        wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
+        if self.batch_size is not None or not wanted:
+            return []
+        every = np.log2([*wanted, chosen])
+        score_DF = self.posterior.smooth_scores(float(b_p), every, np.log10([x]))[:, :, 0]
+        gain_DF = score_DF - score_DF[:, -1:]
+        return [
+            {
+                **Configuration(b_p, n)._asdict(),
+                "score": float(score_DF[:, i].mean()),
+                "interval": interval(score_DF[:, i], self.level),
+                "gain": float(gain_DF[:, i].mean()),
+                "gain_interval": interval(gain_DF[:, i], self.level),
+            }
+            for i, n in enumerate(wanted)
+        ]
+
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:
         """Configurations with a run that failed a health rule or broke, and what it failed."""

@@ -15,7 +15,7 @@ from isocompute.answers.backtest import backtest, simple_rules
 from isocompute.answers.best import Ridge
 from isocompute.answers.direction import confounded, direction
 from isocompute.answers.fit import Fit, fit_sweep
-from isocompute.answers.overfit import falls, noise_scale, overfitting, windows
+from isocompute.answers.overfit import falls, noise_scale, overfitting, windows_of
 from isocompute.answers.verdict import verdict_of
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.errors import InputError, RefusalError
@@ -193,7 +193,7 @@ def planted_ridge(slope_D: np.ndarray, edge: bool = False) -> Ridge:
     if edge:
         flags[0] = 1
     D = len(slope_D)
-    return Ridge(log2_n[0], np.full((D, 1), 16), log2_n, tested, flags)
+    return Ridge(log2_n[0], np.full((D, 1), 16.0), tested, log2_n, flags)
 
 
 def test_an_n_at_the_end_of_those_tested_says_nothing_of_the_direction(rng) -> None:
@@ -487,10 +487,9 @@ def test_overfitting_is_a_fall_of_validation_alone() -> None:
     assert first["gap"] == pytest.approx(0.5 - 0.355, abs=0.02)
     assert overfitting(validation, []) == []
     assert not overfitting(validation, [run(down, "train", 8)])[0]["overfits"]
-    of = windows([run(down, "validation", 8)], 0.0, "rollouts")
-    assert of is not None
+    (of,) = windows_of([run(down, "validation", 8)], "rollouts").values()
     assert falls(of)
-    assert windows([], 0.0, "rollouts") is None
+    assert windows_of([], "rollouts") == {}
 
 
 def test_overfitting_is_not_asked_of_the_best_of_k(rng) -> None:

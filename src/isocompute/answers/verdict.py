@@ -82,7 +82,7 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
 
 def _scores(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
-    of = windows_of(fit.curves, noise_scale(fit.curves), fit.unit)
+    of = windows_of(fit.curves, fit.unit)
     ends = {c: w.change(0, -1) for c, w in of.items()}
     fallen = [c for c, (_, sure) in ends.items() if sure < -SURE]
     rises = any(

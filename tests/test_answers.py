@@ -276,6 +276,9 @@ def test_the_back_test_measures_misses_by_hand(rng) -> None:
         {"model": 0.0, "best_so_far": 0.0, "largest_n": 0.0, "next_n": 0.0}
     )
     assert backtest(whole, refit, judged_at=6.0, level=0.99).coverage == 1.0
+    whole.first_J[3] = 5.55  # its 20th step lies between the two cuts
+    later = backtest(whole, refit, judged_at=6.0, level=0.9).rows
+    assert [(r["cut"] > 4e5) for r in later if r["rollouts_per_problem"] == 64] == [True] * 3
 
 
 def test_rules_lose_what_the_surface_says(rng) -> None:

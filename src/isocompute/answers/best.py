@@ -96,7 +96,7 @@ def continuous_best(score_DFX: FloatArray, log2_n_F: FloatArray) -> FloatArray:
     """
     at_DX = score_DFX.argmax(axis=1)
     if len(log2_n_F) < 3:
-        return log2_n_F[at_DX]
+        return np.asarray(log2_n_F[at_DX])
     mid_DX = np.clip(at_DX, 1, len(log2_n_F) - 2)
     before, peak, after = (
         np.take_along_axis(score_DFX, (mid_DX + i)[:, None], axis=1)[:, 0] for i in (-1, 0, 1)
@@ -125,9 +125,9 @@ class Ridge(NamedTuple):
 
     def at(self, which_X: BoolArray) -> Ridge:
         """At some of the budgets."""
-        n_DX, bp_DX, tested_P, *by_bp = self
-        n_PDX, edge_PDX = (of[:, :, which_X] for of in by_bp)
-        return Ridge(n_DX[:, which_X], bp_DX[:, which_X], tested_P, n_PDX, edge_PDX)
+        n_DX, bp_DX = self.log2_n_DX[:, which_X], self.bp_DX[:, which_X]
+        n_PDX, edge_PDX = self.log2_n_PDX[:, :, which_X], self.edge_PDX[:, :, which_X]
+        return Ridge(n_DX, bp_DX, self.tested_P, n_PDX, edge_PDX)
 
 
 def ridge(

@@ -47,30 +47,21 @@ _TESTED_DISTANCE = -float(np.log10(CUTS[0]))
 class Best(NamedTuple):
     """What is best at one budget: a row of `best` in the document.
 
-    Attributes:
-        x: the budget.
-        rollouts_per_problem, interval: the best n as a continuous quantity, inside the n tested.
-        probability: chance of being best, by n (all of its B_p together).
-        expected_regret: score lost on average, by n (at its best B_p).
-        as_good: n whose expected loss against the choice is below 0.002, the choice included.
-        confidence_set: fewest n whose chances add up to the level.
-        problems_per_batch, tested_rollouts_per_problem: the choice, of largest expected score.
-        score, score_interval: of the choice.
-        extrapolated: whether the budget lies outside those at which all were compared.
+    The choice is the configuration of largest expected score.
     """
 
     x: float
-    rollouts_per_problem: float
-    interval: tuple[float, float]
-    probability: dict[int, float]
-    expected_regret: dict[int, float]
-    as_good: list[int]
-    confidence_set: list[int]
-    problems_per_batch: int
+    rollouts_per_problem: float  # the best n, continuous, inside the n tested
+    interval: tuple[float, float]  # of it
+    probability: dict[int, float]  # chance of being best, by n (all of its B_p together)
+    expected_regret: dict[int, float]  # score lost on average, by n (at its best B_p)
+    as_good: list[int]  # n whose expected loss against the choice is below 0.002
+    confidence_set: list[int]  # fewest n whose chances add up to the level
+    problems_per_batch: int  # of the choice, as all that follows
     tested_rollouts_per_problem: int
     score: float
     score_interval: tuple[float, float]
-    extrapolated: bool
+    extrapolated: bool  # outside the budgets at which all were compared
 
     @property
     def configuration(self) -> Configuration:

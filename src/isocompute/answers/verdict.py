@@ -5,7 +5,7 @@ Shape legend: D draws, J configurations, X budgets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -136,56 +136,50 @@ def _best(fit: Reading, law: Mapping[str, Any]) -> Iterator[Notice]:
 
 def _runs(fit: Reading, gaps: Sequence[Mapping[str, Any]]) -> Iterator[Notice]:
     """What is the matter with single runs, and what the sweep lacks of them."""
-    of, curves = fit.posterior, fit.curves
+    of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
     state = dict(zip(fit.configurations, of.state_J, strict=True))
-    broken = [name_of(fit, c) for c, s in state.items() if s == "broken"]
-    if broken:
-        yield notice("unhealthy_run", which=broken)
-    stopped = [name_of(fit, c) for c, s in state.items() if s == "stopped"]
-    if stopped:
-        yield notice("stopped_early", which=stopped)
     failed = [c for c in curves if c.failed_rules]
-    if failed:
-        of_failed = sorted({c.configuration for c in failed})
-        listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in of_failed]
-        yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed)
     phi = noise_scale(curves)
     sound = [c for c in curves if state.get(c.configuration, "broken") != "broken"]
     found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi)) for c in sound]
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
-    if rough:
-        names = [name_of(fit, c) for c in sorted(set(rough))]
-        yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names)
     over = [row for row in gaps if row["overfits"]]
-    if over:
-        worst = max(over, key=lambda row: row["validation_lost"])
-        names = [
-            name_of(fit, Configuration(r["problems_per_batch"], r["rollouts_per_problem"]))
-            for r in over
-        ]
-        lost, at = worst["validation_lost"], worst["from"]
-        yield notice("overfitting", which=names, lost=lost, at=at, unit=fit.unit)
-    open_ = unbounded(fit)
-    if open_:
-        yield notice("ceiling_unbounded", which=[name_of(fit, c) for c in open_])
-    high = fit.frontier.support[1]
-    if of.last_J.max() - high >= _OCTAVE or not fit.frontier.compared:
-        short = [
-            name_of(fit, c)
-            for c, x in zip(fit.configurations, of.last_J, strict=True)
-            if x <= high + _OCTAVE / 2
-        ]
-        yield notice("budgets_not_shared", at=fit.support[1], unit=fit.unit, which=short)
-    out = sorted({c.configuration for c in curves} - set(fit.configurations))
-    if out:
-        names = [name_of(fit, c) for c in out]
-        yield notice("configuration_left_out", which=names, why="no score after step 0")
+    worst = max(over, key=lambda row: row["validation_lost"], default={})
+    shared = fit.frontier.compared and of.last_J.max() - high < _OCTAVE
+    short_J = of.last_J <= high + _OCTAVE / 2
     mixed = [c for c in curves if c.n_repeated > len(c.score_K) / 20]
+    sizes = sorted({c.trials for c in curves if c.trials})
+
+    def names(which: Iterable[Configuration]) -> list[str]:
+        return [name_of(fit, c) for c in sorted(set(which))]
+
+    if broken := names(c for c, s in state.items() if s == "broken"):
+        yield notice("unhealthy_run", which=broken)
+    if stopped := names(c for c, s in state.items() if s == "stopped"):
+        yield notice("stopped_early", which=stopped)
+    if failed:
+        rules = sorted({c.configuration for c in failed})
+        listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in rules]
+        yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed)
+    if rough:
+        yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names(rough))
+    if over:
+        of_over = names(
+            Configuration(r["problems_per_batch"], r["rollouts_per_problem"]) for r in over
+        )
+        at = {"at": worst["from"], "unit": fit.unit}
+        yield notice("overfitting", which=of_over, lost=worst["validation_lost"], **at)
+    if open_ := names(unbounded(fit)):
+        yield notice("ceiling_unbounded", which=open_)
+    if not shared:
+        short = names(c for c, is_short in zip(state, short_J, strict=True) if is_short)
+        yield notice("budgets_not_shared", at=fit.support[1], unit=fit.unit, which=short)
+    if out := names({c.configuration for c in curves} - set(state)):
+        yield notice("configuration_left_out", which=out, why="no score after step 0")
     if mixed:
         yield notice("runs_mixed", n_rows=sum(c.n_repeated for c in mixed))
     if missing := sum(c.n_missing for c in curves):
         yield notice("scores_missing", n_rows=missing)
-    sizes = sorted({c.trials for c in curves if c.trials})
     if len(sizes) > 1:
         yield notice("unequal_evaluations", fewest=sizes[0], most=sizes[-1])
     if not sizes:

@@ -88,7 +88,17 @@ def test_draws_that_do_not_rise_leave_k_and_x0_unknown() -> None:
     assert found.intervals["L"][0] == pytest.approx(0, abs=1e-6)
     few = path_DV.copy()
     few[5:20] = planted()[0][5:20]  # 5 of 200 are within what the level leaves out
-    assert law_of_paths(X, few, tested=TESTED).intervals["k"] is not None
+    low, high = law_of_paths(X, few, tested=TESTED, share=0.0).intervals["k"]
+    assert 3 < low < high < 5  # of the 195 that rise
+
+
+def test_a_slope_known_to_a_factor_of_four_is_identified() -> None:
+    k = np.geomspace(2.0, 2.0 * 3.5, 100)[:, None]
+    assert law_of_paths(X, law(U, 6, k, 6, 3), tested=TESTED, share=0.0).identified["slope"]
+    k = np.geomspace(2.0, 2.0 * 5.0, 100)[:, None]
+    wide = law_of_paths(X, law(U, 6, k, 6, 3), tested=TESTED, share=0.0)
+    assert not wide.identified["slope"]
+    assert "slope_not_identified" in wide.flags
 
 
 def test_a_path_that_does_not_change_is_a_constant() -> None:
@@ -158,6 +168,11 @@ def test_the_document() -> None:
     assert document["flags"] == []
     flat = law_of_paths(X, np.full((50, 49), 5.0), tested=TESTED).to_dict()
     assert flat["k"] is flat["k_interval"] is flat["x0"] is None
+
+
+def test_two_points_at_one_budget_are_both_points() -> None:
+    found = fit_law([1e5, 1e5, 1e6, 1e6, 1e7], [8, 8, 64, 256, 512])
+    assert found.rms == pytest.approx(np.sqrt(2 / 5), rel=1e-3)  # 6 and 8 about 7, in log2 n
 
 
 def test_the_mean_path_is_what_fit_law_would_fit() -> None:

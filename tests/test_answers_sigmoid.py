@@ -21,7 +21,15 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from isocompute.answers.sigmoid import Bounds, Sigmoids, fit_sigmoids
+from isocompute.answers.sigmoid import (
+    Bounds,
+    Sigmoids,
+    _levels,
+    _loss,
+    _residuals,
+    _unit,
+    fit_sigmoids,
+)
 
 WIDE = Bounds(level=(0.0, 1.0), slope=(0.5, 30.0), midpoint=(3.25, 7.75))
 X = np.linspace(4.0, 7.0, 25)
@@ -262,6 +270,37 @@ def test_a_parameter_on_its_bound_is_flagged_kept_and_the_rest_is_best(truth, bo
     assert fit.loss[0] <= 2 * best.cost * (1 + 1e-5)
 
 
+def test_floor_and_height_are_the_best_within_their_bounds() -> None:
+    """Beside every pair of a fine grid, whichever bounds hold: none, one, both, no rise at all."""
+    rng = np.random.default_rng(6)
+    low, high = 0.2, 0.7
+    levels = np.linspace(low, high, 126)
+    floor_G, ceiling_G = (a.ravel() for a in np.meshgrid(levels, levels))
+    floor_G, ceiling_G = floor_G[ceiling_G >= floor_G], ceiling_G[ceiling_G >= floor_G]
+    seen = set()
+    for _ in range(300):
+        s, w = np.sort(rng.uniform(0, 1, 8)), rng.uniform(0.2, 2, 8)
+        y = rng.uniform(-0.3, 1.2) + rng.uniform(-0.5, 1.5) * s + rng.normal(0, 0.1, 8)
+        sums = (np.array([v]) for v in (w @ s, w @ s**2, w @ y, w @ (s * y)))
+        floor, height = (float(v[0]) for v in _levels(w.sum(), *sums, low, high))
+        assert low - 1e-12 <= floor <= floor + height <= high + 1e-12
+        loss = w @ (y - floor - height * s) ** 2
+        grid = (y - floor_G[:, None] - (ceiling_G - floor_G)[:, None] * s) ** 2 @ w
+        assert loss <= grid.min() + 1e-9
+        seen.add((floor < low + 1e-9, floor + height > high - 1e-9, height < 1e-9))
+    assert len(seen) >= 6
+
+
+def test_starts_are_ranked_by_what_they_leave() -> None:
+    rng = np.random.default_rng(8)
+    y, w, level = rng.uniform(0, 1, (3, len(X))), rng.uniform(0.2, 2, len(X)), (0.3, 0.6)
+    start_Q2 = np.stack([rng.uniform(0, 3, 20), rng.uniform(4, 7, 20)], axis=1)
+    ranked_DQ = _loss(_unit(start_Q2, X), y, w, level)
+    for row, ranked_Q in zip(y, ranked_DQ, strict=True):
+        left_Q = _residuals(X, np.tile(row, (20, 1)), w, start_Q2, level)[3]
+        assert np.ptp(left_Q - ranked_Q) < 1e-9  # up to a constant of the row
+
+
 @pytest.mark.parametrize("level", [(0.0, 1.0), (0.0, 0.5), (0.6, 1.0)])
 def test_a_falling_curve_becomes_flat(level) -> None:
     fit = one(0.7 - 0.1 * (X - 4.0), replace(WIDE, level=level))
@@ -282,3 +321,52 @@ def test_four_hundred_paths_in_a_twentieth_of_a_second() -> None:
         fit_sigmoids(u, y, bounds)
         took.append(time.process_time() - start)
     assert min(took) <= 0.05
+
+
+@pytest.mark.long
+def test_scipy_finds_no_better_law_within_the_same_bounds() -> None:
+    """Floor and plateau of a law lie on bounds as a rule: the smallest and largest n tested."""
+    rng = np.random.default_rng(0)
+    u = np.linspace(4.2, 6.6, 116)
+    near = np.abs(u[:, None] - u) <= 0.36
+    excess = []
+    for _ in range(20):
+        cuts = np.sort(rng.uniform(4.3, 6.5, rng.integers(1, 5)))
+        steps = 3.0 + np.searchsorted(cuts, u) * float(rng.integers(1, 3))
+        path = near @ steps / near.sum(axis=1)
+        low, high = 3.0, max(float(path.max()), 4.0) + float(rng.integers(0, 2))
+        bounds = Bounds(level=(low, high), slope=(0.42, 67.0), midpoint=(3.3, 7.5))
+        ours = float(one(path, bounds, u).loss[0])
+        ends = zip(
+            *(bounds.level, bounds.level, np.log(bounds.slope), bounds.midpoint), strict=True
+        )
+        limits = [list(end) for end in ends]
+        best = 2 * min(
+            least_squares(
+                lambda p, path=path: curve(u, p[0], p[1], np.exp(p[2]), p[3]) - path,
+                (low + 0.1, high - 0.1, np.log(k / 1.2), m),
+                bounds=limits,
+                xtol=1e-12,
+                ftol=1e-12,
+                gtol=1e-12,
+            ).cost
+            for k in (1.0, 4.0, 16.0)
+            for m in (4.6, 5.4, 6.2)
+        )
+        excess.append(ours / best - 1)
+    assert np.median(excess) < 1e-6
+    assert max(excess) < 0.01
+
+
+@pytest.mark.long
+def test_the_best_of_several_valleys_is_found() -> None:
+    """Two steps, the higher one late: from a start near the first, Gauss-Newton stays there."""
+    rng = np.random.default_rng(7)
+    early, late = rng.uniform(4.3, 5.0, 40), rng.uniform(6.0, 6.7, 40)
+    rise = rng.uniform(1.2, 3.0, (40, 1))
+    y = 1.0 * (early[:, None] < X) + rise * (late[:, None] < X)
+    bounds = Bounds(level=(-5.0, 9.0), slope=(0.3, 60.0), midpoint=(3.0, 8.0))
+    fit = fit_sigmoids(X, y, bounds)
+    near = [replace(bounds, midpoint=(m, m + 0.1)) for m in np.arange(3.0, 8.0, 0.1)]
+    apart = np.min([fit_sigmoids(X, y, b).loss for b in near], axis=0)
+    assert (fit.loss <= apart * 1.01).mean() >= 0.95

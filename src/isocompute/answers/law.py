@@ -167,10 +167,7 @@ def fit_law(
             f"{len(x)}; add frontier points."
         )
     u = x if linear else np.log10(x)
-    order = np.argsort(u, kind="stable")
-    u, y = u[order], np.log2(n)[order]
-    if smooth > 0:
-        y = averaged(u, y, smooth)
+    y = averaged(u, np.log2(n), smooth) if smooth > 0 else np.log2(n)
     return _fit(u, y[None], variable, linear, decreasing, None)[0]
 
 
@@ -270,7 +267,7 @@ def _fit(
     bounds = Bounds(
         level=(-high, -low) if falls else (low, high),
         slope=(_SLOPE[0] / scale, _SLOPE[1] / scale),
-        midpoint=(float(u_V[0]) - 0.75 * scale, float(u_V[-1]) + 0.75 * scale),
+        midpoint=(float(u_V.min()) - 0.75 * scale, float(u_V.max()) + 0.75 * scale),
     )
     fits = fit_sigmoids(u_V, -log2n_DV if falls else log2n_DV, bounds)
     floor, height = float(fits.floor[0]), float(fits.height[0])

@@ -92,6 +92,8 @@ def fit_sigmoids(
         for whole, fresh in zip(done, new, strict=True):
             whole[rows[better]] = fresh[better]
         rows = rows[going]
+        if not len(rows):
+            break
         here = [part[rows] for part in done]
     at_D2, floor, height, _, loss = done
     return Sigmoids(floor, height, np.exp(at_D2[:, 0]), at_D2[:, 1], loss)
@@ -158,7 +160,7 @@ def _step(
     free = ~(((at_D2 <= low) & (Jr_D2 < 0)) | ((at_D2 >= high) & (Jr_D2 > 0)))
     a, c = (JJ_22D[i, i] * (1 + damping_D) + 1e-300 for i in (0, 1))
     b = JJ_22D[0, 1] * free.all(axis=1)
-    g, h = (Jr_D2 * free).T
+    g, h = Jr_D2.T
     step_2D: FloatArray = np.stack([c * g - b * h, a * h - b * g])
     step_2D /= np.maximum(a * c - b * b, 1e-300)
     return step_2D.T

@@ -150,6 +150,16 @@ def test_several_budgets_at_once(rng) -> None:
     assert (fit.scores_at([1e4, 1e5])[:, :, 1] == fit.scores_at(1e5)).all()
 
 
+@pytest.mark.parametrize(("top", "best"), [(3.0, 64), (9.0, 256)])
+def test_the_best_n_lies_between_those_tested_at_the_best_b_p(rng, top, best) -> None:
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.3 + 0.1 * (x - 5) - 0.001 * (log2_n - top) ** 2 + 0.1 * (log2_bp < 5)
+
+    fit = fit_of(rng, [(16, 64), (16, 256), (32, 8), (32, 512)], JOINT, surface=surface)
+    assert fit.best_at(1e5).rollouts_per_problem == pytest.approx(best)
+    assert fit.best_at(1e5).configuration == (16, best)
+
+
 def two_by_two(slope: float) -> Any:
     """log2 n* at 10^5 = 6 + slope (log2 B_p - 5)."""
 

@@ -414,7 +414,13 @@ def test_runs_that_do_not_learn_stop_everything(rng) -> None:
     down = tuple(c.replace(score_K=c.score_K[::-1].copy()) for c in fit.curves)
     fit.posterior.curves = down
     assert "scores_fall" in codes(fit)
+    assert "falls_after_peak" not in codes(fit)
     assert fit.verdict.level == "stop"
+    one = fit_of(rng)
+    one.posterior.curves = (*down[:3], *one.curves[3:])
+    (said,) = [n for n in one.notices if n.code == "falls_after_peak"]
+    assert "n = 8;" in said.text
+    assert one.verdict.level == "caution"
     still = fit_of(rng)
     noise = np.random.default_rng(3)
     still.posterior.curves = tuple(

@@ -91,9 +91,10 @@ def _scores(fit: Reading) -> Iterator[Notice]:
     )
     if 2 * len(fallen) > len(of):
         yield notice("scores_fall", n_fallen=len(fallen), n_configurations=len(of))
-    elif not rises:
+        return
+    if not rises:
         yield notice("scores_flat")
-    if late := [name_of(fit, c) for c, w in of.items() if falls(w) and c not in fallen]:
+    if late := [name_of(fit, c) for c, w in of.items() if falls(w)]:
         yield notice("falls_after_peak", which=late)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -247,6 +248,8 @@ def test_a_fixed_batch_moves_n_and_b_p_against_each_other(rng) -> None:
         assert product == pytest.approx(4096)
         assert mirrored["interval"][0] <= mirrored["problems_per_batch"] <= mirrored["interval"][1]
     assert law["at"][-1]["x"] == pytest.approx(1e6 / 4096)
+    assert "falling" in other["flags"]
+    assert "falling" not in law["flags"]
     assert fit_of(rng).document["law_problems_per_batch"] is None
 
 
@@ -278,6 +281,10 @@ def test_the_back_test_measures_misses_by_hand(rng) -> None:
     assert found.mae_best_so_far == pytest.approx(0.02 + rise.mean())
     assert found.skill == pytest.approx(1 - 0.02 / (0.02 + rise.mean()))
     assert found.coverage == 0.0  # 0.02 is two standard deviations, the interval 1.645
+    # per observation the errors are all alike: the model's 0.02, the other's by cut
+    each = -0.1 * np.log10(2) * np.array([1] * 4 + [2] * 4) * 2 / 3
+    doubt = 2 * each.std() / np.sqrt(7)
+    assert found.excess == pytest.approx((each.mean() - doubt, each.mean() + doubt))
     assert [row["miss"] for row in found.rows] == pytest.approx([2.0] * 24)
     # eight configurations at a cut, each four; four beforehand, each one
     assert found.widened_by == pytest.approx(np.sqrt((4 + 8 * 4) / 12))
@@ -287,7 +294,10 @@ def test_the_back_test_measures_misses_by_hand(rng) -> None:
     )
     assert backtest(whole, refit, judged_at=6.0, level=0.99).coverage == 1.0
     whole.first_J[3] = 5.55  # its 20th step lies between the two cuts
-    later = backtest(whole, refit, judged_at=6.0, level=0.9).rows
+    whole.last_J[1:3] = 5.0
+    later = backtest(whole, refit, judged_at=6.0, level=0.9)
+    assert later.excess is None  # three observations
+    later = later.rows
     assert [(r["cut"] > 4e5) for r in later if r["rollouts_per_problem"] == 64] == [True] * 3
 
 
@@ -430,19 +440,16 @@ def test_runs_that_do_not_learn_stop_everything(rng) -> None:
 
 
 def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
-    good = reading.Backtest(
-        mae_model=0.01, mae_best_so_far=0.02, skill=0.5, coverage=0.9, rows=({},) * 12
-    )
+    good = reading.Backtest(skill=0.5, coverage=0.9, excess=(-0.02, -0.01), rows=({},) * 12)
     for change, code in (
         ({}, None),
-        ({"mae_model": 0.03, "skill": -0.5}, "no_skill"),
-        ({"mae_model": 0.021, "skill": -0.05}, None),  # worse by nothing that anybody pays for
+        ({"excess": (0.001, 0.005), "skill": -0.5}, "no_skill"),
+        ({"excess": (0.001, 0.002), "skill": -0.5}, None),  # by nothing that anybody pays for
+        ({"excess": (-0.001, 0.02), "skill": -0.5}, None),  # by no more than chance
         ({"coverage": 0.5}, "intervals_missed"),
-        ({"coverage": 0.5, "rows": ({},) * 6}, None),
+        ({"coverage": 0.5, "excess": None}, None),
     ):
         fit = fit_of(rng)
-        from dataclasses import replace
-
         monkeypatch.setitem(fit.__dict__, "backtest", replace(good, **change))
         assert (codes(fit) & {"no_skill", "intervals_missed"}) == ({code} if code else set())
         assert (fit.verdict.level == "stop") == (code is not None)
@@ -514,8 +521,6 @@ def test_overfitting_is_a_fall_of_validation_alone() -> None:
 def test_overfitting_is_not_asked_of_the_best_of_k(rng) -> None:
     fit = fit_of(rng)
     train = tuple(c.replace(split="train") for c in fit.curves)
-    from dataclasses import replace
-
     assert len(replace(fit, train=train).train_test) == 7
     assert replace(fit, train=train, metric="best@4").train_test == []
 
@@ -567,15 +572,24 @@ def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> No
     assert document["spread"]["rollouts_per_problem"][0]["problems_per_batch"] == 32
 
 
+def test_a_curve_says_where_its_data_end(rng) -> None:
+    (curve, *_, other) = fit_of(rng, last=[5.5] + [6.0] * 6, draws=50).document["curves"]
+    assert {row["extrapolated"] for row in curve["at"] if row["x"] <= 10**5.5 + 1} == {False}
+    assert {row["extrapolated"] for row in curve["at"] if row["x"] > 10**5.51} == {True}
+    assert not any(row["extrapolated"] for row in other["at"])
+
+
 def test_a_ceiling_that_lies_beyond_the_data_is_open(rng) -> None:
     fit = fit_of(rng)
-    fit.posterior.log10_midpoint_DJ[: len(fit.posterior.move_D) // 20, 0] = 6.5
+    fit.posterior.log10_midpoint_DJ[: len(fit.posterior.move_D) // 16, 0] = 6.5
     first, second = fit.document["curves"][:2]
     assert first["flags"] == ["ceiling_unbounded"]
     assert first["ceiling_interval"][1] is None
     assert second["flags"] == []
     assert second["ceiling_interval"][1] is not None
     assert "ceiling_unbounded" in codes(fit)
+    wider = replace(fit, level=0.8)  # a sixteenth of the draws is less than its tail
+    assert wider.document["curves"][0]["flags"] == []
 
 
 def test_provenance_tells_data_and_options(rng) -> None:

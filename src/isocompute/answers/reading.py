@@ -20,6 +20,7 @@ from isocompute.answers.best import (
     as_good,
     choice,
     confidence_set,
+    continuous_best,
     expected_regret,
     interval,
     log2_n_grid,
@@ -295,6 +296,42 @@ class Reading:
         mean_J = self.scores_at(x).mean(axis=0)
         return dict(zip(self.configurations, mean_J.tolist(), strict=True))
 
+    def scores_of(self, which: Sequence[Configuration], x: float) -> FloatArray:
+        """Draws of the score of any (B_p, n) at a budget, (D, F), joint with all others.
+
+        Of a tested one its own; of another what its neighbours say, widened as `scores_at`.
+        """
+        known_DJ, at = self.scores_at(x), [np.log10(x)]
+        place = {c: j for j, c in enumerate(self.configurations)}
+        out_DF = np.empty((len(known_DJ), len(which)))
+        tested = [f for f, c in enumerate(which) if c in place]
+        out_DF[:, tested] = known_DJ[:, [place[which[f]] for f in tested]]
+        if other := [f for f, c in enumerate(which) if c not in place]:
+            bp_F, n_F = np.array([which[f] for f in other], dtype=np.float64).T
+            score_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), np.array(at))[:, :, 0]
+            mean_F = score_DF.mean(axis=0)
+            wider = self._wider(at[0] - self.posterior.last_J.max())
+            out_DF[:, other] = np.clip(mean_F + (score_DF - mean_F) * wider, 0.0, 1.0)
+        return out_DF
+
+    def best_n_along(
+        self, problems_per_batch_F: FloatArray, log2_n_F: FloatArray, x: float
+    ) -> tuple[float, tuple[float, float]]:
+        """Best n along a line of (B_p, n), tested or not, and its interval.
+
+        Args:
+            problems_per_batch_F: B_p at each n of the grid.
+            log2_n_F: even grid.
+            x: the budget.
+        """
+        at = np.log10([x])
+        score_DFX = self.posterior.smooth_scores(problems_per_batch_F, log2_n_F, at)
+        best_D = continuous_best(score_DFX, log2_n_F)[0][:, 0]
+        middle = float(np.median(best_D))
+        wide_D = middle + (best_D - middle) * self._wider(at[0] - self.frontier.support[1])
+        low, high = interval(np.clip(wide_D, log2_n_F[0], log2_n_F[-1]), self.level)
+        return 2**middle, (2**low, 2**high)
+
     def score_at(
         self, problems_per_batch: int, rollouts_per_problem: int, x: float
     ) -> tuple[float, float, float] | None:
@@ -322,6 +359,7 @@ class Reading:
         rollouts_per_problem: float,
         x: float,
         unhealthy: Mapping[Configuration, str] | None = None,
+        among: Sequence[Configuration] | None = None,
     ) -> tuple[int, list[Notice]]:
         """Smallest tested B_p at this n whose expected score is within 0.002 of the best B_p's.
 
@@ -329,12 +367,15 @@ class Reading:
             rollouts_per_problem: n; where it was not tested, the tested n nearest to it.
             x: the budget.
             unhealthy: configurations that failed, with the rules; None: those of the runs.
+            among: the configurations that limits leave; None: all.
 
         Returns:
             B_p, and what limits it: `bp_untested`, `bp_unhealthy` or `bp_unstable`.
         """
         sick = self.unhealthy if unhealthy is None else unhealthy
         scores = self.expected_scores(x)
+        if among is not None:
+            scores = {c: scores[c] for c in among}
         found = smallest_stable(scores, sick, rollouts_per_problem)
         b_p, n = found
         wished = smallest_stable(scores, {}, n)

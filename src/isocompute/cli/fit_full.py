@@ -71,9 +71,8 @@ def note_lines(notices: Sequence[Row]) -> list[str]:
     """One wrapped paragraph per notice, the gravest first."""
     lines: list[str] = []
     for one in notices:
-        mark = "-" if one["level"] == "note" else "!"
-        text = f"{mark} {one['code']} ({one['level']}): {one['text']} {one['remedy']}"
-        lines += wrapped(text, indent="", hanging="  ")
+        text = f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]"
+        lines += wrapped(text, indent="")
     return lines
 
 

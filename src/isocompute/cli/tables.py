@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from isocompute.cli.cells import WIDTH, indented, number, span, table, wrapped
+from isocompute.cli.cells import WIDTH, indented, number, span, table
 from isocompute.cli.fit_short import fit_lines
-from isocompute.cli.planning import advice_lines
 from isocompute.domain.text import compact
 
 if TYPE_CHECKING:
@@ -90,12 +89,14 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
 
 
 def quickstart_lines(result: QuickstartResult) -> list[str]:
-    """What the playbook found, and where to look."""
+    """What the playbook found: the two short answers, and where to look."""
+    from isocompute.answers import advice_lines
+
     lines = [*summary_lines(result.summary, str(result.folder / "study"))[:3]]
     if result.fit is not None:
         lines += ["", *fit_lines(result.fit.document)]
     if result.refusal is not None:
-        lines += ["", f"No law: {result.refusal}"]
+        lines += ["", *textwrap.wrap(f"No fit: {result.refusal}", WIDTH, subsequent_indent="  ")]
     if result.plan is not None:
         lines += ["", *advice_lines(result.plan)]
     return [*lines, "", f"report: {result.report}"]

@@ -126,7 +126,7 @@ def fit_sweep(
         raise InputError(f"select must be best or final, but got {select!r}; choose one of them.")
     for curve in curves:
         curve.position(unit)
-    chosen, setting = _select(curves, fix, joint)
+    chosen, setting = select_curves(curves, fix=fix, joint=joint)
     if setting["kind"] == "fixed_batch_size" and unit == "tokens":
         raise InputError(
             "a fixed batch is a law in steps, so unit must be rollouts, but got tokens; drop "
@@ -145,9 +145,10 @@ def fit_sweep(
     )
 
 
-def _select(
-    curves: Sequence[Curve], fix: Fix | None, joint: bool
+def select_curves(
+    curves: Sequence[Curve], *, fix: Fix | None = None, joint: bool = False
 ) -> tuple[list[Curve], dict[str, Any]]:
+    """The runs of one setting, and {"kind", "value"} of it; see `fit_sweep`."""
     if not curves:
         raise InputError("a fit needs at least 1 run, but got 0; check the sources and the metric.")
     if joint and fix:

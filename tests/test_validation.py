@@ -113,7 +113,7 @@ def test_a_refused_fit_counts_as_nothing_held_and_a_crash_is_shown():
     assert 0.0 <= row["loss"]["4"] <= 0.036  # its user keeps what has scored best
     assert row["why"] == "no curve"
     crash = rows.row_of(Refusing(ZeroDivisionError("by zero")), CELL, 1)
-    assert crash["why"] == "ZeroDivisionError: by zero"
+    assert crash["why"] == "sweep-tent-middle: ZeroDivisionError: by zero"
     found = figures.Summary()
     found.take(crash)
     assert "1 CRASHED" in tables.times_line({CELL: found})
@@ -334,6 +334,7 @@ def test_a_page_is_renewed_between_its_marks(tmp_path):
 @pytest.mark.long
 def test_a_small_run_of_the_whole_harness(tmp_path, capsys):
     code = command.main([
+        "--adapter", "answers",
         "--sweeps", "2", "--worlds", "rising,tent,three_n", "--conditions", "middle",
         "--parts", "sweep,surface,null,few", "--rows", str(tmp_path), "--save",
         str(tmp_path / "kept.json"), "-o", str(tmp_path / "page.md"),

@@ -233,7 +233,7 @@ def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:
             f"but got {q.max_batch_size}; raise it, or sweep smaller batches."
         )
     return InputError(
-        f"a budget must buy at least {q.min_steps} steps of the smallest batch, which take "
-        f"{compact(q.min_steps * small.batch_size)} rollouts, but got "
-        f"{compact(q.rollouts(small))}; raise the budget or lower --min-steps."
+        f"`steps >= {q.min_steps}` must hold, which takes "
+        f"{compact(q.min_steps * small.batch_size)} rollouts with the smallest batch, but got a "
+        f"budget of {compact(q.rollouts(small))}; raise it or lower --min-steps."
     )

@@ -113,7 +113,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         over = f"your n = {gain['rollouts_per_problem']}"
         if gain["problems_per_batch"] != d["problems_per_batch"]:
             over += f", B_p = {gain['problems_per_batch']}"
-        aside = "" if gain["tested"] else "not tested: a guess"
+        aside = "" if gain["tested"] else "untested"
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
     for one in d["notices"]:
         if one["code"].startswith("capped_by_m"):
@@ -121,7 +121,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     model = d["learning_rate_from"]
-    whose = "from your study" if model == "study" else f"{model}'s; replace by yours"
+    whose = "from your study" if model == "study" else f"{model}'s; use yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
     out += _row("rate", f"{d['learning_rate']:.2g}, {warm_up}", whose)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
@@ -151,8 +151,8 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
     if found is None:
         unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
         return ", ".join(parts) or unknown, ""
-    origin = {"study": ", from your study", "sweep": ", from your logs"}.get(found["from"], "")
-    return ", ".join(parts), f"{compact(found['value'])} rollouts per GPU-hour{origin}"
+    whose = {"study": "your study: ", "sweep": "your logs: "}.get(found["from"], "")
+    return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 
 def _confidence(d: Mapping[str, Any]) -> str:

@@ -311,8 +311,11 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path, monkeypatch, capsys):
     for chunk in todo:
         command.do(chunk, "model", tmp_path)
     assert fitted == [50, 51, 52]
-    found = command.collected(todo, tmp_path)
+    other = cells.Chunk(CELL, 50, 0, 1)  # of another length: its sweep is there already
+    command.do(other, "model", tmp_path)
+    found = command.collected([CELL], 50, tmp_path)
     assert found[CELL].sweeps == 3
+    assert not command.collected([CELL], 51, tmp_path)
     assert not list(tmp_path.glob("*.[0-9]*"))  # every chunk is whole
 
 

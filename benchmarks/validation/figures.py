@@ -6,10 +6,8 @@ units: sqrt(sum((v - r c)^2)) / sum(c).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,15 +102,6 @@ def pooled(cells: Cells, keep: Callable[[Cell], bool]) -> Summary:
         if keep(cell):
             out.join(summary)
     return out
-
-
-def read_rows(paths: Iterable[Path], cell_of: Callable[[Path], Cell]) -> Cells:
-    """Summaries of row files."""
-    cells: Cells = {}
-    for path in paths:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            cells.setdefault(cell_of(path), Summary()).take(json.loads(line))
-    return cells
 
 
 def to_document(cells: Cells, **about: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from isocompute.answers.direction import direction
 from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.errors import InputError
+from isocompute.intervals import draw_interval
 from isocompute.model import Posterior, fit_posterior
 
 FloatArray = NDArray[np.float64]
@@ -47,30 +48,21 @@ _TESTED_DISTANCE = -float(np.log10(CUTS[0]))
 class Best(NamedTuple):
     """What is best at one budget: a row of `best` in the document.
 
-    Attributes:
-        x: the budget.
-        rollouts_per_problem, interval: the best n as a continuous quantity, inside the n tested.
-        probability: chance of being best, by n (all of its B_p together).
-        expected_regret: score lost on average, by n (at its best B_p).
-        as_good: n whose expected loss against the choice is below 0.002, the choice included.
-        confidence_set: fewest n whose chances add up to the level.
-        problems_per_batch, tested_rollouts_per_problem: the choice, of largest expected score.
-        score, score_interval: of the choice.
-        extrapolated: whether the budget lies outside those at which all were compared.
+    The choice is the configuration of largest expected score.
     """
 
     x: float
-    rollouts_per_problem: float
-    interval: tuple[float, float]
-    probability: dict[int, float]
-    expected_regret: dict[int, float]
-    as_good: list[int]
-    confidence_set: list[int]
-    problems_per_batch: int
+    rollouts_per_problem: float  # the best n, continuous, inside the n tested
+    interval: tuple[float, float]  # of it
+    probability: dict[int, float]  # chance of being best, by n (all of its B_p together)
+    expected_regret: dict[int, float]  # score lost on average, by n (at its best B_p)
+    as_good: list[int]  # n whose expected loss against the choice is below 0.002
+    confidence_set: list[int]  # fewest n whose chances add up to the level
+    problems_per_batch: int  # of the choice, as all that follows
     tested_rollouts_per_problem: int
     score: float
     score_interval: tuple[float, float]
-    extrapolated: bool
+    extrapolated: bool  # outside the budgets at which all were compared
 
     @property
     def configuration(self) -> Configuration:
@@ -250,30 +242,31 @@ class Reading:
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
         middle_X = np.median(of.log2_n_DX, axis=0)
         spread_DX = (of.log2_n_DX - middle_X) * self._wider(x_X - high)
-        log2_n_DX = np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
-        out = []
-        for i, x in enumerate(x_X):
-            mean_J = score_DJX[:, :, i].mean(axis=0)
-            at = choice(mean_J)
-            ends = interval(log2_n_DX[:, i], self.level)
-            by_n = {int(n): n_J == n for n in np.unique(n_J)}
-            out.append(
-                Best(
-                    x=float(10**x),
-                    rollouts_per_problem=float(2 ** middle_X[i]),
-                    interval=(2 ** ends[0], 2 ** ends[1]),
-                    probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
-                    expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
-                    as_good=sorted(set(n_J[as_good(mean_J, at)].tolist())),
-                    confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
-                    problems_per_batch=self.configurations[at].problems_per_batch,
-                    tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
-                    score=float(mean_J[at]),
-                    score_interval=interval(score_DJX[:, at, i], self.level),
-                    extrapolated=not low - 1e-6 <= x <= high + 1e-6,
-                )
+        n_DX = 2 ** np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
+        mean_JX = score_DJX.mean(axis=0)
+        at_X = [choice(mean_J) for mean_J in mean_JX.T]
+        n_ends, ends = (
+            np.stack(draw_interval(d, self.level), axis=1).tolist()
+            for d in (n_DX, score_DJX[:, at_X, np.arange(len(x_X))])
+        )
+        by_n = {int(n): n_J == n for n in np.unique(n_J)}
+        return [
+            Best(
+                x=float(10**x),
+                rollouts_per_problem=float(2 ** middle_X[i]),
+                interval=tuple(n_ends[i]),
+                probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
+                expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
+                as_good=sorted(set(n_J[as_good(mean_JX[:, i], at)].tolist())),
+                confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
+                problems_per_batch=self.configurations[at].problems_per_batch,
+                tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
+                score=float(mean_JX[at, i]),
+                score_interval=tuple(ends[i]),
+                extrapolated=not low - 1e-6 <= x <= high + 1e-6,
             )
-        return out
+            for i, (x, at) in enumerate(zip(x_X, at_X, strict=True))
+        ]
 
     @cached_property
     def path(self) -> tuple[FloatArray, FloatArray]:
@@ -341,6 +334,37 @@ class Reading:
             return None
         score_D = self.scores_at(x)[:, self.configurations.index(which)]
         return (float(score_D.mean()), *interval(score_D, self.level))
+
+    def neighbours(self, x: float) -> list[dict[str, Any]]:
+        """What untested n would score at a budget, at the B_p of the choice: a guess of the model.
+
+        Octaves of n between those tested there, and one beyond either end.
+
+        Returns:
+            Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
+            the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
+        """
+        b_p, chosen = self.best_at(x).configuration
+        tested = [
+            c.rollouts_per_problem for c in self.configurations if c.problems_per_batch == b_p
+        ]
+        octaves = range(round(np.log2(min(tested))) - 1, round(np.log2(max(tested))) + 2)
+        wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
+        if self.batch_size is not None or not wanted:
+            return []
+        every = np.log2([*wanted, chosen])
+        score_DF = self.posterior.smooth_scores(float(b_p), every, np.log10([x]))[:, :, 0]
+        gain_DF = score_DF - score_DF[:, -1:]
+        return [
+            {
+                **Configuration(b_p, n)._asdict(),
+                "score": float(score_DF[:, i].mean()),
+                "interval": interval(score_DF[:, i], self.level),
+                "gain": float(gain_DF[:, i].mean()),
+                "gain_interval": interval(gain_DF[:, i], self.level),
+            }
+            for i, n in enumerate(wanted)
+        ]
 
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:

@@ -122,7 +122,10 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
     assert d["rollouts_per_problem_law"] == pytest.approx(2**6.5)
     assert d["rollouts_per_problem_interval"] == pytest.approx([2**6.5, 2**6.5])
     assert "n = 128 lies outside" in text(d, "outside_interval")
-    assert "no n inside was tested" in text(d, "outside_interval")
+    assert "none inside was tested" in text(d, "outside_interval")
+    near = planted(arms | {(32, 96): (0.0, 0.0)}, surface=hill, move_D=SHAKEN / 6)
+    why = text(plan_budget(near, AT).document, "outside_interval")
+    assert "it scores above the trend of its neighbours" in why
     held = plan_budget(planted(arms, surface=hill), AT, max_batch_size=1024).document
     assert "the limits hold it there" in text(held, "outside_interval")
     inside = planted({(32, n): (0.0, 0.0) for n in (16, 64, 128)}, surface=hill, move_D=SHAKEN)

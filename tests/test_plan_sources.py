@@ -225,9 +225,9 @@ def test_the_published_plan_fits_one_screen() -> None:
 def test_bad_questions_are_named() -> None:
     with pytest.raises(InputError, match="but got neither"):
         plan_from_source(fit=FIT)
-    with pytest.raises(InputError, match="but got both"):
+    with pytest.raises(InputError, match="but got budget and steps"):
         plan_from_source(budget=BUDGET, steps=3, fit=FIT)
-    with pytest.raises(InputError, match="needs both batch size and steps, but got batch_size=8"):
+    with pytest.raises(InputError, match="both batch size and steps, but got batch_size; give"):
         plan_from_source(batch_size=8, fit=FIT)
     with pytest.raises(InputError, match="limits belong to a budget"):
         plan_from_source(batch_size=1024, steps=3, min_steps=5, fit=FIT)

@@ -33,12 +33,12 @@ def fit_lines(document: Row) -> list[str]:
             *_line("Batch or n", _batch_or_n(document)),
             "",
             *confidence,
-            *_closing("Next", "; then ".join(steps) + "."),
+            *_closing("Next", "; then ".join(steps)),
             _pointers(document),
         ]
         if len(lines) <= LINES or len(steps) < 2:
             return lines
-        steps.pop()
+        steps = [f"{steps[0]}."]
 
 
 def setting_words(document: Row) -> str:
@@ -198,9 +198,11 @@ def _next(document: Row) -> list[str]:
     if not steps:
         top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
         budget = _budget(_PLAN_FACTOR * top).replace(",", "")
-        unit = "tok" if document["unit"] == "tokens" else ""
-        return [f"isocompute plan --law {_source(document)} --budget {budget}{unit}"]
-    return list(dict.fromkeys(steps))[:2]
+        tokens = document["unit"] == "tokens"
+        unit, suffix = ("--unit tokens ", "tok") if tokens else ("", "")
+        return [f"isocompute plan --law {_source(document)} {unit}--budget {budget}{suffix}"]
+    steps = list(dict.fromkeys(steps))[:2]
+    return [*steps[:-1], f"{steps[-1]}."]
 
 
 def _step(notice: Row, document: Row) -> str:

@@ -39,7 +39,6 @@ class Frontier:
         x_V: log10 budgets.
         score_DJV: draws of the score.
         probability_JV: chance of being best.
-        path_V: the leader.
         support: log10 budgets between which all that could be best were compared.
         compared: whether there are any such budgets.
         stretches, crossovers: rows of the document's `frontier` and `crossovers`.
@@ -51,7 +50,6 @@ class Frontier:
     x_V: FloatArray
     score_DJV: FloatArray
     probability_JV: FloatArray
-    path_V: IntArray
     support: tuple[float, float]
     compared: bool
     stretches: list[dict[str, Any]]
@@ -99,7 +97,6 @@ def fit_frontier(
         x_V=x_V,
         score_DJV=score_DJV,
         probability_JV=probability_JV,
-        path_V=path_V,
         support=support,
         compared=compared,
         stretches=[],

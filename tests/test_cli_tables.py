@@ -215,7 +215,8 @@ def test_every_part_is_there_and_fits_the_width() -> None:
     text = "\n".join(lines)
     assert lines[0].startswith("avg@4, 9 runs")
     assert "--full" not in text
-    assert "0.700  [0.690, ?]" in text
+    assert "0.600  [0.590, 0.620]" in text
+    assert "[0.690, ?]" in text
     assert "900k and ?" in text
     assert "extrapolated" in text
     assert "L = 4 [3.00, 5.00], k = 2 [1.00, 3.00]" in " ".join(text.split())

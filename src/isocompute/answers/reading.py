@@ -319,7 +319,7 @@ class Reading:
         """
         at = np.log10([x])
         score_DFX = self.posterior.smooth_scores(problems_per_batch_F, log2_n_F, at)
-        best_D = continuous_best(score_DFX, log2_n_F)[0][:, 0]
+        best_D = continuous_best(score_DFX, log2_n_F)[:, 0]
         middle = float(np.median(best_D))
         wide_D = middle + (best_D - middle) * self._wider(at[0] - self.frontier.support[1])
         low, high = interval(np.clip(wide_D, log2_n_F[0], log2_n_F[-1]), self.level)

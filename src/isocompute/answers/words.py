@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from isocompute.domain import Configuration, Notice
 from isocompute.domain.text import compact
@@ -13,64 +13,52 @@ from isocompute.trainers import key_lines
 
 WIDTH = 80
 _LABEL = 13  # columns of the names at the left
-_FOREGROUND = 3  # steps that are named by default
-
-
-class _Step(NamedTuple):
-    """What settles a notice."""
-
-    do: str
-    command: str
-
+_SCREEN = 15  # lines by default
+_FOREGROUND = 3  # steps that are named
 
 _RUN = "isocompute run study.yaml"
-# In the order of what they may change; the one that settles the verdict's reason goes first.
-_STEPS: Mapping[str, _Step] = {
-    "one_or_two_n": _Step("train n = {settles}", _RUN + " grid.rollouts_per_problem={settles}"),
-    "law_of_another_model": _Step("sweep your own model", _RUN),
-    "split_untested": _Step("train this split once", _RUN + " grid.problems_per_batch={bp}"),
-    "anchor_assumed": _Step("measure your learning rate", "isocompute lr-sweep study.yaml"),
-    "difficulty_assumed": _Step(
-        "measure difficulty", "isocompute difficulty problems.jsonl --model MODEL"
-    ),
-    "capped_by_tested_n": _Step("test n = {twice}", _RUN + " grid.rollouts_per_problem={twice}"),
-    "n_at_smallest_tested": _Step("test n = {half}", _RUN + " grid.rollouts_per_problem={half}"),
-    "seeds_missing": _Step("run two more seeds", _RUN + " seeds=3"),
-    "bp_unstable": _Step("try a larger B_p", _RUN + " grid.problems_per_batch={bp2}"),
-    "extrapolated": _Step("extend the sweep", _RUN + " budget={budget}"),
-    "bp_untested": _Step(
-        "try another B_p at n = {n}", _RUN + " grid.problems_per_batch={bp2}"
-    ),
+_N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
+# What settles a notice: in words, and the command. In the order of what it may change.
+_STEPS: Mapping[str, tuple[str, str]] = {
+    "one_or_two_n": ("train n = {settles}", f"{_RUN} {_N}{{settles}}"),
+    "law_of_another_model": ("sweep your model", _RUN),
+    "split_untested": ("train this split", f"{_RUN} {_BP}{{bp}}"),
+    "anchor_assumed": ("measure the rate", "isocompute lr-sweep study.yaml"),
+    "difficulty_assumed": ("measure difficulty", "isocompute difficulty problems.jsonl --model M"),
+    "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}"),
+    "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}"),
+    "seeds_missing": ("run two more seeds", f"{_RUN} seeds=3"),
+    "bp_unstable": ("try a larger B_p", f"{_RUN} {_BP}{{larger}}"),
+    "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget:.2g}}"),
+    "bp_untested": ("try another B_p", f"{_RUN} {_BP}{{larger}}"),
 }  # fmt: skip
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
 
 
 def run_next(
-    notices: Sequence[Notice], reason: str, chosen: Configuration, settles: Configuration | None,
-    rollouts: float,
-) -> list[dict[str, Any]]:  # fmt: skip
+    notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float
+) -> list[dict[str, str]]:
     """Steps that settle what limits a plan: {"settles": code, "do", "command"}.
 
     Args:
-        notices: of the plan.
-        reason: the verdict's; its step goes first.
+        notices: of the plan, the verdict's reason first; its step goes first.
         chosen: the prescription.
-        settles: untested configuration that tells most, with one or two n tested.
-        rollouts: to train it to.
+        settles: of one or two n, the untested one that tells most.
+        budget: to train to, where the data end too soon.
     """
     b_p, n = chosen
-    words = {"n": n, "twice": 2 * n, "half": max(n // 2, 1), "bp": b_p, "bp2": 2 * b_p,
-             "budget": "2e6", "settles": n if settles is None else settles[1]}  # fmt: skip
-    of = {one.code: one for one in notices}
-    codes = [code for code in _STEPS if code in of]
-    if "law_of_another_model" in codes:
-        codes.insert(codes.index("law_of_another_model") + 1, "anchor_assumed")
-    codes.sort(key=lambda code: code != "one_or_two_n" and (code not in of or of[code].text != reason))
-    words["budget"] = f"{rollouts:.2g}"
+    words = {"settles": settles, "bp": b_p, "larger": 2 * b_p, "twice": 2 * n,
+             "half": max(n // 2, 1), "budget": budget}  # fmt: skip
+    there = {one.code for one in notices}
+    if "law_of_another_model" in there:
+        there.add("anchor_assumed")  # said there
+    codes = [code for code in _STEPS if code in there]
+    codes.sort(key=lambda code: code != notices[0].code)
     return [
-        {"settles": code, **{k: v.format(**words) for k, v in _STEPS[code]._asdict().items()}}
+        {"settles": code, "do": do.format(**words), "command": command.format(**words)}
         for code in codes
+        for do, command in [_STEPS[code]]
     ]
 
 
@@ -97,15 +85,17 @@ def advice_lines(
     keys = [] if trainer is None else _keys(d, trainer)
     if quiet:
         return keys or _run(d)
-    lines = [*_run(d), *_rows(d), "", *_confidence(d)]
+    sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
+    lines = [*_run(d), *_rows(d), "", *_wrapped(sure, lines=2)]
     if why:
-        lines += ["", *_why(d), "", *_notes(d)]
+        lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
     else:
+        lines += _steps(d, min(_FOREGROUND, _SCREEN - 2 - len(lines)))
         more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
         lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
     if trainer is not None:
-        units = _wrapped(d["trainer_units"][trainer], "# ")
+        units = [f"# {line}" for line in textwrap.wrap(d["trainer_units"][trainer], WIDTH - 2)]
         lines += ["", f"Settings for {trainer}:", *keys, *units]
     return lines
 
@@ -123,12 +113,15 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         over = f"your n = {gain['rollouts_per_problem']}"
         if gain["problems_per_batch"] != d["problems_per_batch"]:
             over += f", B_p = {gain['problems_per_batch']}"
-        aside = "" if gain["tested"] else "not tested: a guess"
+        aside = "" if gain["tested"] else "untested"
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
+    for one in d["notices"]:
+        if one["code"].startswith(("capped_by_m", "capped_by_pr")):
+            out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     model = d["learning_rate_from"]
-    whose = "from your study" if model == "study" else f"{model}'s; replace by yours"
+    whose = "from your study" if model == "study" else f"{model}'s; use yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
     out += _row("rate", f"{d['learning_rate']:.2g}, {warm_up}", whose)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
@@ -158,56 +151,43 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
     if found is None:
         unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
         return ", ".join(parts) or unknown, ""
-    origin = {"study": ", from your study", "sweep": ", from your logs"}.get(found["from"], "")
-    return ", ".join(parts), f"{compact(found['value'])} rollouts per GPU-hour{origin}"
+    whose = {"study": "your study: ", "sweep": "your logs: "}.get(found["from"], "")
+    return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 
-def _confidence(d: Mapping[str, Any]) -> list[str]:
-    verdict = d["verdict"]
-    text = f"Confidence: {verdict['level']}. {verdict['reason']}".strip()
-    out = textwrap.wrap(text, WIDTH, max_lines=2, placeholder=" ...")
-    steps = d["run_next"][:_FOREGROUND]
-    if not steps:
-        return out
-    wide = max(len(step["do"]) for step in steps)
-    out.append("Before you spend:")
-    for i, step in enumerate(steps, 1):
-        out.append(f"  {i}. {step['do']:<{wide}}   {step['command']}")
-    return out
+def _steps(d: Mapping[str, Any], most: int) -> list[str]:
+    steps = d["run_next"][:most]
+    wide = max((len(step["do"]) for step in steps), default=0)
+    rows = [f"  {i}. {s['do']:<{wide}}   {s['command']}" for i, s in enumerate(steps, 1)]
+    return ["Before you spend:", *rows] if rows else []
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:
     n, interval, law = d["rollouts_per_problem"], d["rollouts_per_problem_interval"], d["law"]
-    out = _wrapped(
-        f"Why n = {n}: it scores best within your limits. Expected loss against the true best: "
-        f"{d['expected_regret']:.3f}."
-    )
-    could = ", ".join(map(str, d["confidence_set"]))
+    by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
     between = "" if interval is None else f" ({interval[0]:.0f} to {interval[1]:.0f})"
-    out += _wrapped(
+    low, high = map(compact, law["support"])
+    said = [
+        f"Why n = {n}: it scores best within your limits{by}. Expected loss against the true "
+        f"best: {d['expected_regret']:.3f}.",
         f"Best n at this budget: {d['rollouts_per_problem_law']:.0f}{between}, by {law['source']}. "
-        f"Still in contention: n = {could}."
-    )
-    low, high = law["support"]
-    out += _wrapped(f"All n were compared from {compact(low)} to {compact(high)} {law['unit']}.")
+        f"Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
+        f"All n were compared from {low} to {high} {law['unit']}.",
+    ]
     if d["passes_over_data"] is not None:
-        out += _wrapped(f"Passes over your problems: {d['passes_over_data']:.2g}.")
+        said.append(f"Passes over your problems: {d['passes_over_data']:.2g}.")
     for name, row in d["rules"].items():
         lost = "" if row["lost"] is None else f"; lost {row['lost']:.3f} in the back-test"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])
-        out += _wrapped(f"  {_RULES[name]:<12}{pair}, score {row['score']:.3f}{lost}")
-    for sentence in (d["printed_law"] or {}).get("sentences", ()):
-        out += _wrapped(sentence)
-    return out
+        said.append(f"  {_RULES[name]:<13}{pair}, score {row['score']:.3f}{lost}")
+    said += (d["printed_law"] or {}).get("sentences", ())
+    return [line for one in said for line in _wrapped(one)]
 
 
 def _notes(d: Mapping[str, Any]) -> list[str]:
     """Every notice in full."""
-    return [
-        line
-        for one in d["notices"]
-        for line in _wrapped(f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]")
-    ]
+    said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
+    return [line for one in said for line in _wrapped(one)]
 
 
 def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
@@ -219,8 +199,6 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
     return key_lines(d["trainer"][trainer])
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=indent or "  ",
-        break_on_hyphens=False,
-    )  # fmt: skip
+def _wrapped(text: str, lines: int | None = None) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False,
+                         max_lines=lines, placeholder=" ...")  # fmt: skip

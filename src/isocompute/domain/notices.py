@@ -177,13 +177,13 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No score is predicted: B_p = {bp}, n = {n} was not trained near {at:k} rollouts.",
             "Train it once."),
         "capped_by_max_batch": _note(
-            "The largest batch ({limit:k}) holds n at {n} instead of {wanted}: {cost}.",
+            "A batch of at most {limit:k} holds n at {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
         "capped_by_min_steps": _note(
             "At least {limit:k} steps hold n at {n} instead of {wanted}: {cost}.",
             "Raise the budget, or lower --min-steps."),
         "capped_by_problems": _note(
-            "A batch of {limit:k} problems at most holds n at {n} instead of {wanted}: {cost}.",
+            "{limit:k} problems hold n at {n} instead of {wanted}: {cost}.",
             "Add problems, or accept the cost."),
         "capped_by_tested_n": _caution(
             "n = {n} is the largest tested and scores best: larger n may gain.", "Test larger n."),

@@ -335,8 +335,8 @@ def test_a_page_is_renewed_between_its_marks(tmp_path):
 def test_a_small_run_of_the_whole_harness(tmp_path, capsys):
     code = command.main([
         "--adapter", "answers",
-        "--sweeps", "2", "--worlds", "rising,tent,three_n", "--conditions", "middle",
-        "--parts", "sweep,surface,null,few", "--rows", str(tmp_path), "--save",
+        "--sweeps", "1", "--worlds", "tent,three_n", "--conditions", "middle",
+        "--parts", "sweep,surface,few", "--rows", str(tmp_path), "--save",
         str(tmp_path / "kept.json"), "-o", str(tmp_path / "page.md"),
     ])  # fmt: skip
     assert code == 0
@@ -345,9 +345,9 @@ def test_a_small_run_of_the_whole_harness(tmp_path, capsys):
     for head in ("Judged", "Worlds (three noises)", "Best n of smooth surfaces", "One or two n"):
         assert f"### {head}" in page
     kept = figures.of_document(json.loads((tmp_path / "kept.json").read_text()))
-    assert kept[CELL].sweeps == 2
+    assert kept[CELL].sweeps == 1
     # Coarse, so that it fails only where something is broken.
     everything = figures.pooled(kept, lambda cell: cell.part == "sweep")
     assert everything.figure("curve inside").value > 0.6
     assert everything.loss(1).value < 0.02
-    assert "2 CRASHED" not in capsys.readouterr().out
+    assert "CRASHED" not in capsys.readouterr().out

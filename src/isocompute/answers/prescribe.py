@@ -140,12 +140,12 @@ def prescribe(q: Question) -> Prescription:
     elif not tested[at] and q.batch_size is not None:
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n)]
     limit = blocked[wanted] if n_F[wanted] != n else None
-    if limit is not None:
+    lost = mean_F[wanted] - mean_F[at]
+    if limit is not None and lost > AS_GOOD:
         size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
-        cost = f"{mean_F[wanted] - mean_F[at]:.3f} lower"
-        about = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]), "cost": cost}
-        notes.append(notice(f"capped_by_{limit}", **about))
-    else:
+        about = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted])}
+        notes.append(notice(f"capped_by_{limit}", **about, cost=f"{lost:.3f} lower"))
+    elif limit is None:
         notes += _edges(q, which[at])
     best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
     low, high = interval or (n, n)

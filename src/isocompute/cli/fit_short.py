@@ -20,25 +20,20 @@ _PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
 def fit_lines(document: Row) -> list[str]:
     """The `fit --json` document in at most 14 lines of 80 columns."""
     best = [b for b in document["best"] if not b["extrapolated"]]
-    confidence = _closing("Confidence", _verdict(document))
-    steps = _next(document)
-    while True:
-        lines = [
-            *textwrap.wrap(_setting(document), WIDTH, max_lines=1, placeholder=" ..."),
-            "",
-            *_best(best, document),
-            *_line("", _rise(document["law"], document["notices"]), best),
-            *_line("Wrong n", _wrong(best[-1]), best),
-            *_line("Predicts", _predicts(document["backtest"])),
-            *_line("Batch or n", _batch_or_n(document)),
-            "",
-            *confidence,
-            *_closing("Next", "; then ".join(steps) + "."),
-            _pointers(document),
-        ]
-        if len(lines) <= LINES or len(steps) < 2:
-            return lines
-        steps.pop()
+    answer = [
+        textwrap.shorten(_setting(document), WIDTH, placeholder=" ..."),
+        "",
+        *_best(best, document),
+        *_line("", _rise(document["law"], document["notices"]), best),
+        *_line("Wrong n", _wrong(best[-1]), best),
+        *_line("Predicts", _predicts(document["backtest"])),
+        *_line("Batch or n", _batch_or_n(document)),
+        "",
+    ]
+    room = LINES - len(answer) - 1
+    reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
+    steps = _closing("Next", "; then ".join(_next(document)), room - len(reason))
+    return [*answer, *reason, *steps, _pointers(document)]
 
 
 def setting_words(document: Row) -> str:
@@ -71,10 +66,10 @@ def _line(label: str, text: str, best: Sequence[Row] = ()) -> list[str]:
     return [f"{label:<{_LABEL}}{textwrap.shorten(text, WIDTH - _LABEL, placeholder=' ...')}"]
 
 
-def _closing(label: str, text: str) -> list[str]:
-    """A sentence of two lines at most."""
+def _closing(label: str, text: str, most: int) -> list[str]:
+    """A sentence in so many lines at most."""
     return textwrap.wrap(
-        f"{label}: {text}", WIDTH, subsequent_indent="  ", max_lines=2, placeholder=" ...",
+        f"{label}: {text}", WIDTH, subsequent_indent="  ", max_lines=most, placeholder=" ...",
         break_on_hyphens=False,
     )  # fmt: skip
 
@@ -198,9 +193,11 @@ def _next(document: Row) -> list[str]:
     if not steps:
         top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
         budget = _budget(_PLAN_FACTOR * top).replace(",", "")
-        unit = "tok" if document["unit"] == "tokens" else ""
-        return [f"isocompute plan --law {_source(document)} --budget {budget}{unit}"]
-    return list(dict.fromkeys(steps))[:2]
+        tokens = document["unit"] == "tokens"
+        unit, suffix = ("--unit tokens ", "tok") if tokens else ("", "")
+        return [f"isocompute plan --law {_source(document)} {unit}--budget {budget}{suffix}"]
+    steps = list(dict.fromkeys(steps))[:2]
+    return [*steps[:-1], f"{steps[-1]}."]
 
 
 def _step(notice: Row, document: Row) -> str:

@@ -1,10 +1,8 @@
-"""What to do about a warning, by its code: a notice's remedy, and what runs of a study call for."""
+"""What to do about a warning of a study's runs, by its code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-
-from isocompute.domain.notices import NOTICES
 
 OF_RUNS: Mapping[str, str] = {
     "clipped_responses": "Raise the length limit: a cut response scores 0 whatever it says.",
@@ -20,10 +18,3 @@ OF_RUNS: Mapping[str, str] = {
     "run_invalid": "Look at the run's log: a run that did not train is not evidence.",
     "verifier_errors": "Mend the checker: what it cannot judge biases every score.",
 }
-
-
-def todo(code: str) -> str:
-    """What to do; nothing for an unknown code, and where the message alone can say it."""
-    if (known := NOTICES.get(code)) is None:
-        return OF_RUNS.get(code, "")
-    return "" if "{" in known.remedy else known.remedy

@@ -1,4 +1,4 @@
-"""Figures for papers of what a fit is worth: back-test, sensitivity, what another n would lose."""
+"""Figures for papers of how sure a fit is: P(best), what the wrong n costs, the back-test."""
 
 from __future__ import annotations
 
@@ -6,38 +6,111 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
 
 from isocompute.errors import InputError
-from isocompute.report.canvas import budget_axis, canvas, end_labels, house, label_text
-from isocompute.report.law_figures import octaves
-from isocompute.report.reading import (
-    curve_row,
-    data_span,
-    finite_or_nan,
-    grid,
-    metric_of,
-    rollouts_per_step,
-    sigmoid,
-    styles_of,
-)
-from isocompute.report.style import ACCENT, INK, MUTED, SeriesStyle
-from isocompute.report.words import setting_name
+from isocompute.report.canvas import budget_axis, canvas, end_labels, house
+from isocompute.report.reading import metric_of, pair_of, styles_of
+from isocompute.report.style import MUTED, SeriesStyle
+from isocompute.report.words import Document, setting_name
 
 if TYPE_CHECKING:
-    from isocompute.laws import Fit
+    from isocompute.answers.fit import Fit
 
-# One per rule of the sensitivity table, which has up to seven.
-_LINES = (
-    (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1, 2)), (0, (9, 3)),
-    (0, (6, 2, 1, 2, 1, 2)), (0, (2, 4)), (0, (12, 2, 4, 2)),
-)  # fmt: skip
+
+@house
+def probability_best(fit: Fit, *, title: str | None = None) -> Figure:
+    """How probable it is, at each budget, that each configuration is the best one.
+
+    Args:
+        fit: the fit to draw.
+        title: None: what it shows.
+
+    Raises:
+        InputError: if fewer than two budgets were compared.
+    """
+    document = fit.document
+    x, shares, pairs = _draws(document, "best")
+    figure, axes = canvas(title or "Probability of being best", setting_name(document))
+    styles = styles_of(fit)
+    axes.stackplot(
+        x, shares, colors=[styles[p].light for p in pairs], edgecolor="white", linewidth=0.6
+    )
+    top = np.cumsum(shares, axis=0)
+    taken: list[tuple[float, float]] = []
+    for i in np.argsort(-shares.max(axis=1)):
+        j = int(np.argmax(shares[i]))
+        place, height = j / max(x.size - 1, 1), float(top[i, j] - shares[i, j] / 2)
+        free = all(abs(place - a) > 0.12 or abs(height - b) > 0.07 for a, b in taken)
+        if shares[i, j] > 0.22 and free:
+            taken.append((place, height))
+            side = "left" if place < 0.12 else "right" if place > 0.88 else "center"
+            axes.text(
+                x[j],
+                height,
+                f" {styles[pairs[i]].label} ",
+                ha=side,
+                va="center",
+                color="white",
+                fontsize=8,
+                fontweight="bold",
+            )
+    axes.set_xlim(x[0], x[-1])
+    axes.set_ylim(0, 1)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
+    budget_axis(axes, document)
+    axes.set_ylabel("probability of being best")
+    return figure
+
+
+@house
+def loss_by_n(fit: Fit, *, title: str = "What the wrong n costs") -> Figure:
+    """Expected score that every configuration loses against the true best, by budget.
+
+    Args:
+        fit: the fit to draw.
+        title: of the figure.
+
+    Raises:
+        InputError: if fewer than two budgets were compared.
+    """
+    document = fit.document
+    x, lost, pairs = _draws(document, "regret")
+    figure, axes = canvas(title, setting_name(document))
+    styles = styles_of(fit)
+    labels: list[tuple[float, SeriesStyle]] = []
+    for pair, y in zip(pairs, lost, strict=True):
+        style = styles[pair]
+        axes.plot(x, y, color=style.light, linestyle=style.linestyle, linewidth=1.6)
+        labels.append((float(y[-1]), style))
+    axes.set_ylim(bottom=0)
+    axes.invert_yaxis()
+    axes.set_xlim(x[0], x[-1])
+    budget_axis(axes, document)
+    axes.set_ylabel(f"{metric_of(document)} lost, expected")
+    end_labels(axes, labels)
+    return figure
+
+
+def _draws(document: Document, what: str) -> tuple[Any, Any, list[tuple[int, int]]]:
+    """Budgets (V,), one row of them per configuration, and the configurations."""
+    full = document.get("probabilities") or {}
+    x = np.asarray(full.get("x") or [], dtype=np.float64)
+    if x.size < 2:
+        raise InputError(
+            f"this figure needs at least 2 budgets that were compared, but got {x.size}; train "
+            "the runs further."
+        )
+    rows = np.nan_to_num(np.asarray(full[what], dtype=np.float64))
+    return x, rows, [(int(b), int(n)) for b, n in full["configurations"]]
 
 
 @house
 def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Figure:
-    """Predicted minus observed score of every held-out evaluation, with its interval.
+    """Predicted minus observed score of every held-out score, with its interval.
 
-    Filled marks are the fitted curves, hollow ones the best score so far.
+    Filled marks are the model, hollow ones no change since the cut.
 
     Args:
         fit: the fit to draw.
@@ -57,10 +130,10 @@ def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Fi
     axes.axhline(0, color=MUTED, linewidth=0.8)
     styles = styles_of(fit)
     for i, (pair, style) in enumerate(styles.items()):
-        mine = [r for r in rows if (r["problems_per_batch"], r["rollouts_per_problem"]) == pair]
+        mine = [r for r in rows if pair_of(r) == pair]
         if not mine:
             continue
-        # Evaluations share their budgets: neighbours stand a little apart.
+        # Held-out budgets are shared: neighbours stand a little apart.
         x = np.array([r["x"] for r in mine]) * 10 ** ((i - (len(styles) - 1) / 2) * 0.006)
         observed = np.array([r["observed"] for r in mine])
         for at, row in zip(x, mine, strict=True):
@@ -71,96 +144,12 @@ def backtest(fit: Fit, *, title: str = "Predictions for budgets not seen") -> Fi
         mark: dict[str, Any] = {"linestyle": "none", "marker": style.marker, "color": style.light}
         axes.plot(x, naive, **mark, fillstyle="none", markersize=3.2, alpha=0.5)
         axes.plot(x, predicted, **mark, markersize=4, label=style.label, markeredgewidth=0)
-    budget_axis(axes, document)
+    budget_axis(axes, document, few=True)
     axes.set_ylabel("predicted minus observed score")
-    axes.legend(ncols=4, loc="upper left", handletextpad=0.2, columnspacing=1.0)
-    return figure
-
-
-@house
-def sensitivity(fit: Fit, *, title: str = "The law under other rules of reading") -> Figure:
-    """The law with its interval, and the law under other bin widths and under strict records.
-
-    Args:
-        fit: the fit to draw.
-        title: of the figure.
-
-    Raises:
-        InputError: if the fit holds no law under other rules.
-    """
-    document = fit.document
-    at = (document.get("law") or {}).get("at") or []
-    rules = [r for r in document.get("sensitivity") or [] if r.get("rollouts_per_problem")]
-    if not at or not rules:
-        raise InputError(
-            f"a figure of sensitivity needs a law under other rules, but got {len(rules)} rules "
-            f"and {len(at)} points of the law; draw frontier(fit)."
-        )
-    figure, axes = canvas(title, setting_name(document))
-    scale = rollouts_per_step(document)
-    x = [row["x"] for row in at]
-    bounds = [row.get("interval") or (None, None) for row in at]
-    lo, hi = (finite_or_nan(b[side] for b in bounds) for side in (0, 1))
-    axes.fill_between(x, lo, hi, color=ACCENT, alpha=0.16, linewidth=0)
-    law = finite_or_nan(row.get("rollouts_per_problem") for row in at)
-    axes.plot(x, law, color=ACCENT, linewidth=2.2, label="as fitted", zorder=5)
-    for i, rule in enumerate(rules):
-        axes.plot(
-            np.array(rule["x"]) / scale,
-            rule["rollouts_per_problem"],
-            color=INK,
-            linewidth=1.0,
-            marker=".",
-            markersize=4,
-            linestyle=_LINES[i % len(_LINES)],
-            label=label_text(rule["rule"]),
-        )
-    octaves(axes)
-    budget_axis(axes, document, law=True)
-    axes.set_ylabel("rollouts per problem, n")
-    axes.legend(loc="upper left", handlelength=4.5)  # two periods of the longest dash
-    return figure
-
-
-@house
-def loss_by_n(fit: Fit, *, title: str = "What another n loses") -> Figure:
-    """Fitted score below the frontier, for every configuration over its own data.
-
-    Args:
-        fit: the fit to draw.
-        title: of the figure.
-
-    Raises:
-        InputError: if no curve could be fitted.
-    """
-    document = fit.document
-    styles = styles_of(fit)
-    spans = {
-        pair: (row, data_span(fit, pair, np.array([])))
-        for pair in styles
-        if (row := curve_row(document, pair)) is not None
-    }
-    if not spans:
-        raise InputError("a figure of losses needs fitted curves, but got 0; add evaluations.")
-    x = grid(min(s[0] for _, s in spans.values()), max(s[1] for _, s in spans.values()))
-    scores = {
-        pair: np.where((x >= span[0]) & (x <= span[1]), sigmoid(row, x), np.nan)
-        for pair, (row, span) in spans.items()
-    }
-    if fit.support is not None:  # elsewhere the best n may have no data
-        inside = (x >= fit.support[0]) & (x <= fit.support[1])
-        x, scores = x[inside], {pair: y[inside] for pair, y in scores.items()}
-    best = np.nanmax(np.stack(list(scores.values())), axis=0)
-    figure, axes = canvas(title, setting_name(document))
-    labels: list[tuple[float, SeriesStyle]] = []
-    for pair, y in scores.items():
-        style, lost = styles[pair], best - y
-        axes.plot(x, lost, color=style.light, linestyle=style.linestyle, linewidth=1.6)
-        known = np.flatnonzero(np.isfinite(lost))
-        if known.size:
-            labels.append((float(lost[known[-1]]), style))
-    axes.invert_yaxis()
-    budget_axis(axes, document)
-    axes.set_ylabel(f"{metric_of(document)} lost against the frontier")
-    end_labels(axes, labels)
+    handles, names = axes.get_legend_handles_labels()
+    if len(names) <= 12:  # more would cover the axes; colour and shape are those of the curves
+        figure.legend(
+            handles, names, loc="outside lower center", ncols=min(len(names), 8),
+            handletextpad=0.2, columnspacing=1.0,
+        )  # fmt: skip
     return figure

@@ -1,4 +1,4 @@
-"""Tables of what a law is worth: back-test by cut and by part left out, spread, gap, progress."""
+"""Tables of a fit: best n by budget, simple rules, spread, pairs of equal batch, gap, progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.domain.text import compact
-from isocompute.report.words import Document, interval, percent, score
+from isocompute.report.words import RULES, Document, chance, interval, score
 
 Table = dict[str, Any]
 
@@ -26,19 +26,22 @@ def fit_tables(document: Document) -> list[Table]:
     Args:
         document: the `fit --json` document.
     """
-    test = document.get("backtest") or {}
-    spread = document.get("spread") or {}
+    spread, unit = document.get("spread") or {}, str(document.get("unit") or "rollouts")
+    batches = (document.get("direction") or {}).get("equal_batch") or []
     found = [
         _table(
-            "Back-test by cut: mean error of scores beyond it",
-            ("Cut", "Held out", "Law", "Best so far", "Power law", "Blend", "Intervals held"),
-            [_cut_row(row) for row in test.get("by_cut") or []],
+            "Best n by budget",
+            (unit.capitalize(), "Best n", "Interval", "Still in contention", "As good", "Chosen",
+             "Score"),
+            [_best_row(row) for row in _sample(document.get("best") or [], 9)],
+            "Interval: of the best n. As good: expected loss below 0.002 against the chosen pair.",
         ),
         _table(
-            "What the law says without its largest budget, or its largest n",
-            ("Left out", "At", "All data", "Law", "Best so far", "Power law"),
-            [_left_out_row(row) for row in test.get("left_out") or []],
-            "In brackets: score lost by that n.",
+            "What simple rules would have lost in the back-test",
+            ("Rule", "Score lost at the end"),
+            [(RULES.get(name, name).capitalize(), score(lost))
+             for name, lost in ((document.get("backtest") or {}).get("rules") or {}).items()],
+            "Each chooses at the cut; the choice is judged at the largest budget.",
         ),
         _table(
             "Spread of the best score with Bₚ and with n",
@@ -46,6 +49,11 @@ def fit_tables(document: Document) -> list[Table]:
             [*_spread_rows(spread, "problems_per_batch", "rollouts_per_problem"),
              *_spread_rows(spread, "rollouts_per_problem", "problems_per_batch")]
             if spread.get("problems_per_batch") else [],
+        ),
+        _table(
+            "Pairs of equal batch",
+            ("Batch", "Budget", "Best pair, Bₚ × n", "Its score", "P(best)", "Other pairs"),
+            [_batch_row(row) for row in batches],
         ),
         _table(
             "Train minus validation, success per rollout",
@@ -88,24 +96,44 @@ def _table(caption: str, head: Sequence[str], rows: Sequence[Any], note: str = "
     return {"caption": caption, "head": list(head), "rows": [list(r) for r in rows], "note": note}
 
 
-def _cut_row(row: Mapping[str, Any]) -> tuple[str, ...]:
-    names = ("mae_law", "mae_best_so_far", "mae_power_law", "mae_blend")
-    errors = ("–" if row.get(n) is None else f"{row[n]:.4f}" for n in names)
-    return compact(row["cut"]), compact(row["n_held_out"]), *errors, percent(row.get("coverage"))
+def _sample(rows: Sequence[Document], most: int) -> list[Document]:
+    if len(rows) <= most:
+        return list(rows)
+    step = (len(rows) - 1) / (most - 1)
+    return [rows[round(i * step)] for i in range(most)]
 
 
-def _left_out_row(row: Mapping[str, Any]) -> tuple[str, ...]:
-    what = f"budgets above {compact(row.get('beyond'))}"
-    if row["left_out"] != "budget":
-        what = f"n = {row.get('value')}"
-    if row.get("refused") is not None:
-        return what, "no law could be fitted", "", "", "", ""
-    said, lost = row["rollouts_per_problem"], row["score_lost"]
-    rules = (
-        f"{compact(said.get(key))} ({score(lost.get(key))})"
-        for key in ("law", "best_so_far", "power_law")
+def _best_row(row: Document) -> tuple[str, ...]:
+    beyond = " (extrapolated)" if row.get("extrapolated") else ""
+    return (
+        f"{compact(row['x'])}{beyond}",
+        compact(row.get("rollouts_per_problem")),
+        interval(row.get("interval")),
+        _listed(row.get("confidence_set")),
+        _listed(row.get("as_good")),
+        f"{row['problems_per_batch']} × {row['tested_rollouts_per_problem']}",
+        f"{score(row.get('score'))} ({interval(row.get('score_interval'), score)})",
     )
-    return what, compact(row.get("at")), compact(said.get("full")), *rules
+
+
+def _listed(values: Sequence[int] | None) -> str:
+    return ", ".join(str(n) for n in values or []) or "–"
+
+
+def _batch_row(row: Document) -> tuple[str, ...]:
+    def name(one: Document) -> str:
+        return f"{one['problems_per_batch']} × {one['rollouts_per_problem']}"
+
+    best = max(row["scores"], key=lambda one: one["score"])
+    others = (f"{name(one)}: {score(one['score'])}" for one in row["scores"] if one is not best)
+    return (
+        compact(row["batch_size"]),
+        compact(row["at"]),
+        name(best),
+        f"{score(best['score'])} ({interval(best['interval'], score)})",
+        chance(best["probability_best"]),
+        ", ".join(others),
+    )
 
 
 def _spread_rows(spread: Mapping[str, Any], varied: str, fixed: str) -> list[tuple[str, ...]]:

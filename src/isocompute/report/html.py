@@ -21,17 +21,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from isocompute import __version__
 from isocompute.domain.text import compact, plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.report import sections, words
+from isocompute.report.first_screen import answer, picture
 from isocompute.report.payload import TEXT_LIMIT, page_payload
 from isocompute.report.study_data import StudyView, study_view
 
 if TYPE_CHECKING:
-    from isocompute.laws import Fit
+    from isocompute.answers.fit import Fit
     from isocompute.store import Store
 
 
@@ -51,7 +53,7 @@ def render_report(
 
     Args:
         fits: (name, fit); the first is the subject, the others stand beside it.
-        plan: the `plan --json` document, or None: then the first screen says what the law says.
+        plan: the `plan --json` document, or None: then the first screen says what is best when.
         path: the HTML file to write; its folder is made. Written whole or not at all.
         study: the study behind the first fit (folder, store or view), for health, accounting,
             landscapes and the train-test gap.
@@ -80,9 +82,7 @@ def render_report(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(
-        count=compact, score=words.score, interval=words.interval, percent=words.percent
-    )
+    environment.filters.update(count=compact, prose=prose)
     moment = now or datetime.datetime.now(datetime.UTC)
     html = environment.get_template("report.html.j2").render(
         title=visible(title),
@@ -105,17 +105,34 @@ def plain_context(
 ) -> dict[str, Any]:
     """What the template writes as words and tables, every text made visible."""
     hidden: dict[str, Any] = words.redact(plan) if plan is not None else {}
+    thumbnail = picture(fits[0][1], hidden or None) if fits else None
     context: dict[str, Any] = plain(
         {
-            "answer": sections.answer(fits[0][1].document if fits else None, hidden or None),
+            "answer": answer(fits[0][1].document if fits else None, hidden or None, thumbnail),
             "fits": [sections.fit_section(name, fit) for name, fit in fits],
-            "warnings": sections.warnings(fits, hidden or None, view),
+            "notices": sections.notices(fits, hidden or None, view),
             "provenance": sections.provenance(fits, view),
             "study": sections.study_section(view),
         },
         TEXT_LIMIT,
     )
     return context
+
+
+def prose(text: object) -> Markup:
+    """Escaped text in which `commands` stand as code, and B_p as it is set elsewhere.
+
+    >>> str(prose("Run `a < b` at B_p = 8."))
+    'Run <code>a &lt; b</code> at Bₚ = 8.'
+    """
+    parts = str(text).split("`")
+    if len(parts) % 2 == 0:  # a lone backtick is no mark-up
+        parts = [str(text)]
+    marked = (
+        Markup("<code>{}</code>").format(part) if i % 2 else escape(part.replace("B_p", "Bₚ"))
+        for i, part in enumerate(parts)
+    )
+    return Markup("").join(marked)
 
 
 def json_for_html(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 
 from isocompute.domain.text import plain, visible
 from isocompute.report.style import SeriesStyle, series_styles
-from isocompute.report.words import Document, redact
+from isocompute.report.words import Document, printed_of, redact
 
 if TYPE_CHECKING:
-    from isocompute.laws import Fit
+    from isocompute.answers.fit import Fit
     from isocompute.report.study_data import StudyView
 
 FloatArray = NDArray[np.float64]
@@ -90,7 +91,7 @@ def varies_problems_per_batch(fits: Sequence[tuple[str, Fit]], study: StudyView 
 
 
 def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
-    """One fit: its document, its raw curves and its record points, ready to draw."""
+    """One fit: its document and its raw curves, ready to draw."""
     document = fit.document
     tokens = document.get("unit") == "tokens"
     runs, dropped, drawn = [], 0, 0
@@ -114,17 +115,13 @@ def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
                 "missing": curve.n_missing,
             }
         )
-    records = [
-        {"bp": bp, "n": n, "x": numbers(x), "y": numbers(y, 4)}
-        for (bp, n), (x, y) in sorted(fit.records.items())
-    ]
-    shown = {k: v for k, v in document.items() if k not in ("provenance", "warnings")}
+    shown = {k: v for k, v in document.items() if k not in _TOLD}
+    printed = printed_of(document)
     return {
         "name": visible(name),
         "document": plain(shown, TEXT_LIMIT),
         "runs": runs,
-        "records": records,
-        "support": numbers(fit.support) if fit.support is not None else None,
+        "printed": None if printed is None else asdict(printed.law),
         "thinned": {"dropped": dropped, "drawn": drawn},
     }
 
@@ -148,6 +145,8 @@ def page_payload(
     }
 
 
+# Told in words and tables, and drawn nowhere.
+_TOLD = ("provenance", "warnings", "notices", "spread", "train_test", "verdict")
 _PLAN_KEYS = (
     "budget_rollouts",
     "problems_per_batch",

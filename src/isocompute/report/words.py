@@ -1,12 +1,14 @@
-"""Numbers and findings in words: what the first screen says, and how figures are written."""
+"""Numbers and findings in words: what the page says of a fit, and how figures are written."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
+from isocompute.answers.paper import PrintedLaw, printed_law
 from isocompute.domain.text import compact, visible
 
 Document = Mapping[str, Any]
@@ -81,189 +83,215 @@ def setting_name(fit: Document) -> str:
     }.get(str(setting.get("kind")), "")
 
 
-def extrapolation(decades: float | None) -> str:
-    """How far a budget lies past the data.
-
-    >>> extrapolation(0.3)
-    '2.0 times past the measured budgets (0.30 decades)'
-    """
-    if decades is None or not math.isfinite(decades):
-        return "distance from the measured budgets is not known"
-    if abs(decades) < 5e-3:
-        return "inside the measured budgets"
-    side = "past" if decades > 0 else "below"
-    ratio = 10 ** abs(decades)
-    times = f"{ratio:.1f}" if ratio < 10 else compact(ratio)
-    return f"{times} times {side} the measured budgets ({abs(decades):.2f} decades)"
-
-
-_CHOSEN = {
-    "expected_score": "has the best expected score",
-    "tie_by_trend": "is tied with the best, on the side to which n* moves",
-    "tie_by_law": "is tied with the best, and nearest to the law",
+RULES = {
+    "model": "this model",
+    "best_so_far": "the best so far",
+    "largest_n": "the largest n",
+    "next_n": "the next n after the leader",
 }
 
 
-def law_sentence(plan: Document) -> str:
-    """How the chosen n follows from the law's own value, where the plan names it."""
-    value, n = plan.get("rollouts_per_problem_law"), plan.get("rollouts_per_problem")
-    if not value or not n:
+def extrapolation(decades: float | None) -> str:
+    """How far a budget lies past the data; nothing inside them.
+
+    >>> extrapolation(0.3)
+    '2x beyond your largest tested budget'
+    """
+    if decades is None or not math.isfinite(decades) or abs(decades) < 0.02:
         return ""
-    by_law = plan.get("law_rollouts_per_problem")
-    if str(plan.get("chosen_by", "law")) != "law":
-        if by_law == n:
-            return (
-                f"The law puts n* at {compact(value)}; n={compact(n)} has the best expected score."
-            )
-        lost = plan.get("law_expected_regret")
-        cost = "" if lost is None else f", which would lose {score(lost)} of score"
-        rounded = "" if by_law is None else f", rounded down {compact(by_law)}{cost}"
-        why = _CHOSEN.get(str(plan["chosen_by"]), _CHOSEN["expected_score"])
-        return f"The law puts n* at {compact(value)}{rounded}; n={compact(n)} {why}."
-    if n <= value < 2 * n:
-        return f"The law puts n* at {compact(value)}; n is the power of two below it."
-    return f"The law puts n* at {compact(value)}; the warnings say what holds n at {compact(n)}."
+    times = f"{10 ** abs(decades):.2g}x"
+    if decades > 0:
+        return f"{times} beyond your largest tested budget"
+    return f"{times} below your smallest tested budget"
 
 
-def law_at(fit: Document, x: float) -> dict[str, Any] | None:
-    """The row of `law.at` nearest to x in log; None outside the table by more than 2 per cent."""
-    rows = ((fit.get("law") or {}).get("at")) or []
-    if not rows or x <= 0:
-        return None
-    xs = [row["x"] for row in rows]
-    if not min(xs) * 0.98 <= x <= max(xs) * 1.02:
+def signed(value: float | None) -> str:
+    """A difference of scores with its sign and three decimals."""
+    return "–" if value is None or not math.isfinite(value) else f"{value:+.3f}"
+
+
+def inside_rows(fit: Document) -> list[dict[str, Any]]:
+    """Rows of `best` at budgets at which all that could be best were compared."""
+    return [dict(row) for row in fit.get("best") or [] if not row.get("extrapolated")]
+
+
+def last_row(fit: Document) -> dict[str, Any] | None:
+    """The row of `best` at the largest budget at which all that could be best were compared."""
+    rows = inside_rows(fit) or [dict(row) for row in fit.get("best") or []]
+    return rows[-1] if rows else None
+
+
+def best_at(fit: Document, x: float) -> dict[str, Any] | None:
+    """The row of `best` nearest to x in log; None beyond the rows by more than 2 per cent."""
+    rows = fit.get("best") or []
+    if not rows or x <= 0 or not rows[0]["x"] * 0.98 <= x <= rows[-1]["x"] * 1.02:
         return None
     return dict(min(rows, key=lambda row: abs(math.log(row["x"] / x))))
 
 
-def what_would_change(fit: Document | None, plan: Document) -> list[str]:
-    """Sentences that name what would move the prescription, nearest first."""
-    said: list[str] = []
-    n = plan.get("rollouts_per_problem")
-    budget = plan.get("budget_rollouts") or plan.get("rollouts")
-    if fit is not None and budget and str(fit.get("unit")) == "rollouts":
-        said += _leader_sentence(fit, float(budget), n)
-        said += _crossover_sentences(fit, float(budget))
-        for factor, words in ((0.5, "Half the budget"), (2.0, "Twice the budget")):
-            row = law_at(fit, factor * float(budget))
-            if row is not None and row.get("rollouts_per_problem"):
-                said.append(
-                    f"{words}: n* = {compact(row['rollouts_per_problem'])} "
-                    f"({interval(row.get('interval'))})."
-                )
-    wide = plan.get("rollouts_per_problem_interval")
-    if wide and None not in wide and n and wide[0] != wide[1]:
-        said.append(
-            f"More seeds: the law's n* may lie anywhere from {compact(wide[0])} to "
-            f"{compact(wide[1])}; "
-            "repeats near the optimum narrow that."
+def n_with_interval(row: Document) -> str:
+    """Best n of a row with its interval: "52 (30 to 90)"."""
+    said, wide = compact(row["rollouts_per_problem"]), interval(row.get("interval"))
+    return said if said == wide else f"{said} ({wide})"
+
+
+def summary(fit: Document) -> str:
+    """What a fit found, in two or three sentences."""
+    last = last_row(fit)
+    if last is None:
+        return "Nothing can be said of the best n: no budget has scores."
+    unit = str(fit.get("unit") or "rollouts")
+    end = f"{compact(last['x'])} {unit}"
+    tested = sorted({int(row["rollouts_per_problem"]) for row in fit.get("curves") or []})
+    if len(tested) == 1:
+        return f"Only n = {tested[0]} was tested, up to {end}."
+    first = (inside_rows(fit) or [last])[0]
+    text = f"The best n is {n_with_interval(last)} at {end}"
+    if first["x"] < last["x"]:
+        text = (
+            f"The best n goes from {n_with_interval(first)} at {compact(first['x'])} {unit} to "
+            f"{n_with_interval(last)} at {end}"
         )
-    flags = {str(w.get("code")) for w in plan.get("warnings") or []}
-    if "bp_untested" in flags:
-        said.append(f"Another Bₚ: only Bₚ = {plan.get('problems_per_batch')} was tested.")
-    return said
+    return f"{text}. {rise_sentence(fit)}".strip()
 
 
-def _leader_sentence(fit: Document, budget: float, n: int | None) -> list[str]:
-    for part in fit.get("frontier") or []:
-        if part["from"] <= budget <= part["to"] and part["rollouts_per_problem"] != n:
-            probability = part.get("probability_best")
-            sure = "" if probability is None else f" with probability {percent(probability)}"
-            return [
-                f"Trust in the curves rather than the law: n = {part['rollouts_per_problem']} "
-                f"leads them at this budget{sure}."
-            ]
-    return []
-
-
-def _crossover_sentences(fit: Document, budget: float) -> list[str]:
-    crossovers: Iterable[Document] = fit.get("crossovers") or []
-    said = []
-    usable = [c for c in crossovers if c.get("at")]
-    below = max((c for c in usable if c["at"] <= budget), key=lambda c: c["at"], default=None)
-    above = min((c for c in usable if c["at"] > budget), key=lambda c: c["at"], default=None)
-    for side, crossover, which in (
-        ("Below", below, "from_rollouts_per_problem"),
-        ("Above", above, "to_rollouts_per_problem"),
-    ):
-        if crossover is not None:
-            said.append(
-                f"{side} {compact(crossover['at'])} {unit_name(fit)} "
-                f"({interval(crossover.get('interval'))}): n = {crossover[which]} leads "
-                "in the measured curves."
-            )
-    return said
-
-
-def summary_of_law(fit: Document) -> str:
-    """One or two sentences that say what a fit found."""
+def rise_sentence(fit: Document) -> str:
+    """Whether the best n rises, and where it levels off."""
     law = fit.get("law") or {}
-    rows = law.get("at") or []
-    if not law.get("form") or not rows:
-        return "No law could be fitted to these curves; the warnings say why."
-    first, last = rows[0], rows[-1]
-    unit = unit_name(fit)
-    text = (
-        f"The best n, n*, goes from {compact(first['rollouts_per_problem'])} at "
-        f"{compact(first['x'])} {unit} to {compact(last['rollouts_per_problem'])} "
-        f"({interval(last.get('interval'))}) at {compact(last['x'])}."
-    )
     rising = law.get("rising") or {}
-    if rising.get("claimed"):
-        # The claim rests on a one-sided 95% bound, whatever the level of the intervals.
-        text += (
-            f" The rise is real: n* doubles {rising['octaves']:.1f} times, at least "
-            f"{rising['lower_bound']:.1f} (one-sided 95% bound)."
-        )
-    elif rising:
-        text += " These data do not establish that n* rises with the budget."
-    if law.get("plateau") is None:
-        return text
-    where = interval(law.get("plateau_interval"))
-    if (law.get("identified") or {}).get("plateau", True):
-        return f"{text} Plateau: n = {compact(law['plateau'])} ({where})."
-    return f"{text} Where it levels off is not known: {where}."
+    if not rising:
+        return ""
+    if not rising.get("claimed"):
+        return "These runs do not establish that it rises with the budget."
+    # The claim rests on a one-sided 95% bound, whatever the level of the intervals.
+    text = (
+        f"It rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f} "
+        "(one-sided 95% bound)"
+    )
+    if (law.get("identified") or {}).get("plateau") and law.get("plateau") is not None:
+        return f"{text}, and levels off at n = {compact(law['plateau'])}."
+    return f"{text}; where it levels off is not known."
 
 
 def backtest_sentence(fit: Document) -> str | None:
-    """What the back-test found, beside its no-fit baselines; None where there is none."""
+    """How well a part of the sweep predicts the rest; None where nothing could be held out."""
     test = fit.get("backtest") or {}
-    error, baseline = test.get("mae_law"), test.get("mae_best_so_far")
-    if error is None:
+    error, base = test.get("mae_model"), test.get("mae_best_so_far")
+    if error is None or base is None:
         return None
+    cuts = " and at ".join(compact(cut) for cut in test.get("cuts") or [])
     text = (
-        "Fitted on the first part of every curve and asked about the rest, the fit misses by "
-        f"{error:.4f} in score"
+        f"Cut at {cuts} {fit.get('unit') or 'rollouts'}, the sweep predicts later scores within "
+        f"{error:.3f} on average; assuming no further change misses by {base:.3f}."
     )
-    if baseline is not None:
-        verdict = "better than" if error < baseline else "no better than"
-        text += f", {verdict} taking the best so far ({baseline:.4f})"
-    if test.get("mae_power_law") is not None:
-        text += f"; a power law misses by {test['mae_power_law']:.4f}"
-    text += "."
-    blend = test.get("blend") or {}
-    if blend.get("better") and blend.get("mae_blend") is not None:
-        text += (
-            f" A blend of both ({percent(blend.get('weight'))} fit) misses by "
-            f"{blend['mae_blend']:.4f} on the {blend.get('n_held_out', 0):,} values it could be "
-            "judged by."
-        )
     if test.get("coverage") is not None:
-        of = f" {test['n_held_out']:,}" if test.get("n_held_out") else ""
-        text += f" The intervals held {percent(test['coverage'])} of the{of} held-out values."
-    if baseline is not None and error >= baseline:
-        text += " Do not extrapolate the scores of these curves."
-    if (test.get("blend") or {}).get("better"):
-        text += " A blend of the two predicts better than either."
-    for row in test.get("left_out", ()):
-        if row["refused"] is None:
-            what = "the last doubling of the budget"
-            if row["left_out"] != "budget":
-                what = f"n = {row['value']}"
-            said = row["rollouts_per_problem"]
-            text += (
-                f" Without {what} the law would have said n* = {compact(said['law'])} at "
-                f"{compact(row['at'])} (all data: {compact(said['full'])}), which loses "
-                f"{row['score_lost']['law']:.3f} of score."
-            )
+        text += (
+            f" Of {test.get('n_held_out') or 0:,} held-out scores, {percent(test['coverage'])} lie "
+            f"inside their {percent(fit.get('level') or 0.95)} intervals."
+        )
+    if (test.get("widened_by") or 1) > 1.005:
+        text += f" Beyond the data, intervals are {test['widened_by']:.1f} times wider for it."
     return text
+
+
+def chance(share: float | None) -> str:
+    """A share of draws as per cent: all of some hundred draws are no certainty.
+
+    >>> chance(1.0)
+    '>99%'
+    """
+    return percent(None if share is None else min(share, 0.9999))
+
+
+def frontier_sentence(fit: Document) -> str:
+    """Who leads when."""
+    parts = [part for part in fit.get("frontier") or [] if not part.get("extrapolated")]
+    path = [next(group) for _, group in groupby(parts, key=lambda part: _name(fit, part))]
+    if not path:
+        return ""
+    if len(path) == 1:
+        return f"{_name(fit, path[0])} scores best at every budget that was compared."
+    unit = str(fit.get("unit") or "rollouts")
+    steps = [f"{_name(fit, part)} from {compact(part['from'])}" for part in path[1:]]
+    return f"{_name(fit, path[0])} scores best at first, {', '.join(steps)} {unit} on."
+
+
+def _name(fit: Document, row: Document) -> str:
+    several = len({one["problems_per_batch"] for one in fit.get("curves") or []}) > 1
+    n = row["rollouts_per_problem"]
+    return f"{row['problems_per_batch']} × {n}" if several else f"n = {n}"
+
+
+def probability_sentence(fit: Document) -> str:
+    """How sure the leader is at the largest budget."""
+    last = last_row(fit)
+    if last is None or not last.get("probability"):
+        return ""
+    share = {int(n): p for n, p in last["probability"].items()}
+    top = max(share, key=lambda n: share[n])
+    at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
+    known = ", ".join(str(n) for n in last.get("confidence_set") or [])
+    return (
+        f"At {at} n = {top} is best with probability {chance(share[top])}. Still in contention "
+        f"there: n = {known or top}."
+    )
+
+
+def loss_sentence(fit: Document) -> str:
+    """What the wrong n costs at the largest budget."""
+    last = last_row(fit)
+    lost = {int(n): v for n, v in ((last or {}).get("expected_regret") or {}).items()}
+    if last is None or len(lost) < 2:
+        return ""
+    worst, least = max(lost, key=lambda n: lost[n]), min(lost, key=lambda n: lost[n])
+    return (
+        f"At {compact(last['x'])} {fit.get('unit') or 'rollouts'}, n = {worst} costs "
+        f"{lost[worst]:.3f} of score against the true best, n = {least} {lost[least]:.3f}."
+    )
+
+
+def printed_of(fit: Document) -> PrintedLaw | None:
+    """What the study itself printed, where this is one of its panels and stands alone."""
+    sources = (fit.get("provenance") or {}).get("sources") or []
+    alone = len(sources) == 1 and fit.get("unit") == "rollouts"
+    return printed_law(str(sources[0])) if alone else None
+
+
+def paper_sentences(fit: Document) -> list[str]:
+    """What the published pipeline says of these runs, and what the study printed of its own."""
+    paper, last = fit.get("paper") or {}, last_row(fit)
+    if paper.get("refused"):
+        return [f"The paper's own method gives no answer here: {paper['refused']}"]
+    said = []
+    steps = (str(row["rollouts_per_problem"]) for row in paper.get("frontier") or [])
+    path = [n for n, _ in groupby(steps)]
+    if path:
+        said.append(f"By the paper's own method the best n goes {', '.join(path)}.")
+    printed = printed_of(fit)
+    if printed is not None:
+        said += printed.sentences(float(last["x"]) if last else None)
+    return said
+
+
+def changes(fit: Document | None, plan: Document) -> list[str]:
+    """What would move the prescription: half and twice the budget, the nearest crossovers."""
+    budget = plan.get("budget_rollouts") or plan.get("rollouts")
+    if fit is None or not budget or str(fit.get("unit")) != "rollouts":
+        return []
+    said = []
+    for factor, name in ((0.5, "Half the budget"), (2.0, "Twice the budget")):
+        row = best_at(fit, factor * float(budget))
+        if row is not None:
+            beyond = ", beyond the data" if row.get("extrapolated") else ""
+            said.append(f"{name}: best n {n_with_interval(row)}{beyond}.")
+    usable = [c for c in fit.get("crossovers") or [] if c.get("at")]
+    below = max((c for c in usable if c["at"] <= budget), key=lambda c: c["at"], default=None)
+    above = min((c for c in usable if c["at"] > budget), key=lambda c: c["at"], default=None)
+    for side, crossover, which in (("Below", below, "from"), ("Above", above, "to")):
+        if crossover is not None:
+            wide = interval(crossover.get("interval"))
+            said.append(
+                f"{side} {compact(crossover['at'])} rollouts ({wide}): "
+                f"n = {crossover[f'{which}_rollouts_per_problem']} leads."
+            )
+    return said

@@ -25,7 +25,7 @@
     return Math.abs(value) >= 10 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(2));
   }
   const score = (value) => (Number.isFinite(value) ? value.toFixed(3) : "–");
-  const percent = (p) => (p > 0.99 && p < 1 ? ">99%" : p > 0 && p < 0.01 ? "<1%" : `${Math.round(100 * p)}%`);
+  const percent = (p) => (p > 0.99 ? ">99%" : p > 0 && p < 0.01 ? "<1%" : `${Math.round(100 * p)}%`);
   const name = (bp, n) => (severalB ? `B\u209A=${bp}, n=${n}` : `n=${n}`);
 
   // ---- looks -------------------------------------------------------------------------------
@@ -33,7 +33,7 @@
   let look = {};
   function readLook() {
     look = {};
-    for (const token of ["paper", "sheet", "ink", "muted", "rule", "accent", "accent-soft", "hatch"]) {
+    for (const token of ["paper", "sheet", "ink", "muted", "rule", "accent", "accent-soft", "accent-faint", "hatch"]) {
       look[token] = css(`--${token}`);
     }
   }
@@ -135,11 +135,37 @@
   }
 
   // ---- figures: each returns { traces, layout, note } or null where there is no data ------------
-  function value(row, x) {
-    const fall = Math.exp(-row.slope * (Math.log10(Math.min(x, row.held_from || Infinity)) - row.log10_midpoint));
-    return row.floor + (row.ceiling - row.floor) * (row.form === "gompertz" ? Math.exp(-fall) : 1 / (1 + fall));
+  // A fitted curve from its configuration's first evaluation on, as [{ x, score, interval, extrapolated }].
+  function lineOf(fit, row) {
+    const own = fit.runs.filter((r) => r.bp === row.problems_per_batch && r.n === row.rollouts_per_problem).flatMap((r) => r.x);
+    return row.at.filter((p) => p.x >= minmax(own)[0] * 0.999);
   }
-  const drawable = (row) => ["floor", "ceiling", "slope", "log10_midpoint"].every((k) => Number.isFinite(row[k]));
+  // The score of such a line at x, and its part between two budgets.
+  function scoreAt(line, x) {
+    const i = line.findIndex((p) => p.x >= x);
+    if (i <= 0) return line[i < 0 ? line.length - 1 : 0].score;
+    const [a, b] = [line[i - 1], line[i]], share = Math.log(x / a.x) / Math.log(b.x / a.x);
+    return a.score + share * (b.score - a.score);
+  }
+  function part(line, from, to) {
+    const lo = Math.max(from, line[0].x), hi = Math.min(to, line[line.length - 1].x);
+    if (!(lo < hi)) return [];
+    const inner = line.filter((p) => p.x > lo && p.x < hi).map((p) => [p.x, p.score]);
+    return [[lo, scoreAt(line, lo)], ...inner, [hi, scoreAt(line, hi)]];
+  }
+  // A band between the ends of intervals; an open end lies at the edge given for it.
+  function band(x, ends, alpha, edges = [NaN, NaN]) {
+    const at = (i, side) => (ends[i] && Number.isFinite(ends[i][side]) ? ends[i][side] : edges[side]);
+    const index = x.map((_, i) => i), back = [...index].reverse();
+    return { x: [...x, ...back.map((i) => x[i])], y: [...index.map((i) => at(i, 1)), ...back.map((i) => at(i, 0))],
+      fill: "toself", fillcolor: alpha, mode: "lines", line: { width: 0 }, hoverinfo: "skip", meta: {} };
+  }
+  // n of a law at x of its own variable.
+  function lawAt(law, x) {
+    if (!Number.isFinite(law.k) || !Number.isFinite(law.x0)) return 2 ** law.b;
+    const u = law.form === "sigmoid_log10" ? Math.log10(x) : x;
+    return 2 ** (law.b + law.L / (1 + Math.exp(-law.k * (u - law.x0))));
+  }
   const spread = (lo, hi, k) => Array.from({ length: k }, (_, i) => lo * (hi / lo) ** (i / (k - 1)));
   const unitOf = (doc) => ({ tokens: "generated tokens", rollouts: "training rollouts" }[doc.unit] || "budget");
 
@@ -151,17 +177,14 @@
     const [yMin, yMax] = minmax(ys), pad = 0.05 * (yMax - yMin || 0.1);
     const range = [yMin - pad, yMax + pad];
     const total = xs.length, dots = total <= 2500;
-    const traces = [], labels = [], rows = new Map(doc.curves.map((r) => [keyOf(r.problems_per_batch, r.rollouts_per_problem), r]));
-    for (const part of doc.frontier) {
-      const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
-      const row = rows.get(keyOf(part.problems_per_batch, part.rollouts_per_problem));
-      if (!s || !row || !drawable(row) || !shown(s.bp, s.n)) continue;
-      // A curve is known over its own data only, and so is the frontier that it carries.
-      const own = minmax(fit.runs.filter((r) => r.bp === part.problems_per_batch && r.n === s.n).flatMap((r) => r.x));
-      const at = spread(Math.max(part.from, own[0]), Math.min(part.to, own[1]), 30);
-      if (!(at[0] < at[29])) continue;
-      traces.push({ x: at, y: at.map((x) => value(row, x)), mode: "lines", hoverinfo: "skip",
-        line: { color: fade(color(s), 0.26), width: narrow() ? 9 : 13 }, meta: { key: keyOf(s.bp, s.n), under: true } });
+    const traces = [], labels = [], lines = new Map(doc.curves.map((r) => [keyOf(r.problems_per_batch, r.rollouts_per_problem), lineOf(fit, r)]));
+    for (const stretch of doc.frontier) {
+      const key = keyOf(stretch.problems_per_batch, stretch.rollouts_per_problem), s = series.get(key), line = lines.get(key);
+      if (!s || !line || !line.length || !shown(s.bp, s.n)) continue;
+      const points = part(line, stretch.from, stretch.to);
+      if (!points.length) continue;
+      traces.push({ x: points.map((p) => p[0]), y: points.map((p) => p[1]), mode: "lines", hoverinfo: "skip",
+        line: { color: fade(color(s), stretch.extrapolated ? 0.12 : 0.26), width: narrow() ? 9 : 13 }, meta: { key, under: true } });
     }
     // One trace per configuration: its runs follow each other with a gap between.
     for (const [key, s] of series) {
@@ -173,22 +196,17 @@
         marker: { color: color(s), size: 3.5, opacity: 0.3 }, line: { color: fade(color(s), 0.3), width: 1, simplify: true },
         meta: { key, say: (i) => owner[i] && `${name(s.bp, s.n)} · ${owner[i].run} · ${count(x[i])} ${doc.unit} · score ${score(y[i])}` } });
     }
-    for (const record of fit.records) {
-      const s = styleOf(record.bp, record.n), key = keyOf(record.bp, record.n);
-      if (!s || !shown(record.bp, record.n) || !record.x.length) continue;
-      const row = rows.get(key);
-      const mine = fit.runs.filter((r) => r.bp === record.bp && r.n === record.n).flatMap((r) => r.x);
-      const [first, last] = minmax(mine.length ? mine : record.x);
-      if (row && drawable(row)) {
-        const at = spread(first, last, 80);
-        traces.push({ x: at, y: at.map((x) => value(row, x)), mode: "lines", hoverinfo: "none",
-          line: { color: color(s), width: 2.2, dash: s.dash },
-          meta: { key, say: (i) => `${name(s.bp, s.n)} · fit at ${count(at[i])} ${doc.unit}: ${score(value(row, at[i]))}` } });
-        labels.push({ key, s, x: last, y: value(row, last) });
-      } else labels.push({ key, s, x: last, y: record.y[record.y.length - 1] });
-      traces.push({ x: record.x, y: record.y, mode: "markers", hoverinfo: "none",
-        marker: { symbol: s.symbol, size: narrow() ? 7 : 8.5, color: color(s), line: { color: look.paper, width: 1 } },
-        meta: { key, say: (i) => `${name(s.bp, s.n)} · record at ${count(record.x[i])} ${doc.unit}: ${score(record.y[i])}` } });
+    for (const [key, line] of lines) {
+      const s = series.get(key);
+      if (!s || !shown(s.bp, s.n) || !line.length) continue;
+      const known = line.filter((p) => !p.extrapolated), beyond = line.slice(Math.max(known.length - 1, 0));
+      traces.push({ ...band(line.map((p) => p.x), line.map((p) => p.interval), fade(color(s), 0.1)), meta: { key } });
+      const say = (points) => (i) => `${name(s.bp, s.n)} at ${count(points[i].x)} ${doc.unit}: ${score(points[i].score)} (${score(points[i].interval[0])} to ${score(points[i].interval[1])})${points[i].extrapolated ? ", beyond its data" : ""}`;
+      for (const [points, dash, width] of [[known, s.dash, 2.2], [beyond, "1px,4px", 1.7]]) {
+        if (points.length > 1) traces.push({ x: points.map((p) => p.x), y: points.map((p) => p.score), mode: "lines", hoverinfo: "none",
+          line: { color: color(s), width, dash }, meta: { key, fit: true, say: say(points) } });
+      }
+      labels.push({ key, s, y: line[line.length - 1].score });
     }
     const right = hi;
     for (const l of endLabels(labels, range[0], range[1], height - 58)) traces.push(labelTrace(l.key, right, l.y, l.text || l.s.label, color(l.s)));
@@ -209,28 +227,43 @@
   // A fixed batch has its law in update steps; the frontier then moves from rollouts to steps.
   const perStep = (doc) => (doc.law && doc.law.variable === "steps" && doc.setting.value ? doc.setting.value : 1);
 
-  // `of` says which law: "n", or "bp" for B_p*(M) of a fixed batch.
+  // Rows { x, value, interval, extrapolated } in the law's own variable: the best n, or the best B_p of a fixed batch.
+  function bestRows(doc, of) {
+    if (of === "bp") return ((doc.law_problems_per_batch || {}).at || []).map((r) => ({ ...r, value: r.problems_per_batch }));
+    return doc.best.map((r) => ({ ...r, x: r.x / perStep(doc), value: r.rollouts_per_problem }));
+  }
+  function bestTraces(at, low, high, symbol, variable) {
+    const xs = at.map((r) => r.x), edges = [low / 1.3, high * 1.3];
+    const inside = at.filter((r) => !r.extrapolated);
+    const say = (rows) => (i) => `best ${symbol} = ${count(rows[i].value)} at ${count(rows[i].x)} ${variable}` +
+      (rows[i].interval ? `; interval ${count(rows[i].interval[0])} to ${count(rows[i].interval[1])}` : "") +
+      (rows[i].confidence_set && rows[i].confidence_set.length ? `; in contention: ${rows[i].confidence_set.join(", ")}` : "") +
+      (rows[i].extrapolated ? "; extrapolated" : "");
+    return {
+      under: [band(xs, at.map((r) => r.interval), look["accent-faint"], edges),
+        band(inside.map((r) => r.x), inside.map((r) => r.interval), look["accent-soft"], edges)],
+      over: [
+        { x: xs, y: at.map((r) => r.value), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 2, dash: "2px,4px" }, meta: { say: say(at) } },
+        { x: inside.map((r) => r.x), y: inside.map((r) => r.value), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 }, meta: { say: say(inside) } }],
+    };
+  }
+  const unitNames = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps" };
+
   function lawFigure(fit, others, of = "n") {
     const doc = fit.document, law = of === "n" ? doc.law : doc.law_problems_per_batch;
     const field = of === "n" ? "rollouts_per_problem" : "problems_per_batch", symbol = of === "n" ? "n" : "B\u209A";
-    if (!law || !law.form || !law.at || !law.at.length) return null;
-    const scale = perStep(doc), at = law.at;
+    const at = bestRows(doc, of);
+    if (!law || at.length < 2) return null;
+    const scale = perStep(doc);
     const parts = doc.frontier.filter((p) => p.to > p.from);
-    const ns = [...doc.curves.map((r) => r[field]), ...at.map((r) => r[field])].filter(Number.isFinite);
-    const [nLow, nHigh] = minmax(ns);
-    const support = fit.support ? fit.support.map((x) => x / scale) : [at[0].x, at[at.length - 1].x];
-    const ends = parts.length ? [parts[0].from / scale, parts[parts.length - 1].to / scale] : support;
-    let lo = Math.min(at[0].x, ends[0]), hi = Math.max(at[at.length - 1].x, ends[1]);
+    const [nLow, nHigh] = minmax([...doc.curves.map((r) => r[field]), ...at.map((r) => r.value)].filter(Number.isFinite));
+    const support = doc.support.map((x) => x / scale);
+    let lo = at[0].x, hi = at[at.length - 1].x;
     const budget = fit === data.fits[0] && data.plan && law.variable === "rollouts" ? data.plan.budget_rollouts : null;
     if (budget && budget > hi && budget < hi * 30) hi = budget;
     lo /= 1.08; hi *= 1.08;
     const clip = (n, edge) => Math.min(Math.max(Number.isFinite(n) ? n : edge, nLow / 1.3), nHigh * 1.3);
-    const xs = at.map((r) => r.x);
-    const traces = [{
-      x: [...xs, ...[...xs].reverse()],
-      y: [...at.map((r) => clip(r.interval && r.interval[1], nHigh * 1.3)), ...[...at].reverse().map((r) => clip(r.interval && r.interval[0], nLow / 1.3))],
-      fill: "toself", fillcolor: look["accent-soft"], mode: "lines", line: { width: 0 }, hoverinfo: "skip", meta: {},
-    }];
+    const best = bestTraces(at, nLow, nHigh, symbol, law.variable), traces = best.under;
     const allowed = at.flatMap((r) => (r.confidence_set || []).map((n) => [r.x, n]));
     traces.push({ x: allowed.map((p) => p[0]), y: allowed.map((p) => p[1]), mode: "markers", hoverinfo: "skip",
       marker: { symbol: "square", size: 4.5, color: fade(look.muted, 0.5) }, meta: {} });
@@ -264,21 +297,22 @@
         meta: { say: () => `n=${c.to_rollouts_per_problem} overtakes n=${c.from_rollouts_per_problem} at ${count(middle)} (${bound[0] ? count(a) : "not bounded"} to ${bound[1] ? count(b) : "not bounded"})` } });
     }
     const dashes = ["7px,4px", "2px,3px", "9px,3px,2px,3px"], sameKind = [];
+    if (of === "n" && law.L) { // fitted inside what was compared, and drawn nowhere else
+      const inside = at.filter((r) => !r.extrapolated), line = { color: look.accent, width: 1.3, dash: "12px,4px" };
+      sameKind.push({ name: "the paper\u2019s sigmoid", dash: line.dash, color: line.color });
+      traces.push({ x: inside.map((r) => r.x), y: inside.map((r) => lawAt(law, r.x)), mode: "lines", hoverinfo: "none", line,
+        meta: { say: (j) => `the sigmoid: n = ${count(lawAt(law, inside[j].x))} at ${count(inside[j].x)}` } });
+    }
     others.forEach((other, i) => {
-      const theirs = other.document[of === "n" ? "law" : "law_problems_per_batch"], rows = theirs && theirs.at;
-      if (!rows || !rows.length || theirs.variable !== law.variable) return;
-      const keep = rows.filter((r) => r.x >= lo && r.x <= hi && Number.isFinite(r[field]));
+      if ((other.document.law || {}).variable !== law.variable) return;
+      const keep = bestRows(other.document, of).filter((r) => r.x >= lo && r.x <= hi && Number.isFinite(r.value) && !r.extrapolated);
       if (!keep.length) return;
-      sameKind.push({ name: `law of ${other.name}`, dash: dashes[i % 3] });
-      traces.push({ x: keep.map((r) => r.x), y: keep.map((r) => r[field]), mode: "lines", hoverinfo: "none",
+      sameKind.push({ name: `best ${symbol} of ${other.name}`, dash: dashes[i % 3] });
+      traces.push({ x: keep.map((r) => r.x), y: keep.map((r) => r.value), mode: "lines", hoverinfo: "none",
         line: { color: look.ink, width: 1.6, dash: dashes[i % 3] },
-        meta: { say: (j) => `${other.name}: ${symbol}* = ${count(keep[j][field])} at ${count(keep[j].x)}` } });
+        meta: { say: (j) => `${other.name}: best ${symbol} = ${count(keep[j].value)} at ${count(keep[j].x)}` } });
     });
-    traces.push({ x: xs, y: at.map((r) => r[field]), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 },
-      meta: { say: (i) => `${symbol}* = ${count(at[i][field])} at ${count(at[i].x)} ${law.variable}` +
-        (at[i].interval ? `; interval ${count(at[i].interval[0])} to ${count(at[i].interval[1])}` : "") +
-        (at[i].confidence_set && at[i].confidence_set.length ? `; could be best: ${at[i].confidence_set.join(", ")}` : "") +
-        (Number.isFinite(at[i].expected_regret) ? `; expected regret ${score(at[i].expected_regret)}` : "") } });
+    traces.push(...best.over);
     const extras = law.variable === "rollouts" ? budgetLine(fit, lo, hi) : { shapes: [], annotations: [] };
     for (const [a, b] of [[state.scale === "log" ? lo : 0, support[0]], [support[1], hi]]) {
       if (b > a * 1.001) extras.shapes.push({ type: "rect", x0: a, x1: b, yref: "paper", y0: 0, y1: 1, fillcolor: look.hatch, line: { width: 0 }, layer: "below" });
@@ -288,13 +322,13 @@
       if (wide && wide.every(Number.isFinite)) {
         traces.push({ x: [budget, budget], y: wide.map((v) => clip(v, nHigh)), mode: "lines+markers", hoverinfo: "none", cliponaxis: false,
           line: { color: look.accent, width: 2 }, marker: { symbol: "line-ew", size: 14, color: look.accent, line: { color: look.accent, width: 2 } },
-          meta: { say: () => `the law at the budget of the plan: n* between ${count(wide[0])} and ${count(wide[1])}` } });
+          meta: { say: () => `the best n at the budget of the plan: between ${count(wide[0])} and ${count(wide[1])}` } });
       }
       traces.push({ x: [budget], y: [data.plan.rollouts_per_problem], mode: "markers", hoverinfo: "none", cliponaxis: false,
         marker: { symbol: "circle", size: 15, color: look.paper, line: { color: look.accent, width: 4 } },
         meta: { say: () => `the prescription: n=${data.plan.rollouts_per_problem} for ${count(budget)} rollouts` } });
     }
-    const unit = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps" }[law.variable] || "budget";
+    const unit = unitNames[law.variable] || "budget";
     return { traces, layout: layoutOf(budgetAxis(lo, hi, unit), octaveAxis(nLow, nHigh, of === "n" ? "rollouts per problem, n" : "problems per batch, B\u209A"), extras), named: sameKind };
   }
 
@@ -330,39 +364,57 @@
       if (!traces.length) return null;
       return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(fit, lo, hi)) };
     }
-    const parts = doc.frontier.filter((p) => Number.isFinite(p.probability_best) && p.to > p.from);
-    if (!parts.length) return null;
-    const lo = parts[0].from, hi = parts[parts.length - 1].to;
-    for (const part of parts) {
-      const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
-      if (!s || !shown(s.bp, s.n)) continue;
-      const key = keyOf(s.bp, s.n), p = part.probability_best;
-      const middle = state.scale === "log" ? Math.sqrt(part.from * part.to) : (part.from + part.to) / 2;
-      const say = () => `${name(s.bp, s.n)} leads from ${count(part.from)} to ${count(part.to)}; probability ${percent(p)}`;
-      traces.push({ x: [part.from, part.from, part.to, part.to], y: [0, p, p, 0], fill: "tozeroy", mode: "lines", hoverinfo: "none",
-        fillcolor: fade(color(s), 0.75), line: { color: look.paper, width: 1.5 }, meta: { key, say } });
-      traces.push({ x: [middle], y: [p], mode: "text", text: [s.label], textposition: "top center", hoverinfo: "skip", cliponaxis: false,
-        textfont: { color: color(s), size: 12, weight: 600 }, meta: { key } });
-    }
-    y.range = [0, 1.08];
-    y.tickvals = [0, 0.25, 0.5, 0.75, 1];
-    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), y, budgetLine(fit, lo, hi)), note: "Shown for the leader of each stretch of the frontier." };
+    return null;
   }
 
-  function bars(rows, title) {
-    return {
-      traces: [{ type: "bar", orientation: "h", y: rows.map((r) => r[0]), x: rows.map((r) => r[1]), hoverinfo: "none", width: 0.55,
-        marker: { color: rows.map((_, i) => (i ? look.muted : look.accent)) }, text: rows.map((r) => ` ${r[1].toFixed(4)}`), textposition: "outside",
-        cliponaxis: false, textfont: { color: look.ink }, meta: { say: (i) => `${rows[i][0]}: ${rows[i][1].toFixed(4)}` } }],
-      layout: layoutOf({ ...base(), title: { text: title, standoff: 8 }, rangemode: "tozero", nticks: 5 }, { ...base(), autorange: "reversed", showgrid: false },
-        { margin: { l: 92, r: 64, t: 8, b: 46 } }),
-    };
+  // What each configuration loses against the true best; down is worse.
+  function lossFigure(fit, height) {
+    const doc = fit.document, full = doc.probabilities;
+    if (!full || !full.x || full.x.length < 2) return null;
+    const lo = full.x[0], hi = full.x[full.x.length - 1], traces = [], labels = [];
+    full.configurations.forEach(([bp, n], i) => {
+      const s = styleOf(bp, n), y = full.regret[i], key = keyOf(bp, n);
+      if (!s || !shown(bp, n)) return;
+      traces.push({ x: full.x, y, mode: "lines", hoverinfo: "none", line: { color: color(s), width: 2, dash: s.dash },
+        meta: { key, say: (j) => `${name(bp, n)} at ${count(full.x[j])} ${doc.unit}: expected loss ${score(y[j])}` } });
+      labels.push({ key, s, y: -y[y.length - 1] });
+    });
+    if (!traces.length) return null;
+    const worst = Math.max(...traces.flatMap((t) => t.y)) * 1.04 || 0.01;
+    for (const l of endLabels(labels, -worst, 0, height - 58)) traces.push(labelTrace(l.key, hi, -l.y, l.text || l.s.label, color(l.s)));
+    return { traces, layout: layoutOf(budgetAxis(lo, hi, unitOf(doc)), { ...base(), title: { text: "expected loss of score", standoff: 8 }, range: [worst, 0] }, budgetLine(fit, lo, hi)) };
   }
+
+  // The plane of (B_p, n): every tested pair, and the path of the best one.
+  function directionFigure(fit) {
+    const doc = fit.document, rows = doc.best.filter((r) => !r.extrapolated);
+    const bs = doc.curves.map((r) => r.problems_per_batch), ns = doc.curves.map((r) => r.rollouts_per_problem);
+    const [bLow, bHigh] = minmax(bs), [nLow, nHigh] = minmax(ns);
+    const ends = [bLow / 1.5, bHigh * 1.5], traces = [];
+    for (const batch of new Set(bs.map((b, i) => b * ns[i]))) {
+      traces.push({ x: ends, y: ends.map((b) => batch / b), mode: "lines", hoverinfo: "skip", line: { color: look.muted, width: 0.8, dash: "1px,4px" }, meta: {} });
+    }
+    traces.push({ x: bs, y: ns, mode: "markers", hoverinfo: "none", marker: { symbol: "circle-open", size: 10, color: look.muted, line: { width: 1.5 } },
+      meta: { say: (i) => `tested: B\u209A=${bs[i]}, n=${ns[i]}, batch ${count(bs[i] * ns[i])}` } });
+    const path = [];
+    for (const row of rows) {
+      const pair = [row.problems_per_batch, row.tested_rollouts_per_problem], last = path[path.length - 1];
+      if (last && last.pair[0] === pair[0] && last.pair[1] === pair[1]) last.to = row.x; else path.push({ pair, from: row.x, to: row.x });
+    }
+    const words = (p) => (p.to > p.from ? `${count(p.from)} to ${count(p.to)}` : count(p.from)), named = new Set();
+    traces.push({ x: path.map((p) => p.pair[0]), y: path.map((p) => p.pair[1]), mode: "lines+markers+text", hoverinfo: "none",
+      line: { color: look.accent, width: 2.2 }, marker: { size: 12, color: path.map((p) => color(styleOf(...p.pair))) },
+      text: path.map((p) => { const seen = named.has(String(p.pair)); named.add(String(p.pair)); return seen ? "" : `  ${words(p)}`; }),
+      textposition: "middle right", cliponaxis: false, textfont: { color: look.ink, size: 12 },
+      meta: { say: (i) => `best at ${words(path[i])} ${doc.unit}: B\u209A=${path[i].pair[0]}, n=${path[i].pair[1]}` } });
+    const x = octaveAxis(bLow, bHigh, "problems per batch, B\u209A");
+    x.range = [Math.log10(ends[0]), Math.log10(ends[1] * 1.4)];
+    return { traces, layout: layoutOf(x, octaveAxis(nLow, nHigh, "rollouts per problem, n")) };
+  }
+
   function backtestFigure(fit) {
-    const doc = fit.document, test = doc.backtest || {};
-    if (test.rows && test.rows.length) return backtestRows(doc, test.rows);
-    const rows = [["fit", test.mae_law], ["best so far", test.mae_best_so_far]].filter((r) => Number.isFinite(r[1]));
-    return rows.length < 2 ? null : bars(rows, "mean absolute error in score");
+    const doc = fit.document, rows = (doc.backtest || {}).rows;
+    return rows && rows.length ? backtestRows(doc, rows) : null;
   }
   function backtestRows(doc, rows) {
     const [lo, hi] = minmax(rows.map((r) => r.x)), traces = [];
@@ -372,9 +424,9 @@
       // Evaluations share their budgets: neighbours stand a little apart, the readout has the true one.
       const index = [...series.keys()].indexOf(key) - (series.size - 1) / 2, x = mine.map((r) => r.x * 10 ** (index * 0.009));
       const gap = (r, field) => (Number.isFinite(r[field]) ? r[field] - r.observed : null);
-      const say = (field, words) => (i) => `${name(s.bp, s.n)} at ${count(mine[i].x)}, seen until ${count(mine[i].cut)}: ${words} ${score(mine[i][field])}, observed ${score(mine[i].observed)}`;
+      const say = (field, words) => (i) => `${name(s.bp, s.n)} at ${count(mine[i].x)}, seen until ${count(mine[i].cut)}: ${words} ${score(mine[i][field])}, was ${score(mine[i].observed)}`;
       traces.push({ x, y: mine.map((r) => gap(r, "best_so_far")), mode: "markers", hoverinfo: "none",
-        marker: { symbol: `${s.symbol}-open`, size: 6, color: color(s), opacity: 0.55 }, meta: { key, say: say("best_so_far", "best so far") } });
+        marker: { symbol: `${s.symbol}-open`, size: 6, color: color(s), opacity: 0.55 }, meta: { key, say: say("best_so_far", "no change") } });
       traces.push({ x, y: mine.map((r) => gap(r, "predicted")), mode: "markers", hoverinfo: "none",
         error_y: { type: "data", symmetric: false, color: fade(color(s), 0.4), thickness: 1, width: 0,
           array: mine.map((r) => (r.interval ? r.interval[1] - r.predicted : 0)), arrayminus: mine.map((r) => (r.interval ? r.predicted - r.interval[0] : 0)) },
@@ -385,25 +437,20 @@
     return { traces, layout: layoutOf(budgetAxis(lo / 1.12, hi * 1.12, unitOf(doc)), { ...base(), nticks: 5, title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
   }
 
-  function sensitivityFigure(fit) {
-    const doc = fit.document, law = doc.law, rules = (doc.sensitivity || []).filter((r) => r.rollouts_per_problem);
-    if (!rules.length || !law || !law.at || !law.at.length) return null;
-    const scale = perStep(doc), at = law.at, xs = at.map((r) => r.x);
-    const all = [...rules.flatMap((r) => r.rollouts_per_problem), ...at.map((r) => r.rollouts_per_problem)].filter(Number.isFinite);
-    const [low, high] = minmax(all);
-    const dashes = ["6px,3px", "2px,3px", "9px,3px,2px,3px", "12px,4px", "9px,3px,2px,3px,2px,3px", "2px,7px", "16px,3px,6px,3px"];
-    const keep = at.filter((r) => r.interval && r.interval.every(Number.isFinite));
-    const traces = [{ x: [...keep.map((r) => r.x), ...[...keep].reverse().map((r) => r.x)], y: [...keep.map((r) => r.interval[1]), ...[...keep].reverse().map((r) => r.interval[0])],
-      fill: "toself", fillcolor: look["accent-soft"], mode: "lines", line: { width: 0 }, hoverinfo: "skip", meta: {} }];
-    rules.forEach((rule, i) => traces.push({ x: rule.x.map((x) => x / scale), y: rule.rollouts_per_problem, mode: "lines+markers", hoverinfo: "none",
-      line: { color: look.ink, width: 1.2, dash: dashes[i % dashes.length] }, marker: { size: 4, color: look.ink },
-      meta: { say: (j) => `${rule.rule}: n* = ${count(rule.rollouts_per_problem[j])} at ${count(rule.x[j] / scale)}` } }));
-    traces.push({ x: xs, y: at.map((r) => r.rollouts_per_problem), mode: "lines", hoverinfo: "none", line: { color: look.accent, width: 3 },
-      meta: { say: (i) => `the law as fitted: n* = ${count(at[i].rollouts_per_problem)} at ${count(xs[i])}` } });
-    const [lo, hi] = minmax([...xs, ...rules.flatMap((r) => r.x.map((x) => x / scale))]);
-    const unit = { rollouts: "training rollouts", tokens: "generated tokens", steps: "update steps" }[law.variable] || "budget";
-    return { traces, layout: layoutOf(budgetAxis(lo / 1.04, hi * 1.04, unit), octaveAxis(low, high, "rollouts per problem, n")),
-      named: rules.map((rule, i) => ({ name: rule.rule, dash: dashes[i % dashes.length] })) };
+  // Our best n, and the law of the published pipeline for three widths of its bins.
+  function paperFigure(fit) {
+    const doc = fit.document, scale = perStep(doc), paper = doc.paper || {}, at = bestRows(doc, "n");
+    const laws = [paper, ...(paper.by_bin_width || [])].filter((p) => p.law);
+    if (!laws.length || at.length < 2) return null;
+    const xs = at.map((r) => r.x), [low, high] = minmax(doc.curves.map((r) => r.rollouts_per_problem));
+    const lines = laws.map((p, i) => ({ name: `the paper\u2019s method, bins of ${p.bin_width}`, at: (x) => lawAt(p.law, x * scale), color: look.ink, width: 1.4, dash: ["6px,3px", "2px,3px", "9px,3px,2px,3px"][i % 3] }));
+    if (fit.printed && scale === 1) lines.push({ name: "as the study printed it", at: (x) => lawAt(fit.printed, x), color: look.muted, width: 2.6, dash: "solid" });
+    const best = bestTraces(at, low, high, "n", (doc.law || {}).variable || doc.unit), traces = [...best.under, ...best.over];
+    for (const l of lines) {
+      traces.push({ x: xs, y: xs.map(l.at), mode: "lines", hoverinfo: "none", line: { color: l.color, width: l.width, dash: l.dash },
+        meta: { say: (j) => `${l.name}: n = ${count(l.at(xs[j]))} at ${count(xs[j])}` } });
+    }
+    return { traces, named: lines, layout: layoutOf(budgetAxis(xs[0] / 1.04, xs[xs.length - 1] * 1.04, unitNames[(doc.law || {}).variable] || "budget"), octaveAxis(low, high, "rollouts per problem, n")) };
   }
 
   function scoresFigure() {
@@ -493,19 +540,22 @@
   }
 
   const builders = {
-    curves: (i, h) => curvesFigure(data.fits[i], h),
+    "learning-curves": (i, h) => curvesFigure(data.fits[i], h),
     law: (i) => lawFigure(data.fits[i], data.fits.filter((_, j) => j !== i)),
-    lawbp: (i) => lawFigure(data.fits[i], data.fits.filter((_, j) => j !== i), "bp"),
-    probability: (i) => probabilityFigure(data.fits[i]),
+    "law-problems-per-batch": (i) => lawFigure(data.fits[i], data.fits.filter((_, j) => j !== i), "bp"),
+    "probability-best": (i) => probabilityFigure(data.fits[i]),
+    "loss-by-n": (i, h) => lossFigure(data.fits[i], h),
+    direction: (i) => directionFigure(data.fits[i]),
     backtest: (i) => backtestFigure(data.fits[i]),
-    sensitivity: (i) => sensitivityFigure(data.fits[i]),
+    "paper-method": (i) => paperFigure(data.fits[i]),
     scores: scoresFigure, landscape: landscapeFigure, gap: gapFigure, difficulty: difficultyFigure,
     health: (i) => healthFigure(i),
   };
 
   // ---- drawing -----------------------------------------------------------------------------
   const figures = $$(".figure");
-  const waiting = new Set(figures);
+  const folded = (figure) => figure.closest("details:not([open])");
+  const waiting = new Set(figures.filter((figure) => !folded(figure)));
   function draw(figure) {
     waiting.delete(figure);
     const plot = $(".plot", figure);
@@ -538,7 +588,7 @@
   }
   function redraw() {
     readLook();
-    for (const figure of figures) if (!waiting.has(figure)) draw(figure);
+    for (const figure of figures) if (figure.dataset.state && !folded(figure)) draw(figure);
   }
   function drawRest() {
     const next = [...waiting][0];
@@ -630,7 +680,7 @@
     }
     list.replaceChildren(...others.map((other) => {
       const item = document.createElement("li");
-      item.append(swatch(look.ink, other.dash, null), document.createTextNode(` ${other.name}`));
+      item.append(swatch(other.color || look.ink, other.dash, null), document.createTextNode(` ${other.name}`));
       return item;
     }));
   }
@@ -662,8 +712,8 @@
     pentagon: polygon(5, 5), star: polygon(5, 6, 0, 2.5), hexagon: polygon(6, 5),
   };
 
-  // One box per run: what it hides are that run's own evaluations; records and fits are of the
-  // whole configuration and stay.
+  // One box per run: what it hides are that run's own evaluations; the fit is of the whole
+  // configuration and stays.
   function runBoxes() {
     for (const box of $$("[data-runs]")) {
       const fit = data.fits[Number(box.dataset.runs)];
@@ -676,7 +726,7 @@
         input.type = "checkbox"; input.checked = true;
         input.addEventListener("change", () => {
           if (input.checked) state.hiddenRuns.delete(run); else state.hiddenRuns.add(run);
-          draw(box.closest("section").querySelector('[data-kind="curves"]'));
+          draw(box.closest("section").querySelector('[data-kind="learning-curves"]'));
         });
         for (const type of ["pointerenter", "focusin"]) label.addEventListener(type, () => light(keyOf(run.bp, run.n)));
         for (const type of ["pointerleave", "focusout"]) label.addEventListener(type, () => light(null));
@@ -739,6 +789,21 @@
   addEventListener("afterprint", () => { state.paper = false; theme(); });
   let width = narrow();
   addEventListener("resize", () => { if (narrow() !== width) { width = narrow(); redraw(); } });
+
+  for (const box of $$("details.beside")) { // drawn when it is opened: folded, a figure has no width
+    box.addEventListener("toggle", () => {
+      if (box.open) for (const figure of $$(".figure", box)) if (!figure.dataset.state) draw(figure);
+    });
+  }
+  for (const button of $$("[data-copy]")) {
+    if (!navigator.clipboard) continue;
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText($("pre", button.parentElement).textContent);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+  }
 
   runBoxes();
   theme();

@@ -1,0 +1,281 @@
+"""The first screen: what to run, how far to trust it, what it costs, what to do first."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from isocompute.domain.text import compact
+from isocompute.report import words
+from isocompute.report.reading import lines_of, styles_of
+from isocompute.report.words import Document, interval, score
+
+if TYPE_CHECKING:
+    from isocompute.answers.fit import Fit
+
+Section = dict[str, Any]
+
+_FIRST = 3  # things to do before spending
+
+
+def answer(
+    fit: Document | None, plan: Document | None, picture: Section | None = None
+) -> Section | None:
+    """The first screen: what to run, or what the curves say where there is no plan.
+
+    Args:
+        fit: the `fit --json` document of the subject.
+        plan: the `plan --json` document.
+        picture: `picture` of the subject.
+    """
+    document = fit if plan is None else plan
+    if document is None:
+        return None
+    refusal = (plan or {}).get("refusal")
+    section: Section = {
+        "kind": "reading" if plan is None else "refusal" if refusal else "plan",
+        "verdict": verdict_of(document) or verdict_of(fit or {}),
+        "about": _about(fit),
+        "first": _do_first(document),
+        "strip": None,
+        "picture": None if refusal else picture,
+        "facts": [],
+        "changes": [],
+        "recipe": [],
+        "trainers": [],
+        "rules": [],
+    }
+    if refusal:
+        return section | {
+            "headline": "No plan",
+            "lead": str(refusal.get("reason", "")),
+        }
+    if plan is not None:
+        return section | _plan(fit, plan)
+    assert fit is not None
+    last = words.last_row(fit)
+    headline = "What these curves say"
+    if last is not None:
+        at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
+        headline = f"Best n at {at}: {compact(last['rollouts_per_problem'])}"
+    return section | {
+        "headline": headline,
+        "lead": words.summary(fit),
+        "strip": None if last is None else _strip(fit, last, last.get("rollouts_per_problem")),
+    }
+
+
+def _plan(fit: Document | None, plan: Document) -> Section:
+    n, as_good = plan.get("rollouts_per_problem"), plan.get("as_good") or []
+    equals = [str(m) for m in as_good if m != n]
+    facts = [
+        ("Score", _expected(plan)),
+        ("Over today", _gain(plan.get("gain"))),
+        ("As good", f"n = {', '.join(equals)}" if equals else ""),
+        ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
+        ("Learning rate", _learning_rate(plan)),
+        ("Cost", _cost(plan.get("cost") or {})),
+        ("Distance", words.extrapolation(plan.get("extrapolation_log10"))),
+        ("Passes", _passes(plan.get("passes_over_data"))),
+    ]
+    return {
+        "three": {"n": n, "b_p": plan.get("problems_per_batch"), "steps": plan.get("steps")},
+        "lead": f"{compact(plan.get('rollouts'))} of {compact(plan.get('budget_rollouts'))} "
+        f"rollouts.{_interval_sentence(plan)}",
+        "strip": _strip(fit, plan, n),
+        "facts": [fact for fact in facts if fact[1]],
+        "recipe": [(str(k), str(v)) for k, v in (plan.get("recipe") or {}).items()],
+        "changes": words.changes(fit, plan),
+        "trainers": [
+            {"name": str(name), "settings": [(str(k), str(v)) for k, v in settings.items()]}
+            for name, settings in (plan.get("trainer") or {}).items()
+            if isinstance(settings, Mapping) and settings
+        ],
+        "rules": _rules(plan.get("rules") or {}),
+    }
+
+
+def verdict_of(document: Document) -> Section | None:
+    """Level and reason; None where the document has no verdict."""
+    said = document.get("verdict")
+    if not said:
+        return None
+    return {"level": str(said.get("level") or "caution"), "reason": str(said.get("reason") or "")}
+
+
+def _about(fit: Document | None) -> str:
+    """What was swept: metric, n, B_p, runs."""
+    if fit is None:
+        return ""
+    rows = fit.get("curves") or []
+    n = sorted({int(r["rollouts_per_problem"]) for r in rows})
+    b_p = sorted({int(r["problems_per_batch"]) for r in rows})
+    if not n:
+        return ""
+    runs = sum(int(r.get("n_runs") or 0) for r in rows)
+    reach = max(float(r.get("max_rollouts") or 0) for r in rows)
+    span = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
+    return (
+        f"{fit.get('metric') or 'score'}, {runs} run{'s' * (runs != 1)}, {span}, "
+        f"Bₚ = {', '.join(map(str, b_p))}, up to {compact(reach)} rollouts"
+    )
+
+
+def _do_first(document: Document) -> list[Section]:
+    """At most three things to do before spending, with the command where one settles it."""
+    steps = document.get("run_next") or (document.get("refusal") or {}).get("run_next") or []
+    if not steps:
+        steps = [{"do": row["todo"], "settles": row["text"]} for row in told(document)
+                 if row["level"] != "note" and row["todo"]]  # fmt: skip
+    rows = [one if isinstance(one, Mapping) else {"do": one} for one in steps[:_FIRST]]
+    return [{key: str(row.get(key) or "") for key in ("do", "command", "settles")} for row in rows]
+
+
+def _interval_sentence(plan: Document) -> str:
+    best, wide = plan.get("rollouts_per_problem_law"), plan.get("rollouts_per_problem_interval")
+    if best is None or wide is None:
+        return ""
+    row = {"rollouts_per_problem": best, "interval": wide}
+    return f" Best n, tested or not: {words.n_with_interval(row)}."
+
+
+def _expected(plan: Document) -> str:
+    value = plan.get("predicted_score")
+    if value is None:
+        return "not estimated"
+    return f"{score(value)} ({interval(plan.get('predicted_score_interval'), score)})"
+
+
+def _gain(gain: Document | None) -> str:
+    if not gain or gain.get("score") is None:
+        return ""
+    wide = gain.get("interval") or [None, None]
+    b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
+    return (
+        f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
+        f"{b_p} × {n}"
+    )
+
+
+def _learning_rate(plan: Document) -> str:
+    rate = plan.get("learning_rate")
+    if rate is None:
+        return ""
+    text, whose = f"{rate:.2e}".replace("e-0", "e-"), plan.get("learning_rate_from")
+    if not whose:
+        return text
+    return f"{text} (the study's)" if whose == "study" else f"{text} (that of {whose})"
+
+
+def _cost(cost: Document) -> str:
+    parts = []
+    if cost.get("gpu_hours") is not None:
+        parts.append(f"{compact(cost['gpu_hours'])} GPU-hours")
+    if cost.get("usd") is not None:
+        parts.append(f"${compact(cost['usd'])}")
+    if cost.get("tokens") is not None:
+        parts.append(f"{compact(cost['tokens'])} tokens")
+    return ", ".join(parts) or "unknown: no rates were given"
+
+
+def _passes(passes: float | None) -> str:
+    return "" if passes is None else f"{passes:.2g} over the training problems"
+
+
+def _rules(rules: Document) -> list[tuple[str, str, str, str]]:
+    """Rows of what simple rules would choose, its score, and what they lost in the back-test."""
+    return [
+        (
+            words.RULES.get(str(name), str(name)).capitalize(),
+            f"{row.get('problems_per_batch')} × {row.get('rollouts_per_problem')}",
+            score(row.get("score")),
+            score(row.get("lost")),
+        )
+        for name, row in rules.items()
+        if isinstance(row, Mapping)
+    ]
+
+
+def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section | None:
+    """Positions in per cent, on a log2 axis of n, of the tested n, the interval and the choice."""
+    if not chosen:
+        return None
+    wide = row.get("rollouts_per_problem_interval") or row.get("interval") or [None, None]
+    tested = sorted({int(r["rollouts_per_problem"]) for r in (fit or {}).get("curves", [])})
+    known = [v for v in (*tested, chosen, *wide) if v]
+    low = math.floor(math.log2(min(known)) + 1e-9)
+    high = max(math.ceil(math.log2(max(known)) - 1e-9), low + 1)
+
+    def place(value: float) -> float:
+        return round(4 + 92 * (math.log2(value) - low) / (high - low), 2)
+
+    good = {int(m) for m in row.get("as_good") or []}
+    marked = sorted({*tested, *(2**i for i in range(low, high + 1))})
+    return {
+        "ticks": [
+            {"n": m, "at": place(m), "tested": m in tested, "good": m in good} for m in marked
+        ],
+        "from": place(wide[0]) if wide[0] else 0,
+        "to": place(wide[1]) if wide[1] else 100,
+        "chosen": place(chosen),
+        "label": compact(chosen),
+        "any_good": len(good) > 1,
+    }
+
+
+def picture(fit: Fit, plan: Document | None) -> Section | None:
+    """A thumbnail of the curves with the choice marked: lines in a box of 360 by 170."""
+    lines, styles = lines_of(fit), styles_of(fit)
+    if not lines:
+        return None
+    last = words.last_row(fit.document)
+    pair = (
+        None if last is None else (last["problems_per_batch"], last["tested_rollouts_per_problem"])
+    )
+    at, height = (None, None) if last is None else (last["x"], last["score"])
+    if plan is not None and fit.document.get("unit") == "rollouts":
+        pair = (plan.get("problems_per_batch"), plan.get("rollouts_per_problem"))
+        at, height = plan.get("budget_rollouts"), plan.get("predicted_score")
+    x = np.log10(np.concatenate([line.x for line in lines.values()]))
+    y = np.concatenate([line.score for line in lines.values()])
+    right = max(x.max(), math.log10(at) if at else -math.inf)
+    top, bottom = max(y.max(), height or -math.inf), y.min()
+    across, up = max(right - x.min(), 1e-9), max(top - bottom, 1e-9)
+
+    def place(log10_x: float, value: float) -> tuple[float, float]:
+        return (
+            round(float(6 + 348 * (log10_x - x.min()) / across), 1),
+            round(float(160 - 148 * (value - bottom) / up), 1),
+        )
+
+    return {
+        "lines": [
+            {
+                "points": " ".join(
+                    "{},{}".format(*place(math.log10(a), b))
+                    for a, b in zip(line.x, line.score, strict=True)
+                ),
+                "light": styles[one].light,
+                "dark": styles[one].dark,
+                "chosen": one == pair,
+            }
+            for one, line in lines.items()
+        ],
+        "choice": None if not at or height is None else place(math.log10(at), float(height)),
+    }
+
+
+def told(document: Document) -> list[Section]:
+    """Notices of a document as rows {"code", "level", "text", "todo"}."""
+    return [
+        {
+            "code": str(row.get("code", "")),
+            "level": str(row.get("level") or "caution"),
+            "text": str(row.get("text") or row.get("message") or ""),
+            "todo": str(row.get("remedy") or ""),
+        }
+        for row in document.get("notices") or document.get("warnings") or []
+    ]

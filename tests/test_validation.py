@@ -198,8 +198,11 @@ def test_sums_and_standard_errors_by_hand():
     summary.join(other)
     assert summary.figure("held").value == pytest.approx(4 / 6)
     assert (summary.sweeps, summary.why) == (4, {"so": 1})
-    again = figures.of_document(json.loads(json.dumps(figures.to_document({CELL: summary}))))
+    greedy = {CELL._replace(world=w, condition="greedy"): other for w in ("tent", "rising")}
+    text = json.dumps(figures.to_document({CELL: summary, **greedy}, commit="abc"))
+    again = figures.of_document(json.loads(text))
     assert again[CELL] == summary
+    assert again[cells.Cell("sweep", "all", "greedy")].sweeps == 2  # pooled over worlds
 
 
 @pytest.mark.parametrize(

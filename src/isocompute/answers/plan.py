@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack, get_args
 
 from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.backtest import simple_rules
@@ -36,6 +36,12 @@ NOTICEABLE = 1.02  # a budget nearer than this to those compared is not worth a 
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
+_UNKNOWN = (
+    "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
+    "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
+    "confidence_set", "as_good", "expected_regret", "predicted_score", "predicted_score_interval",
+    "gain", "learning_rate", "passes_over_data", "extrapolation_log10", "printed_law", "refusal",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,46 +50,18 @@ class Plan:
 
     Args:
         allocation: (B_p, n, M); None in a refusal.
-        recipe: with its anchor learning rate.
         document: the `plan --json` contract of docs/contracts.md.
         refusal: None, or why the data cannot carry an answer.
     """
 
     allocation: Allocation | None
-    recipe: Recipe
     document: dict[str, Any] = field(repr=False)
     refusal: RefusalError | None = None
 
 
-class Around(TypedDict, total=False):
-    """What surrounds a question.
-
-    Args:
-        source: what was fitted, for the record.
-        difficulty: of the problem set; chooses the recipe.
-        recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
-        rates: what a rollout costs; a missing tokens_per_rollout is measured on the sweep.
-        rates_from: by name of a rate "study" or "sweep"; missing: given.
-        current: today's setting, to say what the plan gains: (B_p, n), or n alone.
-        problems: D, size of the training set: no batch holds more, and passes are counted.
-        unhealthy: (B_p, n) -> health rules that runs failed, besides those in the curves.
-        notices: to carry into the document (for example, whose sweep it is).
-    """
-
-    source: str
-    difficulty: Difficulty
-    recipe: Recipe | None
-    rates: Rates
-    rates_from: Mapping[str, str]
-    current: Configuration | int | None
-    problems: int | None
-    unhealthy: Mapping[Configuration, str]
-    notices: Sequence[Notice]
-
-
 def plan_budget(
     fit: Fit, budget: Budget | float, *, max_batch_size: int | None = None,
-    min_steps: int = MIN_STEPS, **around: Unpack[Around],
+    min_steps: int = MIN_STEPS, **around: Any,
 ) -> Plan:  # fmt: skip
     """How to spend a budget: B_p * n * M never exceeds it.
 
@@ -92,7 +70,8 @@ def plan_budget(
         budget: rollouts, or a `Budget` in tokens, GPU-hours or money.
         max_batch_size: rollouts per batch that the hardware holds.
         min_steps: fewest updates worth running.
-        around: see `Around`.
+        around: source, difficulty, recipe, rates, rates_from, current, problems, unhealthy,
+            notices: see `Question`.
 
     Raises:
         InputError: a number below 1, a budget that needs a rate nobody gave, or limits that
@@ -103,7 +82,7 @@ def plan_budget(
     return _plan(fit, amount, around, max_batch_size=max_batch_size, min_steps=min_steps)
 
 
-def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Unpack[Around]) -> Plan:
+def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Plan:
     """How to split a fixed batch B into (B_p, n) when M steps will be run.
 
     n is that of the largest expected score at C = B * M among the splits B_p = B / n of the n
@@ -113,7 +92,7 @@ def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Unpack[Aro
         fit: of the sweep.
         batch_size: B, in rollouts.
         steps: M.
-        around: see `Around`.
+        around: see `Question`.
 
     Raises:
         InputError: B or M below 1, or a batch below the smallest n tested.
@@ -148,7 +127,7 @@ def plan_from_source(
         difficulty: of the problem set to be trained on; None: as the source's name says.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
-        current, problems: see `Around`.
+        current, problems: see `Question`.
         fit: of the source, where it is at hand already; what follows is then as it was.
         fix, joint, unit, select: see `fit_sweep`.
         loading: metric, problem_set, ...: see `sources.load.Options`.
@@ -156,21 +135,17 @@ def plan_from_source(
     Raises:
         InputError: not exactly one of budget and fixed batch; an unknown difficulty or source.
     """
-    fixed_batch = batch_size is not None or steps is not None
-    if fixed_batch == (budget is not None):
+    named = {"budget": budget, "batch_size": batch_size, "steps": steps}
+    given = [name for name, value in named.items() if value is not None]
+    if given not in (["budget"], ["batch_size", "steps"]):
         raise InputError(
-            "a plan needs either a budget or a batch size with steps, but got "
-            f"{'both' if fixed_batch else 'neither'}; give one of the two."
+            "a plan needs either a budget or both batch size and steps, but got "
+            f"{' and '.join(given) or 'neither'}; give one of the two."
         )
-    if fixed_batch and (max_batch_size is not None or min_steps is not None):
+    if budget is None and (max_batch_size is not None or min_steps is not None):
         raise InputError(
             "limits belong to a budget, but got max_batch or min_steps with a fixed batch; "
             "leave them out."
-        )
-    if fixed_batch and (batch_size is None or steps is None):
-        raise InputError(
-            f"a fixed batch needs both batch size and steps, but got batch_size={batch_size}, "
-            f"steps={steps}; add the other."
         )
     around = _around(source, difficulty, rates or Rates())
     around |= {"current": current, "problems": problems}
@@ -194,7 +169,7 @@ def plan_from_source(
     return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
 
 
-def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> Around:
+def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> dict[str, Any]:
     """Recipe, rates, failed runs and notices that go with a source."""
     if difficulty is not None and difficulty not in get_args(Difficulty):
         raise InputError(
@@ -238,33 +213,28 @@ def _require_positive(**values: Any) -> None:
             )
 
 
-def _plan(fit: Fit, budget: Budget, around: Around, **asked: Any) -> Plan:
+def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
     """The plan of a question, or the refusal of a fit that failed."""
-    current = around.get("current")
-    if current is not None:
-        pair = (1, current) if isinstance(current, int) else current
-        _require_positive(**{"current B_p": pair[0], "current n": pair[1]})
-    _require_positive(problems=around.get("problems"))
-    rates, tokens = around.get("rates") or Rates(), {}
-    if rates.tokens_per_rollout is None and (tokens := _measured(fit)):
-        median = sorted(tokens.values())[len(tokens) // 2]
-        rates = replace(rates, tokens_per_rollout=median)
-        around["rates_from"] = {**around.get("rates_from", {}), "tokens_per_rollout": "sweep"}
-        said = notice("tokens_measured", tokens=median)
-        around["notices"] = [*around.get("notices", ()), said]
-    if fit.unit == "tokens":
-        each = rates.tokens_per_rollout or 1.0
-        x = budget.amount if budget.unit == "tokens" else rates.rollouts(budget) * each
-    else:
-        x = rates.rollouts(budget)
-    sick = {**fit.unhealthy, **around.get("unhealthy", {})}
-    q = Question(fit=fit, x=x, rates=rates, tokens=tokens, unhealthy=sick,
-                 problems=around.get("problems"), **asked)  # fmt: skip
+    q = Question(fit=fit, x=math.nan, **around, **asked)
+    if q.current is not None:
+        b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
+        _require_positive(**{"current B_p": b_p, "current n": n})
+    _require_positive(problems=q.problems)
+    if q.rates.tokens_per_rollout is None and (tokens := _measured(fit)):
+        each = sorted(tokens.values())[len(tokens) // 2]
+        q = replace(q, tokens=tokens, rates=replace(q.rates, tokens_per_rollout=each),
+                    rates_from={**q.rates_from, "tokens_per_rollout": "sweep"},
+                    notices=[*q.notices, notice("tokens_measured", tokens=each)])  # fmt: skip
+    in_tokens = fit.unit == "tokens" and budget.unit == "tokens"
+    x = budget.amount if in_tokens else q.rates.rollouts(budget)
+    if fit.unit == "tokens" and not in_tokens:
+        x *= q.rates.tokens_per_rollout or 1.0
+    q = replace(q, x=x, unhealthy={**fit.unhealthy, **q.unhealthy})
     if fit.verdict.level == "stop":
         stops = [one for one in fit.notices if one.level == "stop"]
         refusal = RefusalError(f"{stops[0].text} {stops[0].remedy}", [s.remedy for s in stops])
-        return _refused(refusal, around, rollouts=q.rollouts(), fit=fit)
-    return _answer(q, around)
+        return _refused(refusal, vars(q), rollouts=q.rollouts())
+    return _answer(q)
 
 
 def _measured(fit: Fit) -> dict[Configuration, float]:
@@ -276,75 +246,67 @@ def _measured(fit: Fit) -> dict[Configuration, float]:
     return {c: sorted(row)[len(row) // 2] for c, row in seen.items()}
 
 
-def _answer(q: Question, around: Around) -> Plan:
+def _answer(q: Question) -> Plan:
     """The document of a plan that stands."""
-    fit, found, recipe = q.fit, prescribe(q), _recipe(around)
-    chosen, own = found.configuration, [*around.get("notices", ()), *found.notices]
+    fit, found = q.fit, prescribe(q)
+    chosen, frame = found.configuration, _frame(vars(q))
+    recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought = fit.support, q.rollouts(chosen)
-    times = max(1.0, q.x / high, low / q.x)
+    times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if times > NOTICEABLE:
         own.append(notice("extrapolated", times=times, side="above" if q.x > high else "below"))
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
-    trained = max(float(c.rollouts_K[-1]) for c in fit.curves)
+    longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
     if passes is not None and q.problems and passes > max(1.0, drawn / q.problems):
         own.append(notice("passes_over_data", passes=passes, problems=q.problems))
     notices = _by_weight([*own, *fit.notices])
-    verdict = verdict_of(notices)
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     rates = replace(q.rates, tokens_per_rollout=q.tokens_of(chosen))
-    of = around.get("rates_from", {})
-    printed = printed_law(around.get("source", "").split("[")[0])
+    printed = printed_law(q.source.split("[")[0])
     document = {
-        **_frame(around, fit),
-        "budget_rollouts": bought if q.steps is None else a.batch_size * a.steps,
+        **frame,
+        **found.answers,
         **asdict(a),
+        "budget_rollouts": bought if q.steps is None else a.rollouts,
         "batch_size": a.batch_size,
         "rollouts": a.rollouts,
-        "chosen_by": "expected_score" if found.tested else "neighbours",
-        "rollouts_per_problem_law": found.best_n,
-        "rollouts_per_problem_interval": found.interval,
-        "confidence_set": found.confidence_set,
-        "as_good": found.as_good,
-        "expected_regret": found.expected_regret,
         "predicted_score": found.score_D.mean(),
         "predicted_score_interval": interval(found.score_D, fit.level),
-        "gain": _gain(q, around.get("current"), found),
+        "gain": _gain(q, found),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes,
         "cost": {**rates.cost(a.rollouts), "source": {
-            name: {"value": value, "from": of.get(name, "given")}
+            name: {"value": value, "from": q.rates_from.get(name, "given")}
             for name, value in asdict(rates).items() if value is not None}},
         "extrapolation_log10": math.log10(times),
         "printed_law": printed and {
             "source": printed.source, "plateau": printed.plateau,
             "rollouts_per_problem": printed.n_at(bought), "sentences": printed.sentences(bought)},
-        "verdict": verdict._asdict(),
+        "verdict": verdict_of(notices)._asdict(),
         "trainer": {name: dict(words.keys) for name, words in settings.items()},
         "trainer_units": {name: words.units for name, words in settings.items()},
-        "run_next": run_next(notices, chosen, found.settles, min(bought, 2 * trained)),
+        "run_next": run_next(notices, chosen, found.settles, min(bought, 2 * longest)),
         **documented(notices),
     }  # fmt: skip
-    return Plan(allocation=a, recipe=recipe, document=plain(document))
+    return Plan(allocation=a, document=plain(document))
 
 
-def _gain(
-    q: Question, current: Configuration | int | None, found: Prescription
-) -> dict[str, Any] | None:
+def _gain(q: Question, found: Prescription) -> dict[str, Any] | None:
     """Score of the choice less that of today's setting at the same budget, in the same draws."""
-    if current is None:
+    if q.current is None:
         return None
-    (b_p, _), fit = found.configuration, q.fit
-    if isinstance(current, int):
-        here = [c for c in fit.configurations if c.rollouts_per_problem == current]
+    (b_p, _), fit, now = found.configuration, q.fit, q.current
+    if isinstance(now, int):
+        here = [c.problems_per_batch for c in fit.configurations if c.rollouts_per_problem == now]
         if q.batch_size is not None:
-            b_p = max(q.batch_size // current, 1)
-        elif here and Configuration(b_p, current) not in here:
-            b_p = fit.stable_problems_per_batch(current, q.x, q.unhealthy)[0]
-        current = Configuration(b_p, current)
-    now = Configuration(*current)
+            b_p = max(q.batch_size // now, 1)
+        elif here and b_p not in here:
+            b_p = fit.stable_problems_per_batch(now, q.x, q.unhealthy)[0]
+        now = Configuration(b_p, now)
+    now = Configuration(*now)
     steps = int(q.rollouts(now) // now.batch_size)
     if steps < 1:
         raise InputError(
@@ -371,51 +333,38 @@ def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
     }
 
 
-def _recipe(around: Around) -> Recipe:
-    return around.get("recipe") or Recipe.for_difficulty(around.get("difficulty", "easy"))
-
-
 def _by_weight(notices: Sequence[Notice]) -> list[Notice]:
     """By level, and within a level what bears most on the choice first."""
     weight = {**dict.fromkeys(_WEIGHTIEST, -1), **dict.fromkeys(_LIGHTEST, 1)}
     return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 
-def _frame(around: Around, fit: Fit | None) -> dict[str, Any]:
-    """Every key of the contract, with what is known before anything is chosen."""
-    unknown = (
-        "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
-        "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
-        "confidence_set", "as_good", "expected_regret", "predicted_score",
-        "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
-        "extrapolation_log10", "printed_law", "refusal",
-    )  # fmt: skip
-    law: dict[str, Any] = {"source": around.get("source", "")}
+def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
+    """Every key of the contract, with what is known of a question before anything is chosen."""
+    fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
         law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
         law["warnings"] = sorted({one.code for one in fit.notices})
         law |= {k: v for k, v in fit.law.items() if k != "at"}
+    recipe = of["recipe"] or Recipe.for_difficulty(of["difficulty"])
     nothing = dict.fromkeys(("tokens", "gpu_hours", "usd"))
     return {
-        "version": 2, **dict.fromkeys(unknown), "recipe": _recipe(around).to_dict(),
-        "learning_rate_from": "study" if around.get("recipe") else PUBLISHED_MODEL,
-        "difficulty": around.get("difficulty", "easy"), "law": law,
-        "cost": {**nothing, "source": {}}, "rules": {}, "trainer": {}, "trainer_units": {},
+        "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
+        "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
+        "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
+        "rules": {}, "trainer": {}, "trainer_units": {},
     }  # fmt: skip
 
 
-def _refused(
-    refusal: RefusalError, around: Around, *, rollouts: float | None, fit: Fit | None = None
-) -> Plan:
+def _refused(refusal: RefusalError, of: Mapping[str, Any], *, rollouts: float | None) -> Plan:
     """A plan that says why there is none, in the same contract: every number is None."""
+    fit = of.get("fit")
     document = {
-        **_frame(around, fit),
+        **_frame(of),
         "budget_rollouts": rollouts,
         "verdict": {"level": "stop", "reason": refusal.reason},
         "refusal": {"reason": refusal.reason, "run_next": refusal.run_next},
         "run_next": [{"settles": "", "do": one, "command": ""} for one in refusal.run_next],
-        **documented(_by_weight([*around.get("notices", ()), *(fit.notices if fit else ())])),
+        **documented(_by_weight([*of["notices"], *(fit.notices if fit else ())])),
     }
-    return Plan(
-        allocation=None, recipe=_recipe(around), document=plain(document), refusal=refusal
-    )
+    return Plan(allocation=None, document=plain(document), refusal=refusal)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from isocompute.answers.fit import Fit
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.recipe import Difficulty, Recipe
 
 FloatArray = NDArray[np.float64]
 
@@ -33,28 +34,40 @@ ENOUGH_N = 3  # with fewer n tested, untested ones at most an octave away are ca
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One planning question with the defaults resolved.
+    """One planning question.
 
     Args:
-        fit: of the sweep.
-        x: the budget, in the fit's unit.
-        rates: what a rollout costs.
+        fit: of the sweep; x: the budget, in its unit.
+        source: what was fitted, for the record.
+        difficulty: of the problem set; chooses the recipe.
+        recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
+        rates: what a rollout costs; a missing tokens_per_rollout is measured on the sweep.
+        rates_from: by name of a rate "study" or "sweep"; missing: given.
         tokens: by configuration, tokens of one rollout where they were measured.
-        max_batch_size, min_steps, problems: limits; None: none.
+        current: today's setting, to say what the plan gains: (B_p, n), or n alone.
+        problems: D, size of the training set: no batch holds more, and passes are counted.
+        unhealthy: (B_p, n) -> health rules that runs failed.
+        notices: to carry into the document (for example, whose sweep it is).
+        max_batch_size, min_steps: limits.
         batch_size, steps: of a fixed batch; None: B_p and M are free.
-        unhealthy: configurations that failed a health rule, and the rules.
     """
 
     fit: Fit
     x: float
+    source: str = ""
+    difficulty: Difficulty = "easy"
+    recipe: Recipe | None = None
     rates: Rates = field(default_factory=Rates)
+    rates_from: Mapping[str, str] = field(default_factory=dict)
     tokens: Mapping[Configuration, float] = field(default_factory=dict)
+    current: Configuration | int | None = None
+    problems: int | None = None
+    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
+    notices: Sequence[Notice] = ()
     max_batch_size: int | None = None
     min_steps: int = MIN_STEPS
-    problems: int | None = None
     batch_size: int | None = None
     steps: int | None = None
-    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
 
     def tokens_of(self, c: Configuration | None) -> float | None:
         """Tokens of one rollout of a configuration (None: of any); None where nobody knows."""
@@ -82,24 +95,15 @@ class Prescription(NamedTuple):
     """What to run.
 
     Attributes:
-        configuration, tested: the choice, and whether it was trained in the sweep.
-        score_D: draws of its score at the budget.
-        as_good: n whose expected loss against the choice is below 0.002, the choice included.
-        confidence_set: fewest n whose chances of being best add up to the level.
-        expected_regret: score lost on average to the best candidate of every draw.
-        best_n, interval: the best n as a continuous quantity; None with one candidate.
+        configuration, score_D: the choice, and draws of its score at the budget.
+        answers: what the document says of it.
         settles: of one or two n, the untested one to train first; else None.
         notices: what limits the choice.
     """
 
     configuration: Configuration
-    tested: bool
     score_D: FloatArray
-    as_good: list[int]
-    confidence_set: list[int]
-    expected_regret: float
-    best_n: float
-    interval: tuple[float, float] | None
+    answers: dict[str, Any]
     settles: int | None
     notices: list[Notice]
 
@@ -128,47 +132,42 @@ def prescribe(q: Question) -> Prescription:
     if not free:
         raise _nothing_within(q, which)
     at, wanted = (_best(mean_F, tested, those) for those in (free, range(len(which))))
-    n, notes = which[at].rollouts_per_problem, []
+    n, notes = which[at].rollouts_per_problem, list[Notice]()
     if q.batch_size is None and tested[at]:
         among = [which[f] for f in free if tested[f]]
         b_p, notes = fit.stable_problems_per_batch(n, q.x, q.unhealthy, among)
         at = which.index(Configuration(b_p, n))
-    elif q.batch_size is not None and not tested[at]:
+    elif not tested[at] and q.batch_size is not None:
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n)]
-    held = n_F[wanted] != n
-    if held:
-        limit = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
+    limit = blocked[wanted] if n_F[wanted] != n else None
+    if limit is not None:
+        size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
         cost = f"{mean_F[wanted] - mean_F[at]:.3f} lower"
-        name = blocked[wanted] or ""
-        about = {"limit": limit[name], "n": n, "wanted": int(n_F[wanted]), "cost": cost}
-        notes = [*notes, notice(f"capped_by_{name}", **about)]
+        about = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]), "cost": cost}
+        notes.append(notice(f"capped_by_{limit}", **about))
     else:
-        notes = [*notes, *_edges(q, which[at])]
+        notes += _edges(q, which[at])
     best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
-    if interval and not interval[0] * (1 - 1e-6) <= n <= interval[1] * (1 + 1e-6):
-        low, high = interval
-        why = "n inside score lower than their trend, or this one higher"
-        if held:
-            why = "the limits hold it there"
-        elif not ((n_F >= low) & (n_F <= high)).any():
-            why = "no n inside was tested"
+    low, high = interval or (n, n)
+    if not low * (1 - 1e-6) <= n <= high * (1 + 1e-6):
+        between = ((n_F >= low) & (n_F <= high)).any()
+        why = "it scores above the trend of its neighbours" if between else "none inside was tested"
+        why = "the limits hold it there" if limit else why
         notes.append(notice("outside_interval", n=n, low=low, high=high, why=why))
     untested = [f for f in free if not tested[f]] if q.batch_size is None else []
     ahead_F = (score_DF > score_DF[:, [at]]).mean(axis=0)
-    settles = at if not tested[at] else max(untested, key=lambda f: ahead_F[f], default=at)
+    first = at if not tested[at] else max(untested, key=lambda f: ahead_F[f], default=at)
     share_F = probability_best(score_DF[:, :, None])[:, 0]
-    return Prescription(
-        configuration=which[at],
-        tested=tested[at],
-        score_D=score_DF[:, at],
-        as_good=sorted({int(n_F[f]) for f in free if mean_F[f] > mean_F[at] - AS_GOOD}),
-        confidence_set=most_likely(share_F, n_F, fit.level),
-        expected_regret=float((score_DF.max(axis=1) - score_DF[:, at]).mean()),
-        best_n=best_n,
-        interval=interval,
-        settles=int(n_F[settles]) if untested else None,
-        notices=notes,
-    )
+    answers = {
+        "chosen_by": "expected_score" if tested[at] else "neighbours",
+        "as_good": sorted({int(n_F[f]) for f in free if mean_F[f] > mean_F[at] - AS_GOOD}),
+        "confidence_set": most_likely(share_F, n_F, fit.level),
+        "expected_regret": (score_DF.max(axis=1) - score_DF[:, at]).mean(),
+        "rollouts_per_problem_law": best_n,
+        "rollouts_per_problem_interval": interval,
+    }
+    settles = int(n_F[first]) if untested else None
+    return Prescription(which[at], score_DF[:, at], answers, settles, notes)
 
 
 def _candidates(q: Question) -> list[Configuration]:
@@ -212,28 +211,21 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     """Whether the choice is the largest or smallest n tested, and one beyond could be run."""
     known, (b_p, n) = tested_n(q.fit), chosen
     twice = Configuration(b_p if q.batch_size is None else b_p // 2, 2 * n)
-    if len(known) < ENOUGH_N:
-        return []
-    if n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None:
-        return [notice("capped_by_tested_n", n=n)]
-    return [notice("n_at_smallest_tested", n=n)] if n == known[0] > 1 else []
+    more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
+    code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 1 else ""
+    return [notice(code, n=n)] if code and len(known) >= ENOUGH_N else []
 
 
 def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:
     small = min(which, key=lambda c: (c.batch_size, c))
-    if q.blocked(small) == "problems":
-        fewest = min(c.problems_per_batch for c in which)
-        return InputError(
-            f"the problems must fill a batch (B_p = {fewest} is the smallest one), but got "
-            f"{q.problems}; add problems, or sweep smaller B_p."
-        )
-    if q.blocked(small) == "max_batch":
-        return InputError(
-            f"the largest batch must hold the smallest one tested ({small.batch_size} rollouts), "
-            f"but got {q.max_batch_size}; raise it, or sweep smaller batches."
-        )
-    return InputError(
-        f"a budget must buy at least {q.min_steps} steps of the smallest batch, which take "
-        f"{compact(q.min_steps * small.batch_size)} rollouts, but got "
-        f"{compact(q.rollouts(small))}; raise the budget or lower --min-steps."
-    )
+    takes = f"{compact(q.min_steps * small.batch_size)} rollouts"
+    rule = {
+        "problems": "the problems must fill a batch (B_p = "
+        f"{min(c.problems_per_batch for c in which)} is the smallest one), but got {q.problems}; "
+        "add problems, or sweep smaller B_p.",
+        "max_batch": f"the largest batch must hold the smallest one tested ({small.batch_size} "
+        f"rollouts), but got {q.max_batch_size}; raise it, or sweep smaller batches.",
+        "min_steps": f"`steps >= {q.min_steps}` must hold, which takes {takes} with the smallest "
+        f"batch, but got a budget of {compact(q.rollouts(small))}; raise it or lower --min-steps.",
+    }
+    return InputError(rule[q.blocked(small) or ""])

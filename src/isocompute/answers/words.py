@@ -16,7 +16,6 @@ _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 _FOREGROUND = 3  # steps that are named
 
-
 _RUN = "isocompute run study.yaml"
 _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
 # What settles a notice: in words, and the command. In the order of what it may change.
@@ -86,7 +85,8 @@ def advice_lines(
     keys = [] if trainer is None else _keys(d, trainer)
     if quiet:
         return keys or _run(d)
-    lines = [*_run(d), *_rows(d), "", *_wrapped(_confidence(d), lines=2)]
+    sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
+    lines = [*_run(d), *_rows(d), "", *_wrapped(sure, lines=2)]
     if why:
         lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
     else:
@@ -113,15 +113,15 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         over = f"your n = {gain['rollouts_per_problem']}"
         if gain["problems_per_batch"] != d["problems_per_batch"]:
             over += f", B_p = {gain['problems_per_batch']}"
-        aside = "" if gain["tested"] else "not tested: a guess"
+        aside = "" if gain["tested"] else "untested"
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
     for one in d["notices"]:
-        if one["code"].startswith("capped_by_m"):
+        if one["code"].startswith(("capped_by_m", "capped_by_pr")):
             out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     model = d["learning_rate_from"]
-    whose = "from your study" if model == "study" else f"{model}'s; replace by yours"
+    whose = "from your study" if model == "study" else f"{model}'s; use yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
     out += _row("rate", f"{d['learning_rate']:.2g}, {warm_up}", whose)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
@@ -151,12 +151,8 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
     if found is None:
         unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
         return ", ".join(parts) or unknown, ""
-    origin = {"study": ", from your study", "sweep": ", from your logs"}.get(found["from"], "")
-    return ", ".join(parts), f"{compact(found['value'])} rollouts per GPU-hour{origin}"
-
-
-def _confidence(d: Mapping[str, Any]) -> str:
-    return f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
+    whose = {"study": "your study: ", "sweep": "your logs: "}.get(found["from"], "")
+    return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 
 def _steps(d: Mapping[str, Any], most: int) -> list[str]:
@@ -168,36 +164,30 @@ def _steps(d: Mapping[str, Any], most: int) -> list[str]:
 
 def _why(d: Mapping[str, Any]) -> list[str]:
     n, interval, law = d["rollouts_per_problem"], d["rollouts_per_problem_interval"], d["law"]
-    out = _wrapped(
-        f"Why n = {n}: it scores best within your limits. Expected loss against the true best: "
-        f"{d['expected_regret']:.3f}."
-    )
-    could = ", ".join(map(str, d["confidence_set"]))
+    by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
     between = "" if interval is None else f" ({interval[0]:.0f} to {interval[1]:.0f})"
-    out += _wrapped(
+    low, high = map(compact, law["support"])
+    said = [
+        f"Why n = {n}: it scores best within your limits{by}. Expected loss against the true "
+        f"best: {d['expected_regret']:.3f}.",
         f"Best n at this budget: {d['rollouts_per_problem_law']:.0f}{between}, by {law['source']}. "
-        f"Still in contention: n = {could}."
-    )
-    low, high = law["support"]
-    out += _wrapped(f"All n were compared from {compact(low)} to {compact(high)} {law['unit']}.")
+        f"Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
+        f"All n were compared from {low} to {high} {law['unit']}.",
+    ]
     if d["passes_over_data"] is not None:
-        out += _wrapped(f"Passes over your problems: {d['passes_over_data']:.2g}.")
+        said.append(f"Passes over your problems: {d['passes_over_data']:.2g}.")
     for name, row in d["rules"].items():
         lost = "" if row["lost"] is None else f"; lost {row['lost']:.3f} in the back-test"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])
-        out += _wrapped(f"  {_RULES[name]:<12}{pair}, score {row['score']:.3f}{lost}")
-    for sentence in (d["printed_law"] or {}).get("sentences", ()):
-        out += _wrapped(sentence)
-    return out
+        said.append(f"  {_RULES[name]:<13}{pair}, score {row['score']:.3f}{lost}")
+    said += (d["printed_law"] or {}).get("sentences", ())
+    return [line for one in said for line in _wrapped(one)]
 
 
 def _notes(d: Mapping[str, Any]) -> list[str]:
     """Every notice in full."""
-    return [
-        line
-        for one in d["notices"]
-        for line in _wrapped(f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]")
-    ]
+    said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
+    return [line for one in said for line in _wrapped(one)]
 
 
 def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:

@@ -12,15 +12,15 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from isocompute.answers import Fit, PaperFit, fit_sweep, printed_law
 from isocompute.domain.text import compact
-from isocompute.laws import Fit, fit_sweep
 from isocompute.report import figures
 from isocompute.report.words import interval, percent
 from isocompute.sources import load_curves
@@ -28,15 +28,21 @@ from isocompute.sources import load_curves
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BLOCK = re.compile(r"(?<=<!-- made by scripts/make_findings.py -->\n).*?(?=<!-- end -->)", re.S)
 DPI = 110
-NAMES = {"Easy": "published:qwen2.5-7b-easy", "Hard": "published:qwen2.5-7b-hard"}
-# Laws as published on the project page: L, k, log10 C0, b (reference in docs/findings/index.md).
-PUBLISHED = {"Easy": (6.09, 4.75, 5.84, 2.73), "Hard": (4.47, 7.23, 5.84, 2.79)}
+PANEL = "published:qwen2.5-7b-{}"
+NAMES = {
+    "Easy": PANEL.format("easy"),
+    "Hard": PANEL.format("hard"),
+    "Easy, all B_p": PANEL.format("easy-joint"),
+    "Hard, all B_p": PANEL.format("hard-joint"),
+}
+ONE_BP = ("Easy", "Hard")
 
 
-def published_law(name: str, rollouts: float) -> float:
-    """n*(C) of the published law."""
-    height, slope, middle, floor = PUBLISHED[name]
-    return float(2 ** (height / (1 + np.exp(-slope * (np.log10(rollouts) - middle))) + floor))
+def published(name: str, rollouts: float) -> float:
+    """n*(C) of the law that the study printed."""
+    law = printed_law(NAMES[name])
+    assert law is not None, name
+    return float(law.n_at(rollouts))
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -55,9 +61,9 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
     rows, inside = [], 0
     least = min(c.rollouts_per_problem for c in fit.curves)
     for row in law_rows(fit):
-        theirs = published_law(name, row["x"])
-        low, high = row["interval"] or (None, None)
-        holds = (low is None or low <= theirs) and (high is None or theirs <= high)
+        theirs = published(name, row["x"])
+        low, high = row["interval"]
+        holds = low <= theirs <= high
         inside += holds
         rows.append(
             (
@@ -76,17 +82,17 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
         else f"The frontier moves by {rising['octaves']:.1f} octaves, but a rise is **not "
         f"claimed**: the one-sided 95% bound is {rising['lower_bound']:.1f}."
     )
-    codes = ", ".join(f"`{c}`" for c in sorted({w["code"] for w in document["warnings"]}))
+    codes = ", ".join(f"`{one['code']}`" for one in document["notices"])
     head = ("rollouts", "n*", "95% interval", "could be best", "published law")
     text = (
         f"{table(head, rows)}\n\n{claim} The published law lies inside our interval at {inside} of "
-        f"{len(rows)} budgets. Warnings of this fit: {codes}.\n"
+        f"{len(rows)} budgets. Notices of this fit: {codes}.\n"
     )
     figure = figures.law(fit, title=f"n*(C), {name}")
     x = np.geomspace(*fit.support, 80)
     figure.axes[0].plot(
         x,
-        [published_law(name, c) for c in x],
+        [published(name, c) for c in x],
         color="#1b1b2b",
         linewidth=1.1,
         linestyle=(0, (5, 2)),
@@ -114,15 +120,13 @@ def frontier(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
 
 def easy_and_hard(fits: dict[str, Fit]) -> tuple[str, Figure]:
     easy, hard = fits["Easy"], fits["Hard"]
-    low, high = max(f.support[0] for f in fits.values()), min(f.support[1] for f in fits.values())
+    low = max(easy.support[0], hard.support[0])
+    high = min(easy.support[1], hard.support[1])
     rows = []
     for x in np.geomspace(low * 1.01, high * 0.99, 5):
-        near = [
-            min(f.document["law"]["at"], key=lambda r: abs(np.log(r["x"] / x)))
-            for f in (easy, hard)
-        ]
-        apart = near[0]["interval"][0] > near[1]["interval"][1]
-        both = [f"{compact(r['rollouts_per_problem'])} ({interval(r['interval'])})" for r in near]
+        near = [fit.best_at(float(x)) for fit in (easy, hard)]
+        apart = near[0].interval[0] > near[1].interval[1]
+        both = [f"{compact(b.rollouts_per_problem)} ({interval(b.interval)})" for b in near]
         rows.append((compact(float(x)), *both, "yes" if apart else "no"))
     text = table(("rollouts", "n* Easy", "n* Hard", "intervals apart"), rows) + "\n"
     return text, figures.law(easy, others=[("Hard", hard)], title="n*(C), Easy and Hard")
@@ -130,7 +134,8 @@ def easy_and_hard(fits: dict[str, Fit]) -> tuple[str, Figure]:
 
 def loss(fits: dict[str, Fit]) -> tuple[str, Figure]:
     rows = []
-    for name, fit in fits.items():
+    for name in ONE_BP:
+        fit = fits[name]
         low, high = fit.support
         for x in (low * 1.01, float(np.sqrt(low * high)), high * 0.99):
             scores = {n: s for (_, n), s in fit.expected_scores(x).items()}
@@ -142,34 +147,81 @@ def loss(fits: dict[str, Fit]) -> tuple[str, Figure]:
 
 
 def backtest(fits: dict[str, Fit]) -> tuple[str, Figure]:
-    rows = []
+    rows, lost = [], []
     for name, fit in fits.items():
-        test = fit.document["backtest"]
+        test = fit.backtest
         rows.append(
             (
                 name,
-                str(test["n_held_out"]),
-                f"{test['mae_law']:.4f}",
-                f"{test['mae_best_so_far']:.4f}",
-                f"{test['mae_power_law']:.4f}",
-                percent(test["coverage"]),
+                str(len(test.rows)),
+                f"{test.mae_model:.4f}",
+                f"{test.mae_best_so_far:.4f}",
+                percent(test.coverage),
+                f"{test.widened_by:.2f}",
             )
         )
-    head = ("set", "held out", "fit misses by", "best so far", "power law", "inside interval")
-    return table(head, rows) + "\n", figures.backtest(fits["Easy"], title="Predictions, Easy")
+        rules = ("model", "best_so_far", "largest_n", "next_n")
+        lost.append((name, *(f"{test.rules[rule]:.3f}" for rule in rules)))
+    head = ("set", "held out", "fit misses by", "best so far", "inside interval", "widened by")
+    rules_head = ("set, score lost by", "the fit", "best so far", "largest n", "next n")
+    text = f"{table(head, rows)}\n\n{table(rules_head, lost)}\n"
+    return text, figures.backtest(fits["Easy"], title="Predictions, Easy")
 
 
-def sensitivity(fits: dict[str, Fit]) -> tuple[str, Figure]:
+def paper_method(fits: dict[str, Fit]) -> tuple[str, Figure]:
     rows = []
-    for name, fit in fits.items():
-        for rule in fit.document["sensitivity"]:
-            values = rule["rollouts_per_problem"]
-            said = rule["refused"]
-            if values:  # a later start leaves out the smallest budgets
-                said = ", ".join([*["–"] * (5 - len(values)), *(compact(v) for v in values)])
-            rows.append((name, rule["rule"], said))
-    text = table(("set", "rule", "n* at five budgets, even in log"), rows) + "\n"
-    return text, figures.sensitivity(fits["Hard"], title="The law under other rules, Hard")
+    for name in ONE_BP:
+        printed, said = printed_law(NAMES[name]), fits[name].paper
+        assert printed is not None, name
+        assert isinstance(said, PaperFit), said
+        rows.append((name, "as printed", *_steps(printed.frontier), str(printed.plateau)))
+        for width, fit in sorted({**said.by_bin_width, said.bin_width: said}.items()):
+            words = ("refused", fit, "") if isinstance(fit, str) else _paper_words(fit)
+            rows.append((name, f"bins of {width:g}", *words))
+        ours = fits[name].document["frontier"]
+        path = [(part["rollouts_per_problem"], part["to"]) for part in ours]
+        rows.append((name, "our model", *_steps([*path[:-1], (path[-1][0], None)]), ""))
+    head = ("set", "by", "n, and up to where it leads", "levels off at")
+    figure = figures.paper_method(fits["Easy"], title="By the published method, Easy")
+    return table(head, rows) + "\n", figure
+
+
+def _paper_words(fit: PaperFit) -> tuple[str, str]:
+    path = [(s.configuration.rollouts_per_problem, s.end) for s in fit.frontier]
+    return (*_steps([*path[:-1], (path[-1][0], None)]), compact(fit.law.plateau))
+
+
+def _steps(path: Sequence[tuple[int, float | None]]) -> tuple[str]:
+    """8 to 270k, 32 to 840k, 512; stretches of one n that follow each other are one."""
+    kept = [
+        step
+        for step, after in zip(path, [*path[1:], None], strict=True)
+        if after is None or after[0] != step[0]
+    ]
+    return (", ".join(f"{n} to {compact(x)}" if x else str(n) for n, x in kept),)
+
+
+def batch_or_n(fits: dict[str, Fit]) -> tuple[str, Figure]:
+    rows, sentences = [], []
+    for name in (name for name in NAMES if name not in ONE_BP):
+        document = fits[name].document
+        for spread in document["spread"]["rollouts_per_problem"]:
+            best = max(spread["scores"], key=lambda one: one["score"])
+            tied = [s for s in spread["scores"] if s["probability_best"] >= 0.05]
+            rows.append(
+                (
+                    name.partition(",")[0],
+                    str(spread["problems_per_batch"]),
+                    compact(spread["at"]),
+                    str(best["rollouts_per_problem"]),
+                    ", ".join(str(s["rollouts_per_problem"]) for s in tied),
+                    f"{100 * spread['spread']:.1f}",
+                )
+            )
+        sentences.append(f"{name.partition(',')[0]}: {document['direction']['sentence']}")
+    head = ("set", "B_p", "rollouts", "best n", "could be best", "points between best and worst")
+    text = f"{table(head, sorted(rows))}\n\n" + "\n".join(sorted(sentences)) + "\n"
+    return text, figures.direction(fits["Easy, all B_p"], title="Batch or n, Easy")
 
 
 PAGES: dict[str, Callable[[dict[str, Fit]], tuple[str, Figure]]] = {
@@ -179,7 +231,8 @@ PAGES: dict[str, Callable[[dict[str, Fit]], tuple[str, Figure]]] = {
     "easy-and-hard": easy_and_hard,
     "what-n-is-worth": loss,
     "prediction": backtest,
-    "sensitivity": sensitivity,
+    "paper-method": paper_method,
+    "batch-or-n": batch_or_n,
 }
 
 

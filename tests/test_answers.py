@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from isocompute.answers.backtest import backtest, simple_rules
 from isocompute.answers.best import Ridge
 from isocompute.answers.direction import confounded, direction
 from isocompute.answers.fit import Fit, fit_sweep
-from isocompute.answers.overfit import falls, noise_scale, overfitting, windows
+from isocompute.answers.overfit import falls, noise_scale, overfitting, windows_of
 from isocompute.answers.verdict import verdict_of
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.errors import InputError, RefusalError
@@ -150,6 +151,16 @@ def test_several_budgets_at_once(rng) -> None:
     assert (fit.scores_at([1e4, 1e5])[:, :, 1] == fit.scores_at(1e5)).all()
 
 
+@pytest.mark.parametrize(("top", "best"), [(3.0, 64), (9.0, 256)])
+def test_the_best_n_lies_between_those_tested_at_the_best_b_p(rng, top, best) -> None:
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.3 + 0.1 * (x - 5) - 0.001 * (log2_n - top) ** 2 + 0.1 * (log2_bp < 5)
+
+    fit = fit_of(rng, [(16, 64), (16, 256), (32, 8), (32, 512)], JOINT, surface=surface)
+    assert fit.best_at(1e5).rollouts_per_problem == pytest.approx(best)
+    assert fit.best_at(1e5).configuration == (16, best)
+
+
 def two_by_two(slope: float) -> Any:
     """log2 n* at 10^5 = 6 + slope (log2 B_p - 5)."""
 
@@ -181,8 +192,9 @@ def test_the_optimum_follows_n_or_the_batch_or_neither(rng, slope, sd, follows) 
     assert found["follows"] == follows
     assert found["interval"][0] <= slope + 1e-6
     assert slope - 1e-6 <= found["interval"][1]
-    word = {"n": "follows n", "batch": "follows the batch", "between": "between", None: "cannot"}
+    word = {"n": "follows n,", "batch": "follows the batch,", "between": "neither", None: "cannot"}
     assert word[follows] in found["sentence"]
+    assert f"{slope:.1f} octaves" in found["sentence"].replace("-0.0", "0.0")
 
 
 def planted_ridge(slope_D: np.ndarray, edge: bool = False) -> Ridge:
@@ -192,7 +204,7 @@ def planted_ridge(slope_D: np.ndarray, edge: bool = False) -> Ridge:
     if edge:
         flags[0] = 1
     D = len(slope_D)
-    return Ridge(log2_n[0], np.full((D, 1), 16), log2_n, tested, flags)
+    return Ridge(log2_n[0], np.full((D, 1), 16.0), tested, log2_n, flags)
 
 
 def test_an_n_at_the_end_of_those_tested_says_nothing_of_the_direction(rng) -> None:
@@ -200,6 +212,7 @@ def test_an_n_at_the_end_of_those_tested_says_nothing_of_the_direction(rng) -> N
     told = direction(fit.frontier, planted_ridge(np.full(50, -1.0)), 0.9)
     assert (told["follows"], told["d_log_n_d_log_bp"]) == ("batch", pytest.approx(-1))
     bound = direction(fit.frontier, planted_ridge(np.full(50, -1.0), edge=True), 0.9)
+    assert "lies at an end of those tested" in bound["sentence"]
     assert bound["follows"] is bound["d_log_n_d_log_bp"] is bound["interval"] is None
 
 
@@ -235,6 +248,8 @@ def test_a_fixed_batch_moves_n_and_b_p_against_each_other(rng) -> None:
         assert product == pytest.approx(4096)
         assert mirrored["interval"][0] <= mirrored["problems_per_batch"] <= mirrored["interval"][1]
     assert law["at"][-1]["x"] == pytest.approx(1e6 / 4096)
+    assert "falling" in other["flags"]
+    assert "falling" not in law["flags"]
     assert fit_of(rng).document["law_problems_per_batch"] is None
 
 
@@ -266,6 +281,10 @@ def test_the_back_test_measures_misses_by_hand(rng) -> None:
     assert found.mae_best_so_far == pytest.approx(0.02 + rise.mean())
     assert found.skill == pytest.approx(1 - 0.02 / (0.02 + rise.mean()))
     assert found.coverage == 0.0  # 0.02 is two standard deviations, the interval 1.645
+    # per observation the errors are all alike: the model's 0.02, the other's by cut
+    each = -0.1 * np.log10(2) * np.array([1] * 4 + [2] * 4) * 2 / 3
+    doubt = 2 * each.std() / np.sqrt(7)
+    assert found.excess == pytest.approx((each.mean() - doubt, each.mean() + doubt))
     assert [row["miss"] for row in found.rows] == pytest.approx([2.0] * 24)
     # eight configurations at a cut, each four; four beforehand, each one
     assert found.widened_by == pytest.approx(np.sqrt((4 + 8 * 4) / 12))
@@ -274,6 +293,12 @@ def test_the_back_test_measures_misses_by_hand(rng) -> None:
         {"model": 0.0, "best_so_far": 0.0, "largest_n": 0.0, "next_n": 0.0}
     )
     assert backtest(whole, refit, judged_at=6.0, level=0.99).coverage == 1.0
+    whole.first_J[3] = 5.55  # its 20th step lies between the two cuts
+    whole.last_J[1:3] = 5.0
+    later = backtest(whole, refit, judged_at=6.0, level=0.9)
+    assert later.excess is None  # three observations
+    later = later.rows
+    assert [(r["cut"] > 4e5) for r in later if r["rollouts_per_problem"] == 64] == [True] * 3
 
 
 def test_rules_lose_what_the_surface_says(rng) -> None:
@@ -334,6 +359,23 @@ def test_what_was_not_tested_is_said(rng) -> None:
     assert two.verdict.level == "caution"
 
 
+def test_untested_n_have_a_guess_one_octave_beyond_and_between(rng) -> None:
+    fit = fit_of(rng, [(32, 16), (32, 128)], first=4.0)
+    rows = fit.neighbours(1e6)  # n* = 128 there, 0.02 per squared octave
+    assert [r["rollouts_per_problem"] for r in rows] == [8, 32, 64, 256]
+    assert [r["gain"] for r in rows] == pytest.approx([-0.32, -0.08, -0.02, -0.02], abs=0.003)
+    assert rows[2]["score"] - rows[2]["gain"] == pytest.approx(fit.score_at(32, 128, 1e6)[0])
+    for row in rows:
+        low, high = row["gain_interval"]
+        # 0.04 per octave times the octaves of a move of 0.2 on either side, 90%
+        apart = abs(np.log2(row["rollouts_per_problem"] / 128))
+        assert high - low == pytest.approx(0.04 * apart * 2 * 1.645 * 0.2, rel=0.15)
+        assert row["interval"][0] < row["score"] < row["interval"][1]
+    at_batch = {"kind": "fixed_batch_size", "value": 2048}
+    assert fit_of(rng, [(128, 16), (16, 128)], at_batch).neighbours(1e6) == []
+    assert [r["rollouts_per_problem"] for r in fit_of(rng).neighbours(1e5)] == [4, 1024]
+
+
 def test_edges_ties_and_turns_of_the_best_n_are_said(rng) -> None:
     edge = fit_of(rng, SEVEN[:3], first=4.0)  # 8 to 32, and n* goes on to 128
     (said,) = [n for n in edge.notices if n.code == "optimum_at_edge"]
@@ -382,7 +424,13 @@ def test_runs_that_do_not_learn_stop_everything(rng) -> None:
     down = tuple(c.replace(score_K=c.score_K[::-1].copy()) for c in fit.curves)
     fit.posterior.curves = down
     assert "scores_fall" in codes(fit)
+    assert "falls_after_peak" not in codes(fit)
     assert fit.verdict.level == "stop"
+    one = fit_of(rng)
+    one.posterior.curves = (*down[:3], *one.curves[3:])
+    (said,) = [n for n in one.notices if n.code == "falls_after_peak"]
+    assert "n = 8;" in said.text
+    assert one.verdict.level == "caution"
     still = fit_of(rng)
     noise = np.random.default_rng(3)
     still.posterior.curves = tuple(
@@ -392,19 +440,16 @@ def test_runs_that_do_not_learn_stop_everything(rng) -> None:
 
 
 def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
-    good = reading.Backtest(
-        mae_model=0.01, mae_best_so_far=0.02, skill=0.5, coverage=0.9, rows=({},) * 12
-    )
+    good = reading.Backtest(skill=0.5, coverage=0.9, excess=(-0.02, -0.01), rows=({},) * 12)
     for change, code in (
         ({}, None),
-        ({"mae_model": 0.03, "skill": -0.5}, "no_skill"),
-        ({"mae_model": 0.021, "skill": -0.05}, None),  # worse by nothing that anybody pays for
+        ({"excess": (0.001, 0.005), "skill": -0.5}, "no_skill"),
+        ({"excess": (0.001, 0.002), "skill": -0.5}, None),  # by nothing that anybody pays for
+        ({"excess": (-0.001, 0.02), "skill": -0.5}, None),  # by no more than chance
         ({"coverage": 0.5}, "intervals_missed"),
-        ({"coverage": 0.5, "rows": ({},) * 6}, None),
+        ({"coverage": 0.5, "excess": None}, None),
     ):
         fit = fit_of(rng)
-        from dataclasses import replace
-
         monkeypatch.setitem(fit.__dict__, "backtest", replace(good, **change))
         assert (codes(fit) & {"no_skill", "intervals_missed"}) == ({code} if code else set())
         assert (fit.verdict.level == "stop") == (code is not None)
@@ -468,17 +513,14 @@ def test_overfitting_is_a_fall_of_validation_alone() -> None:
     assert first["gap"] == pytest.approx(0.5 - 0.355, abs=0.02)
     assert overfitting(validation, []) == []
     assert not overfitting(validation, [run(down, "train", 8)])[0]["overfits"]
-    of = windows([run(down, "validation", 8)], 0.0, "rollouts")
-    assert of is not None
+    (of,) = windows_of([run(down, "validation", 8)], "rollouts").values()
     assert falls(of)
-    assert windows([], 0.0, "rollouts") is None
+    assert windows_of([], "rollouts") == {}
 
 
 def test_overfitting_is_not_asked_of_the_best_of_k(rng) -> None:
     fit = fit_of(rng)
     train = tuple(c.replace(split="train") for c in fit.curves)
-    from dataclasses import replace
-
     assert len(replace(fit, train=train).train_test) == 7
     assert replace(fit, train=train, metric="best@4").train_test == []
 
@@ -525,19 +567,29 @@ def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> No
     assert document["backtest"]["n_held_out"] == len(document["backtest"]["rows"]) > 0
     assert document["probabilities"]["configurations"][0] == [32, 8]
     assert np.array(document["probabilities"]["best"]).sum(axis=0) == pytest.approx(1.0)
+    assert [r["rollouts_per_problem"] for r in document["neighbours"]] == [4, 1024]
     assert document["paper"]["method"] == "paper"
     assert document["spread"]["rollouts_per_problem"][0]["problems_per_batch"] == 32
 
 
+def test_a_curve_says_where_its_data_end(rng) -> None:
+    (curve, *_, other) = fit_of(rng, last=[5.5] + [6.0] * 6, draws=50).document["curves"]
+    assert {row["extrapolated"] for row in curve["at"] if row["x"] <= 10**5.5 + 1} == {False}
+    assert {row["extrapolated"] for row in curve["at"] if row["x"] > 10**5.51} == {True}
+    assert not any(row["extrapolated"] for row in other["at"])
+
+
 def test_a_ceiling_that_lies_beyond_the_data_is_open(rng) -> None:
     fit = fit_of(rng)
-    fit.posterior.log10_midpoint_DJ[: len(fit.posterior.move_D) // 20, 0] = 6.5
+    fit.posterior.log10_midpoint_DJ[: len(fit.posterior.move_D) // 16, 0] = 6.5
     first, second = fit.document["curves"][:2]
     assert first["flags"] == ["ceiling_unbounded"]
     assert first["ceiling_interval"][1] is None
     assert second["flags"] == []
     assert second["ceiling_interval"][1] is not None
     assert "ceiling_unbounded" in codes(fit)
+    wider = replace(fit, level=0.8)  # a sixteenth of the draws is less than its tail
+    assert wider.document["curves"][0]["flags"] == []
 
 
 def test_provenance_tells_data_and_options(rng) -> None:

@@ -1,6 +1,6 @@
 """The published pipeline word for word: by hand, on planted curves, and on the published panels.
 
-Run as a script it prints what the method says of the panels, by bin width.
+`benchmarks/paper_method.py` prints what the method says of all panels, by bin width.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ import pytest
 
 from isocompute.answers.law import fit_law
 from isocompute.answers.paper import paper_fit, printed_law, records
+from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
-from isocompute.importers import Curve, load_published
+from isocompute.importers import load_published
 
 
 def run(n: int, x, score, bp: int = 32, **more) -> Curve:
@@ -65,7 +66,7 @@ def test_a_reward_on_the_edge_of_a_bin_is_in_the_bin_above() -> None:
 
 def test_the_envelope_of_planted_curves() -> None:
     fit = paper_fit(planted())
-    assert [s.rollouts_per_problem for s in fit.frontier] == [8, 64, 512]
+    assert [s.configuration for s in fit.frontier] == [(32, 8), (32, 64), (32, 512)]
     assert [(c.before, c.after) for c in fit.crossovers] == [
         ((32, 8), (32, 64)),
         ((32, 64), (32, 512)),
@@ -75,7 +76,7 @@ def test_the_envelope_of_planted_curves() -> None:
     assert fit.frontier[0].start == pytest.approx(1e5)
     assert fit.frontier[0].end == fit.frontier[1].start == fit.crossovers[0].at
     for curve in fit.curves:
-        floor, ceiling, slope, midpoint = PLANTED[curve.rollouts_per_problem]
+        floor, ceiling, slope, midpoint = PLANTED[curve.configuration.rollouts_per_problem]
         assert (curve.floor, curve.ceiling) == pytest.approx((floor, ceiling), abs=0.01)
         assert (curve.slope, curve.log10_midpoint) == pytest.approx((slope, midpoint), rel=0.05)
 
@@ -126,7 +127,7 @@ def test_several_batch_sizes_make_one_envelope() -> None:
     wide = run(512, X, value(X, 0.2, 0.8, 4.0, 6.2), bp=64)
     fit = paper_fit([*planted(), wide])
     assert fit.crossovers[-1].after == (64, 512)
-    assert (32, 512) not in [s[2:] for s in fit.frontier]
+    assert (32, 512) not in [s.configuration for s in fit.frontier]
 
 
 def test_the_width_of_a_bin_decides_what_is_kept() -> None:
@@ -176,9 +177,9 @@ def test_a_width_is_a_part_of_the_scale(width: float) -> None:
 
 
 def test_units_that_are_none_or_not_there() -> None:
-    with pytest.raises(InputError, match="`unit` must be rollouts or tokens, but got 'hours'"):
+    with pytest.raises(InputError, match="unit must be rollouts or tokens, but got 'hours'"):
         paper_fit(planted(), unit="hours")
-    with pytest.raises(InputError, match="every run must have tokens .* but run 'n8' has none"):
+    with pytest.raises(InputError, match="needs a `tokens` column .* lacks it"):
         paper_fit(planted(), unit="tokens")
 
 
@@ -194,6 +195,7 @@ def test_the_document() -> None:
         "to_problems_per_batch": 32,
         "to_rollouts_per_problem": 64,
     }
+    assert document["curves"][0]["rollouts_per_problem"] == 8
     assert document["curves"][0]["n_records"] == paper_fit(planted()).curves[0].n_records
     assert document["law"]["plateau"] == pytest.approx(
         2 ** (document["law"]["L"] + document["law"]["b"])
@@ -220,7 +222,7 @@ STUDY = {
 @pytest.mark.parametrize("difficulty", STUDY)
 def test_on_the_published_panels_it_finds_the_published_frontier(difficulty: str) -> None:
     fit = paper_fit(load_published(f"qwen2.5-7b-{difficulty}"))
-    assert fit.frontier[0].rollouts_per_problem == 8
+    assert fit.frontier[0].configuration == (32, 8)
     assert len(fit.crossovers) == len(STUDY[difficulty])
     for change, (n, theirs, ours) in zip(fit.crossovers, STUDY[difficulty], strict=True):
         assert change.after == (32, n)
@@ -252,7 +254,7 @@ def test_what_the_study_printed() -> None:
     words = " ".join(easy.sentences(2e6))
     assert "At 2M rollouts that law says n = 295." in words
     assert (
-        "n = 8 to 0.27M, n = 32 to 0.84M, n = 128 to 1.25M, n = 256 to 2.67M, then n = 512" in words
+        "n = 8 to 270k, n = 32 to 840k, n = 128 to 1.25M, n = 256 to 2.67M, then n = 512" in words
     )
     assert "n = 1,024 and 2,048 were run and do not extend the frontier" in words
     assert "8/128 at B_p = 128" in words
@@ -265,20 +267,3 @@ def test_what_the_study_printed() -> None:
 )
 def test_the_study_printed_nothing_of_other_sources(source: str | None) -> None:
     assert printed_law(source) is None
-
-
-def main() -> None:
-    print("Published method on the published panels: changes of n (million rollouts), by bin width")
-    for difficulty, printed in STUDY.items():
-        theirs = "  ".join(f"{n} at {x / 1e6:.2f}" for n, x, _ in printed)
-        print(f"{difficulty}, as printed     {theirs}")
-        curves = load_published(f"qwen2.5-7b-{difficulty}")
-        for width in (0.0005, 0.001, 0.002, 0.004, 0.008):
-            fit = paper_fit(curves, bin_width=width)
-            path = "  ".join(f"{c.after[1]} at {c.at / 1e6:.2f}" for c in fit.crossovers)
-            n = ", ".join(f"{float(fit.n_at(x)):.0f}" for x in (5e5, 1e6, 2e6, 4e6))
-            print(f"{difficulty}, bins of {width:<6g}  {path}   law at 0.5, 1, 2, 4M: {n}")
-
-
-if __name__ == "__main__":
-    main()

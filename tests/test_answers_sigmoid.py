@@ -21,7 +21,15 @@ import numpy as np
 import pytest
 from scipy.optimize import least_squares
 
-from isocompute.answers.sigmoid import Bounds, Sigmoids, _levels, fit_sigmoids
+from isocompute.answers.sigmoid import (
+    Bounds,
+    Sigmoids,
+    _levels,
+    _loss,
+    _residuals,
+    _unit,
+    fit_sigmoids,
+)
 
 WIDE = Bounds(level=(0.0, 1.0), slope=(0.5, 30.0), midpoint=(3.25, 7.75))
 X = np.linspace(4.0, 7.0, 25)
@@ -281,6 +289,16 @@ def test_floor_and_height_are_the_best_within_their_bounds() -> None:
         assert loss <= grid.min() + 1e-9
         seen.add((floor < low + 1e-9, floor + height > high - 1e-9, height < 1e-9))
     assert len(seen) >= 6
+
+
+def test_starts_are_ranked_by_what_they_leave() -> None:
+    rng = np.random.default_rng(8)
+    y, w, level = rng.uniform(0, 1, (3, len(X))), rng.uniform(0.2, 2, len(X)), (0.3, 0.6)
+    start_Q2 = np.stack([rng.uniform(0, 3, 20), rng.uniform(4, 7, 20)], axis=1)
+    ranked_DQ = _loss(_unit(start_Q2, X), y, w, level)
+    for row, ranked_Q in zip(y, ranked_DQ, strict=True):
+        left_Q = _residuals(X, np.tile(row, (20, 1)), w, start_Q2, level)[3]
+        assert np.ptp(left_Q - ranked_Q) < 1e-9  # up to a constant of the row
 
 
 @pytest.mark.parametrize("level", [(0.0, 1.0), (0.0, 0.5), (0.6, 1.0)])

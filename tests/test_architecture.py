@@ -47,7 +47,6 @@ ORDER = (
     "curves",
     "frontier",
     "laws",
-    "answers",
     "plan",
     "model",
     "answers",

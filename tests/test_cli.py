@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from few_draws import few_draws  # noqa: F401  # a fixture
-from isocompute import __version__, laws, report
+from isocompute import __version__, answers, report
+from isocompute.answers import plan as planning
 from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
 from isocompute.domain import Curve
@@ -27,7 +27,7 @@ from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.report import figures
 
-_FIT_SWEEP = laws.fit_sweep
+_FIT_SWEEP = answers.fit_sweep
 ROOT = Path(__file__).resolve().parents[1]
 COLUMNS = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score", "seed", "metric")
 Rows = list[list[Any]]
@@ -62,7 +62,8 @@ def sweep_csv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def fits_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each sweep is fitted once for the whole file; what is asked for stays the same."""
-    monkeypatch.setattr(laws, "fit_sweep", _fit_once)
+    monkeypatch.setattr(answers, "fit_sweep", _fit_once)
+    monkeypatch.setattr(planning, "fit_sweep", _fit_once)
 
 
 _FITS: dict[Any, Any] = {}
@@ -74,7 +75,7 @@ def _fit_once(curves: Sequence[Curve], **options: Any) -> Any:
         *((c.run, c.metric, c.rollouts_per_problem, c.score_K.tobytes()) for c in curves),
     )
     if key not in _FITS:
-        _FITS[key] = _FIT_SWEEP(curves, **options)
+        _FITS[key] = _FIT_SWEEP(curves, **options, draws=100)
     return _FITS[key]
 
 
@@ -146,6 +147,14 @@ def test_help_loads_nothing_heavy() -> None:
         (["fit", "x.csv", "--nope"], "every argument must be known, but got --nope"),
         (["plan", "x.csv"], "must be known, but got x.csv; `--law x.csv` makes a plan by it"),
         (["plan", "--nope"], "must be known, but got --nope; see `isocompute --help`"),
+        (["fit", "x.csv", "--method", "law"], "invalid choice: 'law'"),
+        (["fit", "x.csv", "--bin-width", "0.1"], "--bin-width belongs to --method paper, but got"),
+        (["fit", "x.csv", "--method", "paper", "--bin-width", "0"], "must be above 0, but got '0'"),
+        (["plan", "--budget", "1e6", "--current", "bp=32"], "must name n, as in n=16,bp=32"),
+        (["plan", "--budget", "1e6", "--current", "16"], "must be n=16 or n=16,bp=32, but got"),
+        (["plan", "--budget", "1e6", "--current", "n=8,n=9"], "must be n=16 or n=16,bp=32"),
+        (["plan", "--budget", "1e6", "--problems", "0"], "must be above 0, but got '0'"),
+        (["plan", "--budget", "1e6", "--fix", "batch_size=8", "--joint"], "not allowed with"),
         (["plan"], "either a budget or a batch size with steps, but got neither"),
         (["plan", "--budget", "1e6", "--steps", "5"], "but got both"),
         (["plan", "--max-batch", "0"], "must be above 0, but got '0'"),
@@ -237,12 +246,12 @@ def test_an_unknown_law_lists_the_known(
     assert "published:qwen2.5-7b-easy" in complaint(capsys)
 
 
-def test_a_budget_below_one_batch_is_bad_input(
+def test_a_budget_below_twenty_steps_is_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan.json"
     assert main(["plan", "--budget", "100", "--json", str(out)]) == 2
-    assert "at least one batch" in complaint(capsys)
+    assert "must buy at least 20 steps of the smallest batch" in complaint(capsys)
     assert not out.exists()
 
 
@@ -253,28 +262,34 @@ def test_an_unknown_metric_is_bad_input(
     assert "best@7" in complaint(capsys)
 
 
-def test_one_configuration_is_refused_with_exit_3(
+def test_one_n_is_planned_with_caution(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source = write_csv(tmp_path / "one.csv", sweep(n_values=(8,)))
-    assert main(["fit", str(source)]) == 3
-    complaint(capsys)
-    out = tmp_path / "plan.json"
-    assert main(["plan", "--budget", "1e6", "--law", str(source), "--json", str(out)]) == 3
-    complaint(capsys)
-    document = json.loads(out.read_text())
-    assert document["refusal"]["reason"]
-    assert document["rollouts_per_problem"] is None
+    assert main(["fit", str(source)]) == 0
+    out = capsys.readouterr().out
+    assert "n = 8 alone was tested" in out
+    assert "Wrong n" not in out
+    assert main(["plan", "--budget", "1e6", "--law", str(source), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["verdict"]["level"] == "caution"
 
 
-@pytest.mark.long
-def test_a_budget_far_outside_the_sweep_is_refused_with_what_to_run_next(
-    capsys: pytest.CaptureFixture[str],
+def test_a_verdict_of_stop_is_a_refusal_with_exit_3(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", "--budget", "1e12"]) == 3
-    line = complaint(capsys)
-    assert "decades outside the budgets compared" in line
-    assert "Run next: " in line
+    falls = [[*r[:3], round(0.9 - r[3], 4), *r[4:]] for r in sweep()]
+    source = write_csv(tmp_path / "loss.csv", falls)
+    assert main(["fit", str(source)]) == 0  # it says why
+    out = capsys.readouterr().out
+    assert "Confidence: stop. 3 of 3 configurations end lower than they began." in out
+    assert "Next: give losses as 1 - value, or mend the recipe." in out
+    document = tmp_path / "plan.json"
+    argv = ["plan", "--budget", "1e6", "--law", str(source), "--json", str(document)]
+    assert main(argv) == 3
+    assert "end lower than they began" in complaint(capsys)
+    plan = json.loads(document.read_text())
+    assert plan["refusal"]["run_next"]
+    assert plan["rollouts_per_problem"] is None
 
 
 # What good input gives
@@ -294,11 +309,53 @@ def test_fit_writes_the_contract(sweep_csv: Path, tmp_path: Path) -> None:
 def test_fit_reads_for_people(sweep_csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", str(sweep_csv)]) == 0
     out, _ = capsys.readouterr()
-    first = out.splitlines()[0]
-    assert first == "avg@4 against rollouts, 32 problems per batch: 3 configurations, 9 runs"
-    for words in ("Curves:", "Frontier, by rollouts:", "Law, ", "Back-test", "█"):
+    lines = out.splitlines()
+    assert lines[0] == "avg@4, 9 runs, n = 8 to 128, B_p = 32, up to 2M rollouts"
+    assert len(lines) <= 14
+    assert max(map(len, lines)) <= 80
+    for words in ("Best n ", "Wrong n ", "Predicts ", "Batch or n ", "Confidence: ", "--full"):
         assert words in out
     assert "\x1b[" not in out
+
+
+def test_fit_in_full(sweep_csv: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", str(sweep_csv), "--full"]) == 0
+    out = capsys.readouterr().out
+    flat = " ".join(out.split())
+    assert "best so far" in flat
+    assert "the largest n 0." in flat
+    for words in ("Best n ", "Curves:", "Frontier, by rollouts:", "Law of log2 n*", "Back-test",
+                  "Published method", "[n_confounded_with_batch]", "█"):  # fmt: skip
+        assert words in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_published_method_stands_under_its_own_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["fit", "published:qwen2.5-7b-easy", "--method", "paper"]
+    assert main(argv) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("avg@4 by the published method (arXiv 2603.12151), nothing added")
+    assert "n = 8 to 242k, 32 to 973k, 128 to 1.49M, 256 to 2.78M, 512." in out
+    assert "n = 1,024 and 2,048 were run and do not extend the frontier" in out
+    assert "Confidence" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    found = {}
+    for width in ("0.002", "0.01"):
+        assert main([*argv, "--bin-width", width, "--json", "-"]) == 0
+        found[width] = json.loads(capsys.readouterr().out)
+        assert found[width]["method"] == "paper"
+        assert found[width]["paper"]["bin_width"] == float(width)
+    assert found["0.002"]["paper"]["crossovers"] != found["0.01"]["paper"]["crossovers"]
+
+
+def test_the_published_method_of_one_batch_size(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["fit", "published:qwen2.5-7b-easy-joint", "--method", "paper", "--json", "-"]
+    assert main([*argv, "--fix", "problems_per_batch=64"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["setting"] == {"kind": "fixed_problems_per_batch", "value": 64}
+    assert {c["problems_per_batch"] for c in document["paper"]["curves"]} == {64}
 
 
 def test_json_on_standard_output_is_alone_there(
@@ -330,7 +387,9 @@ def test_plan_on_the_published_easy_law(published_plan: dict[str, Any]) -> None:
     assert d["trainer"]["verl"]["data.train_batch_size"] == 32
     assert d["trainer"]["trl"]["max_steps"] == d["steps"]
     assert 0.6 < d["predicted_score"] < 0.75
-    codes = [w["code"] for w in d["warnings"]]
+    assert d["verdict"]["level"] == "caution"
+    codes = [w["code"] for w in d["notices"]]
+    assert codes == [w["code"] for w in d["warnings"]]
     assert "law_of_another_model" in codes
     assert "bp_untested" in codes
 
@@ -362,8 +421,8 @@ def test_a_batch_cap_names_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*argv, "--max-batch", "4096", "--json", "-"]) == 0
     d = json.loads(capsys.readouterr().out)
     assert d["batch_size"] <= 4096
-    text = next(w["message"] for w in d["warnings"] if w["code"] == "capped_by_max_batch")
-    assert "a cost of 0.0" in text
+    text = next(w["text"] for w in d["notices"] if w["code"] == "capped_by_max_batch")
+    assert "holds n at" in text
     assert main([*argv, "--min-steps", "2000", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] >= 2000
 
@@ -388,12 +447,60 @@ def test_costs_follow_the_rates(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_plan_reads_like_advice(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "--budget", "4e6", "--difficulty", "easy", "--for", "verl"]) == 0
-    out, _ = capsys.readouterr()
-    assert out.startswith("With 4M rollouts: ")
-    assert "learning rate" in out
-    assert "For verl:" in out
-    assert "data.train_batch_size=32" in out
+    argv = ["plan", "--budget", "4e6", "--difficulty", "easy"]
+    assert main(argv) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Run: 32 problems x ")
+    assert len(lines) <= 15
+    assert max(map(len, lines)) <= 80
+    assert main([*argv, "--why"]) == 0
+    out = capsys.readouterr().out
+    assert "Why n = " in out
+    assert "[law_of_another_model]" in out
+    assert "The study's own law" in out
+    assert main([*argv, "--for", "verl"]) == 0
+    assert "data.train_batch_size=32" in capsys.readouterr().out
+
+
+def test_plan_quiet_gives_what_is_copied(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", "--budget", "4e6", "--difficulty", "easy", "--quiet"]
+    assert main(argv) == 0
+    assert capsys.readouterr().out.count("\n") == 1
+    assert main([*argv, "--for", "verl"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "data.train_batch_size=32"
+    assert all("=" in line for line in lines)
+
+
+def test_plan_says_what_it_gains_over_today(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", "--budget", "4e6", "--difficulty", "easy", "--json", "-"]
+    assert main([*argv, "--current", "n=16,bp=32"]) == 0
+    gain = json.loads(capsys.readouterr().out)["gain"]
+    assert (gain["problems_per_batch"], gain["rollouts_per_problem"]) == (32, 16)
+    assert gain["score"] > 0.03
+
+
+def test_plan_counts_passes_over_the_problems(capsys: pytest.CaptureFixture[str]) -> None:
+    argv = ["plan", "--budget", "4e6", "--difficulty", "easy", "--json", "-"]
+    assert main([*argv, "--problems", "500"]) == 0
+    d = json.loads(capsys.readouterr().out)
+    assert d["passes_over_data"] == pytest.approx(d["steps"] * d["problems_per_batch"] / 500)
+
+
+def test_plan_takes_the_setting_of_a_fit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [[*r, r[2] * 500] for r in sweep()] + [[64, *r[1:], r[2] * 500] for r in sweep()]
+    source = str(write_csv(tmp_path / "two.csv", rows, (*COLUMNS, "tokens")))
+    argv = ["plan", "--law", source, "--budget", "1e6", "--json", "-"]
+    assert main([*argv, "--fix", "problems_per_batch=64"]) == 0
+    d = json.loads(capsys.readouterr().out)
+    assert d["problems_per_batch"] == 64
+    assert d["law"]["setting"] == {"kind": "fixed_problems_per_batch", "value": 64}
+    assert main([*argv, "--joint"]) == 0
+    assert json.loads(capsys.readouterr().out)["law"]["setting"]["kind"] == "joint"
+    assert main([*argv, "--fix", "problems_per_batch=64", "--unit", "tokens"]) == 0
+    assert json.loads(capsys.readouterr().out)["law"]["unit"] == "tokens"
 
 
 def test_compare_prints_and_writes(
@@ -581,7 +688,7 @@ def test_a_closed_pipe_is_quiet() -> None:
 
 @pytest.mark.long
 def test_text_survives_a_terminal_without_unicode(sweep_csv: Path) -> None:
-    done = run_process("fit", str(sweep_csv), PYTHONIOENCODING="ascii")
+    done = run_process("fit", str(sweep_csv), "--full", PYTHONIOENCODING="ascii")
     assert done.returncode == 0, done.stderr
     assert "score  ___" in done.stdout
 

@@ -1,4 +1,4 @@
-"""What `fit` prints, from a document with every kind of gap in it."""
+"""What commands print, from documents with every kind of gap in them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,16 @@ import pytest
 
 from isocompute.cli.cells import number, span, table
 from isocompute.cli.live import LiveLine
-from isocompute.cli.tables import (
-    difficulty_lines,
-    fit_lines,
-    health_lines,
-    quickstart_lines,
-)
-from isocompute.plan import plan_budget
-from planted_law import PlantedFit
-
-ERRORS = {
-    "mae_law": 0.012, "mae_best_so_far": 0.03, "mae_power_law": 0.02, "mae_blend": None,
-    "skill": 0.6, "coverage": 0.9, "n_held_out": 36,
-}  # fmt: skip
-
+from isocompute.cli.fit_full import full_lines
+from isocompute.cli.fit_short import fit_lines
+from isocompute.cli.tables import difficulty_lines, health_lines, quickstart_lines
 
 def document() -> dict[str, Any]:
-    def curve(n: int, ceiling: float | None, flags: list[str]) -> dict[str, Any]:
+    def curve(n: int, ceiling: float, top: float | None) -> dict[str, Any]:
         return {
             "problems_per_batch": 32, "rollouts_per_problem": n, "n_runs": 3, "n_points": 75,
-            "n_records": 12, "max_rollouts": 1.5e6, "ceiling": ceiling,
-            "ceiling_interval": None if ceiling is None else [ceiling - 0.01, None],
-            "identified": ceiling is not None, "held_from": None, "on_bound": [], "flags": flags,
+            "max_rollouts": 1.5e6, "state": "complete", "floor": 0.1, "ceiling": ceiling,
+            "ceiling_interval": [ceiling - 0.01, top], "at": [{"x": 1e7}], "flags": [],
         }  # fmt: skip
 
     def segment(start: float, end: float, n: int, low: float, high: float) -> dict[str, Any]:
@@ -41,114 +29,249 @@ def document() -> dict[str, Any]:
             "extrapolated": n == 128,
         }  # fmt: skip
 
+    def best(i: int) -> dict[str, Any]:
+        return {
+            "x": 1e5 * 10 ** (i / 10), "rollouts_per_problem": 8.4 + 5 * i,
+            "interval": [8.0, 128.0], "probability": {"8": 0.2, "32": 0.3, "128": 0.5},
+            "expected_regret": {"8": 0.0921, "32": 0.003, "128": 0.001},
+            "as_good": [128], "problems_per_batch": 64 if i < 10 else 32,
+            "tested_rollouts_per_problem": 128, "extrapolated": i > 20,
+        }  # fmt: skip
+
     at = [
         {
-            "x": 1e5 * 10 ** (i / 10), "rollouts_per_problem": 8.0 + i, "interval": [8.0, None],
-            "confidence_set": [8, 32], "expected_regret": None, "problems_per_batch": 32,
+            "x": 1e5 * 10 ** (i / 10), "rollouts_per_problem": 8.0 + i, "interval": [8.0, 128.0],
+            "confidence_set": [8, 32], "expected_regret": 0.001, "problems_per_batch": 32,
         }
         for i in range(21)
     ]  # fmt: skip
+    terms = {"L": 4.0, "k": 2.0, "x0": 6.0, "b": 3.0}
     return {
         "setting": {"kind": "fixed_problems_per_batch", "value": 32},
         "metric": "avg@4",
         "unit": "rollouts",
-        "curves": [curve(8, 0.6, []), curve(128, None, ["ceiling_unbounded"])],
+        "verdict": {"level": "caution", "reason": "Every n has one run."},
+        "provenance": {"sources": ["my runs.csv"]},
+        "curves": [curve(8, 0.6, 0.62), curve(32, 0.65, 0.67), curve(128, 0.7, None)],
+        "best": [best(i) for i in range(24)],
         "frontier": [segment(1e5, 1e6, 8, 0.2, 0.5), segment(1e6, 1e7, 128, 0.5, 0.7)],
         "crossovers": [
             {"at": 1e6, "interval": [9e5, None], "from_rollouts_per_problem": 8,
              "to_rollouts_per_problem": 128},
         ],
         "law": {
-            "form": "sigmoid_log10", "variable": "rollouts", "plateau": 130.0,
-            "plateau_interval": [100.0, None], "flags": ["slope_at_bound"],
+            "form": "sigmoid_log10", "variable": "rollouts", **terms,
+            **{f"{name}_interval": [v - 1, v + 1] for name, v in terms.items()},
+            "plateau": 120.0, "plateau_interval": [100.0, None], "flags": ["non_monotone"],
             "rising": {"octaves": 4.0, "lower_bound": 3.2, "claimed": True}, "at": at,
         },
+        "law_problems_per_batch": None,
+        "direction": {"d_log_n_d_log_bp": None, "interval": None, "follows": None,
+                      "sentence": "Whether the optimum follows n or the batch cannot be told."},
+        "spread": {}, "train_test": [],
+        "paper": {"refused": "the published method needs 2 configurations"},
         "backtest": {
-            "cuts": [5e5], **ERRORS, "by_cut": [{"cut": 5e5, "blend_weight": None, **ERRORS}],
-            "blend": {**ERRORS, "weight": 0.8, "better": False},
-            "left_out": [
-                {"left_out": "budget", "beyond": 5e5, "at": 1e6, "refused": None, "edge": False,
-                 "rollouts_per_problem": {"full": 128.0, "law": 100.0, "best_so_far": 8.0,
-                                          "power_law": 64.0},
-                 "octaves_off": {"law": -0.4, "best_so_far": -4.0, "power_law": -1.0},
-                 "score_lost": {"law": 0.001, "best_so_far": 0.02, "power_law": 0.01}},
-                {"left_out": "rollouts_per_problem", "value": 128, "at": 1e6,
-                 "refused": "a frontier needs two"},
-            ],
+            "cuts": [5e5, 1e6], "mae_model": 0.012, "mae_best_so_far": 0.03, "skill": 0.6,
+            "coverage": 0.9, "widened_by": 1.25, "n_held_out": 36,
+            "rules": {"model": 0.001, "best_so_far": 0.02, "largest_n": 0.0, "next_n": 0.01},
         },
-        "warnings": [{"code": "seeds_few", "message": "two seeds"}],
+        "notices": [
+            {"code": "seeds_missing", "level": "caution", "text": "Every n has one run.",
+             "remedy": "Run at least 3 seeds."},
+            {"code": "optimum_at_edge", "level": "caution",
+             "text": "The best n at 10M rollouts is 128, the largest tested.",
+             "remedy": "Test n beyond it."},
+            {"code": "not_smooth", "level": "caution", "text": "Rough.", "remedy": "Look."},
+            {"code": "n_confounded_with_batch", "level": "note", "text": "One.", "remedy": "Two."},
+        ],
     }  # fmt: skip
 
 
+def test_the_answer_in_one_screen() -> None:
+    assert fit_lines(document()) == [
+        "avg@4, 9 runs, n = 8 to 128, B_p = 32, up to 10M rollouts",
+        "",
+        "Best n      100k: 8 (8 to 128)    1M: 58 (8 to 128)    10M: 108 (8 to 128)",
+        "            rises by 4.0 octaves, at least 3.2; where it levels off is not known",
+        "Wrong n     costs 0.091 at 10M (n = 8), 0.002 (n = 32)",
+        "Predicts    scores it was not shown within 0.012 (best so far: 0.030)",
+        "Batch or n  cannot be told from one B_p per n",
+        "",
+        "Confidence: caution. Every n has one run.",
+        "Next: run at least 3 seeds; then test n = 256: 128 is the largest tested and",
+        "  still best.",
+        "Details and 3 more notes: --full    Picture: isocompute report 'my runs.csv'",
+    ]
+
+
+def line(d: dict[str, Any], label: str) -> str:
+    return next(text for text in fit_lines(d) if text.startswith(label))
+
+
+def test_where_it_levels_off_and_whether_it_rises() -> None:
+    d = document()
+    d["law"]["plateau_interval"] = [100.0, 180.4]
+    assert fit_lines(d)[3].strip().endswith("at least 3.2; levels off at 120 (100 to 180)")
+    d["law"]["rising"]["claimed"] = False
+    assert fit_lines(d)[3].strip() == "rises by 4.0 octaves, which noise alone may do"
+    d["law"]["rising"]["octaves"] = 0.0
+    assert fit_lines(d)[3].strip() == "does not rise with the budget"
+    d["law"]["rising"] = {"octaves": -2.0, "lower_bound": -3.0, "claimed": False}
+    d["notices"].append({"code": "falling", "level": "note", "text": "", "remedy": "Steps."})
+    assert fit_lines(d)[3].strip() == "falls by 2.0 octaves as the budget grows"
+    d = document()
+    d["notices"].append({"code": "non_monotone", "level": "note", "text": "", "remedy": "Read."})
+    assert fit_lines(d)[3].strip().endswith("but goes up and down on the way")
+
+
+def test_what_another_n_costs() -> None:
+    d = document()
+    for best in d["best"]:
+        best["as_good"] = [32, 128]
+    assert line(d, "Wrong n").endswith("costs 0.091 at 10M (n = 8); n = 32 as good as 128")
+    for best in d["best"]:
+        best["as_good"] = [8, 32, 128]
+    assert line(d, "Wrong n").endswith(
+        "costs nothing that shows at 10M: n = 8, 32 as good as 128"
+    )
+
+
+def test_the_batch_or_n() -> None:
+    d = document()
+    d["direction"] = {"d_log_n_d_log_bp": -0.31, "interval": [-0.8, 0.1], "follows": "n"}
+    assert line(d, "Batch").endswith(
+        "  n: best n moves -0.3 octaves per octave of B_p (-0.8 to 0.1)"
+    )
+    d["direction"]["follows"] = "batch"
+    assert "  the batch: best n moves -0.3" in line(d, "Batch")
+    d = document()
+    d["notices"].pop()
+    assert line(d, "Batch").endswith("the best n is at an end of those tested")
+
+
+def test_several_b_p_and_a_fixed_batch_name_b_p() -> None:
+    d = document()
+    d["setting"] = {"kind": "joint", "value": None}
+    assert line(d, "Best B_p").split()[2:] == ["100k:", "64", "1M:", "32", "10M:", "32"]
+    d["setting"] = {"kind": "fixed_batch_size", "value": 8192}
+    assert line(d, "Best B_p").split()[2:] == ["100k:", "975", "1M:", "140", "10M:", "76"]
+    assert fit_lines(d)[0] == "avg@4, 9 runs, n = 8 to 128, batch of 8,192, up to 10M rollouts"
+
+
+def test_with_nothing_to_mend_the_plan_comes_next() -> None:
+    d = document()
+    d["notices"], d["verdict"] = [], {"level": "ok", "reason": ""}
+    lines = fit_lines(d)
+    assert "Confidence: ok." in lines
+    assert "Next: isocompute plan --law 'my runs.csv' --budget 40M." not in lines
+    assert "Next: isocompute plan --law 'my runs.csv' --budget 40M" in lines
+    d["unit"] = "tokens"
+    assert "Next: isocompute plan --law 'my runs.csv' --unit tokens --budget 40Mtok" in fit_lines(d)
+
+
+def test_a_stop_is_mended_before_anything_else() -> None:
+    d = document()
+    stop = {"code": "no_skill", "level": "stop", "text": "It failed.", "remedy": "Train further."}
+    d["notices"].insert(0, stop)
+    d["verdict"] = {"level": "stop", "reason": "It failed."}
+    lines = fit_lines(d)
+    assert "Confidence: stop. It failed." in lines
+    assert "Next: train further." in lines
+
+
+def test_the_smallest_n_at_the_edge() -> None:
+    d = document()
+    d["notices"] = [{"code": "optimum_at_edge", "level": "caution", "remedy": "Test n beyond it.",
+                     "text": "The best n at 10M rollouts is 8, the smallest tested."}]  # fmt: skip
+    assert line(d, "Next") == "Next: test n = 4: 8 is the smallest tested and still best."
+
+
+def test_fourteen_lines_of_eighty_columns_whatever_is_said() -> None:
+    d = document()
+    long = "something that limits the answer and takes its time to say so, " * 4
+    d["verdict"]["reason"] = long
+    d["notices"] = [
+        {"code": f"c{i}", "level": "caution", "text": long, "remedy": f"{i} {long}"}
+        for i in range(5)
+    ]
+    d["setting"] = {"kind": "joint", "value": None}
+    for best in d["best"]:
+        best["rollouts_per_problem"], best["interval"] = 1024.0, [1024.0, 8192.0]
+    d["provenance"]["sources"] = ["a-folder-with-a-long-name/and-another/" * 3]
+    lines = fit_lines(d)
+    assert len(lines) <= 14
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_sweep_that_cannot_be_tested_says_so() -> None:
+    d = document()
+    d["backtest"] = {"mae_model": None}
+    assert line(d, "Predicts").endswith("not known: no part of these runs can be held out")
+    assert "Back-test: not possible on this sweep." in full_lines(d)
+
+
 def test_every_part_is_there_and_fits_the_width() -> None:
-    lines = fit_lines(document())
+    lines = full_lines(document())
     text = "\n".join(lines)
-    assert lines[0] == "avg@4 against rollouts, 32 problems per batch: 2 configurations, 6 runs"
-    assert "0.600  [0.590, ?]" in text
-    assert "ceiling_unbounded" in text
+    assert lines[0].startswith("avg@4, 9 runs")
+    assert "--full" not in text
+    assert "0.600  [0.590, 0.620]" in text
+    assert "[0.690, ?]" in text
     assert "900k and ?" in text
     assert "extrapolated" in text
-    assert "plateau n=130 [100, ?]; rises by 4.0 octaves (at least 3.2); slope_at_bound" in text
-    assert "500k      36  0.0120       0.0300     0.0200      ?   0.60             90%" in text
-    assert "law 0.80 for what lies beyond the data" in text
-    assert "Without what lies beyond 500k, n* at 1M (score lost): law 100 (0.001), best" in text
-    assert "Without n=128 no law could be fitted." in text
-    assert "! seeds_few: two seeds" in text
-    assert max(map(len, lines)) <= 120
+    assert "L = 4 [3.00, 5.00], k = 2 [1.00, 3.00]" in " ".join(text.split())
+    assert "Flags: non_monotone." in text
+    assert "Back-test, fitted to what lies before 500k and 1M:" in text
+    flat = " ".join(text.split())
+    assert "missed by 0.0120 on average, by best so far 0.0300 (skill 0.60); 90% lie" in flat
+    assert "Beyond the data intervals are 1.25 times as wide." in flat
+    assert "the model 0.001, best so far 0.020, the largest n 0.000, the next n after" in flat
+    assert "Published method: the published method needs 2 configurations" in text
+    assert "caution: Every n has one run. Run at least 3 seeds. [seeds_missing]" in text
+    assert max(map(len, lines)) <= 80
 
 
 def test_the_sparkline_rises_and_names_n_where_it_takes_over() -> None:
-    lines = fit_lines(document())
-    bars = next(line for line in lines if "▁" in line)
+    lines = full_lines(document())
+    bars = next(text for text in lines if "▁" in text)
     owners = lines[lines.index(bars) + 1]
     assert bars.index("▁") < bars.index("█")
     assert bars.endswith("0.200 to 0.700")
     # The second half of the decades belongs to n=128.
-    start = bars.index("▁")
-    assert owners.index("128") == pytest.approx(start + 30, abs=1)
-
-
-def test_a_law_that_was_not_identified_is_said() -> None:
-    d = document()
-    at = d["law"]["at"]
-    d["law"] = {**d["law"], "form": None}
-    d["backtest"] = {"cuts": [], "mae_law": None}
-    text = "\n".join(fit_lines(d))
-    assert at
-    assert "Law: none could be identified; n* off the frontier:" in text  # and what may be best
-    assert "frontier's n*" in text
-    assert "n that may be best" in text
-    d["law"]["at"] = []
-    text = "\n".join(fit_lines(d))
-    assert "Law: none could be identified." in text
-    assert "n that may be best" not in text
-    assert "Back-test: not possible on this sweep." in text
+    assert owners.index("128") == pytest.approx(bars.index("▁") + 25, abs=1)
 
 
 def test_a_frontier_without_scores_prints_no_sparkline() -> None:
     d = document()
     for segment in d["frontier"]:
         segment["score_from"] = segment["score_to"] = None
-    assert "▁" not in "\n".join(fit_lines(d))
+    assert "▁" not in "\n".join(full_lines(d))
 
 
-def test_a_law_that_does_not_rise_is_said() -> None:
+def test_a_path_that_does_not_change_has_no_sigmoid() -> None:
     d = document()
-    d["law"]["rising"] = {"octaves": 1.0, "lower_bound": None, "claimed": False}
-    d["law"]["plateau"] = None
-    assert "no plateau identified; a rise is not claimed" in "\n".join(fit_lines(d))
+    d["law"] |= {"form": "constant", "k": None, "x0": None}
+    assert "The best n does not change." in "\n".join(full_lines(d))
 
 
 def test_a_fixed_batch_has_a_second_law() -> None:
     d = document()
-    at = [{"x": 10.0 * i, "problems_per_batch": 64.0 / i, "interval": None,
-           "confidence_set": None, "expected_regret": 0.1} for i in range(1, 21)]  # fmt: skip
+    at = [{"x": 10.0 * i, "problems_per_batch": 64.0 / i, "interval": [3.0, 64.0]}
+          for i in range(1, 21)]  # fmt: skip
     d["law_problems_per_batch"] = {**d["law"], "variable": "steps", "at": at}
-    text = "\n".join(fit_lines(d))
+    text = "\n".join(full_lines(d))
     assert "Problems per batch at this fixed batch:" in text
-    assert "steps  law's B_p*  its interval" in text
-    d["law_problems_per_batch"]["form"] = None
-    assert "Problems per batch" not in "\n".join(fit_lines(d))
+    assert "steps  B_p* (interval)" in text
+
+
+def test_untested_neighbours_are_called_a_guess() -> None:
+    d = document()
+    d["neighbours"] = [{"problems_per_batch": 32, "rollouts_per_problem": 64, "score": 0.5,
+                        "interval": [0.4, 0.6], "gain": -0.01,
+                        "gain_interval": [-0.02, 0.01]}]  # fmt: skip
+    text = "\n".join(full_lines(d))
+    assert "n that were not tested, guessed:" in text
+    assert "0.500  [0.400, 0.600]" in text
 
 
 def test_columns_line_up() -> None:
@@ -201,9 +324,19 @@ def test_difficulty_draws_its_histogram() -> None:
     assert not any("temperature" in line for line in difficulty_lines({**d, "temperature": 0.6}))
 
 
+PLAN = {
+    "refusal": None, "problems_per_batch": 32, "rollouts_per_problem": 128, "steps": 244,
+    "rollouts": 999_424, "predicted_score": 0.6, "predicted_score_interval": [0.5, 0.7],
+    "gain": None, "as_good": [128], "learning_rate_from": "study", "learning_rate": 5e-4,
+    "recipe": {"warmup_steps": 10, "objective": "grpo", "kl_coef": 0.0, "entropy_coef": 0.0},
+    "cost": {"tokens": None, "gpu_hours": None, "usd": None, "source": {}},
+    "notices": [], "verdict": {"level": "ok", "reason": ""}, "run_next": [],
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("refused", [False, True])
-def test_quickstart_ends_with_the_law_the_plan_and_the_report(refused: bool) -> None:
-    law: Any = None if refused else SimpleNamespace(document=document())
+def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool) -> None:
+    fit: Any = None if refused else SimpleNamespace(document=document())
     spent = SimpleNamespace(
         rollouts=1_800_000, evaluation_rollouts=1, wasted_rollouts=0, wasted_evaluation_rollouts=0,
         wall_s=300.0,
@@ -211,16 +344,17 @@ def test_quickstart_ends_with_the_law_the_plan_and_the_report(refused: bool) -> 
     summary = SimpleNamespace(
         done=18, failed=0, invalid=0, pending=0, accounting=spent, elapsed_s=150.0
     )
-    plan = None if refused else plan_budget(PlantedFit(), 1e6).document
     result: Any = SimpleNamespace(
-        folder=Path("q"), summary=summary, fit=law, plan=plan, report=Path("q/report.html"),
-        refusal="one n is too few" if refused else None, sweep_s=150.0,
+        folder=Path("q"), summary=summary, fit=fit, plan=None if refused else PLAN,
+        report=Path("q/report.html"), refusal="one n is too few" if refused else None,
+        sweep_s=150.0,
     )  # fmt: skip
     lines = quickstart_lines(result)
     text = "\n".join(lines)
     assert "18 of 18 runs done" in lines[0]
-    assert ("No law: one n is too few" in text) is refused
-    assert ("With 1M rollouts: " in text) is not refused
+    assert ("No fit: one n is too few" in text) is refused
+    assert ("Best n " in text) is not refused
+    assert ("Run: 32 problems x 128 rollouts x 244 steps" in text) is not refused
     assert lines[-1] == "report: q/report.html"
 
 

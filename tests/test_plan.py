@@ -1,393 +1,687 @@
-"""Plans on a planted law: every number below is worked out by hand from `PlantedFit`."""
+"""Plans on planted draws: every number below is worked out by hand from `planted`.
+
+Shape legend: D draws, J configurations.
+"""
 
 from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
+from isocompute.answers.backtest import Backtest
+from isocompute.answers.fit import Fit
+from isocompute.answers.plan import Plan, advice_lines, plan_budget, plan_fixed_batch
+from isocompute.domain import Configuration, Notice, notice
 from isocompute.errors import InputError, RefusalError
-from isocompute.plan import advice_lines, plan_budget, plan_fixed_batch
 from isocompute.recipe import Recipe
-from planted_law import PlantedFit, Reading
 
-# n*(C) = 3.6e6 / 16384 = 219.7 -> 128; with a budget of 256 * 16384 it is 256 exactly.
-C_256 = 256 * 16384
+Arms = Mapping[tuple[int, int], Sequence[float]]
+SHAKEN = np.array([-1.0, 1.0])  # octaves
+AT = 1e6  # the end of the data; every curve is at 0.4 there, plus what is planted
+
+# Two draws. Means at AT: 0.41, 0.42, 0.4185, 0.40; the best of the draws: 0.43 and 0.427.
+FOUR = {(32, 16): (0.01, 0.01), (32, 32): (0.03, 0.01), (32, 64): (0.01, 0.027), (32, 128): (0, 0)}
+
+
+def line(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+    """0.1 at a thousand rollouts, 0.4 at a million, whatever n and B_p."""
+    return 0.1 + 0.1 * (x - 3.0) + 0.0 * log2_n + 0.0 * log2_bp
+
+
+def planted(
+    arms: Arms = FOUR,
+    *,
+    surface: Any = line,
+    notices: Sequence[Notice] = (),
+    widened_by: float = 1.0,
+    rules: Mapping[str, float] | None = None,
+    kind: tuple[str, int | None] = ("fixed_problems_per_batch", 32),
+    tokens: Mapping[int, float] | None = None,
+    unit: str = "rollouts",
+    **planted: Any,
+) -> Fit:
+    """What is added to the line in each of the draws, by (B_p, n)."""
+    shift_DJ = np.array([arms[key] for key in sorted(arms)], dtype=float).T
+    fake = FakePosterior(list(arms), surface, shift_DJ=shift_DJ, unit=unit, **planted)
+    curves = runs_of(fake, np.random.default_rng(0))
+    if tokens:
+        each = [tokens[c.rollouts_per_problem] for c in curves]
+        if unit == "tokens":  # the curves stand at tokens
+            curves = [
+                c.replace(tokens_K=c.rollouts_K, rollouts_K=c.rollouts_K / t)
+                for c, t in zip(curves, each, strict=True)
+            ]
+        else:
+            curves = [
+                c.replace(tokens_K=c.rollouts_K * t) for c, t in zip(curves, each, strict=True)
+            ]
+    fake.curves = tuple(curves)
+    fit = Fit(
+        posterior=fake,  # type: ignore[arg-type]
+        setting=dict(zip(("kind", "value"), kind, strict=True)),
+        metric="avg@4",
+        level=0.9,
+        draws=2,
+    )
+    fit.__dict__["backtest"] = Backtest(widened_by=widened_by, rules=dict(rules or {}))
+    fit.__dict__["notices"] = list(notices)
+    return fit
 
 
 def codes(document: dict[str, Any]) -> list[str]:
-    return [warning["code"] for warning in document["warnings"]]
+    return [one["code"] for one in document["notices"]]
 
 
-def message(document: dict[str, Any], code: str) -> str:
-    return next(w["message"] for w in document["warnings"] if w["code"] == code)
+def text(document: dict[str, Any], code: str) -> str:
+    return next(one["text"] for one in document["notices"] if one["code"] == code)
 
 
-def test_n_is_the_law_rounded_down_and_steps_take_the_rest() -> None:
-    d = plan_budget(PlantedFit(), 3.6e6).document
+def arm(document: dict[str, Any]) -> tuple[int, int]:
+    return document["problems_per_batch"], document["rollouts_per_problem"]
+
+
+# The choice
+
+
+def test_the_largest_expected_score_is_prescribed_and_steps_take_the_rest() -> None:
+    plan = plan_budget(planted(), AT)
+    d = plan.document
+    assert (arm(d), d["steps"]) == ((32, 32), 976)  # floor(1e6 / 1024)
+    assert (d["batch_size"], d["rollouts"]) == (1024, 976 * 1024)
+    assert d["budget_rollouts"] == AT
+    assert plan.allocation is not None
+    assert plan.allocation.rollouts == d["rollouts"]
+    assert d["chosen_by"] == "expected_score"
+    assert d["predicted_score"] == pytest.approx(0.42)
+    assert d["predicted_score_interval"] == pytest.approx([0.41, 0.43])
+
+
+def test_expected_regret_and_what_does_as_well() -> None:
+    d = plan_budget(planted(), AT).document
+    assert d["expected_regret"] == pytest.approx(0.017 / 2)  # the second draw: 0.427 - 0.41
+    assert d["as_good"] == [32, 64]  # 0.0015 below; n = 16 lies 0.01 below
+    assert d["confidence_set"] == [32, 64]
+
+
+def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
+    def hill(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return line(log2_bp, log2_n, x) - 0.01 * (log2_n - 6.5) ** 2
+
+    # n* is 90.5 in every draw; 128 stands out of its neighbours, 64 and 128 are equal without.
+    arms = {(32, n): (0.0, 0.0) for n in (16, 32, 64)} | {(32, 128): (0.01, 0.01)}
+    d = plan_budget(planted(arms, surface=hill), AT).document
     assert d["rollouts_per_problem"] == 128
-    assert d["problems_per_batch"] == 32
-    assert d["steps"] == 878  # floor(3.6e6 / 4096)
-    assert d["batch_size"] == 4096
-    assert d["rollouts"] == 878 * 4096 <= 3.6e6
+    assert d["rollouts_per_problem_law"] == pytest.approx(2**6.5)
+    assert d["rollouts_per_problem_interval"] == pytest.approx([2**6.5, 2**6.5])
+    assert "n = 128 lies outside" in text(d, "outside_interval")
+    assert "none inside was tested" in text(d, "outside_interval")
+    near = planted(arms | {(32, 96): (0.0, 0.0)}, surface=hill, move_D=SHAKEN / 6)
+    why = text(plan_budget(near, AT).document, "outside_interval")
+    assert "it scores above the trend of its neighbours" in why
+    held = plan_budget(planted(arms, surface=hill), AT, max_batch_size=1024).document
+    assert "the limits hold it there" in text(held, "outside_interval")
+    inside = planted({(32, n): (0.0, 0.0) for n in (16, 64, 128)}, surface=hill, move_D=SHAKEN)
+    assert "outside_interval" not in codes(plan_budget(inside, AT).document)
 
 
-def test_an_exact_power_is_not_rounded_down() -> None:
-    assert plan_budget(PlantedFit(), C_256).document["rollouts_per_problem"] == 256
+def test_a_non_monotone_n_star_is_planned_like_any_other() -> None:
+    gone = [notice("non_monotone"), notice("falling", octaves=2.0)]
+    d = plan_budget(planted(notices=gone), AT).document
+    assert arm(d) == (32, 32)
+    assert d["refusal"] is None
+    assert {"non_monotone", "falling"} <= set(codes(d))
 
 
-@pytest.mark.parametrize(("law", "n"), [(460, 256), (469, 256), (471, 512), (505, 512)])
-def test_an_eighth_of_an_octave_below_a_power_counts_as_the_power(law: int, n: int) -> None:
-    # 512 * 2**-0.125 = 469.5
-    assert plan_budget(PlantedFit(), law * 16384.0).document["rollouts_per_problem"] == n
+def test_the_smallest_stable_problems_per_batch_at_the_chosen_n() -> None:
+    arms = {(16, 64): (0.0179,) * 2, (32, 64): (0.0181,) * 2, (64, 64): (0.02,) * 2,
+            (16, 8): (0.0, 0.0), (64, 8): (0.0, 0.0), (64, 16): (0.0, 0.0)}  # fmt: skip
+    fit = planted(arms, kind=("joint", None))
+    d = plan_budget(fit, AT).document
+    assert arm(d) == (32, 64)  # within 0.002 of 0.42; B_p = 16 is not
+    assert "bp_untested" not in codes(d)
+    assert d["expected_regret"] == pytest.approx(0.0019)
+    sick = plan_budget(fit, AT, unhealthy={Configuration(32, 64): "divergence"}).document
+    assert arm(sick) == (64, 64)
+    assert text(sick, "bp_unhealthy") == (
+        "B_p = 32 at n = 64 ended in divergence; B_p = 64 is the next that did not."
+    )
+    held = plan_budget(fit, AT, max_batch_size=2048).document
+    assert arm(held) == (16, 64)  # of what is left it is within 0.002 of the best
+    assert held["expected_regret"] == pytest.approx(0.0021)
 
 
-def test_learning_rate_follows_the_square_root_from_the_anchor() -> None:
-    plan = plan_budget(PlantedFit(), C_256)
-    assert plan.learning_rate == pytest.approx(1e-6 * math.sqrt(8192 / 1024))
-    assert plan.document["learning_rate"] == plan.learning_rate
+def test_a_batch_that_a_limit_forbids_does_not_decide_which_is_stable() -> None:
+    arms = {(32, 64): (0.01,) * 2, (64, 64): (0.03,) * 2, (32, 8): (0.0,) * 2, (32, 16): (0.0,) * 2}
+    fit = planted(arms, kind=("joint", None))
+    assert arm(plan_budget(fit, AT).document) == (64, 64)
+    assert arm(plan_budget(fit, AT, max_batch_size=2048).document) == (32, 64)
 
 
-def test_the_anchor_is_the_recipes() -> None:
-    recipe = Recipe(learning_rate=3e-4, base_batch_size=4096, learning_rate_scaling="linear")
-    plan = plan_budget(PlantedFit(), C_256, recipe=recipe)
-    assert plan.learning_rate == pytest.approx(6e-4)
+def test_one_problems_per_batch_is_taken_and_named() -> None:
+    d = plan_budget(planted(), AT).document
+    assert text(d, "bp_untested") == "Only B_p = 32 was tested at n = 32."
+    sick = plan_budget(planted(), AT, unhealthy={Configuration(32, 32): "divergence"}).document
+    assert "no larger B_p was tested" in text(sick, "bp_unstable")
+
+
+# Limits
+
+
+def test_the_largest_batch_bites_and_says_what_it_costs() -> None:
+    d = plan_budget(planted(), AT, max_batch_size=1023).document
+    assert arm(d) == (32, 16)
+    assert text(d, "capped_by_max_batch") == (
+        "A batch of at most 1,023 holds n at 16 instead of 32: 0.010 lower."
+    )
+    assert d["as_good"] == [16]  # what the limit forbids is not named
+    assert d["expected_regret"] == pytest.approx((0.02 + 0.017) / 2)
+    free = plan_budget(planted(), AT, max_batch_size=1024).document
+    assert arm(free) == (32, 32)
+    assert "capped_by_max_batch" not in codes(free)
+
+
+def test_fewest_steps_hold_n() -> None:
+    d = plan_budget(planted(), AT, min_steps=977).document
+    assert (arm(d), d["steps"]) == ((32, 16), 1953)
+    assert "At least 977 steps hold n at 16 instead of 32" in text(d, "capped_by_min_steps")
+    assert arm(plan_budget(planted(), AT, min_steps=976).document) == (32, 32)
+
+
+def test_twenty_steps_are_the_fewest_by_default() -> None:
+    # 20 steps of 32 x 32 take 20,480 rollouts
+    assert arm(plan_budget(planted(), 20_480.0).document) == (32, 32)
+    assert arm(plan_budget(planted(), 20_479.0).document) == (32, 16)
+    assert arm(plan_budget(planted(), 20_479.0, min_steps=1).document) == (32, 32)
+
+
+def test_problems_bound_the_batch_and_their_passes_are_counted() -> None:
+    arms = {(32, 8): (0.0,) * 2, (32, 16): (0.01,) * 2, (64, 32): (0.02,) * 2, (32, 64): (0.0,) * 2}
+    fit = planted(arms, kind=("joint", None))
+    d = plan_budget(fit, AT, problems=64).document
+    assert arm(d) == (64, 32)
+    assert d["passes_over_data"] == 488  # steps x 64 / 64
+    d = plan_budget(fit, AT, problems=63).document
+    assert arm(d) == (32, 16)
+    assert "63 problems hold n at 16 instead of 32: 0.010 lower" in text(d, "capped_by_problems")
+    assert plan_budget(fit, AT).document["passes_over_data"] is None
+
+
+def test_more_passes_than_the_sweep_saw_are_named() -> None:
+    # The sweep drew at most 1e6 / 16 = 62,500 problems in a run; the plan draws 31,232.
+    assert "passes_over_data" not in codes(plan_budget(planted(), AT, problems=1000).document)
+    four_fold = plan_budget(planted(), 4 * AT, problems=1000).document
+    assert four_fold["passes_over_data"] == pytest.approx(3906 * 32 / 1000)
+    assert text(four_fold, "passes_over_data").startswith("This budget takes 1.2e+02 passes")
+    # Each problem at most once is no repetition, whatever the sweep did.
+    once = plan_budget(planted(), 4 * AT, problems=125_000).document
+    assert "passes_over_data" not in codes(once)
+
+
+def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
+    largest = planted({**FOUR, (32, 128): (0.05, 0.05)})
+    d = plan_budget(largest, AT).document
+    assert "n = 128 is the largest tested" in text(d, "capped_by_tested_n")
+    assert {"settles": "capped_by_tested_n", "do": "test n = 256",
+            "command": "isocompute run study.yaml grid.rollouts_per_problem=256",
+            } in d["run_next"]  # fmt: skip
+    held = plan_budget(largest, AT, max_batch_size=32 * 128).document
+    assert (arm(held), "capped_by_tested_n" in codes(held)) == ((32, 128), False)
+    smallest = plan_budget(planted({**FOUR, (32, 16): (0.05, 0.05)}), AT).document
+    assert "n = 16 is the smallest tested" in text(smallest, "n_at_smallest_tested")
+    assert "test n = 8" in [step["do"] for step in smallest["run_next"]]
+    both = {"capped_by_tested_n", "n_at_smallest_tested"}
+    assert not both & set(codes(plan_budget(planted(), AT).document))
+
+
+@pytest.mark.parametrize(
+    ("fit", "budget", "limits", "message"),
+    [
+        (planted(), AT, {"max_batch_size": 511}, "smallest one tested .512 rollouts., but got 511"),
+        (planted(), AT, {"problems": 31}, r"B_p = 32 is the smallest one\), but got 31"),
+        (planted(), 10_239.0, {}, "`steps >= 20` must hold, which takes 10.2k .* of 10.2k"),
+        (planted(), 511.0, {"min_steps": 1}, "`steps >= 1` must hold"),
+        (planted(), AT, {"max_batch_size": 0}, "`max_batch_size >= 1` must hold, but got 0"),
+        (planted(), AT, {"min_steps": 0}, "`min_steps >= 1` must hold, but got 0"),
+        (planted(), AT, {"problems": 0}, "`problems >= 1` must hold, but got 0"),
+        (planted(), AT, {"current": 0}, "`current n >= 1` must hold, but got 0"),
+        (planted(), AT, {"current": (0, 8)}, "`current B_p >= 1` must hold, but got 0"),
+        (planted(), AT, {"current": (2000, 1000)}, "current batch must fit into the budget"),
+        (planted(), -1.0, {}, "`rollouts > 0` must hold for a budget"),
+        (planted(), parse_budget("2e9tok"), {}, "needs `tokens_per_rollout`"),
+        (planted(), parse_budget("5gpuh"), {}, "needs `rollouts_per_gpu_hour`"),
+    ],
+)  # fmt: skip
+def test_questions_without_an_answer_are_bad_input(
+    fit: Fit, budget: Any, limits: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_budget(fit, budget, **limits)
+
+
+# A fixed batch
+
+
+def test_a_fixed_batch_is_split_by_the_scores_of_its_splits() -> None:
+    arms = {(8, 128): (0.03,) * 2, (16, 64): (0.04,) * 2, (32, 32): (0.02,) * 2}
+    fit = planted(arms, kind=("fixed_batch_size", 1024))
+    d = plan_fixed_batch(fit, 1024, 500).document
+    assert (arm(d), d["steps"], d["rollouts"]) == ((16, 64), 500, 512_000)
+    assert not {"fixed_batch_law_missing", "split_untested"} & set(codes(d))
+    assert d["budget_rollouts"] == 512_000
+
+
+def test_a_split_that_was_never_tested_is_named() -> None:
+    def by_problems(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return line(log2_bp, log2_n, x) + 0.02 * (log2_bp - 5)
+
+    # B = 2048: (32, 64) is tested at 0.4185; (64, 32) 0.42 and (128, 16) 0.44 are not.
+    fit = planted({**FOUR, (32, 64): (0.0185, 0.0185)}, surface=by_problems)
+    d = plan_fixed_batch(fit, 2048, 488).document
+    assert (arm(d), d["batch_size"], d["chosen_by"]) == ((128, 16), 2048, "neighbours")
+    assert text(d, "split_untested").startswith("B_p = 128 was never tested at n = 16")
+    assert "No n was compared at a fixed batch of 2,048" in text(d, "fixed_batch_law_missing")
+    assert d["rollouts_per_problem_law"] == pytest.approx(16)
+    # Without a gain of more than 0.002 the tested one stands.
+    close = planted({**FOUR, (32, 64): (0.0385, 0.0385)}, surface=by_problems)
+    assert arm(plan_fixed_batch(close, 2048, 488).document) == (32, 64)
+
+
+def test_a_fixed_batch_keeps_the_smallest_problems_per_batch_that_was_tested() -> None:
+    # B = 1024: n = 64 and 128 would leave 16 and 8 problems; 32 is the smallest tested.
+    fit = planted({**FOUR, (32, 128): (0.1, 0.1)})
+    d = plan_fixed_batch(fit, 1024, 500).document
+    assert arm(d)[0] >= 32
+
+
+def test_a_batch_that_is_no_multiple_is_never_exceeded() -> None:
+    d = plan_fixed_batch(planted(), 1055, 500).document
+    assert (arm(d), d["batch_size"]) == ((32, 32), 1024)
+    assert d["rollouts"] <= 1055 * 500
+
+
+@pytest.mark.parametrize(
+    ("batch", "steps", "more", "message"),
+    [
+        (0, 10, {}, "`batch_size >= 1` must hold, but got 0"),
+        (1024, 0, {}, "`steps >= 1` must hold, but got 0"),
+        (15, 10, {}, r"smallest n tested \(16 rollouts\), but got batch_size=15"),
+        (1024, 10, {"problems": 20}, r"but got 20; add problems"),
+    ],
+)
+def test_a_fixed_batch_that_holds_nothing_is_bad_input(
+    batch: int, steps: int, more: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        plan_fixed_batch(planted(), batch, steps, **more)
+
+
+# One or two n
+
+
+def steep(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+    """0.01 more for every octave of n."""
+    return line(log2_bp, log2_n, x) + 0.01 * (log2_n - 5)
+
+
+FEW = notice("one_or_two_n", which=[32], wanted=64)
+
+
+def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
+    d = plan_budget(planted({(32, 32): (0.0, 0.0)}, surface=steep, notices=[FEW]), AT).document
+    assert (arm(d), d["chosen_by"]) == ((32, 64), "neighbours")
+    assert d["predicted_score"] == pytest.approx(0.41)
+    assert d["rollouts_per_problem_law"] == pytest.approx(64)
+    assert (d["verdict"]["level"], d["verdict"]["reason"]) == ("caution", FEW.text)
+    assert d["run_next"][0] == {
+        "settles": "one_or_two_n", "do": "train n = 64",
+        "command": "isocompute run study.yaml grid.rollouts_per_problem=64",
+    }  # fmt: skip
+
+
+def test_with_two_n_those_between_and_an_octave_beyond() -> None:
+    fit = planted({(32, 16): (0.0, 0.0), (32, 128): (0.0, 0.0)}, surface=steep, notices=[FEW])
+    d = plan_budget(fit, AT).document
+    assert arm(d) == (32, 256)
+    held = plan_budget(fit, AT, max_batch_size=32 * 64).document
+    assert arm(held) == (32, 64)
+    assert held["confidence_set"] == [256]
+
+
+def test_a_guess_must_gain_more_than_what_nobody_pays_for() -> None:
+    # The neighbours say 0.41 at n = 64; n = 32 itself scores 0.4079, or 0.4081.
+    kept = planted({(32, 32): (0.0081,) * 2}, surface=steep, notices=[FEW])
+    d = plan_budget(kept, AT).document
+    assert (arm(d), d["chosen_by"]) == ((32, 32), "expected_score")
+    assert d["as_good"] == [32, 64]
+    assert d["run_next"][0]["do"] == "train n = 64"  # what could be better is tried first
+    left = planted({(32, 32): (0.0079,) * 2}, surface=steep, notices=[FEW])
+    assert arm(plan_budget(left, AT).document) == (32, 64)
+
+
+def test_with_three_n_nothing_untested_is_prescribed() -> None:
+    arms = {(32, n): (0.0, 0.0) for n in (16, 32, 64)}
+    assert arm(plan_budget(planted(arms, surface=steep), AT).document) == (32, 64)
+
+
+# Beyond the data
+
+
+def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> None:
+    inside = plan_budget(planted(), AT).document
+    assert inside["extrapolation_log10"] == 0
+    assert "extrapolated" not in codes(inside)
+    d = plan_budget(planted(widened_by=3.0), 4 * AT).document
+    assert d["extrapolation_log10"] == pytest.approx(math.log10(4))
+    assert text(d, "extrapolated").startswith("4x above the budgets that were compared")
+    low, high = d["predicted_score_interval"]
+    assert high - low == pytest.approx(3 * 0.02)
+
+
+def test_a_budget_below_the_data_is_named_too() -> None:
+    fit = planted(first=5.0)
+    d = plan_budget(fit, 50_000.0).document
+    assert text(d, "extrapolated").startswith("2x below the budgets that were compared")
+
+
+def test_no_budget_is_too_far_to_be_planned() -> None:
+    assert plan_budget(planted(), 1000 * AT).refusal is None
+
+
+# What it gains
+
+
+def test_the_gain_over_todays_n_is_the_difference_in_the_same_draws() -> None:
+    gain = plan_budget(planted(), AT, current=128).document["gain"]
+    assert (gain["problems_per_batch"], gain["rollouts_per_problem"]) == (32, 128)
+    assert gain["score"] == pytest.approx(0.02)
+    assert gain["interval"] == pytest.approx([0.01, 0.03], abs=1e-9)
+    assert (gain["tested"], gain["steps"]) == (True, 244)
+    assert plan_budget(planted(), AT).document["gain"] is None
+
+
+def test_the_gain_over_the_choice_itself_is_nothing() -> None:
+    gain = plan_budget(planted(), AT, current=Configuration(32, 32)).document["gain"]
+    assert (gain["score"], gain["interval"]) == (0, [0, 0])
+
+
+def test_todays_setting_need_not_have_been_tested() -> None:
+    rates = Rates(rollouts_per_gpu_hour=1000.0)
+    d = plan_budget(planted(surface=steep), AT, current=Configuration(64, 4), rates=rates).document
+    gain = d["gain"]
+    assert gain["tested"] is False
+    # 128 scores 0.42 on its own line; n = 4 lies three octaves below 32
+    assert gain["score"] == pytest.approx(d["predicted_score"] - 0.37)
+    assert gain["cost"]["gpu_hours"] == pytest.approx(3906 * 256 / 1000)
+
+
+def test_todays_n_stands_at_a_problems_per_batch_that_was_tested() -> None:
+    arms = {(16, 8): (0.0,) * 2, (32, 16): (0.01,) * 2, (32, 64): (0.03,) * 2, (32, 32): (0.0,) * 2}
+    fit = planted(arms, kind=("joint", None))
+    gain = plan_budget(fit, AT, current=8).document["gain"]
+    assert (gain["problems_per_batch"], gain["score"]) == (16, pytest.approx(0.03))
+    fixed = plan_fixed_batch(fit, 2048, 488, current=8).document["gain"]
+    assert fixed["problems_per_batch"] == 256
+
+
+# Rules
+
+
+def test_simple_rules_stand_beside_the_choice_with_what_they_lost() -> None:
+    lost = {"model": 0.001, "best_so_far": 0.03, "largest_n": 0.02, "next_n": 0.01}
+    rules = plan_budget(planted(rules=lost), AT).document["rules"]
+    n = {name: row["rollouts_per_problem"] for name, row in rules.items()}
+    assert n == {"model": 32, "best_so_far": 32, "largest_n": 128, "next_n": 64}
+    assert {name: row["lost"] for name, row in rules.items()} == lost
+    assert rules["largest_n"]["score"] == pytest.approx(0.4)
+    assert plan_budget(planted(), AT).document["rules"]["model"]["lost"] is None
+
+
+def test_best_so_far_is_the_best_of_the_data_not_of_the_budget() -> None:
+    def late(log2_bp: Any, log2_n: Any, x: Any) -> Any:  # n = 64 leads beyond the data only
+        return line(log2_bp, log2_n, x) + 0.1 * (x - 6.2) * (log2_n - 5)
+
+    arms = {(32, n): (0.0, 0.0) for n in (16, 32, 64)}
+    d = plan_budget(planted(arms, surface=late), 10 * AT).document
+    assert d["rollouts_per_problem"] == 64
+    assert d["rules"]["best_so_far"]["rollouts_per_problem"] == 16
+
+
+# Recipe, rates, cost
+
+
+def test_the_learning_rate_follows_the_square_root_from_the_anchor() -> None:
+    d = plan_budget(planted(), AT).document
+    assert d["learning_rate"] == pytest.approx(1e-6)  # B = 1024, the anchor's
+    assert d["learning_rate_from"] == "Qwen2.5-7B-Instruct"
+    own = Recipe(learning_rate=3e-4, base_batch_size=512, learning_rate_scaling="linear")
+    d = plan_budget(planted(), AT, recipe=own).document
+    assert (d["learning_rate"], d["learning_rate_from"]) == (pytest.approx(6e-4), "study")
 
 
 @pytest.mark.parametrize(("difficulty", "kl"), [("easy", 1e-3), ("hard", 0.0), ("mixed", 0.0)])
 def test_the_recipe_is_that_of_the_difficulty(difficulty: Any, kl: float) -> None:
-    d = plan_budget(PlantedFit(), 4e6, difficulty=difficulty).document
-    assert d["recipe"]["kl_coef"] == kl
-    assert d["recipe"]["entropy_coef"] == kl
+    d = plan_budget(planted(), AT, difficulty=difficulty).document
+    assert (d["recipe"]["kl_coef"], d["recipe"]["entropy_coef"]) == (kl, kl)
+    assert d["difficulty"] == difficulty
 
 
-def test_the_batch_cap_bites_and_says_what_it_costs() -> None:
-    # At C = 256 * 16384 n* = 256; a batch of 2048 holds n at 64: two octaves, 0.04 of score.
-    d = plan_budget(PlantedFit(), C_256, max_batch_size=2048).document
-    assert (d["rollouts_per_problem"], d["batch_size"]) == (64, 2048)
-    text = message(d, "capped_by_max_batch")
-    assert "holds n at 64 instead of 256" in text
-    assert "0.660 [0.650, 0.670] instead of 0.700 [0.690, 0.710]" in text
-    assert "a cost of 0.040" in text
-
-
-def test_a_cap_that_does_not_bite_says_nothing() -> None:
-    d = plan_budget(PlantedFit(), C_256, max_batch_size=8192).document
-    assert "capped_by_max_batch" not in codes(d)
-    assert d["rollouts_per_problem"] == 256
-
-
-def test_min_steps_caps_n() -> None:
-    d = plan_budget(PlantedFit(), C_256, min_steps=1000).document
-    # 1000 steps of 32 * 128 = 4.10M <= 4.19M; 32 * 256 would take 8.19M.
-    assert d["rollouts_per_problem"] == 128
-    assert d["steps"] == 1024
-    assert "at least 1000 steps holds n at 128 instead of 256" in message(d, "capped_by_min_steps")
-
-
-def test_a_cap_below_an_untested_n_does_not_invent_a_cost() -> None:
-    fit = PlantedFit(n_tested=(8, 16, 256))
-    d = plan_budget(fit, C_256, max_batch_size=4096).document
-    assert d["rollouts_per_problem"] == 128
-    assert "is not known" in message(d, "capped_by_max_batch")
-    assert d["predicted_score"] is None
-    assert "score_unknown" in codes(d)
-
-
-def test_n_stays_at_the_plateau() -> None:
-    class Rising(PlantedFit):
-        def star(self, rollouts: float) -> float:
-            return rollouts / 16384
-
-    d = plan_budget(Rising(plateau=64.0), 4e6).document
-    assert d["rollouts_per_problem"] == 64
-    assert "held at its plateau 64" in message(d, "capped_by_plateau")
-
-
-def test_without_a_plateau_n_stays_at_the_largest_tested() -> None:
-    fit = PlantedFit(plateau=None, n_tested=(8, 16, 32, 64))
-    d = plan_budget(fit, 4e6).document
-    assert d["rollouts_per_problem"] == 64
-    assert "n=64, the largest tested" in message(d, "capped_by_tested_n")
-
-
-def test_a_law_below_the_smallest_n_tested_is_a_bound() -> None:
-    fit = PlantedFit(n_tested=(64, 128))
-    d = plan_budget(fit, 250_000.0).document  # n* = 15.3
-    assert d["rollouts_per_problem"] == 64
-    assert "a bound, not an optimum" in message(d, "n_at_smallest_tested")
-
-
-def test_interval_confidence_set_and_regret_are_the_laws() -> None:
-    reading = Reading(
-        rollouts_per_problem=0.0, interval=(90.0, 300.0), confidence_set=(64,), expected_regret=0.01
-    )
-    d = plan_budget(PlantedFit(confidence=reading), 1e6).document
-    assert d["rollouts_per_problem_interval"] == [90.0, 300.0]
-    assert d["confidence_set"] == [64]
-    assert d["expected_regret"] == 0.01
-
-
-def test_rounding_below_the_best_of_the_grid_says_what_it_costs() -> None:
-    # n* = 219.7: 128 by rounding down, 256 by the grid: 0.7794 against 0.2206 octaves away.
-    reading = Reading(rollouts_per_problem=0.0, confidence_set=(256,))
-    d = plan_budget(PlantedFit(confidence=reading), 3.6e6).document
-    assert "n=256 is ahead of it" in message(d, "rounded_below_the_best")
-    assert "a cost of 0.011" in message(d, "rounded_below_the_best")
-    assert "rounded_below_the_best" not in codes(plan_budget(PlantedFit(), 4e6).document)
-
-
-def test_predicted_score_is_that_of_the_chosen_allocation() -> None:
-    d = plan_budget(PlantedFit(), C_256).document
-    assert d["predicted_score"] == pytest.approx(0.7)
-    assert d["predicted_score_interval"] == pytest.approx([0.69, 0.71])
-
-
-def test_extrapolation_is_counted_in_decades_beyond_the_support() -> None:
-    d = plan_budget(PlantedFit(), 4e6).document
-    assert d["extrapolation_log10"] == pytest.approx(math.log10(2))
-    assert "0.30 decades above" in message(d, "extrapolated")
-    inside = plan_budget(PlantedFit(), 1e6).document
-    assert inside["extrapolation_log10"] == 0
-    assert "extrapolated" not in codes(inside)
-
-
-def test_a_back_test_without_skill_is_told_where_it_matters() -> None:
-    doubt = "predicted worse than by 'it stays as it is'"
-    assert doubt in message(plan_budget(PlantedFit(skill=-0.2), 4e6).document, "extrapolated")
-    assert doubt not in message(plan_budget(PlantedFit(skill=0.2), 4e6).document, "extrapolated")
-
-
-def test_advice_has_the_laws_warnings_by_code_unless_they_bear_on_n() -> None:
-    fit = PlantedFit(
-        warnings=(
-            {"code": "tie", "message": "long words"},
-            {"code": "rise_not_claimed", "message": "words that matter"},
-        )
-    )
-    text = "\n".join(advice_lines(plan_budget(fit, 1e6, source="s.csv").document))
-    assert "! of the law itself: tie; `isocompute fit s.csv` explains them." in text
-    assert "! rise_not_claimed: words that matter" in text
-
-
-def test_advice_names_a_plateau_only_where_it_is_identified() -> None:
-    class Open(PlantedFit):
-        @property
-        def document(self) -> dict[str, Any]:
-            document = super().document
-            document["law"]["identified"] = {"plateau": False}
-            return document
-
-    assert "saturates near 512" in "\n".join(advice_lines(plan_budget(PlantedFit(), 1e6).document))
-    assert "saturates" not in "\n".join(advice_lines(plan_budget(Open(), 1e6).document))
-
-
-def test_a_budget_below_the_support_is_extrapolation_too() -> None:
-    d = plan_budget(PlantedFit(), 100_000.0).document
-    assert d["extrapolation_log10"] == pytest.approx(math.log10(2))
-    assert "0.30 decades below" in message(d, "extrapolated")
-
-
-def test_the_stable_problems_per_batch_is_taken_with_its_notices() -> None:
-    one = plan_budget(PlantedFit(), 4e6).document
-    assert "bp_untested" in codes(one)
-    two = plan_budget(PlantedFit(problems_per_batch=(32, 64), stable=64), 4e6).document
-    assert two["problems_per_batch"] == 64
-    assert "bp_untested" not in codes(two)
-
-
-def test_a_problems_per_batch_that_failed_is_not_stable() -> None:
-    fit = PlantedFit(problems_per_batch=(16, 32, 64), stable=16)
-    healthy = plan_budget(fit, 3.6e6).document
-    assert (healthy["problems_per_batch"], healthy["rollouts_per_problem"]) == (16, 128)
-    d = plan_budget(fit, 3.6e6, unhealthy={(16, 128): "dead_batches", (32, 64): "nothing"}).document
-    assert d["problems_per_batch"] == 32
-    assert message(d, "bp_unhealthy") == (
-        "B_p=16 at n=128 ended in dead_batches; B_p=32 is the next that did not."
-    )
-
-
-def test_where_every_problems_per_batch_failed_the_plan_says_so() -> None:
-    d = plan_budget(PlantedFit(), 3.6e6, unhealthy={(32, 128): "divergence"}).document
-    assert d["problems_per_batch"] == 32
-    assert "B_p=32 at n=128 ended in divergence, and no larger B_p" in message(d, "bp_unstable")
-
-
-def test_warnings_of_the_caller_and_of_the_fit_are_carried_once() -> None:
-    mine = {"code": "mine", "message": "m"}
-    fits = {"code": "fits", "message": "f"}
-    d = plan_budget(PlantedFit(warnings=(fits, fits)), 4e6, warnings=[mine]).document
-    assert codes(d).count("fits") == 1
-    assert codes(d)[0] == "mine"
-
-
-def test_cost_is_known_where_a_rate_is() -> None:
-    rates = Rates(rollouts_per_gpu_hour=4096.0, usd_per_gpu_hour=2.0)
-    d = plan_budget(PlantedFit(), 4e6, rates=rates).document
-    assert d["cost"] == {"tokens": None, "gpu_hours": 976.0, "usd": 1952.0}
+def test_cost_is_known_where_a_rate_is_and_says_where_it_came_from() -> None:
+    rates = Rates(rollouts_per_gpu_hour=1024.0, usd_per_gpu_hour=2.0)
+    known = {"rollouts_per_gpu_hour": "study"}
+    d = plan_budget(planted(), AT, rates=rates, rates_from=known).document
+    assert d["cost"] == {
+        "tokens": None, "gpu_hours": 976.0, "usd": 1952.0,
+        "source": {"rollouts_per_gpu_hour": {"value": 1024.0, "from": "study"},
+                   "usd_per_gpu_hour": {"value": 2.0, "from": "given"}},
+    }  # fmt: skip
+    assert plan_budget(planted(), AT).document["cost"]["source"] == {}
 
 
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
-    fit = PlantedFit(tokens_per_rollout=500.0)
-    d = plan_budget(fit, parse_budget("2e9tok")).document
-    assert d["budget_rollouts"] == pytest.approx(4e6)
-    assert "500 per rollout" in message(d, "tokens_measured")
-    given = plan_budget(fit, parse_budget("2e9tok"), rates=Rates(tokens_per_rollout=1000.0))
-    assert given.document["budget_rollouts"] == pytest.approx(2e6)
+    fit = planted(tokens={16: 500, 32: 500, 64: 500, 128: 900})
+    d = plan_budget(fit, parse_budget("5e8tok")).document
+    assert d["budget_rollouts"] == pytest.approx(AT)
+    assert "500 per rollout" in text(d, "tokens_measured")
+    assert d["cost"]["source"]["tokens_per_rollout"] == {"value": 500, "from": "sweep"}
+    given = plan_budget(fit, parse_budget("5e8tok"), rates=Rates(tokens_per_rollout=1000.0))
+    assert given.document["budget_rollouts"] == pytest.approx(AT / 2)
     assert "tokens_measured" not in codes(given.document)
 
 
-def test_a_budget_whose_rate_nobody_knows_is_bad_input() -> None:
-    with pytest.raises(InputError, match="needs `tokens_per_rollout`"):
-        plan_budget(PlantedFit(), parse_budget("2e9tok"))
+def test_a_fit_by_tokens_buys_rollouts_by_the_length_of_each_n() -> None:
+    # Tokens stand where rollouts did: a million in all. n = 32 writes 10 a rollout.
+    fit = planted(tokens={16: 20, 32: 10, 64: 20, 128: 20}, unit="tokens")
+    d = plan_budget(fit, parse_budget("1e6tok")).document
+    assert arm(d) == (32, 32)
+    assert (d["steps"], d["budget_rollouts"]) == (97, pytest.approx(1e5))
+    assert d["cost"]["tokens"] == pytest.approx(97 * 1024 * 10)
+    assert d["predicted_score"] == pytest.approx(0.42)
+    # 5e4 rollouts are 1e6 tokens at the median of 20
+    assert plan_budget(fit, 5e4).document["predicted_score"] == pytest.approx(0.42)
+    given = plan_budget(fit, 1e5, rates=Rates(tokens_per_rollout=10.0)).document
+    assert given["predicted_score"] == pytest.approx(0.42)
 
 
-def test_a_budget_below_one_batch_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"at least one batch, but got 255 .* has 256"):
-        plan_budget(PlantedFit(), 255.0)
+# Verdict and refusal
 
 
-def test_a_largest_batch_below_the_smallest_tested_is_bad_input() -> None:
-    with pytest.raises(InputError, match=r"must hold the smallest one tested \(256 rollouts\)"):
-        plan_budget(PlantedFit(), 4e6, max_batch_size=128)
+def test_one_reason_is_named_the_weightiest_first() -> None:
+    seeds = notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+    d = plan_budget(planted(notices=[seeds]), AT).document
+    assert d["verdict"] == {"level": "caution", "reason": seeds.text}  # before bp_untested
+    assert d["notices"][0]["code"] == "seeds_missing"
+    far = plan_budget(planted(notices=[seeds]), 4 * AT).document
+    assert far["notices"][0]["code"] == "extrapolated"
+    arms = {(16, 32): (0.02, 0.02), **FOUR}
+    assert plan_budget(planted(arms), AT).document["verdict"] == {"level": "ok", "reason": ""}
 
 
-@pytest.mark.parametrize("limit", [{"max_batch_size": 0}, {"min_steps": 0}])
-def test_limits_below_one_are_bad_input(limit: dict[str, int]) -> None:
-    with pytest.raises(InputError, match=">= 1` must hold, but got 0"):
-        plan_budget(PlantedFit(), 4e6, **limit)  # type: ignore[arg-type]
+def test_warnings_are_the_alias_of_notices() -> None:
+    mine = notice("anchor_assumed", model="X")
+    d = plan_budget(planted(), AT, notices=[mine, mine]).document
+    assert [one["code"] for one in d["warnings"]] == codes(d)
+    assert codes(d).count("anchor_assumed") == 1
+    assert {"code": "anchor_assumed", "message": f"{mine.text} {mine.remedy}"} in d["warnings"]
 
 
-@pytest.mark.parametrize(
-    ("fit", "budget", "limits", "reason"),
-    [
-        (PlantedFit(form=None), 1e6, {}, "none could be identified"),
-        (PlantedFit(support=None), 1e6, {}, "the curves share none"),
-        (
-            PlantedFit(warnings=({"code": "scores_fall", "message": "6 of 6 end lower."},)),
-            1e6,
-            {},
-            "scores that training raises, but 6 of 6",
-        ),
-        (
-            PlantedFit(warnings=({"code": "scores_flat", "message": "none ends higher."},)),
-            1e6,
-            {},
-            "scores that training raises, but none ends higher",
-        ),
-        (PlantedFit(), 10_000.0, {}, "first score of the sweep is at 20k"),
-        (PlantedFit(), 20_000_001.0, {}, "at most 1.00 decades"),
-        (PlantedFit(support=(1e6, 2e6)), 9e6, {}, "at most 0.60 decades"),
-        (PlantedFit(), 100_000.0, {"min_steps": 1000}, "at least 1000 steps"),
-        (
-            PlantedFit(problems_per_batch=(8, 32)),
-            1e6,
-            {"max_batch_size": 128},
-            "must hold B_p=32 problems of at least n=8",
-        ),
-    ],
-)
-def test_what_the_sweep_cannot_carry_is_refused(
-    fit: PlantedFit, budget: float, limits: dict[str, int], reason: str
-) -> None:
-    plan = plan_budget(fit, budget, **limits)  # type: ignore[arg-type]
+STOP = notice("no_skill", skill=-0.5)
+
+
+def test_a_verdict_of_stop_is_a_refusal_that_says_what_is_known() -> None:
+    mine = notice("anchor_assumed", model="X")
+    plan = plan_budget(planted(notices=[STOP]), AT, source="s.csv", notices=[mine])
     assert plan.allocation is None
-    assert plan.learning_rate is None
     assert isinstance(plan.refusal, RefusalError)
+    assert plan.refusal.exit_code == 3
     d = plan.document
-    assert reason in d["refusal"]["reason"]
-    assert d["refusal"]["run_next"]
+    assert d["verdict"]["level"] == "stop"
+    assert d["refusal"]["reason"] == f"{STOP.text} {STOP.remedy}"
+    assert d["refusal"]["run_next"] == [STOP.remedy]
+    assert d["budget_rollouts"] == AT
     assert d["rollouts_per_problem"] is None
-    assert d["budget_rollouts"] == budget
+    assert codes(d) == ["no_skill", "anchor_assumed"]
+    assert (d["law"]["source"], d["law"]["support"][1]) == ("s.csv", pytest.approx(AT))
     json.dumps(d, allow_nan=False)
 
 
-def test_the_limit_of_extrapolation_is_one_decade() -> None:
-    assert plan_budget(PlantedFit(), 19_999_999.0).refusal is None
-
-
 def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
-    stands = plan_budget(PlantedFit(), 4e6).document
-    refused = plan_budget(PlantedFit(form=None), 4e6).document
+    stands = plan_budget(planted(), AT).document
+    refused = plan_budget(planted(notices=[STOP]), AT).document
     assert set(stands) == set(refused)
     assert stands["refusal"] is None
+    assert stands["version"] == refused["version"] == 2
+    json.dumps(stands, allow_nan=False)
+
+
+def test_every_key_is_in_the_contract() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "contracts.md").read_text(encoding="utf-8")
+    section = page.split("## `plan --json`")[1].split("\n## ")[0]
+    d = plan_budget(planted(), AT, current=16).document
+    missing = [k for k in (*d, *d["gain"], *d["cost"]) if f"`{k}`" not in section]
+    assert not missing
 
 
 def test_the_law_is_summarised_with_its_source() -> None:
-    law = plan_budget(PlantedFit(), 4e6, source="sweep.csv").document["law"]
-    assert law["source"] == "sweep.csv"
-    assert law["plateau"] == 512.0
-    assert law["support"] == [200_000.0, 2_000_000.0]
+    law = plan_budget(planted(), AT, source="sweep.csv").document["law"]
+    assert (law["source"], law["metric"], law["level"]) == ("sweep.csv", "avg@4", 0.9)
+    assert "L" in law
     assert "at" not in law
 
 
-def test_a_fixed_batch_without_its_own_law_is_split_by_the_budgets_n() -> None:
-    # C = 8192 * 256 = 128 * 16384 -> n = 128, B_p = 64.
-    d = plan_fixed_batch(PlantedFit(), 8192, 256).document
-    assert (d["problems_per_batch"], d["rollouts_per_problem"], d["steps"]) == (64, 128, 256)
-    assert d["batch_size"] == 8192
-    assert "fixed_batch_law_missing" in codes(d)
+def test_the_law_that_a_study_printed_stands_beside() -> None:
+    panel = "published:qwen2.5-7b-easy"
+    printed = plan_budget(planted(), 2e6, source=panel).document["printed_law"]
+    assert printed["plateau"] == 452
+    assert printed["rollouts_per_problem"] == pytest.approx(295, abs=1)
+    assert any("295" in sentence for sentence in printed["sentences"])
+    assert plan_budget(planted(), 2e6, source="mine.csv").document["printed_law"] is None
 
 
-def test_a_fixed_batch_keeps_the_smallest_stable_problems_per_batch() -> None:
-    # n* = 244 -> 256, but B = 1024 leaves 32 problems only up to n = 32.
-    d = plan_fixed_batch(PlantedFit(), 1024, 3900).document
-    assert (d["problems_per_batch"], d["rollouts_per_problem"]) == (32, 32)
-    assert "capped_by_max_batch" in codes(d)
+# In words
 
 
-def test_a_fixed_batch_with_its_own_law_follows_it() -> None:
-    fit = PlantedFit(problems_per_batch=(8, 16, 32), setting=("fixed_batch_size", 1024), stable=32)
-    d = plan_fixed_batch(fit, 1024, 1024).document  # n* = 64
-    assert (d["problems_per_batch"], d["rollouts_per_problem"]) == (16, 64)
-    assert "fixed_batch_law_missing" not in codes(d)
+def said(plan: Plan, **how: Any) -> list[str]:
+    lines = advice_lines(plan.document, **how)
+    assert max(map(len, lines)) <= 80
+    return lines
 
 
-def test_a_batch_that_is_no_multiple_is_never_exceeded() -> None:
-    d = plan_fixed_batch(PlantedFit(), 3000, 700).document  # n* = 128.2 -> 64 by B_p >= 32
-    assert d["rollouts_per_problem"] == 64
-    assert d["problems_per_batch"] == 46
-    assert d["batch_size"] <= 3000
+def test_advice_is_the_answer_what_to_do_then_silence() -> None:
+    rates = Rates(rollouts_per_gpu_hour=900.0, usd_per_gpu_hour=2.5)
+    seeds = notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+    plan = plan_budget(
+        planted(notices=[seeds]), AT, rates=rates, rates_from={"rollouts_per_gpu_hour": "study"},
+        current=128, notices=[notice("difficulty_assumed"), notice("anchor_assumed", model="Q")],
+    )  # fmt: skip
+    assert said(plan) == [
+        "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
+        "  score      0.420 (0.410 to 0.430)",
+        "  gain       +0.020 (+0.010 to +0.030) over your n = 128",
+        "  as good    n = 64",
+        "  rate       1e-06, 10 warm-up steps   (Qwen2.5-7B-Instruct's; use yours)",
+        "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
+        "  cost       1,110 GPU-hours, $2,776   (your study: 900 rollouts per GPU-hour)",
+        "",
+        "Confidence: caution. Every n has one run: the spread from seed to seed is that",
+        "  of other sweeps.",
+        "Before you spend:",
+        "  1. run two more seeds   isocompute run study.yaml seeds=3",
+        "  2. measure the rate     isocompute lr-sweep study.yaml",
+        "  3. measure difficulty   isocompute difficulty problems.jsonl --model M",
+        "4 more notes: --why    Trainer settings: --for verl",
+    ]
 
 
-@pytest.mark.parametrize(("batch", "steps"), [(0, 10), (1024, 0)])
-def test_a_fixed_batch_needs_positive_numbers(batch: int, steps: int) -> None:
-    with pytest.raises(InputError, match=">= 1` must hold, but got 0"):
-        plan_fixed_batch(PlantedFit(), batch, steps)
+def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None:
+    seeds = notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+    more = [seeds, notice("difficulty_assumed"), notice("anchor_assumed", model="Q")]
+    arms = {**FOUR, (32, 8): (0.009, 0.009)}
+    plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023, current=8)
+    lines = said(plan)
+    cap = "A batch of at most 1,023 holds n at 16 instead of 32: 0.010 lower."
+    assert f"  limit      {cap}" in lines
+    assert "  as good    n = 8" in lines
+    assert len(lines) == 15
+    assert sum(line.startswith("  2. ") for line in lines) == 1
+    assert not any(line.startswith("  3. ") for line in lines)
 
 
-def test_advice_reads_in_about_fifteen_lines() -> None:
-    d = plan_budget(PlantedFit(), 3.6e6, source="published:x").document
-    lines = advice_lines(d)
-    assert lines[0] == (
-        "With 3.6M rollouts: 128 rollouts per problem, 32 problems per batch, 878 steps"
-    )
-    text = "\n".join(lines)
-    assert "2e-06 after 10 warm-up steps (1e-06 at B=1024, sqrt scaling)" in text
-    assert "GRPO, KL 0.001 + entropy 0.001" in text
-    assert "avg@4 0.68" in text
-    assert "gives 220 (between 128 and 512)" in text
-    assert "0.26 decades outside" in text
-    assert len(lines) <= 18
-    assert max(map(len, lines)) <= 100
+def test_why_gives_the_reasoning_the_rules_the_printed_law_and_every_note() -> None:
+    lost = {"model": 0.001, "best_so_far": 0.03, "largest_n": 0.02, "next_n": 0.01}
+    plan = plan_budget(planted(rules=lost), AT, source="published:qwen2.5-7b-easy", problems=500)
+    lines = said(plan, why=True)
+    page = " ".join(" ".join(lines).split())
+    assert "Why n = 32: it scores best within your limits." in page
+    assert "Expected loss against the true best: 0.009." in page
+    assert "Still in contention: n = 32, 64." in page
+    assert "All n were compared from" in page
+    assert "Passes over your problems: 62." in page
+    assert "largest n 32 x 128, score 0.400; lost 0.020 in the back-test" in page
+    assert "The study's own law: log2 n* = 6.09" in page
+    for one in plan.document["notices"]:
+        assert f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" in page
+    assert "more note" not in page
+    assert "Best n at this budget" in page
+    assert not any("The study's own" in line for line in said(plan))
 
 
-def test_advice_prints_the_keys_of_a_trainer() -> None:
-    d = plan_budget(PlantedFit(), 3.6e6).document
-    lines = advice_lines(d, trainer="verl")
-    assert "  data.train_batch_size=32" in lines
-    assert "  actor_rollout_ref.rollout.n=128" in lines
+def test_the_keys_of_a_trainer_follow_and_stand_alone_when_quiet() -> None:
+    plan = plan_budget(planted(), AT)
+    lines = said(plan, trainer="verl")
+    assert "data.train_batch_size=32" in lines
+    assert "actor_rollout_ref.rollout.n=32" in lines
+    assert any(line.startswith("# ") for line in lines)
+    alone = advice_lines(plan.document, trainer="verl", quiet=True)
+    assert alone[0] == "data.train_batch_size=32"
+    assert all("=" in line for line in alone)
+    assert said(plan, quiet=True) == said(plan)[:1]
     with pytest.raises(InputError, match="trainer must be one of verl, trl"):
-        advice_lines(d, trainer="nobody")
+        advice_lines(plan.document, trainer="nobody")
 
 
 def test_advice_on_a_refusal_says_why_and_what_next() -> None:
-    lines = advice_lines(plan_budget(PlantedFit(form=None), 4e6).document)
-    assert lines[0].startswith("No plan: a plan needs a law")
-    assert any(line.startswith("Run next: ") for line in lines)
+    plan = plan_budget(planted(notices=[STOP]), AT)
+    lines = said(plan)
+    assert lines[0].startswith("No plan: The fit failed its own test")
+    assert lines[-1] == f"Next: {STOP.remedy}"
+    assert any("[no_skill]" in line for line in said(plan, why=True))
+    assert not any(line.startswith("Next") for line in said(plan, quiet=True))
+
+
+def test_advice_on_unknown_cost_and_on_todays_untested_setting() -> None:
+    lines = said(plan_budget(planted(), AT, current=Configuration(64, 4)))
+    assert any(line.endswith("over your n = 4, B_p = 64   (untested)") for line in lines)
+    assert "  cost       not known; give --rollouts-per-gpu-hour" in lines
+    tokens = said(plan_budget(planted(), AT, rates=Rates(tokens_per_rollout=100.0)))
+    assert "  cost       99.9M tokens" in tokens
 
 
 @pytest.mark.parametrize(

@@ -198,8 +198,11 @@ def test_sums_and_standard_errors_by_hand():
     summary.join(other)
     assert summary.figure("held").value == pytest.approx(4 / 6)
     assert (summary.sweeps, summary.why) == (4, {"so": 1})
-    again = figures.of_document(json.loads(json.dumps(figures.to_document({CELL: summary}))))
+    greedy = {CELL._replace(world=w, condition="greedy"): other for w in ("tent", "rising")}
+    text = json.dumps(figures.to_document({CELL: summary, **greedy}, commit="abc"))
+    again = figures.of_document(json.loads(text))
     assert again[CELL] == summary
+    assert again[cells.Cell("sweep", "all", "greedy")].sweeps == 2  # pooled over worlds
 
 
 @pytest.mark.parametrize(
@@ -311,8 +314,11 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path, monkeypatch, capsys):
     for chunk in todo:
         command.do(chunk, "model", tmp_path)
     assert fitted == [50, 51, 52]
-    found = command.collected(todo, tmp_path)
+    other = cells.Chunk(CELL, 50, 0, 1)  # of another length: its sweep is there already
+    command.do(other, "model", tmp_path)
+    found = command.collected([CELL], 50, tmp_path)
     assert found[CELL].sweeps == 3
+    assert not command.collected([CELL], 51, tmp_path)
     assert not list(tmp_path.glob("*.[0-9]*"))  # every chunk is whole
 
 

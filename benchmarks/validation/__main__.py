@@ -22,8 +22,8 @@ from functools import partial
 from pathlib import Path
 
 import isocompute
-from validation.adapters import ADAPTERS
-from validation.cells import DEFINITIVE, DEVELOPMENT, Chunk, Counts, cells_of, chunks_of
+from validation.adapters import ADAPTERS, Today
+from validation.cells import DEFINITIVE, DEVELOPMENT, Cell, Chunk, Counts, cells_of, chunks_of
 from validation.figures import Cells, Summary, of_document, to_document
 from validation.panels import panel_rows, panels_of
 from validation.rows import row_of
@@ -63,14 +63,18 @@ def do(chunk: Chunk, adapter: str, folder: Path) -> float:
     return time.process_time() - start
 
 
-def collected(chunks: Sequence[Chunk], folder: Path) -> Cells:
-    """Summaries of the chunks that are there."""
-    cells: Cells = {}
-    for chunk in chunks:
-        if chunk.file(folder).exists():
-            for line in chunk.file(folder).read_text(encoding="utf-8").splitlines():
-                cells.setdefault(chunk.cell, Summary()).take(json.loads(line))
-    return cells
+def collected(cells: Sequence[Cell], base: int, folder: Path) -> Cells:
+    """Summaries of every sweep that is there, in chunks of whatever length, each counted once."""
+    found: Cells = {}
+    for cell in cells:
+        rows = [
+            json.loads(line)
+            for path in sorted(folder.glob(f"{cell}-{base}-*.jsonl"))
+            for line in path.read_text(encoding="utf-8").splitlines()
+        ]
+        for row in {row["seed"]: row for row in rows}.values():
+            found.setdefault(cell, Summary()).take(row)
+    return found
 
 
 def words(text: str) -> list[str]:
@@ -130,8 +134,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     panels_before = document["panels"] if document else []
     panels = []
     if "panels" in options.parts:
-        panels = panel_rows(ADAPTERS[options.adapter], panels_of(options.panels))
-    summaries = collected(chunks, folder)
+        adapter = ADAPTERS[options.adapter]
+        if options.adapter == "today":
+            adapter = Today(whole=True, draws=1000)  # 18 fits: as its users had it
+        panels = panel_rows(adapter, panels_of(options.panels))
+    summaries = collected(cells, base, folder)
     title = "The model" if options.adapter == "model" else options.adapter
     text = page(title, summaries, before, panels, panels_before)
     print(text)

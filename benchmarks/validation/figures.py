@@ -6,15 +6,13 @@ units: sqrt(sum((v - r c)^2)) / sum(c).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from validation.cells import Cell
+from validation.cells import MAIN, Cell
 
 
 class Figure(NamedTuple):
@@ -106,27 +104,31 @@ def pooled(cells: Cells, keep: Callable[[Cell], bool]) -> Summary:
     return out
 
 
-def read_rows(paths: Iterable[Path], cell_of: Callable[[Path], Cell]) -> Cells:
-    """Summaries of row files."""
-    cells: Cells = {}
-    for path in paths:
-        for line in path.read_text(encoding="utf-8").splitlines():
-            cells.setdefault(cell_of(path), Summary()).take(json.loads(line))
-    return cells
+def short(x: float) -> float:
+    """Six digits; a whole number as such."""
+    rounded = float(f"{x:.6g}")
+    return int(rounded) if rounded.is_integer() else rounded
 
 
 def to_document(cells: Cells, **about: Any) -> dict[str, Any]:
-    """What is committed of a run: small, and exact to add up."""
+    """What is committed of a run: small, and what the page needs adds up from it.
+
+    Conditions beyond the three noises are pooled over worlds, as the page shows them.
+    """
+    kept: Cells = {}
+    for cell, summary in cells.items():
+        whole = cell.part == "sweep" and cell.condition not in MAIN
+        kept.setdefault(cell._replace(world="all") if whole else cell, Summary()).join(summary)
     return {
         **about,
         "cells": {
             "|".join(cell): {
                 "sweeps": s.sweeps,
-                "moments": {k: [float(f"{x:.9g}") for x in v] for k, v in s.moments.items()},
+                "moments": {k: [short(x) for x in v] for k, v in s.moments.items()},
                 "losses": {k: [round(1e5 * x) for x in v] for k, v in s.losses.items()},
                 "why": s.why,
             }
-            for cell, s in cells.items()
+            for cell, s in kept.items()
         },
     }
 

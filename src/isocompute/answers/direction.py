@@ -24,12 +24,14 @@ FloatArray = NDArray[np.float64]
 Follows = Literal["n", "batch", "between"]
 
 _SENTENCES = {
-    "n": "The best n stays the same when B_p changes: the optimum follows n.",
-    "batch": "The best n falls as B_p grows, so that the batch stays: the optimum follows the "
-    "batch.",
-    "between": "The best n falls as B_p grows, by less than the batch would: the optimum lies "
-    "between n and batch.",
-    None: "Whether the optimum follows n or the batch cannot be told from these runs.",
+    "n": "The optimum follows n, not the batch: per octave of B_p the best n moves by {moves}.",
+    "batch": "The optimum follows the batch, not n: per octave of B_p the best n moves by {moves}.",
+    "between": "The optimum follows neither n nor the batch alone: per octave of B_p the best n "
+    "moves by {moves}.",
+    None: "Whether the optimum follows n or the batch cannot be told: per octave of B_p the best n "
+    "moves by {moves}.",
+    "edge": "Whether the optimum follows n or the batch cannot be told: the best n lies at an end "
+    "of those tested.",
     "confounded": "Whether the optimum follows n or the batch cannot be told from one B_p per n.",
 }
 
@@ -74,8 +76,17 @@ def direction(frontier: Frontier, ridge: Ridge, level: float) -> dict[str, Any]:
             for name, d in moves.items()
         },
         "equal_batch": compare_by(frontier, "batch_size", level),
-        "sentence": _SENTENCES[follows if told else "confounded"],
+        "sentence": _sentence(follows, span, known_D) if told else _SENTENCES["confounded"],
     }
+
+
+def _sentence(
+    follows: Follows | None, span: tuple[float, float] | None, known_D: FloatArray
+) -> str:
+    if span is None:
+        return _SENTENCES["edge"]
+    moves = f"{np.median(known_D):.1f} octaves ({span[0]:.1f} to {span[1]:.1f})"
+    return _SENTENCES[follows].format(moves=moves)
 
 
 def _slopes(ridge: Ridge) -> FloatArray:

@@ -5,6 +5,7 @@ Shape legend: D draws, J configurations, X reported budgets, V budgets of the fr
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
@@ -15,9 +16,9 @@ from isocompute.answers.best import interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
 from isocompute.answers.provenance import provenance
-from isocompute.answers.reading import Reading
+from isocompute.answers.reading import Best, Reading
 from isocompute.answers.verdict import Verdict, unbounded
-from isocompute.domain import Notice, as_warnings
+from isocompute.domain import Configuration, Notice, as_warnings
 from isocompute.domain.text import plain
 from isocompute.intervals import draw_interval
 
@@ -45,8 +46,9 @@ def fit_document(
             "provenance": provenance(fit),
             "curves": _curves(fit),
             "best": [best._asdict() for best in fit.best],
-            "frontier": _frontier(fit),
-            "crossovers": _crossovers(fit),
+            "neighbours": fit.neighbours(fit.support[1]),
+            "frontier": fit.frontier.stretches,
+            "crossovers": fit.frontier.crossovers,
             "support": fit.support,
             "law": law,
             "law_problems_per_batch": None
@@ -84,31 +86,22 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
         budget_X, path_DX, tested=(tested[0], tested[-1]), variable=variable, level=fit.level
     )
     start, octaves, low, _ = fit.rise
+    rising = {"octaves": octaves, "lower_bound": low, "claimed": fit.rise.claimed}
+    rows = [best for best in fit.best if not best.extrapolated]
     return {
         **summary.to_dict(),
-        "rising": {
-            "from": 10**start,
-            "octaves": octaves,
-            "lower_bound": low,
-            "claimed": fit.rise.claimed,
-        },
-        "at": [_law_row(fit, i, quantity) for i, inside in enumerate(fit.inside_X) if inside],
+        "rising": {"from": 10**start, **rising},
+        "at": [{"x": fit.law_x(best.x), **_at(best, quantity, fit.batch_size)} for best in rows],
     }
 
 
-def _law_row(fit: Reading, i: int, quantity: Quantity) -> dict[str, Any]:
-    best = fit.best[i]
-    row: dict[str, Any] = {"x": fit.law_x(best.x)}
-    if quantity == "problems_per_batch":
-        batch = float(fit.batch_size or 1)
-        low, high = best.interval
-        return row | {
-            quantity: batch / best.rollouts_per_problem,
-            "interval": [batch / high, batch / low],
-        }
-    return row | {
+def _at(best: Best, quantity: Quantity, batch_size: int | None) -> dict[str, Any]:
+    if quantity == "problems_per_batch" and batch_size is not None:
+        ends = [batch_size / n for n in best.interval[::-1]]
+        return {quantity: batch_size / best.rollouts_per_problem, "interval": ends}
+    return {
         quantity: best.rollouts_per_problem,
-        "interval": list(best.interval),
+        "interval": best.interval,
         "confidence_set": best.confidence_set,
         "expected_regret": best.expected_regret[best.tested_rollouts_per_problem],
         "problems_per_batch": best.problems_per_batch,
@@ -119,11 +112,10 @@ def _curves(fit: Reading) -> list[dict[str, Any]]:
     of, x_V, score_DJV = fit.posterior, fit.frontier.x_V, fit.frontier.score_DJV
     low_JV, high_JV = draw_interval(score_DJV, fit.level)
     mean_JV, open_ = score_DJV.mean(axis=0), unbounded(fit)
-    longest = dict.fromkeys(fit.configurations, 0.0)
+    longest: dict[Configuration, float] = defaultdict(float)
     for curve in fit.curves:
-        if curve.configuration in longest:
-            reached = float(curve.rollouts_K.max())
-            longest[curve.configuration] = max(longest[curve.configuration], reached)
+        reached = float(curve.rollouts_K.max(initial=0.0))
+        longest[curve.configuration] = max(longest[curve.configuration], reached)
     parameters = {
         "floor": np.broadcast_to(of.floor_D[:, None], of.ceiling_DJ.shape),
         "ceiling": of.ceiling_DJ,
@@ -157,40 +149,6 @@ def _curves(fit: Reading) -> list[dict[str, Any]]:
         ]
         rows.append(row)
     return rows
-
-
-def _frontier(fit: Reading) -> list[dict[str, Any]]:
-    of = fit.frontier
-    mean_JV = of.score_DJV.mean(axis=0)
-    return [
-        {
-            "from": 10**s.start,
-            "to": 10**s.end,
-            **fit.configurations[s.configuration]._asdict(),
-            "score_from": np.interp(s.start, of.x_V, mean_JV[s.configuration]),
-            "score_to": np.interp(s.end, of.x_V, mean_JV[s.configuration]),
-            "probability_best": s.probability_best,
-            "extrapolated": s.extrapolated,
-        }
-        for s in of.stretches
-    ]
-
-
-def _crossovers(fit: Reading) -> list[dict[str, Any]]:
-    ends = (("from", "before"), ("to", "after"))
-    return [
-        {
-            "at": 10**c.at,
-            # 10**-inf is 0, but where it began is not known
-            "interval": [10**x if np.isfinite(x) else None for x in c.interval],
-            **{
-                f"{word}_{name}": value
-                for word, side in ends
-                for name, value in fit.configurations[getattr(c, side)]._asdict().items()
-            },
-        }
-        for c in fit.frontier.crossovers
-    ]
 
 
 def _probabilities(fit: Reading) -> dict[str, Any]:

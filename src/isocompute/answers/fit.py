@@ -126,7 +126,7 @@ def fit_sweep(
         raise InputError(f"select must be best or final, but got {select!r}; choose one of them.")
     for curve in curves:
         curve.position(unit)
-    chosen, setting = _select(curves, fix, joint)
+    chosen, setting = select_curves(curves, fix=fix, joint=joint)
     if setting["kind"] == "fixed_batch_size" and unit == "tokens":
         raise InputError(
             "a fixed batch is a law in steps, so unit must be rollouts, but got tokens; drop "
@@ -145,9 +145,10 @@ def fit_sweep(
     )
 
 
-def _select(
-    curves: Sequence[Curve], fix: Fix | None, joint: bool
+def select_curves(
+    curves: Sequence[Curve], *, fix: Fix | None = None, joint: bool = False
 ) -> tuple[list[Curve], dict[str, Any]]:
+    """The runs of one setting, and {"kind", "value"} of it; see `fit_sweep`."""
     if not curves:
         raise InputError("a fit needs at least 1 run, but got 0; check the sources and the metric.")
     if joint and fix:
@@ -161,20 +162,16 @@ def _select(
     if fix is None:
         return list(curves), {"kind": "joint", "value": None}
     name, value = fix
-    if name == "batch_size":
-        kind, there = "fixed_batch_size", sorted({c.configuration.batch_size for c in curves})
-        chosen = [c for c in curves if c.configuration.batch_size == value]
-    elif name == "problems_per_batch":
-        kind, there = "fixed_problems_per_batch", values
-        chosen = [c for c in curves if c.problems_per_batch == value]
-    else:
+    if name not in ("problems_per_batch", "batch_size"):
         raise InputError(
             f"--fix must name problems_per_batch or batch_size, but got {name!r}; choose one of "
             "them."
         )
-    if not chosen:
+    there = [getattr(c.configuration, name) for c in curves]
+    if value not in there:
         raise InputError(
             f"--fix {name}={value} must match a run, but the curves have {name} in "
-            f"{', '.join(map(str, there[:12]))}; choose one of them."
+            f"{', '.join(map(str, sorted(set(there))[:12]))}; choose one of them."
         )
-    return chosen, {"kind": kind, "value": int(value)}
+    chosen = [c for c, of in zip(curves, there, strict=True) if of == value]
+    return chosen, {"kind": f"fixed_{name}", "value": int(value)}

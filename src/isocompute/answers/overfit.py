@@ -5,6 +5,7 @@ Shape legend: K evaluations of all runs of one configuration, in order of log10 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -53,36 +54,25 @@ def noise_scale(curves: Sequence[Curve]) -> float:
     return float((np.median(np.abs(rest)) / 0.6745) ** 2) if len(rest) else 0.0
 
 
-def windows(curves: Sequence[Curve], phi: float, unit: str) -> Windows | None:
-    """Windows of the runs of one configuration; None where fewer than two scores stand.
-
-    Args:
-        curves: its runs.
-        phi: `noise_scale` of the sweep.
-        unit: of x.
-    """
-    x = np.concatenate([c.position(unit) for c in curves]) if curves else np.zeros(0)
-    if (x > 0).sum() < 2:
-        return None
-    y = np.concatenate([c.score_K for c in curves])[x > 0]
-    x = np.log10(x[x > 0])
-    order = np.argsort(x, kind="stable")
-    x, y = x[order], y[order]
-    first = np.searchsorted(x, x - WINDOW / 2, side="left")
-    after = np.searchsorted(x, x + WINDOW / 2, side="right")
-    total = np.concatenate([[0.0], np.cumsum(y)])
-    mean = (total[after] - total[first]) / (after - first)
-    p = np.clip(mean, 0.002, 0.998)
-    return Windows(x, mean, phi * p * (1 - p) / (after - first))
-
-
-def windows_of(curves: Sequence[Curve], phi: float, unit: str) -> dict[Configuration, Windows]:
-    """`windows` of every configuration that has two scores."""
-    runs: dict[Configuration, list[Curve]] = {}
+def windows_of(curves: Sequence[Curve], unit: str) -> dict[Configuration, Windows]:
+    """Windows of every configuration that has two scores beyond step 0."""
+    phi, runs = noise_scale(curves), defaultdict(list)
     for curve in curves:
-        runs.setdefault(curve.configuration, []).append(curve)
-    found = {c: windows(runs[c], phi, unit) for c in sorted(runs)}
-    return {c: w for c, w in found.items() if w is not None}
+        runs[curve.configuration].append(np.stack([curve.position(unit), curve.score_K]))
+    out = {}
+    for configuration in sorted(runs):
+        x, y = np.concatenate(runs[configuration], axis=1)
+        order = np.argsort(x, kind="stable")
+        order = order[x[order] > 0]
+        if len(order) < 2:
+            continue
+        x, total = np.log10(x[order]), np.concatenate([[0.0], np.cumsum(y[order])])
+        first = np.searchsorted(x, x - WINDOW / 2, side="left")
+        after = np.searchsorted(x, x + WINDOW / 2, side="right")
+        mean = (total[after] - total[first]) / (after - first)
+        p = np.clip(mean, 0.002, 0.998)
+        out[configuration] = Windows(x, mean, phi * p * (1 - p) / (after - first))
+    return out
 
 
 def falls(of: Windows) -> bool:
@@ -107,11 +97,10 @@ def overfitting(
         "standard_errors", "train_gained" since then, "overfits"}. It overfits where validation
         lost at least 0.01 and 3 standard errors of evaluation noise, and train did not fall.
     """
-    phi = noise_scale(validation)
-    seen_of, trained_of = windows_of(validation, phi, unit), windows_of(train, phi, unit)
-    rows = []
-    for c in seen_of.keys() & trained_of.keys():
-        seen, trained = seen_of[c], trained_of[c]
+    trained_of, rows = windows_of(train, unit), []
+    for c, seen in windows_of(validation, unit).items():
+        if (trained := trained_of.get(c)) is None:
+            continue
         top = int(seen.mean_K.argmax())
         move, sure = seen.change(top, -1)
         start, end = float(seen.x_K[top]), float(seen.x_K[-1])
@@ -128,4 +117,4 @@ def overfitting(
                 "overfits": falls(seen) and gain >= 0,
             }
         )
-    return sorted(rows, key=lambda r: (r["problems_per_batch"], r["rollouts_per_problem"]))
+    return rows

@@ -9,7 +9,8 @@ Where the text says nothing, the plainest reading: bin k holds rewards from k to
 record points of all runs of a configuration go into one fit; a sigmoid has 4 parameters, so a
 configuration with fewer record points has no curve; floor and ceiling lie in 0..1 and the midpoint
 among the configuration's own record points; every curve counts at every budget from the first
-record point of all to the last; the running average is of n, over 0.3 of that span.
+record point of all to the last; the running average is of n, over 0.3 of that span. Of these the
+midpoint matters most: left free, Hard (B_p = 32) goes to 128 at 0.97M rollouts, not at 0.89M.
 
 Source: arXiv 2603.12151, section 4, appendices A and C.
 Shape legend: J configurations, K checkpoints of a run, V budgets.
@@ -23,17 +24,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.answers.law import AVERAGED_SHARE, Law, averaged, fit_law
 from isocompute.answers.sigmoid import Bounds, fit_sigmoids
+from isocompute.domain import Configuration, Curve
+from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
-
-if TYPE_CHECKING:
-    from isocompute.importers.base import Curve
 
 FloatArray = NDArray[np.float64]
 Unit = Literal["rollouts", "tokens"]
@@ -72,7 +72,7 @@ class PrintedLaw:
     def sentences(self, rollouts: float | None = None) -> list[str]:
         """What was printed, in words; with what its law says at a budget."""
         law = self.law
-        path = [f"n = {n}" + (f" to {x / 1e6:.2f}M" if x else "") for n, x in self.frontier]
+        path = [f"n = {n}" + (f" to {compact(x)}" if x else "") for n, x in self.frontier]
         out = [
             f"The study's own law: log2 n* = {law.L:g} / (1 + exp(-{law.k:g} "
             f"(log10 C - {law.x0:g}))) + {law.b:g}; it levels off at n = {self.plateau}.",
@@ -80,7 +80,7 @@ class PrintedLaw:
         ]
         if rollouts is not None:
             at = float(self.n_at(rollouts))
-            out.insert(1, f"At {rollouts / 1e6:,.3g}M rollouts that law says n = {at:.0f}.")
+            out.insert(1, f"At {compact(rollouts)} rollouts that law says n = {at:.0f}.")
         if self.beyond:
             out.append(f"It also says that {self.beyond}.")
         best = ", ".join(f"{a}/{b} at B_p = {bp}" for bp, (a, b) in self.best_n.items())
@@ -108,8 +108,7 @@ def printed_law(source: str | None) -> PrintedLaw | None:
 class PaperCurve(NamedTuple):
     """The sigmoid of one configuration, score against log10 of the budget."""
 
-    problems_per_batch: int
-    rollouts_per_problem: int
+    configuration: Configuration
     n_records: int
     floor: float
     ceiling: float
@@ -122,16 +121,15 @@ class Stretch(NamedTuple):
 
     start: float
     end: float
-    problems_per_batch: int
-    rollouts_per_problem: int
+    configuration: Configuration
 
 
 class Change(NamedTuple):
-    """Where the configuration that attains the envelope changes; (B_p, n) before and after."""
+    """Where the configuration that attains the envelope changes."""
 
     at: float
-    before: tuple[int, int]
-    after: tuple[int, int]
+    before: Configuration
+    after: Configuration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +147,7 @@ class PaperFit:
     unit: Unit
     bin_width: float
     curves: tuple[PaperCurve, ...]
-    left_out: tuple[tuple[int, int], ...]
+    left_out: tuple[Configuration, ...]
     frontier: tuple[Stretch, ...]
     law: Law
     runs: tuple[Curve, ...] = field(repr=False, compare=False)
@@ -157,9 +155,8 @@ class PaperFit:
     @property
     def crossovers(self) -> tuple[Change, ...]:
         """Changes along the frontier."""
-        return tuple(
-            Change(right.start, left[2:], right[2:]) for left, right in pairwise(self.frontier)
-        )
+        pairs = pairwise(self.frontier)
+        return tuple(Change(b.start, a.configuration, b.configuration) for a, b in pairs)
 
     def n_at(self, x: ArrayLike) -> FloatArray:
         """n*(x) of the law, not rounded; same shape as x."""
@@ -183,9 +180,13 @@ class PaperFit:
             "method": "paper",
             "unit": self.unit,
             "bin_width": self.bin_width,
-            "curves": [curve._asdict() for curve in self.curves],
-            "left_out": [_named(pair) for pair in self.left_out],
-            "frontier": [{"from": s.start, "to": s.end, **_named(s[2:])} for s in self.frontier],
+            "curves": [
+                _named(c[0]) | dict(zip(c._fields[1:], c[1:], strict=True)) for c in self.curves
+            ],
+            "left_out": [_named(c) for c in self.left_out],
+            "frontier": [
+                {"from": s.start, "to": s.end, **_named(s.configuration)} for s in self.frontier
+            ],
             "crossovers": [
                 {"at": c.at, **_named(c.before, "from_"), **_named(c.after, "to_")}
                 for c in self.crossovers
@@ -202,8 +203,8 @@ class PaperFit:
         return out
 
 
-def _named(pair: tuple[int, int], prefix: str = "") -> dict[str, int]:
-    return {f"{prefix}problems_per_batch": pair[0], f"{prefix}rollouts_per_problem": pair[1]}
+def _named(configuration: Configuration, prefix: str = "") -> dict[str, Any]:
+    return {prefix + name: value for name, value in configuration._asdict().items()}
 
 
 def records(score_K: FloatArray, bin_width: float) -> NDArray[np.bool_]:
@@ -236,16 +237,16 @@ def paper_fit(
         raise InputError(
             f"`0 < bin_width < 1` must hold, but got bin_width={bin_width!r}; take {BIN_WIDTH}."
         )
-    points: dict[tuple[int, int], list[FloatArray]] = {}
+    points: dict[Configuration, list[FloatArray]] = {}
     for curve in curves:
-        x_K, kept_K = _position(curve, unit), records(curve.score_K, bin_width)
+        x_K, kept_K = curve.position(unit), records(curve.score_K, bin_width)
         kept_K &= x_K > 0
-        key = (curve.problems_per_batch, curve.rollouts_per_problem)
-        points.setdefault(key, []).append(np.stack([np.log10(x_K[kept_K]), curve.score_K[kept_K]]))
+        xy = np.stack([np.log10(x_K[kept_K]), curve.score_K[kept_K]])
+        points.setdefault(curve.configuration, []).append(xy)
     pooled = {key: np.concatenate(parts, axis=1) for key, parts in sorted(points.items())}
     fitted = {key: xy for key, xy in pooled.items() if xy.shape[1] >= _PARAMETERS}
     if len(fitted) < 2:
-        found = ", ".join(f"{b} x {n}: {xy.shape[1]}" for (b, n), xy in pooled.items())
+        found = ", ".join(f"{key}: {xy.shape[1]}" for key, xy in pooled.items())
         raise RefusalError(
             "the published method needs at least 2 configurations with 4 record points, but got "
             f"record points of {found or 'no run'}; evaluate more often, or take narrower bins "
@@ -259,13 +260,13 @@ def paper_fit(
     x = np.concatenate([xy[0] for xy in fitted.values()])
     x_V = np.linspace(x.min(), x.max(), max(24, int(np.ptp(x) * _PER_DECADE) + 2))
     score_JV = np.concatenate([fit.value(x_V) for fit in fits])
-    n_J = np.array([n for _, n in fitted], dtype=np.float64)
+    n_J = np.array([key.rollouts_per_problem for key in fitted], dtype=np.float64)
     n_V = averaged(x_V, n_J[score_JV.argmax(axis=0)], AVERAGED_SHARE * float(np.ptp(x_V)))
     return PaperFit(
         unit=unit,
         bin_width=bin_width,
         curves=tuple(
-            PaperCurve(*key, xy.shape[1], *(
+            PaperCurve(key, xy.shape[1], *(
                 float(v[0]) for v in (f.floor, f.floor + f.height, f.slope, f.midpoint)))
             for (key, xy), f in zip(fitted.items(), fits, strict=True)
         ),
@@ -276,21 +277,8 @@ def paper_fit(
     )  # fmt: skip
 
 
-def _position(curve: Curve, unit: str) -> FloatArray:
-    if unit not in ("rollouts", "tokens"):
-        raise InputError(f"`unit` must be rollouts or tokens, but got {unit!r}; choose one.")
-    if unit == "rollouts":
-        return curve.rollouts_K
-    if curve.tokens_K is None:
-        raise InputError(
-            "every run must have tokens for budgets in tokens, but run "
-            f"{curve.run or curve.rollouts_per_problem!r} has none; use rollouts."
-        )
-    return curve.tokens_K
-
-
 def _stretches(
-    x_V: FloatArray, score_JV: FloatArray, keys: Sequence[tuple[int, int]]
+    x_V: FloatArray, score_JV: FloatArray, keys: Sequence[Configuration]
 ) -> tuple[Stretch, ...]:
     """The envelope's path; a change lies where the two curves cross between two budgets."""
     best_V = score_JV.argmax(axis=0)
@@ -303,6 +291,6 @@ def _stretches(
         path.append(after)
     at.append(float(x_V[-1]))
     return tuple(
-        Stretch(float(10**start), float(10**end), *keys[j])
+        Stretch(float(10**start), float(10**end), keys[j])
         for (start, end), j in zip(pairwise(at), path, strict=True)
     )

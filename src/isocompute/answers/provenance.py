@@ -18,8 +18,6 @@ from isocompute.domain import Curve
 
 def provenance(fit: Reading) -> dict[str, Any]:
     """Sources, numbers of runs and points, options, and hashes of data and code."""
-    trials = [c.trials for c in fit.curves if c.trials]
-    phi = noise_scale(fit.curves)
     return {
         "isocompute": __version__,
         "code_sha256": code_sha256(),
@@ -28,11 +26,7 @@ def provenance(fit: Reading) -> dict[str, Any]:
         "n_runs": len(fit.curves),
         "n_points": sum(len(c.score_K) for c in fit.curves),
         "n_missing": sum(c.n_missing for c in fit.curves),
-        "evaluation_noise_phi": phi,
-        # About 1, or below (problems differ, which takes variance out), for a healthy sweep.
-        "evaluation_noise_ratio": phi * float(np.mean(trials))
-        if len(trials) == len(fit.curves)
-        else None,
+        "evaluation_noise_phi": noise_scale(fit.curves),
         "selection": fit.posterior.select,
         "draws": fit.draws,
         "seed": fit.seed,

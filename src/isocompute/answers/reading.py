@@ -20,6 +20,7 @@ from isocompute.answers.best import (
     as_good,
     choice,
     confidence_set,
+    continuous_best,
     expected_regret,
     interval,
     log2_n_grid,
@@ -31,6 +32,7 @@ from isocompute.answers.direction import direction
 from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.errors import InputError
+from isocompute.intervals import draw_interval
 from isocompute.model import Posterior, fit_posterior
 
 FloatArray = NDArray[np.float64]
@@ -46,30 +48,21 @@ _TESTED_DISTANCE = -float(np.log10(CUTS[0]))
 class Best(NamedTuple):
     """What is best at one budget: a row of `best` in the document.
 
-    Attributes:
-        x: the budget.
-        rollouts_per_problem, interval: the best n as a continuous quantity, inside the n tested.
-        probability: chance of being best, by n (all of its B_p together).
-        expected_regret: score lost on average, by n (at its best B_p).
-        as_good: n whose expected loss against the choice is below 0.002, the choice included.
-        confidence_set: fewest n whose chances add up to the level.
-        problems_per_batch, tested_rollouts_per_problem: the choice, of largest expected score.
-        score, score_interval: of the choice.
-        extrapolated: whether the budget lies outside those at which all were compared.
+    The choice is the configuration of largest expected score.
     """
 
     x: float
-    rollouts_per_problem: float
-    interval: tuple[float, float]
-    probability: dict[int, float]
-    expected_regret: dict[int, float]
-    as_good: list[int]
-    confidence_set: list[int]
-    problems_per_batch: int
+    rollouts_per_problem: float  # the best n, continuous, inside the n tested
+    interval: tuple[float, float]  # of it
+    probability: dict[int, float]  # chance of being best, by n (all of its B_p together)
+    expected_regret: dict[int, float]  # score lost on average, by n (at its best B_p)
+    as_good: list[int]  # n whose expected loss against the choice is below 0.002
+    confidence_set: list[int]  # fewest n whose chances add up to the level
+    problems_per_batch: int  # of the choice, as all that follows
     tested_rollouts_per_problem: int
     score: float
     score_interval: tuple[float, float]
-    extrapolated: bool
+    extrapolated: bool  # outside the budgets at which all were compared
 
     @property
     def configuration(self) -> Configuration:
@@ -249,30 +242,31 @@ class Reading:
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
         middle_X = np.median(of.log2_n_DX, axis=0)
         spread_DX = (of.log2_n_DX - middle_X) * self._wider(x_X - high)
-        log2_n_DX = np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
-        out = []
-        for i, x in enumerate(x_X):
-            mean_J = score_DJX[:, :, i].mean(axis=0)
-            at = choice(mean_J)
-            ends = interval(log2_n_DX[:, i], self.level)
-            by_n = {int(n): n_J == n for n in np.unique(n_J)}
-            out.append(
-                Best(
-                    x=float(10**x),
-                    rollouts_per_problem=float(2 ** middle_X[i]),
-                    interval=(2 ** ends[0], 2 ** ends[1]),
-                    probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
-                    expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
-                    as_good=sorted(set(n_J[as_good(mean_J, at)].tolist())),
-                    confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
-                    problems_per_batch=self.configurations[at].problems_per_batch,
-                    tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
-                    score=float(mean_J[at]),
-                    score_interval=interval(score_DJX[:, at, i], self.level),
-                    extrapolated=not low - 1e-6 <= x <= high + 1e-6,
-                )
+        n_DX = 2 ** np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
+        mean_JX = score_DJX.mean(axis=0)
+        at_X = [choice(mean_J) for mean_J in mean_JX.T]
+        n_ends, ends = (
+            np.stack(draw_interval(d, self.level), axis=1).tolist()
+            for d in (n_DX, score_DJX[:, at_X, np.arange(len(x_X))])
+        )
+        by_n = {int(n): n_J == n for n in np.unique(n_J)}
+        return [
+            Best(
+                x=float(10**x),
+                rollouts_per_problem=float(2 ** middle_X[i]),
+                interval=tuple(n_ends[i]),
+                probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
+                expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
+                as_good=sorted(set(n_J[as_good(mean_JX[:, i], at)].tolist())),
+                confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
+                problems_per_batch=self.configurations[at].problems_per_batch,
+                tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
+                score=float(mean_JX[at, i]),
+                score_interval=tuple(ends[i]),
+                extrapolated=not low - 1e-6 <= x <= high + 1e-6,
             )
-        return out
+            for i, (x, at) in enumerate(zip(x_X, at_X, strict=True))
+        ]
 
     @cached_property
     def path(self) -> tuple[FloatArray, FloatArray]:
@@ -295,6 +289,42 @@ class Reading:
         mean_J = self.scores_at(x).mean(axis=0)
         return dict(zip(self.configurations, mean_J.tolist(), strict=True))
 
+    def scores_of(self, which: Sequence[Configuration], x: float) -> FloatArray:
+        """Draws of the score of any (B_p, n) at a budget, (D, F), joint with all others.
+
+        Of a tested one its own; of another what its neighbours say, widened as `scores_at`.
+        """
+        known_DJ, at = self.scores_at(x), [np.log10(x)]
+        place = {c: j for j, c in enumerate(self.configurations)}
+        out_DF = np.empty((len(known_DJ), len(which)))
+        tested = [f for f, c in enumerate(which) if c in place]
+        out_DF[:, tested] = known_DJ[:, [place[which[f]] for f in tested]]
+        if other := [f for f, c in enumerate(which) if c not in place]:
+            bp_F, n_F = np.array([which[f] for f in other], dtype=np.float64).T
+            score_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), np.array(at))[:, :, 0]
+            mean_F = score_DF.mean(axis=0)
+            wider = self._wider(at[0] - self.posterior.last_J.max())
+            out_DF[:, other] = np.clip(mean_F + (score_DF - mean_F) * wider, 0.0, 1.0)
+        return out_DF
+
+    def best_n_along(
+        self, problems_per_batch_F: FloatArray, log2_n_F: FloatArray, x: float
+    ) -> tuple[float, tuple[float, float]]:
+        """Best n along a line of (B_p, n), tested or not, and its interval.
+
+        Args:
+            problems_per_batch_F: B_p at each n of the grid.
+            log2_n_F: even grid.
+            x: the budget.
+        """
+        at = np.log10([x])
+        score_DFX = self.posterior.smooth_scores(problems_per_batch_F, log2_n_F, at)
+        best_D = continuous_best(score_DFX, log2_n_F)[:, 0]
+        middle = float(np.median(best_D))
+        wide_D = middle + (best_D - middle) * self._wider(at[0] - self.frontier.support[1])
+        low, high = interval(np.clip(wide_D, log2_n_F[0], log2_n_F[-1]), self.level)
+        return 2**middle, (2**low, 2**high)
+
     def score_at(
         self, problems_per_batch: int, rollouts_per_problem: int, x: float
     ) -> tuple[float, float, float] | None:
@@ -304,6 +334,37 @@ class Reading:
             return None
         score_D = self.scores_at(x)[:, self.configurations.index(which)]
         return (float(score_D.mean()), *interval(score_D, self.level))
+
+    def neighbours(self, x: float) -> list[dict[str, Any]]:
+        """What untested n would score at a budget, at the B_p of the choice: a guess of the model.
+
+        Octaves of n between those tested there, and one beyond either end.
+
+        Returns:
+            Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
+            the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
+        """
+        b_p, chosen = self.best_at(x).configuration
+        tested = [
+            c.rollouts_per_problem for c in self.configurations if c.problems_per_batch == b_p
+        ]
+        octaves = range(round(np.log2(min(tested))) - 1, round(np.log2(max(tested))) + 2)
+        wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
+        if self.batch_size is not None or not wanted:
+            return []
+        every = np.log2([*wanted, chosen])
+        score_DF = self.posterior.smooth_scores(float(b_p), every, np.log10([x]))[:, :, 0]
+        gain_DF = score_DF - score_DF[:, -1:]
+        return [
+            {
+                **Configuration(b_p, n)._asdict(),
+                "score": float(score_DF[:, i].mean()),
+                "interval": interval(score_DF[:, i], self.level),
+                "gain": float(gain_DF[:, i].mean()),
+                "gain_interval": interval(gain_DF[:, i], self.level),
+            }
+            for i, n in enumerate(wanted)
+        ]
 
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:
@@ -322,6 +383,7 @@ class Reading:
         rollouts_per_problem: float,
         x: float,
         unhealthy: Mapping[Configuration, str] | None = None,
+        among: Sequence[Configuration] | None = None,
     ) -> tuple[int, list[Notice]]:
         """Smallest tested B_p at this n whose expected score is within 0.002 of the best B_p's.
 
@@ -329,12 +391,15 @@ class Reading:
             rollouts_per_problem: n; where it was not tested, the tested n nearest to it.
             x: the budget.
             unhealthy: configurations that failed, with the rules; None: those of the runs.
+            among: the configurations that limits leave; None: all.
 
         Returns:
             B_p, and what limits it: `bp_untested`, `bp_unhealthy` or `bp_unstable`.
         """
         sick = self.unhealthy if unhealthy is None else unhealthy
         scores = self.expected_scores(x)
+        if among is not None:
+            scores = {c: scores[c] for c in among}
         found = smallest_stable(scores, sick, rollouts_per_problem)
         b_p, n = found
         wished = smallest_stable(scores, {}, n)

@@ -92,6 +92,8 @@ def fit_sigmoids(
         for whole, fresh in zip(done, new, strict=True):
             whole[rows[better]] = fresh[better]
         rows = rows[going]
+        if not len(rows):
+            break
         here = [part[rows] for part in done]
     at_D2, floor, height, _, loss = done
     return Sigmoids(floor, height, np.exp(at_D2[:, 0]), at_D2[:, 1], loss)

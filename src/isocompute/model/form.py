@@ -87,8 +87,7 @@ class Form:
         log_tail = np.log(tail)
         survive = np.exp(-log_tail / q)
         g = 1 - survive
-        bump, dbump = _bumps(z)
-        g = g + _along(bump, shared[3:])
+        g = g + _spline(z, shared[3:])
         floor, height = _sigma(shared[0]), _sigma(a)
         rise = (1 - floor) * height
         value = floor + rise * g
@@ -104,7 +103,9 @@ class Form:
         G = np.exp(log_g)
         share = e / (1 + ve)
         dg_dz = dg_dG * G * share
-        dg_dz = dg_dz + _along(dbump, shared[3:])
+        bump, dbump = _bumps(z)
+        for part, weight in zip(dbump, shared[3:], strict=True):
+            dg_dz += part * weight
         dg_dlognu = dg_dG * G * (log_base - share)
         dg_dlogq = -survive * (log_tail / q - hazard / tail)
         J, K, B = value.shape
@@ -123,11 +124,6 @@ class Form:
         return value, out
 
 
-def _sigma(z: FloatArray) -> FloatArray:
-    out: FloatArray = 0.5 * (1 + np.tanh(0.5 * z))
-    return out
-
-
 def _bumps(z: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Cubic B-splines at z and their derivatives, (knots, *z.shape)."""
     t = (z - KNOTS.reshape(-1, *[1] * z.ndim)) * (1 / SPACING)
@@ -140,9 +136,26 @@ def _bumps(z: FloatArray) -> tuple[FloatArray, FloatArray]:
     return value, slope
 
 
-def _along(bumps: FloatArray, weights: FloatArray) -> FloatArray:
-    """Weighted sum of bumps, (J, K, B)."""
-    out: FloatArray = bumps[0] * weights[0]
-    for bump, weight in zip(bumps[1:], weights[1:], strict=True):
-        out += bump * weight
+def _spline(z: FloatArray, weights: FloatArray) -> FloatArray:
+    """The weighted sum of the bumps at z (J, K, B), from the four that are not 0 there."""
+    place = np.clip((z - KNOTS[0]) / SPACING, -2.0, len(KNOTS) + 0.999)
+    left = np.floor(place)
+    u = place - left
+    v = 1 - u
+    padded = np.pad(weights, ((3, 4), (0, 0))).ravel()
+    at = (left.astype(np.int64) + 2) * weights.shape[1] + np.arange(weights.shape[1])
+    uuu, vvv = u * u * u, v * v * v
+    out = padded[at] * vvv
+    at += weights.shape[1]
+    out += padded[at] * ((1 + v) ** 2 * (1 + v) - 4 * vvv)
+    at += weights.shape[1]
+    out += padded[at] * ((1 + u) ** 2 * (1 + u) - 4 * uuu)
+    at += weights.shape[1]
+    out += padded[at] * uuu
+    out *= 0.25
+    return out
+
+
+def _sigma(z: FloatArray) -> FloatArray:
+    out: FloatArray = 0.5 * (1 + np.tanh(0.5 * z))
     return out

@@ -31,7 +31,7 @@ from isocompute.model.noise import (
     noise_hypotheses,
     white_variance,
 )
-from isocompute.model.prior import SCALES, SHARED, Prior, matern
+from isocompute.model.prior import SCALES, SHARED, Prior, matern, similarity
 from isocompute.model.solve import Problem, solve_modes
 
 FloatArray = NDArray[np.float64]
@@ -158,7 +158,10 @@ class Posterior:
     def smooth_scores(
         self, problems_per_batch: float | FloatArray, log2_n_F: FloatArray, log10_x_X: FloatArray
     ) -> FloatArray:
-        """Smooth part (D, F, X) of the same draws at any n: what neighbours share.
+        """Scores (D, F, X) of the same draws at any n, through those of the tested ones.
+
+        The smooth part of the curves, and what a tested n has of its own, carried over to its
+        neighbours: in full at that n, fading to nothing at the next tested one or an octave away.
 
         Args:
             problems_per_batch: B_p of every point, or one for all.
@@ -168,14 +171,18 @@ class Posterior:
         n = np.asarray(log2_n_F, dtype=np.float64)
         bp = np.broadcast_to(np.log2(np.asarray(problems_per_batch, dtype=np.float64)), n.shape)
         x = np.atleast_1d(np.asarray(log10_x_X, dtype=np.float64))
+        data, F = self.data, len(n)
+        every_n, every_bp = np.append(n, data.log2_n_J), np.append(bp, data.log2_bp_J)
         rng = np.random.default_rng((self.seed, 3))
-        return np.clip(
-            np.concatenate(
-                [self._curves(p, _between(p, n, bp, rng), x, n) for p in self.parts]
-            ),
-            0.0,
-            1.0,
+        smooth = np.concatenate(
+            [
+                self._curves(p, _between(p, every_n, every_bp, rng), x, every_n)
+                for p in self.parts
+            ]
         )
+        own = self.scores(x) - smooth[:, F:]
+        share = _nearness(n, bp, data.log2_n_J, data.log2_bp_J)
+        return np.clip(smooth[:, :F] + np.einsum("fj,djx->dfx", share, own), 0.0, 1.0)
 
     def _curves(
         self, part: _Drawn, parameters: FloatArray, x: FloatArray, places: FloatArray
@@ -410,30 +417,51 @@ def _draw(
 def _between(
     part: _Drawn, log2_n: FloatArray, log2_bp: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Smooth parts of the draws' parameters at other points, (D, own * F)."""
+    """Smooth parts of the draws' parameters at other points, (D, own * F).
+
+    A draw of the prior everywhere, corrected by what it misses at the tested configurations
+    (Matheron's rule): exact, and smooth however close the points lie.
+    """
     prior, F = part.prior, len(log2_n)
     J, D = len(prior.log2_n_J), len(part.parameters)
-    mean_J = prior.mean()
-    shift_n, shift_bp = prior.log2_n_J.mean(), prior.log2_bp_J.mean()
-    out = np.empty((D, prior.own * F))
+    n, bp = np.append(log2_n, prior.log2_n_J), np.append(log2_bp, prior.log2_bp_J)
+    from_n, from_bp = n - prior.log2_n_J.mean(), bp - prior.log2_bp_J.mean()
+    lower = np.linalg.cholesky(similarity(n, bp) + 1e-6 * np.eye(F + J))
     distinct, back = np.unique(part.log_scales, axis=0, return_inverse=True)
+    out = np.empty((D, prior.own * F))
     for i in range(prior.own):
-        line = SCALES[i].mean_line_n * (log2_n - shift_n) + SCALES[i].mean_line_bp * (
-            log2_bp - shift_bp
-        )
-        mean_F = prior.centre[i] + line
+        scale = SCALES[i]
+        line_n, line_bp, rough, nugget = np.exp(part.log_scales[:, 4 * i : 4 * i + 4]).T[..., None]
+        luck = rng.standard_normal((3, D, 1))
+        anywhere = scale.constant * luck[0] + line_n * luck[1] * from_n + line_bp * luck[2] * from_bp
+        anywhere += rough * (rng.standard_normal((D, F + J)) @ lower.T)
+        mean = prior.centre[i] + scale.mean_line_n * from_n + scale.mean_line_bp * from_bp
         inside = prior.smooth(i, distinct, prior.log2_n_J, prior.log2_bp_J)
         inside += np.exp(2 * distinct[:, 4 * i + 3])[:, None, None] * np.eye(J)
         across = prior.smooth(i, distinct, log2_n, log2_bp, prior.log2_n_J, prior.log2_bp_J)
-        among = prior.smooth(i, distinct, log2_n, log2_bp)
         gain = across @ np.linalg.inv(inside)
-        rest = among - gain @ across.transpose(0, 2, 1) + 1e-8 * np.eye(F)
-        lower = np.linalg.cholesky(rest)
-        left = part.parameters[:, i * J : (i + 1) * J] - mean_J[i * J : (i + 1) * J]
-        luck = rng.standard_normal((D, F, 1))
+        missed = part.parameters[:, i * J : (i + 1) * J] - mean[F:] - anywhere[:, F:]
+        missed -= nugget * rng.standard_normal((D, J))
         out[:, i * F : (i + 1) * F] = (
-            mean_F + (gain[back] @ left[..., None])[..., 0] + (lower[back] @ luck)[..., 0]
+            mean[:F] + anywhere[:, :F] + (gain[back] @ missed[..., None])[..., 0]
         )
+    return out
+
+
+def _nearness(
+    n_F: FloatArray, bp_F: FloatArray, n_J: FloatArray, bp_J: FloatArray
+) -> FloatArray:
+    """How much of what each tested n has of its own another one shares, (F, J)."""
+    out = np.zeros((len(n_F), len(n_J)))
+    for j, (n, bp) in enumerate(zip(n_J, bp_J, strict=True)):
+        apart = n_F - n
+        same = np.isclose(bp_F, bp)
+        others = n_J[np.isclose(bp_J, bp)] - n
+        for side in (-1, 1):
+            gaps = side * others[side * others > 1e-9]
+            reach = min(float(gaps.min()), 1.0) if len(gaps) else 1.0
+            here = same & (side * apart >= -1e-12)
+            out[here, j] = np.maximum(1 - side * apart[here] / reach, 0.0)
     return out
 
 

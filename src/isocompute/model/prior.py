@@ -1,8 +1,8 @@
-"""What is believed of a sweep before it is seen: scales, and how configurations resemble each other.
+"""What is believed of a sweep before it is seen: scales, and how configurations are alike.
 
-Every parameter of a configuration's curve is a smooth function of (log2 n, log2 B_p) with a nugget:
+Every parameter of a configuration's curve is a smooth function of (log2 n, log2 B_p) and a nugget:
 
-    parameter = constant + line in log2 n + line in log2 B_p + Matern-3/2 + nugget
+    parameter = constant + line in log2 n + line in log2 B_p + smooth part + nugget
 
 Its scales are hyperparameters, each log-normal around what the shipped sweeps have (docs/model.md
 has the prior-predictive figure). The model weighs them by evidence, so pooling is as strong as a
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
 
-OCTAVES = 2.0  # n (or B_p) within which curves resemble each other; half or twice: docs/model.md
+OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; half or twice: docs/model.md
 
 
 class Scale(NamedTuple):
@@ -38,9 +38,9 @@ class Scale(NamedTuple):
 
 # Medians over octaves. Learnt from the shipped sweeps by benchmarks/prior_scales.py.
 SCALES: tuple[Scale, ...] = (
-    Scale(1.2, 0.10, 0.05, 0.07, 0.025),  # logit of the ceiling above the floor
-    Scale(0.6, 0.06, 0.04, 0.08, 0.06),  # log slope per decade
-    Scale(1.0, 0.10, 0.10, 0.08, 0.05, 0.10, 0.10),  # midpoint, decades
+    Scale(1.2, 0.13, 0.05, 0.08, 0.045),  # logit of the ceiling above the floor
+    Scale(0.6, 0.07, 0.04, 0.07, 0.06),  # log slope per decade
+    Scale(1.0, 0.065, 0.10, 0.065, 0.045, 0.10, 0.10),  # midpoint, decades
     Scale(1.0, 0.10, 0.05, 0.10, 0.20),  # log of the fall per decade
     Scale(0.3, 0.05, 0.05, 0.05, 0.05),  # onset of the fall, decades
 )
@@ -136,14 +136,28 @@ class Prior:
         mid_n, mid_bp = self.log2_n_J.mean(), self.log2_bp_J.mean()
         lines = np.outer(log2_n - mid_n, other_n - mid_n)
         lines_bp = np.outer(log2_bp - mid_bp, other_bp - mid_bp)
-        apart = np.hypot(log2_n[:, None] - other_n, log2_bp[:, None] - other_bp)
+        alike = similarity(log2_n, log2_bp, other_n, other_bp)
         out: FloatArray = (
             SCALES[parameter].constant ** 2
             + line_n * lines
             + line_bp * lines_bp
-            + rough * matern(apart, OCTAVES)
+            + rough * alike
         )
         return out
+
+
+def similarity(
+    log2_n: FloatArray,
+    log2_bp: FloatArray,
+    other_n: FloatArray | None = None,
+    other_bp: FloatArray | None = None,
+) -> FloatArray:
+    """Correlation of the smooth part of a parameter between two sets of points."""
+    other_n = log2_n if other_n is None else other_n
+    other_bp = log2_bp if other_bp is None else other_bp
+    apart = (log2_n[:, None] - other_n) ** 2 + (log2_bp[:, None] - other_bp) ** 2
+    out: FloatArray = np.exp(-0.5 * apart / OCTAVES**2)
+    return out
 
 
 def matern(distance: FloatArray, length: float) -> FloatArray:

@@ -22,9 +22,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.allocation import evaluation_index
+from isocompute.answers.law import Law, law_of_paths
 from isocompute.domain import Curve as Curve  # for all of `testing`
 from isocompute.errors import InputError
-from isocompute.laws.form import Law, averaged, law_of
 from isocompute.testing.forms import FORMS, Surface
 from isocompute.testing.noises import Noise, dipped, drifted, evaluated
 
@@ -288,15 +288,12 @@ class Truth:
     def law(self, low: float, high: float, points: int = 400) -> Law:
         """The law of the noiseless frontier between two budgets, in rollouts.
 
-        The same form and the same running average as in `laws.estimate`.
+        The same form and the same running average as in `answers.law`.
         """
-        x = np.linspace(np.log10(low), np.log10(high), points)
-        log2_J = np.log2(self.rollouts_per_problem_J.astype(float))
-        path = log2_J[self.best(10**x)]
-        limits = float(log2_J.min()), float(log2_J.max())
-        falls = bool(path[-1] < path[0])
-        path = averaged(x, path)
-        return law_of(x, path, variable="rollouts", linear=False, decreasing=falls, limits=limits)
+        x = np.geomspace(low, high, points)
+        n_J = self.rollouts_per_problem_J.astype(float)
+        path = np.log2(n_J)[self.best(x)]
+        return law_of_paths(x, path[None], tested=(n_J.min(), n_J.max())).law
 
     @property
     def support(self) -> tuple[float, float]:

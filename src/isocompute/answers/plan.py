@@ -1,0 +1,370 @@
+"""From a source and a budget to one allocation, with everything that limits its meaning."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Unpack, get_args
+
+from isocompute.allocation import Allocation, Budget, Rates
+from isocompute.answers.backtest import simple_rules
+from isocompute.answers.best import choice, interval
+from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
+from isocompute.answers.paper import printed_law
+from isocompute.answers.prescribe import MIN_STEPS, Prescription, Question, prescribe, tested_n
+from isocompute.answers.verdict import verdict_of
+from isocompute.answers.words import advice_lines, run_next
+from isocompute.domain import Configuration, Notice, documented, notice, ordered
+from isocompute.domain.text import compact, plain
+from isocompute.errors import InputError, RefusalError
+from isocompute.recipe import Difficulty, Recipe
+from isocompute.sources.studies import study_recipes, unhealthy, with_study_rates
+from isocompute.trainers import TRAINERS, trainer_settings
+
+if TYPE_CHECKING:
+    from isocompute.sources.load import Options
+
+__all__ = ["Plan", "advice_lines", "plan_budget", "plan_fixed_batch", "plan_from_source"]
+
+# Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
+# No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).
+PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
+             (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
+PUBLISHED_MODEL = "Qwen2.5-7B-Instruct"
+NOTICEABLE = 1.02  # a budget nearer than this to those compared is not worth a word
+# Of several cautions the one reason that is named: these first, those only where there is none.
+_WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
+_LIGHTEST = ("bp_untested", "anchor_assumed")
+_UNKNOWN = (
+    "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
+    "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
+    "confidence_set", "as_good", "expected_regret", "predicted_score", "predicted_score_interval",
+    "gain", "learning_rate", "passes_over_data", "extrapolation_log10", "printed_law", "refusal",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A prescription, or the reason why there is none.
+
+    Args:
+        allocation: (B_p, n, M); None in a refusal.
+        document: the `plan --json` contract of docs/contracts.md.
+        refusal: None, or why the data cannot carry an answer.
+    """
+
+    allocation: Allocation | None
+    document: dict[str, Any] = field(repr=False)
+    refusal: RefusalError | None = None
+
+
+def plan_budget(
+    fit: Fit, budget: Budget | float, *, max_batch_size: int | None = None,
+    min_steps: int = MIN_STEPS, **around: Any,
+) -> Plan:  # fmt: skip
+    """How to spend a budget: B_p * n * M never exceeds it.
+
+    Args:
+        fit: of the sweep.
+        budget: rollouts, or a `Budget` in tokens, GPU-hours or money.
+        max_batch_size: rollouts per batch that the hardware holds.
+        min_steps: fewest updates worth running.
+        around: source, difficulty, recipe, rates, rates_from, current, problems, unhealthy,
+            notices: see `Question`.
+
+    Raises:
+        InputError: a number below 1, a budget that needs a rate nobody gave, or limits that
+            leave no configuration.
+    """
+    _require_positive(max_batch_size=max_batch_size, min_steps=min_steps)
+    amount = budget if isinstance(budget, Budget) else Budget(amount=float(budget), unit="rollouts")
+    return _plan(fit, amount, around, max_batch_size=max_batch_size, min_steps=min_steps)
+
+
+def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Plan:
+    """How to split a fixed batch B into (B_p, n) when M steps will be run.
+
+    n is that of the largest expected score at C = B * M among the splits B_p = B / n of the n
+    tested, B_p not below the smallest tested; B_p * n never exceeds B.
+
+    Args:
+        fit: of the sweep.
+        batch_size: B, in rollouts.
+        steps: M.
+        around: see `Question`.
+
+    Raises:
+        InputError: B or M below 1, or a batch below the smallest n tested.
+    """
+    _require_positive(batch_size=batch_size, steps=steps)
+    if batch_size < tested_n(fit)[0]:
+        raise InputError(
+            f"a batch must hold one problem of the smallest n tested ({tested_n(fit)[0]} "
+            f"rollouts), but got batch_size={batch_size}; raise it, or sweep smaller n."
+        )
+    if sum(c.batch_size == batch_size for c in fit.configurations) < 2:
+        missing = notice("fixed_batch_law_missing", batch=batch_size)
+        around["notices"] = [*around.get("notices", ()), missing]
+    amount = Budget(amount=float(batch_size * steps), unit="rollouts")
+    return _plan(fit, amount, around, min_steps=1, batch_size=batch_size, steps=steps)
+
+
+def plan_from_source(
+    source: str | None = None, *, budget: Budget | None = None, batch_size: int | None = None,
+    steps: int | None = None, difficulty: Difficulty | None = None, rates: Rates | None = None,
+    max_batch_size: int | None = None, min_steps: int | None = None,
+    current: Configuration | int | None = None, problems: int | None = None,
+    fit: Fit | None = None, fix: Fix | None = None, joint: bool = False, unit: str = "rollouts",
+    select: Select = "best", **loading: Unpack[Options],
+) -> Plan:  # fmt: skip
+    """Fit a source and plan with it.
+
+    Args:
+        source: a SOURCE; None: the published sweep of that difficulty.
+        budget: what may be spent; or
+        batch_size, steps: B and M of a fixed batch, whose split is asked for.
+        difficulty: of the problem set to be trained on; None: as the source's name says.
+        rates: what a rollout costs; what is missing comes from the source's study file.
+        max_batch_size, min_steps: limits, see `plan_budget`.
+        current, problems: see `Question`.
+        fit: of the source, where it is at hand already; what follows is then as it was.
+        fix, joint, unit, select: see `fit_sweep`.
+        loading: metric, problem_set, ...: see `sources.load.Options`.
+
+    Raises:
+        InputError: not exactly one of budget and fixed batch; an unknown difficulty or source.
+    """
+    named = {"budget": budget, "batch_size": batch_size, "steps": steps}
+    given = [name for name, value in named.items() if value is not None]
+    if given not in (["budget"], ["batch_size", "steps"]):
+        raise InputError(
+            "a plan needs either a budget or both batch size and steps, but got "
+            f"{' and '.join(given) or 'neither'}; give one of the two."
+        )
+    if budget is None and (max_batch_size is not None or min_steps is not None):
+        raise InputError(
+            "limits belong to a budget, but got max_batch or min_steps with a fixed batch; "
+            "leave them out."
+        )
+    around = _around(source, difficulty, rates or Rates())
+    around |= {"current": current, "problems": problems}
+    if fit is None:
+        from isocompute.sources import load_with_train
+
+        curves, train = load_with_train([around["source"]], **loading)
+        splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
+        if batch_size is not None and fix is None and not joint and len(splits) > 1:
+            fix = ("batch_size", batch_size)
+        try:
+            fit = fit_sweep(curves, fix=fix, joint=joint, unit=unit, select=select,
+                            sources=[around["source"]], train=train)  # fmt: skip
+        except RefusalError as refusal:
+            known = budget.amount if budget and budget.unit == "rollouts" else None
+            return _refused(refusal, around, rollouts=known)
+    if batch_size is not None and steps is not None:
+        return plan_fixed_batch(fit, batch_size, steps, **around)
+    least = MIN_STEPS if min_steps is None else min_steps
+    assert budget is not None
+    return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
+
+
+def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> dict[str, Any]:
+    """Recipe, rates, failed runs and notices that go with a source."""
+    if difficulty is not None and difficulty not in get_args(Difficulty):
+        raise InputError(
+            f"difficulty must be one of easy, hard, mixed, but got {difficulty!r}; "
+            "measure it with `isocompute difficulty`."
+        )
+    notices: list[Notice] = []
+    published = (source or "published:").startswith("published:")
+    # Published sources carry the difficulty in their name.
+    named = [d for d in ("easy", "hard") if published and source and d in source]
+    resolved: Any = difficulty or (named or ["easy"])[0]
+    recipes = [] if source is None else study_recipes(source)
+    recipe = recipes[0] if len(recipes) == 1 else None
+    if len(recipes) > 1:
+        notices.append(notice("recipes_mixed"))
+    if recipe is not None and difficulty is not None:
+        # The regularisers follow the difficulty asked for; the learning rate follows the model.
+        healthy = Recipe.for_difficulty(difficulty)
+        recipe = recipe.replace(kl_coef=healthy.kl_coef, entropy_coef=healthy.entropy_coef)
+    if recipe is None and difficulty is None and not named:
+        notices.append(notice("difficulty_assumed"))
+    chosen = source or PUBLISHED[resolved]
+    if published:
+        whose = f"{PUBLISHED_MODEL}, math"
+        whose += " (a hard set: none was published for mixtures)" * (resolved == "mixed")
+        notices.append(notice("law_of_another_model", source=chosen, model=whose))
+    elif recipe is None:
+        notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
+    rates = with_study_rates(source, given)
+    filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
+    return {"source": chosen, "difficulty": resolved, "recipe": recipe, "rates": rates,
+            "rates_from": dict.fromkeys(filled, "study"), "notices": notices,
+            "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
+
+
+def _require_positive(**values: Any) -> None:
+    for name, value in values.items():
+        if value is not None and (isinstance(value, bool) or value < 1):
+            raise InputError(
+                f"`{name} >= 1` must hold, but got {value!r}; raise it or leave it out."
+            )
+
+
+def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
+    """The plan of a question, or the refusal of a fit that failed."""
+    q = Question(fit=fit, x=math.nan, **around, **asked)
+    if q.current is not None:
+        b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
+        _require_positive(**{"current B_p": b_p, "current n": n})
+    _require_positive(problems=q.problems)
+    if q.rates.tokens_per_rollout is None and (tokens := _measured(fit)):
+        each = sorted(tokens.values())[len(tokens) // 2]
+        q = replace(q, tokens=tokens, rates=replace(q.rates, tokens_per_rollout=each),
+                    rates_from={**q.rates_from, "tokens_per_rollout": "sweep"},
+                    notices=[*q.notices, notice("tokens_measured", tokens=each)])  # fmt: skip
+    in_tokens = fit.unit == "tokens" and budget.unit == "tokens"
+    x = budget.amount if in_tokens else q.rates.rollouts(budget)
+    if fit.unit == "tokens" and not in_tokens:
+        x *= q.rates.tokens_per_rollout or 1.0
+    q = replace(q, x=x, unhealthy={**fit.unhealthy, **q.unhealthy})
+    if fit.verdict.level == "stop":
+        stops = [one for one in fit.notices if one.level == "stop"]
+        refusal = RefusalError(f"{stops[0].text} {stops[0].remedy}", [s.remedy for s in stops])
+        return _refused(refusal, vars(q), rollouts=q.rollouts())
+    return _answer(q)
+
+
+def _measured(fit: Fit) -> dict[Configuration, float]:
+    """Median tokens per rollout of the runs of each configuration that have them."""
+    seen: dict[Configuration, list[float]] = {}
+    for c in fit.curves:
+        if c.tokens_K is not None and c.rollouts_K[-1] > 0 and math.isfinite(c.tokens_K[-1]):
+            seen.setdefault(c.configuration, []).append(float(c.tokens_K[-1] / c.rollouts_K[-1]))
+    return {c: sorted(row)[len(row) // 2] for c, row in seen.items()}
+
+
+def _answer(q: Question) -> Plan:
+    """The document of a plan that stands."""
+    fit, found = q.fit, prescribe(q)
+    chosen, frame = found.configuration, _frame(vars(q))
+    recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
+    a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
+    (low, high), bought = fit.support, q.rollouts(chosen)
+    times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
+    if times > NOTICEABLE:
+        own.append(notice("extrapolated", times=times, side="above" if q.x > high else "below"))
+    passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
+    longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
+    drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
+    if passes is not None and q.problems and passes > max(1.0, drawn / q.problems):
+        own.append(notice("passes_over_data", passes=passes, problems=q.problems))
+    notices = _by_weight([*own, *fit.notices])
+    settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
+    rates = replace(q.rates, tokens_per_rollout=q.tokens_of(chosen))
+    printed = printed_law(q.source.split("[")[0])
+    document = {
+        **frame,
+        **found.answers,
+        **asdict(a),
+        "budget_rollouts": bought if q.steps is None else a.rollouts,
+        "batch_size": a.batch_size,
+        "rollouts": a.rollouts,
+        "predicted_score": found.score_D.mean(),
+        "predicted_score_interval": interval(found.score_D, fit.level),
+        "gain": _gain(q, found),
+        "rules": _rules(q, chosen),
+        "learning_rate": recipe.learning_rate_at(a.batch_size),
+        "passes_over_data": passes,
+        "cost": {**rates.cost(a.rollouts), "source": {
+            name: {"value": value, "from": q.rates_from.get(name, "given")}
+            for name, value in asdict(rates).items() if value is not None}},
+        "extrapolation_log10": math.log10(times),
+        "printed_law": printed and {
+            "source": printed.source, "plateau": printed.plateau,
+            "rollouts_per_problem": printed.n_at(bought), "sentences": printed.sentences(bought)},
+        "verdict": verdict_of(notices)._asdict(),
+        "trainer": {name: dict(words.keys) for name, words in settings.items()},
+        "trainer_units": {name: words.units for name, words in settings.items()},
+        "run_next": run_next(notices, chosen, found.settles, min(bought, 2 * longest)),
+        **documented(notices),
+    }  # fmt: skip
+    return Plan(allocation=a, document=plain(document))
+
+
+def _gain(q: Question, found: Prescription) -> dict[str, Any] | None:
+    """Score of the choice less that of today's setting at the same budget, in the same draws."""
+    if q.current is None:
+        return None
+    (b_p, _), fit, now = found.configuration, q.fit, q.current
+    if isinstance(now, int):
+        here = [c.problems_per_batch for c in fit.configurations if c.rollouts_per_problem == now]
+        if q.batch_size is not None:
+            b_p = max(q.batch_size // now, 1)
+        elif here and b_p not in here:
+            b_p = fit.stable_problems_per_batch(now, q.x, q.unhealthy)[0]
+        now = Configuration(b_p, now)
+    now = Configuration(*now)
+    steps = int(q.rollouts(now) // now.batch_size)
+    if steps < 1:
+        raise InputError(
+            f"the current batch must fit into the budget, but {now} takes {now.batch_size:,} "
+            f"rollouts and the budget is {compact(q.rollouts(now))}; correct --current."
+        )
+    gain_D = found.score_D - fit.scores_of([now], q.x)[:, 0]
+    rates = replace(q.rates, tokens_per_rollout=q.tokens_of(now))
+    return {**now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),
+            "interval": interval(gain_D, fit.level), "steps": steps,
+            "cost": rates.cost(steps * now.batch_size)}  # fmt: skip
+
+
+def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
+    """What rules without a model would choose here, and what each lost in the back-test."""
+    fit, lost = q.fit, q.fit.backtest.rules
+    known = min(q.x, 10 ** float(fit.posterior.last_J.max()))
+    leader = fit.configurations[choice(fit.scores_at(known).mean(axis=0))]
+    of = {"model": chosen, **simple_rules(fit.configurations, leader)}
+    score_F = fit.scores_of(list(of.values()), q.x).mean(axis=0)
+    return {
+        name: {**c._asdict(), "score": score, "lost": lost.get(name)}
+        for (name, c), score in zip(of.items(), score_F, strict=True)
+    }
+
+
+def _by_weight(notices: Sequence[Notice]) -> list[Notice]:
+    """By level, and within a level what bears most on the choice first."""
+    weight = {**dict.fromkeys(_WEIGHTIEST, -1), **dict.fromkeys(_LIGHTEST, 1)}
+    return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
+
+
+def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
+    """Every key of the contract, with what is known of a question before anything is chosen."""
+    fit, law = of.get("fit"), {"source": of["source"]}
+    if fit is not None:
+        law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
+        law["warnings"] = sorted({one.code for one in fit.notices})
+        law |= {k: v for k, v in fit.law.items() if k != "at"}
+    recipe = of["recipe"] or Recipe.for_difficulty(of["difficulty"])
+    nothing = dict.fromkeys(("tokens", "gpu_hours", "usd"))
+    return {
+        "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
+        "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
+        "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
+        "rules": {}, "trainer": {}, "trainer_units": {},
+    }  # fmt: skip
+
+
+def _refused(refusal: RefusalError, of: Mapping[str, Any], *, rollouts: float | None) -> Plan:
+    """A plan that says why there is none, in the same contract: every number is None."""
+    fit = of.get("fit")
+    document = {
+        **_frame(of),
+        "budget_rollouts": rollouts,
+        "verdict": {"level": "stop", "reason": refusal.reason},
+        "refusal": {"reason": refusal.reason, "run_next": refusal.run_next},
+        "run_next": [{"settles": "", "do": one, "command": ""} for one in refusal.run_next],
+        **documented(_by_weight([*of["notices"], *(fit.notices if fit else ())])),
+    }
+    return Plan(allocation=None, document=plain(document), refusal=refusal)

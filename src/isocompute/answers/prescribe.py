@@ -1,0 +1,231 @@
+"""Which configuration a budget is best spent on within the limits, and what would do as well.
+
+Source: arXiv 2603.12151, section 4.4 (the playbook): n by budget and largest batch, the smallest
+stable B_p, M takes the rest. Departure: n has the largest expected score; no law is rounded.
+
+Shape legend: D draws, F candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.allocation import Rates, powers_of_two
+from isocompute.answers.best import AS_GOOD, STEPS_PER_OCTAVE, choice, probability_best
+from isocompute.answers.best import confidence_set as most_likely
+from isocompute.answers.fit import Fit
+from isocompute.domain import Configuration, Notice, notice
+from isocompute.domain.text import compact
+from isocompute.errors import InputError
+from isocompute.recipe import Difficulty, Recipe
+
+FloatArray = NDArray[np.float64]
+
+# Budgets are compared where every n has at least this many steps (DESIGN.md), so a plan with
+# fewer would sit where no comparison was ever made.
+MIN_STEPS = 20
+ENOUGH_N = 3  # with fewer n tested, untested ones at most an octave away are candidates, too
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One planning question.
+
+    Args:
+        fit: of the sweep; x: the budget, in its unit.
+        source: what was fitted, for the record.
+        difficulty: of the problem set; chooses the recipe.
+        recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
+        rates: what a rollout costs; a missing tokens_per_rollout is measured on the sweep.
+        rates_from: by name of a rate "study" or "sweep"; missing: given.
+        tokens: by configuration, tokens of one rollout where they were measured.
+        current: today's setting, to say what the plan gains: (B_p, n), or n alone.
+        problems: D, size of the training set: no batch holds more, and passes are counted.
+        unhealthy: (B_p, n) -> health rules that runs failed.
+        notices: to carry into the document (for example, whose sweep it is).
+        max_batch_size, min_steps: limits.
+        batch_size, steps: of a fixed batch; None: B_p and M are free.
+    """
+
+    fit: Fit
+    x: float
+    source: str = ""
+    difficulty: Difficulty = "easy"
+    recipe: Recipe | None = None
+    rates: Rates = field(default_factory=Rates)
+    rates_from: Mapping[str, str] = field(default_factory=dict)
+    tokens: Mapping[Configuration, float] = field(default_factory=dict)
+    current: Configuration | int | None = None
+    problems: int | None = None
+    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
+    notices: Sequence[Notice] = ()
+    max_batch_size: int | None = None
+    min_steps: int = MIN_STEPS
+    batch_size: int | None = None
+    steps: int | None = None
+
+    def tokens_of(self, c: Configuration | None) -> float | None:
+        """Tokens of one rollout of a configuration (None: of any); None where nobody knows."""
+        median = self.rates.tokens_per_rollout
+        return median if c is None else self.tokens.get(c, median)
+
+    def rollouts(self, c: Configuration | None = None) -> float:
+        """What the budget buys with a configuration."""
+        return self.x / (self.tokens_of(c) or 1.0) if self.fit.unit == "tokens" else self.x
+
+    def steps_of(self, c: Configuration) -> int:
+        """M: what is left of the budget, or the steps of a fixed batch."""
+        return self.steps or int(self.rollouts(c) * (1 + 1e-12) // c.batch_size)
+
+    def blocked(self, c: Configuration) -> str | None:
+        """The limit that forbids a configuration."""
+        if self.problems is not None and c.problems_per_batch > self.problems:
+            return "problems"
+        if self.max_batch_size is not None and c.batch_size > self.max_batch_size:
+            return "max_batch"
+        return "min_steps" if self.steps_of(c) < self.min_steps else None
+
+
+class Prescription(NamedTuple):
+    """What to run.
+
+    Attributes:
+        configuration, score_D: the choice, and draws of its score at the budget.
+        answers: what the document says of it.
+        settles: of one or two n, the untested one to train first; else None.
+        notices: what limits the choice.
+    """
+
+    configuration: Configuration
+    score_D: FloatArray
+    answers: dict[str, Any]
+    settles: int | None
+    notices: list[Notice]
+
+
+def tested_n(fit: Fit) -> list[int]:
+    """The n of a sweep, ascending."""
+    return sorted({c.rollouts_per_problem for c in fit.configurations})
+
+
+def prescribe(q: Question) -> Prescription:
+    """The candidate of the largest expected score within the limits, at its smallest stable B_p.
+
+    Candidates are the configurations tested. An untested one (of one or two n: powers of two at
+    most an octave beyond; at a fixed batch: B_p = B / n) is chosen only where it is expected to
+    score more than 0.002 above those tested.
+
+    Raises:
+        InputError: no candidate within the limits.
+    """
+    which, fit = _candidates(q), q.fit
+    score_DF = fit.scores_of(which, q.x)
+    mean_F, n_F = score_DF.mean(axis=0), np.array([c.rollouts_per_problem for c in which])
+    tested = [c in fit.configurations for c in which]
+    blocked = [q.blocked(c) for c in which]
+    free = [f for f, limit in enumerate(blocked) if limit is None]
+    if not free:
+        raise _nothing_within(q, which)
+    at, wanted = (_best(mean_F, tested, those) for those in (free, range(len(which))))
+    n, notes = which[at].rollouts_per_problem, list[Notice]()
+    if q.batch_size is None and tested[at]:
+        among = [which[f] for f in free if tested[f]]
+        b_p, notes = fit.stable_problems_per_batch(n, q.x, q.unhealthy, among)
+        at = which.index(Configuration(b_p, n))
+    elif not tested[at] and q.batch_size is not None:
+        notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n)]
+    limit = blocked[wanted] if n_F[wanted] != n else None
+    if limit is not None:
+        size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
+        cost = f"{mean_F[wanted] - mean_F[at]:.3f} lower"
+        about = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]), "cost": cost}
+        notes.append(notice(f"capped_by_{limit}", **about))
+    else:
+        notes += _edges(q, which[at])
+    best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
+    low, high = interval or (n, n)
+    if not low * (1 - 1e-6) <= n <= high * (1 + 1e-6):
+        between = ((n_F >= low) & (n_F <= high)).any()
+        why = "it scores above the trend of its neighbours" if between else "none inside was tested"
+        why = "the limits hold it there" if limit else why
+        notes.append(notice("outside_interval", n=n, low=low, high=high, why=why))
+    untested = [f for f in free if not tested[f]] if q.batch_size is None else []
+    ahead_F = (score_DF > score_DF[:, [at]]).mean(axis=0)
+    first = at if not tested[at] else max(untested, key=lambda f: ahead_F[f], default=at)
+    share_F = probability_best(score_DF[:, :, None])[:, 0]
+    answers = {
+        "chosen_by": "expected_score" if tested[at] else "neighbours",
+        "as_good": sorted({int(n_F[f]) for f in free if mean_F[f] > mean_F[at] - AS_GOOD}),
+        "confidence_set": most_likely(share_F, n_F, fit.level),
+        "expected_regret": (score_DF.max(axis=1) - score_DF[:, at]).mean(),
+        "rollouts_per_problem_law": best_n,
+        "rollouts_per_problem_interval": interval,
+    }
+    settles = int(n_F[first]) if untested else None
+    return Prescription(which[at], score_DF[:, at], answers, settles, notes)
+
+
+def _candidates(q: Question) -> list[Configuration]:
+    """What may be prescribed: see `prescribe`."""
+    fit, known = q.fit, tested_n(q.fit)
+    if q.batch_size is not None:
+        every = [Configuration(q.batch_size // n, n) for n in known if n <= q.batch_size]
+        # Below the smallest B_p tested nothing says that training is stable.
+        smallest = min(c.problems_per_batch for c in fit.configurations)
+        return [c for c in every if c.problems_per_batch >= smallest] or every
+    out = list(fit.configurations)
+    if len(known) < ENOUGH_N:
+        b_p = out[choice(fit.scores_at(q.x).mean(axis=0))].problems_per_batch
+        more = powers_of_two(max(known[0] // 2, 1), 2 * known[-1])
+        out += [Configuration(b_p, n) for n in more if n not in known]
+    return sorted(out)
+
+
+def _best(mean_F: FloatArray, tested: Sequence[bool], among: Sequence[int]) -> int:
+    """Of the largest mean; an untested one must gain more than 0.002."""
+    top = among[choice(mean_F[list(among)])]
+    known = [f for f in among if tested[f]]
+    best = known[choice(mean_F[known])] if known else top
+    return top if mean_F[top] > mean_F[best] + AS_GOOD else best
+
+
+def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float, float] | None]:
+    """n*(C) with its interval; over the candidates where these are not those tested."""
+    if q.batch_size is None and len(tested_n(q.fit)) >= ENOUGH_N:
+        best = q.fit.best_at(q.x)
+        return best.rollouts_per_problem, best.interval
+    low, high = np.log2([n_F.min(), n_F.max()])
+    if low == high:
+        return float(n_F[0]), None
+    grid_F = np.linspace(low, high, int(np.ceil((high - low) * STEPS_PER_OCTAVE)) + 1)
+    along_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
+    return q.fit.best_n_along(along_F.astype(np.float64), grid_F, q.x)
+
+
+def _edges(q: Question, chosen: Configuration) -> list[Notice]:
+    """Whether the choice is the largest or smallest n tested, and one beyond could be run."""
+    known, (b_p, n) = tested_n(q.fit), chosen
+    twice = Configuration(b_p if q.batch_size is None else b_p // 2, 2 * n)
+    more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
+    code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 1 else ""
+    return [notice(code, n=n)] if code and len(known) >= ENOUGH_N else []
+
+
+def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:
+    small = min(which, key=lambda c: (c.batch_size, c))
+    takes = f"{compact(q.min_steps * small.batch_size)} rollouts"
+    rule = {
+        "problems": "the problems must fill a batch (B_p = "
+        f"{min(c.problems_per_batch for c in which)} is the smallest one), but got {q.problems}; "
+        "add problems, or sweep smaller B_p.",
+        "max_batch": f"the largest batch must hold the smallest one tested ({small.batch_size} "
+        f"rollouts), but got {q.max_batch_size}; raise it, or sweep smaller batches.",
+        "min_steps": f"`steps >= {q.min_steps}` must hold, which takes {takes} with the smallest "
+        f"batch, but got a budget of {compact(q.rollouts(small))}; raise it or lower --min-steps.",
+    }
+    return InputError(rule[q.blocked(small) or ""])

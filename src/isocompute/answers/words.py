@@ -1,0 +1,204 @@
+"""A plan in words: the answer, then what to do, then nothing."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isocompute.domain import Configuration, Notice
+from isocompute.domain.text import compact
+from isocompute.errors import InputError
+from isocompute.trainers import key_lines
+
+WIDTH = 80
+_LABEL = 13  # columns of the names at the left
+_SCREEN = 15  # lines by default
+_FOREGROUND = 3  # steps that are named
+
+_RUN = "isocompute run study.yaml"
+_N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
+# What settles a notice: in words, and the command. In the order of what it may change.
+_STEPS: Mapping[str, tuple[str, str]] = {
+    "one_or_two_n": ("train n = {settles}", f"{_RUN} {_N}{{settles}}"),
+    "law_of_another_model": ("sweep your model", _RUN),
+    "split_untested": ("train this split", f"{_RUN} {_BP}{{bp}}"),
+    "anchor_assumed": ("measure the rate", "isocompute lr-sweep study.yaml"),
+    "difficulty_assumed": ("measure difficulty", "isocompute difficulty problems.jsonl --model M"),
+    "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}"),
+    "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}"),
+    "seeds_missing": ("run two more seeds", f"{_RUN} seeds=3"),
+    "bp_unstable": ("try a larger B_p", f"{_RUN} {_BP}{{larger}}"),
+    "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget:.2g}}"),
+    "bp_untested": ("try another B_p", f"{_RUN} {_BP}{{larger}}"),
+}  # fmt: skip
+_RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
+          "next_n": "next n"}  # fmt: skip
+
+
+def run_next(
+    notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float
+) -> list[dict[str, str]]:
+    """Steps that settle what limits a plan: {"settles": code, "do", "command"}.
+
+    Args:
+        notices: of the plan, the verdict's reason first; its step goes first.
+        chosen: the prescription.
+        settles: of one or two n, the untested one that tells most.
+        budget: to train to, where the data end too soon.
+    """
+    b_p, n = chosen
+    words = {"settles": settles, "bp": b_p, "larger": 2 * b_p, "twice": 2 * n,
+             "half": max(n // 2, 1), "budget": budget}  # fmt: skip
+    there = {one.code for one in notices}
+    if "law_of_another_model" in there:
+        there.add("anchor_assumed")  # said there
+    codes = [code for code in _STEPS if code in there]
+    codes.sort(key=lambda code: code != notices[0].code)
+    return [
+        {"settles": code, "do": do.format(**words), "command": command.format(**words)}
+        for code in codes
+        for do, command in [_STEPS[code]]
+    ]
+
+
+def advice_lines(
+    document: Mapping[str, Any], trainer: str | None = None, why: bool = False, quiet: bool = False
+) -> list[str]:
+    """The `plan --json` document as text lines, no colour, at most 80 columns; 15 by default.
+
+    Args:
+        document: of a `Plan`.
+        trainer: also print this trainer's keys.
+        why: also the reasoning and every note.
+        quiet: the trainer's keys alone; without one, the first line.
+
+    Raises:
+        InputError: for a trainer that the document does not have.
+    """
+    d = document
+    if d["refusal"] is not None:
+        lines = _wrapped("No plan: " + d["refusal"]["reason"])
+        for step in [] if quiet else d["refusal"]["run_next"]:
+            lines += _wrapped(f"Next: {step}")
+        return lines + (["", *_notes(d)] if why and not quiet else [])
+    keys = [] if trainer is None else _keys(d, trainer)
+    if quiet:
+        return keys or _run(d)
+    sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
+    lines = [*_run(d), *_rows(d), "", *_wrapped(sure, lines=2)]
+    if why:
+        lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
+    else:
+        lines += _steps(d, min(_FOREGROUND, _SCREEN - 2 - len(lines)))
+        more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
+        noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
+        lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
+    if trainer is not None:
+        units = [f"# {line}" for line in textwrap.wrap(d["trainer_units"][trainer], WIDTH - 2)]
+        lines += ["", f"Settings for {trainer}:", *keys, *units]
+    return lines
+
+
+def _run(d: Mapping[str, Any]) -> list[str]:
+    n = f"{d['problems_per_batch']} problems x {d['rollouts_per_problem']} rollouts"
+    return _wrapped(f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)")
+
+
+def _rows(d: Mapping[str, Any]) -> list[str]:
+    low, high = d["predicted_score_interval"]
+    out = _row("score", f"{d['predicted_score']:.3f} ({low:.3f} to {high:.3f})")
+    if (gain := d["gain"]) is not None:
+        low, high = gain["interval"]
+        over = f"your n = {gain['rollouts_per_problem']}"
+        if gain["problems_per_batch"] != d["problems_per_batch"]:
+            over += f", B_p = {gain['problems_per_batch']}"
+        aside = "" if gain["tested"] else "untested"
+        out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
+    for one in d["notices"]:
+        if one["code"].startswith(("capped_by_m", "capped_by_pr")):
+            out += _row("limit", one["text"])
+    if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
+        out += _row("as good", "n = " + ", ".join(others))
+    model = d["learning_rate_from"]
+    whose = "from your study" if model == "study" else f"{model}'s; use yours"
+    warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
+    out += _row("rate", f"{d['learning_rate']:.2g}, {warm_up}", whose)
+    assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
+    out += _row("recipe", _recipe(d["recipe"]), "easy set assumed" if assumed else "")
+    return out + _row("cost", *_cost(d["cost"]))
+
+
+def _row(name: str, text: str, aside: str = "") -> list[str]:
+    """A named line, with an aside where there is room."""
+    line = f"  {name:<{_LABEL - 2}}{text}"
+    with_aside = f"{line}   ({aside})"
+    return [with_aside if aside and len(with_aside) <= WIDTH else line[:WIDTH]]
+
+
+def _recipe(r: Mapping[str, Any]) -> str:
+    of = (("KL", r["kl_coef"]), ("entropy", r["entropy_coef"]))
+    terms = [f"{name} {value:g}" for name, value in of if value]
+    return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
+
+
+def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+    hours, usd, tokens = cost["gpu_hours"], cost["usd"], cost["tokens"]
+    parts = [f"{compact(hours)} GPU-hours"] if hours is not None else []
+    parts += [f"${compact(usd)}"] if usd is not None else []
+    parts += [f"{compact(tokens)} tokens"] if tokens is not None else []
+    found = cost["source"].get("rollouts_per_gpu_hour")
+    if found is None:
+        unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
+        return ", ".join(parts) or unknown, ""
+    whose = {"study": "your study: ", "sweep": "your logs: "}.get(found["from"], "")
+    return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
+
+
+def _steps(d: Mapping[str, Any], most: int) -> list[str]:
+    steps = d["run_next"][:most]
+    wide = max((len(step["do"]) for step in steps), default=0)
+    rows = [f"  {i}. {s['do']:<{wide}}   {s['command']}" for i, s in enumerate(steps, 1)]
+    return ["Before you spend:", *rows] if rows else []
+
+
+def _why(d: Mapping[str, Any]) -> list[str]:
+    n, interval, law = d["rollouts_per_problem"], d["rollouts_per_problem_interval"], d["law"]
+    by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
+    between = "" if interval is None else f" ({interval[0]:.0f} to {interval[1]:.0f})"
+    low, high = map(compact, law["support"])
+    said = [
+        f"Why n = {n}: it scores best within your limits{by}. Expected loss against the true "
+        f"best: {d['expected_regret']:.3f}.",
+        f"Best n at this budget: {d['rollouts_per_problem_law']:.0f}{between}, by {law['source']}. "
+        f"Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
+        f"All n were compared from {low} to {high} {law['unit']}.",
+    ]
+    if d["passes_over_data"] is not None:
+        said.append(f"Passes over your problems: {d['passes_over_data']:.2g}.")
+    for name, row in d["rules"].items():
+        lost = "" if row["lost"] is None else f"; lost {row['lost']:.3f} in the back-test"
+        pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])
+        said.append(f"  {_RULES[name]:<13}{pair}, score {row['score']:.3f}{lost}")
+    said += (d["printed_law"] or {}).get("sentences", ())
+    return [line for one in said for line in _wrapped(one)]
+
+
+def _notes(d: Mapping[str, Any]) -> list[str]:
+    """Every notice in full."""
+    said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
+    return [line for one in said for line in _wrapped(one)]
+
+
+def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
+    if trainer not in d["trainer"]:
+        raise InputError(
+            f"a trainer must be one of {', '.join(d['trainer'])}, but got {trainer!r}; "
+            "choose one of them."
+        )
+    return key_lines(d["trainer"][trainer])
+
+
+def _wrapped(text: str, lines: int | None = None) -> list[str]:
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False,
+                         max_lines=lines, placeholder=" ...")  # fmt: skip

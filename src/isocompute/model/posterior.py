@@ -11,7 +11,7 @@ Shape legend: D draws, J configurations, K positions, H hypotheses, P parameters
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -32,16 +32,18 @@ from isocompute.model.noise import (
     white_variance,
 )
 from isocompute.model.prior import SCALES, Prior, matern
-from isocompute.model.solve import Problem, solve_modes
+from isocompute.model.solve import Problem, linear_evidence, solve_modes
+from isocompute.model.walk import Walkers, walk
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Select = Literal["best", "final"]
 
-ROUNDS, TRIED, LEAST_TRIED = 4, 72, 16  # hypotheses; the first round from the prior
+ROUNDS, TRIED, LEAST_TRIED = 4, 36, 16  # hypotheses; the first round from the prior
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
 BEYOND = 1.3  # decades beyond the data over which scores may be asked for
+DRAWN_IN = 4  # iterations of a randomised mode; the walk does the rest
 STEP = 0.06  # decades between the positions at which the misfit is drawn
 
 
@@ -229,7 +231,7 @@ def fit_posterior(
     rng = np.random.default_rng((seed, 1))
     data = reduce_curves(curves, unit)
     reference, white, start = _reference(data)
-    noise = noise_hypotheses(data, reference, white, rng)
+    noise = noise_hypotheses(data, reference, white, _evidence(data, white[0], start), rng)
     lower = np.linalg.cholesky(noise.covariance)
     whiten = np.linalg.inv(lower)
     log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
@@ -314,6 +316,26 @@ def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatAr
     return Reference(y, ceiling, -jacobian[:, :, 2, 0], rise), found, best[0]
 
 
+def _evidence(
+    data: SweepData, white: float, start: FloatArray
+) -> Callable[[FloatArray], FloatArray]:
+    """Evidence of the mean curves under covariances of the noise, around a first fit."""
+    prior = _prior(data, Form(), white)
+    precision = np.linalg.inv(prior.covariance(prior.sample(1, _Median())))[0]
+
+    def evidence(covariance: FloatArray) -> FloatArray:
+        problem = Problem(
+            form=Form(),
+            x_JK=data.x_JK,
+            has_JK=data.has_JK,
+            whiten=np.linalg.inv(np.linalg.cholesky(covariance)),
+            group_B=np.arange(len(covariance)),
+        )
+        return linear_evidence(problem, start, data.score_JK, prior.mean(), precision)
+
+    return evidence
+
+
 class _Median:
     """Stands for a generator where the prior's median is wanted."""
 
@@ -380,9 +402,13 @@ def _draw(
         score,
         mean,
         np.linalg.inv(covariance)[back],
-        iterations=12,
+        iterations=DRAWN_IN,
     )
-    return _Drawn(prior, form, found.parameters, hypotheses.log_scales[row], setting)
+    begun = Walkers(found.parameters, hypotheses.log_scales[row], setting)
+    walked = walk(
+        problem, begun, data.score_JK, prior, hypotheses.noise, hypotheses.log_det, rng
+    )
+    return _Drawn(prior, form, walked.parameters, walked.log_scales, walked.setting)
 
 
 def _between(

@@ -155,10 +155,10 @@ def prescribe(q: Question) -> Prescription:
         why = "it scores above the trend of its neighbours" if between else "none inside was tested"
         why = "the limits hold it there" if limit else why
         notes.append(notice("outside_interval", n=n, low=low, high=high, why=why))
-    guessed = [f for f in free if not tested[f]]
-    untested = guessed if q.batch_size is None else []
-    ahead_F = (score_DF > score_DF[:, [at]]).mean(axis=0)
-    first = at if not tested[at] else max(untested, key=lambda f: ahead_F[f], default=at)
+    # Of what nobody ran that comes first which is expected to improve most on the choice.
+    worth_F = np.maximum(score_DF - score_DF[:, [at]], 0.0).mean(axis=0)
+    guessed = sorted((f for f in free if not tested[f]), key=lambda f: -worth_F[f])
+    first = [] if q.batch_size is not None else guessed if tested[at] else [at]
     share_F = best.probability_best(score_DF[:, :, None])[:, 0]
     answers = {
         "chosen_by": "expected_score" if tested[at] else "neighbours",
@@ -175,7 +175,7 @@ def prescribe(q: Question) -> Prescription:
         "rollouts_per_problem_law": best_n,
         "rollouts_per_problem_interval": interval,
     }  # fmt: skip
-    settles = int(n_F[first]) if untested else None
+    settles = int(n_F[first[0]]) if first else None
     return Prescription(which[at], score_DF[:, at], answers, settles, notes)
 
 

@@ -120,7 +120,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
-    if guesses := sorted(d["neighbours"], key=lambda row: -row["gain"])[:2]:
+    if guesses := d["neighbours"][:2]:
         said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
                 "{gain_interval[1]:+.3f})")  # fmt: skip
         out += _row("untested n", ", ".join(said.format(**row) for row in guesses))

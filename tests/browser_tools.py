@@ -66,6 +66,12 @@ class Opened:
         self.dialogs.append(dialog.message)
         dialog.dismiss()
 
+    def unfold(self) -> None:
+        """Opens what stands beside the subject, so that it is drawn, too."""
+        for box in self.page.locator("details.beside > summary").all():
+            box.click()
+        self.page.wait_for_selector(".figure:not([data-state])", state="detached")
+
     def figure(self, kind: str, index: int = 0) -> Any:
         return self.page.locator(f'.figure[data-kind="{kind}"][data-index="{index}"]')
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
+from functools import partial
+from importlib import resources
 from inspect import signature
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
 from matplotlib.colors import to_hex
 
 from isocompute.errors import InputError
 from isocompute.report import StudyView, figures
 from isocompute.report.style import series_styles
-from report_fixtures import FixtureFit, make_fit, make_plan
+from report_fixtures import FixtureFit, N, make_fit, make_plan
 
 GROUPS = [
     {"bp": 32, "n": 8, "samples": 2, "problems": 10, "counts": [5, 3, 2]},
@@ -35,27 +40,54 @@ VIEW = StudyView(
 )
 
 
+JOINT = partial(make_fit, world="joint_capped")
+
+
 @pytest.fixture(scope="module")
 def fit() -> FixtureFit:
-    return make_fit(seeds=1, points=20)
+    return make_fit()
+
+
+def changed(fit: FixtureFit, **keys: object) -> FixtureFit:
+    """The fixture with other values under some keys of its document."""
+    return FixtureFit(document={**fit.document, **keys}, curves=fit.curves)
+
+
+def last_line(axes: Axes) -> np.ndarray:
+    return np.asarray(axes.lines[-1].get_xydata())
 
 
 def test_learning_curves_draw_every_configuration_in_its_colour(fit: FixtureFit) -> None:
-    figure = figures.learning_curves(fit)
-    axes = figure.axes[0]
-    styles = series_styles(fit.records)
-    for pair, (x, y) in fit.records.items():
-        drawn = [
-            line
-            for line in axes.lines
-            if np.array_equal(line.get_xdata(), x) and np.array_equal(line.get_ydata(), y)
-        ]
-        assert [to_hex(line.get_color()) for line in drawn] == [styles[pair].light]
-        assert drawn[0].get_marker() == styles[pair].marker
-    assert {t.get_text() for t in axes.texts} == {f"n={n}" for _, n in fit.records}
+    axes = figures.learning_curves(fit).axes[0]
+    styles = series_styles([(16, n) for n in N])
+    for row in fit.document["curves"]:
+        style = styles[(16, row["rollouts_per_problem"])]
+        score = [at["score"] for at in row["at"]]
+        drawn = [line for line in axes.lines if line.get_linestyle() != "None"
+                 and to_hex(line.get_color()) == style.light]  # fmt: skip
+        assert np.allclose(drawn[0].get_ydata()[-5:], score[-5:])
+    assert len(axes.collections) == len(N)  # an interval each
+    assert {t.get_text() for t in axes.texts} == {f"n={n}" for n in N}
     assert axes.get_xlabel() == "training rollouts"
     assert axes.get_ylabel() == "avg@4, validation"
     assert axes.get_xscale() == "log"
+    with pytest.raises(InputError, match="needs fitted curves, but got 0"):
+        figures.learning_curves(changed(fit, curves=[]))
+
+
+def test_a_curve_is_dotted_beyond_its_data_and_absent_before_them(fit: FixtureFit) -> None:
+    rows = copy.deepcopy(fit.document["curves"])
+    for at in rows[0]["at"]:
+        at["extrapolated"] = at["x"] > 1e6
+    late = [replace(c, rollouts_K=c.rollouts_K[8:], score_K=c.score_K[8:]) for c in fit.curves]
+    one = FixtureFit(document={**fit.document, "curves": rows}, curves=late)
+    lines = [a for a in figures.learning_curves(one).axes[0].lines if a.get_linestyle() != "None"]
+    solid, dotted = lines[0], lines[1]
+    first = min(x for c in late for x in c.rollouts_K if c.rollouts_per_problem == 8 and x > 0)
+    assert solid.get_xdata()[0] == pytest.approx(first)
+    assert solid.get_xdata()[-1] == dotted.get_xdata()[0] <= 1e6
+    assert dotted.get_xdata()[-1] > 8e6
+    assert dotted.get_linewidth() < solid.get_linewidth()
 
 
 def test_labels_at_the_ends_do_not_cover_each_other(fit: FixtureFit) -> None:
@@ -65,46 +97,62 @@ def test_labels_at_the_ends_do_not_cover_each_other(fit: FixtureFit) -> None:
     assert min(np.diff(heights)) > 0.035 * (top - bottom)
 
 
-def test_many_configurations_are_labelled_by_n(fit: FixtureFit) -> None:
-    records = {(b, n): xy for (_, n), xy in fit.records.items() for b in (8, 16)}
-    rows = [{"problems_per_batch": b, "rollouts_per_problem": n} for b, n in records]
-    document = {**fit.document, "curves": rows}
-    joint = FixtureFit(document=document, curves=[], records=records)
-    texts = [t.get_text() for t in figures.learning_curves(joint).axes[0].texts]
-    assert sorted(texts) == sorted(f"n={n}" for _, n in fit.records)
+def test_many_configurations_are_labelled_by_n() -> None:
+    texts = [t.get_text() for t in figures.learning_curves(JOINT()).axes[0].texts]
+    assert sorted(texts) == sorted(f"n={n}" for n in N)
 
 
 def test_title_can_be_given(fit: FixtureFit) -> None:
     assert figures.frontier(fit, title="Mine").axes[0].get_title(loc="left") == "Mine"
     plain = figures.frontier(fit).axes[0]
     assert plain.get_title(loc="left") == "Frontier"
-    assert plain.get_title(loc="right") == "Bₚ = 32 held fixed"
+    assert plain.get_title(loc="right") == "Bₚ = 16 held fixed"
     assert figures.law(fit, title="$x$").axes[0].get_title(loc="left") == r"\$x\$"
 
 
 def test_frontier_names_its_leaders_and_how_probable_they_are(fit: FixtureFit) -> None:
-    texts = [t.get_text() for t in figures.frontier(fit).axes[0].texts]
-    assert texts == ["n=8\n93%", "n=32\n71%", "n=128\n64%", "n=256\n82%", "n=512\n97%"]
+    parts = [
+        {**part, "from": lo, "to": hi, "rollouts_per_problem": n, "probability_best": p,
+         "extrapolated": out}
+        for part, (lo, hi, n, p, out) in zip(
+            fit.document["frontier"],
+            [(1e4, 1e5, 8, 0.4, True), (1e5, 1e6, 8, 0.93, False), (1e6, 4e6, 512, 1.0, False)],
+            strict=False)
+    ]  # fmt: skip
+    axes = figures.frontier(changed(fit, frontier=parts)).axes[0]
+    assert [t.get_text() for t in axes.texts] == ["n=8\n93%", "n=512\n>99%"]
+    thick = [line for line in axes.lines if line.get_linewidth() > 2]
+    assert [line.get_xdata()[[0, -1]].tolist() for line in thick] == [
+        pytest.approx([part["from"], part["to"]]) for part in parts
+    ]
+    assert thick[0].get_linestyle() != "-"
 
 
-def test_law_draws_interval_frontier_other_laws_and_the_plan(fit: FixtureFit) -> None:
-    other = make_fit(seeds=1, points=6)
-    figure = figures.law(fit, others=[("published:x", other)], plan=make_plan())
+def test_law_draws_interval_sigmoid_others_and_the_plan(fit: FixtureFit) -> None:
+    figure = figures.law(fit, others=[("published:x", fit)], plan=make_plan())
     axes, (legend,) = figure.axes[0], figure.legends
     assert [t.get_text() for t in legend.get_texts()] == [
-        "law",
-        "law of published:x",
+        "best n",
+        "the paper's sigmoid",
+        "best n of published:x",
         "plan: n=256",
     ]
     band = axes.collections[0].get_paths()[0].vertices
-    last = fit.document["law"]["at"][-1]
+    last = fit.document["best"][-1]
     at_end = band[np.isclose(band[:, 0], last["x"])][:, 1]
     assert {round(v, 6) for v in at_end} == {round(v, 6) for v in last["interval"]}
-    assert figures.law(fit).legends == []
+    law = fit.document["law"]
+    (sigmoid,) = [a for a in axes.lines if a.get_label() == "the paper's sigmoid"]
+    x = np.asarray(sigmoid.get_xdata())
+    expected = 2 ** (law["b"] + law["L"] / (1 + np.exp(-law["k"] * (np.log10(x) - law["x0"]))))
+    assert np.allclose(sigmoid.get_ydata(), expected)
+    flat = changed(fit, law={**law, "form": "constant", "L": 0.0, "k": None, "x0": None})
+    labels = [t.get_text() for t in figures.law(flat).legends[0].get_texts()]
+    assert labels == ["best n"]
 
 
 def test_the_legend_of_a_law_covers_nothing(fit: FixtureFit) -> None:
-    other = make_fit(seeds=1, points=6)
+    other = fit
     names = [f"published:{'long' * length}" for length in range(9)]
     for others in ([], names):
         figure = figures.law(fit, others=[(n, other) for n in others], plan=make_plan())
@@ -117,58 +165,95 @@ def test_the_legend_of_a_law_covers_nothing(fit: FixtureFit) -> None:
         assert figure.bbox.y0 <= box.y0
 
 
-def test_law_of_a_fixed_batch_stands_on_update_steps(fit: FixtureFit) -> None:
-    document = {**fit.document, "setting": {"kind": "fixed_batch_size", "value": 8192}}
-    at = [{**row, "x": row["x"] / 8192} for row in document["law"]["at"]]
-    document["law"] = {**document["law"], "variable": "steps", "at": at}
-    moved = FixtureFit(document=document, curves=fit.curves, records=fit.records)
-    axes = figures.law(moved, plan=make_plan()).axes[0]
-    assert axes.get_xlabel() == "update steps"
-    assert axes.get_xlim()[1] < 1000
-
-
-def test_law_of_problems_per_batch_falls_where_n_rises(fit: FixtureFit) -> None:
+def of_batch(fit: FixtureFit) -> FixtureFit:
+    """The fixture as if a batch of 8,192 had been held fixed."""
     at = [
-        {**row, "x": row["x"] / 8192, "problems_per_batch": 8192 / row["rollouts_per_problem"],
+        {"x": row["x"] / 8192, "problems_per_batch": 8192 / row["rollouts_per_problem"],
          "interval": [8192 / row["interval"][1], 8192 / row["interval"][0]]}
         for row in fit.document["law"]["at"]
     ]  # fmt: skip
-    document = {
-        **fit.document,
-        "setting": {"kind": "fixed_batch_size", "value": 8192},
-        "law": {**fit.document["law"], "variable": "steps", "at": at},
-        "law_problems_per_batch": {"variable": "steps", "at": at},
-    }
-    moved = FixtureFit(document=document, curves=fit.curves, records=fit.records)
+    return changed(
+        fit,
+        setting={"kind": "fixed_batch_size", "value": 8192},
+        law={**fit.document["law"], "variable": "steps"},
+        law_problems_per_batch={"variable": "steps", "at": at},
+    )
+
+
+def test_law_of_a_fixed_batch_stands_on_update_steps(fit: FixtureFit) -> None:
+    axes = figures.law(of_batch(fit), plan=make_plan()).axes[0]
+    assert axes.get_xlabel() == "update steps"
+    assert axes.get_xlim()[1] < 2000
+
+
+def test_law_of_problems_per_batch_falls_where_n_rises(fit: FixtureFit) -> None:
+    moved = of_batch(fit)
     axes = figures.law_problems_per_batch(moved, title="T").axes[0]
-    line = axes.lines[-1].get_ydata()
-    assert np.allclose(line, [row["problems_per_batch"] for row in at])
+    at = moved.document["law_problems_per_batch"]["at"]
+    assert np.allclose(last_line(axes)[:, 1], [row["problems_per_batch"] for row in at])
     assert axes.get_ylabel() == "problems per batch, Bₚ"
     assert axes.get_title(loc="left") == "T"
     with pytest.raises(InputError, match="needs a law of problems_per_batch"):
         figures.law_problems_per_batch(fit)
 
 
-def test_no_law_is_refused_with_the_way_out(fit: FixtureFit) -> None:
-    document = {**fit.document, "law": {"form": None, "at": []}}
-    without = FixtureFit(document=document, curves=fit.curves, records=fit.records)
-    with pytest.raises(InputError, match="needs a fitted law, but got form=None with 0 points"):
-        figures.law(without)
+def test_a_best_n_at_one_budget_is_no_figure(fit: FixtureFit) -> None:
+    one = changed(fit, best=fit.document["best"][:1])
+    with pytest.raises(InputError, match="the best n needs at least 2 budgets, but got 1"):
+        figures.law(one)
+
+
+def test_the_papers_method_stands_by_width_of_its_bins(fit: FixtureFit) -> None:
+    paper = fit.document["paper"]
+    figure = figures.paper_method(fit, title="T")
+    labels = [t.get_text() for t in figure.legends[0].get_texts()]
+    assert labels == ["best n", *(f"paper's method, bins of {w}" for w in (0.002, 0.001, 0.004))]
+    assert figure.axes[0].get_title(loc="left") == "T"
+    lines = {a.get_label(): a for a in figure.axes[0].lines}
+    law, drawn = paper["by_bin_width"][1]["law"], lines[labels[3]]
+    x = np.asarray(drawn.get_xdata())
+    expected = law["b"] + law["L"] / (1 + np.exp(-law["k"] * (np.log10(x) - law["x0"])))
+    assert np.allclose(np.log2(drawn.get_ydata()), expected)
+    published = {"sources": ["published:qwen2.5-7b-easy"]}
+    beside = figures.paper_method(changed(fit, provenance=published))
+    assert beside.legends[0].get_texts()[-1].get_text() == "as the study printed it"
+    with pytest.raises(InputError, match="needs its law, but got none: too few records"):
+        figures.paper_method(changed(fit, paper={"refused": "too few records"}))
+
+
+def test_direction_shows_every_pair_and_the_path_of_the_best() -> None:
+    fit = JOINT()
+    rows = [
+        {"x": x, "problems_per_batch": b, "tested_rollouts_per_problem": n, "extrapolated": out}
+        for x, b, n, out in (
+            (1e3, 16, 512, True), (1e5, 64, 8, False), (2e5, 64, 8, False), (4e5, 64, 64, False),
+            (8e5, 16, 512, False))
+    ]  # fmt: skip
+    axes = figures.direction(changed(fit, best=rows), title="T").axes[0]
+    assert axes.get_title(loc="left") == "T"
+    (path,) = [a for a in axes.lines if len(a.get_xdata()) == 3]
+    assert path.get_xydata().tolist() == [[64, 8], [64, 64], [16, 512]]
+    assert [t.get_text() for t in axes.texts] == ["100k to 200k", "400k", "800k"]
+    (tested,) = [a for a in axes.lines if len(a.get_xdata()) == len(fit.document["curves"])]
+    assert [64, 8] in tested.get_xydata().tolist()
+    with pytest.raises(InputError, match="needs at least 2 B_p, but got 7 configurations"):
+        figures.direction(make_fit())
 
 
 def test_probabilities_stack_where_they_are_known(fit: FixtureFit) -> None:
-    assert len(figures.probability_best(fit).axes[0].collections) == 5
-    x = [1e5, 1e6, 4e6]
-    best = [[0.9, 0.2, 0.0], [0.1, 0.8, 1.0]]
-    document = {
-        **fit.document,
-        "probabilities": {"x": x, "configurations": [[32, 8], [32, 512]], "best": best},
+    known = {
+        "x": [1e5, 1e6, 4e6],
+        "configurations": [[16, 8], [16, 512]],
+        "best": [[0.9, 0.2, 0.0], [0.1, 0.8, 1.0]],
     }
-    full = FixtureFit(document=document, curves=fit.curves, records=fit.records)
-    axes = figures.probability_best(full).axes[0]
+    axes = figures.probability_best(changed(fit, probabilities=known), title="T").axes[0]
     assert len(axes.collections) == 2
-    assert [t.get_text().strip() for t in axes.texts] == ["n=8", "n=512"]
+    assert sorted(t.get_text().strip() for t in axes.texts) == ["n=512", "n=8"]
     assert axes.get_ylim() == (0, 1)
+    assert axes.get_title(loc="left") == "T"
+    for draw in (figures.probability_best, figures.loss_by_n):
+        with pytest.raises(InputError, match="at least 2 budgets that were compared, but got 0"):
+            draw(changed(fit, probabilities={}))
 
 
 def test_scores_outline_the_best() -> None:
@@ -209,14 +294,25 @@ def test_save_figures_writes_every_figure_in_every_format(tmp_path: Path, fit: F
         "1-law",
         "1-probability-best",
         "1-loss-by-n",
+        "1-backtest",
+        "1-paper-method",
         "study-scores",
         "study-landscape",
     ]
     assert [p.name for p in made] == [f"{s}.svg" for s in stems]
     assert all(p.stat().st_size > 5000 for p in made)
     again = figures.save_figures(fits, tmp_path / "g", ("svg",))
-    assert [p.name for p in again] == [f"{s}.svg" for s in stems[:5]]
+    assert [p.name for p in again] == [f"{s}.svg" for s in stems[:7]]
     assert again[0].read_bytes() == made[0].read_bytes()  # no dates, no random names
+    assert again[2].read_bytes() != made[2].read_bytes()  # the plan stands in the law
+
+
+def test_every_figure_of_the_page_has_its_builder() -> None:
+    script = (resources.files("isocompute.report") / "assets" / "report.js").read_text("utf-8")
+    table = script[script.index("const builders = {") : script.index("// ---- drawing")]
+    for one in figures.FIGURES:
+        built = f'"{one.kind}":' in table or f"    {one.kind}:" in table
+        assert built is one.on_page, one.kind
 
 
 @pytest.mark.long
@@ -236,62 +332,41 @@ def test_formats_that_are_not_known_are_refused(tmp_path: Path, fit: FixtureFit)
         figures.save_figures([("a", fit)], tmp_path, ())
 
 
-def checked(fit: FixtureFit) -> FixtureFit:
-    """The fixture with a back-test in rows and the law under two other rules."""
-    row = {"problems_per_batch": 32, "rollouts_per_problem": 8, "cut": 1e6, "x": 2e6,
-           "observed": 0.6, "predicted": 0.62, "best_so_far": 0.58, "interval": [0.59, 0.65]}
-    rules = [
-        {"rule": "2 bins per doubling", "x": [1e5, 1e6], "rollouts_per_problem": [8, 64]},
-        {"rule": "too coarse", "x": [], "rollouts_per_problem": None, "refused": "few bins"},
-    ]
-    test = {**fit.document["backtest"], "rows": [row]}
-    document = {**fit.document, "backtest": test, "sensitivity": rules}
-    return FixtureFit(document=document, curves=fit.curves, records=fit.records)
-
-
 def test_backtest_draws_errors_and_intervals_about_zero(fit: FixtureFit) -> None:
-    axes = figures.backtest(checked(fit), title="T").axes[0]
-    drawn = [list(np.round(line.get_ydata(), 9)) for line in axes.lines]
+    row = {
+        "problems_per_batch": 16,
+        "rollouts_per_problem": 8,
+        "cut": 1e6,
+        "x": 2e6,
+        "observed": 0.6,
+        "predicted": 0.62,
+        "best_so_far": 0.58,
+        "interval": [0.59, 0.65],
+    }
+    figure = figures.backtest(changed(fit, backtest={"rows": [row]}), title="T")
+    drawn = [list(np.round(line.get_ydata(), 9)) for line in figure.axes[0].lines]
     assert [-0.01, 0.05] in drawn  # the interval
-    assert [-0.02] in drawn  # best so far
-    assert [0.02] in drawn  # the curve
-    assert axes.get_title(loc="left") == "T"
+    assert [-0.02] in drawn  # no change
+    assert [0.02] in drawn  # the model
+    assert figure.axes[0].get_title(loc="left") == "T"
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == ["n=8"]
     with pytest.raises(InputError, match="needs held-out evaluations, but got 0"):
-        figures.backtest(fit)
+        figures.backtest(changed(fit, backtest={}))
 
 
-def test_sensitivity_draws_each_rule_that_was_not_refused(fit: FixtureFit) -> None:
-    axes = figures.sensitivity(checked(fit), title="T").axes[0]
-    legend = axes.get_legend()
-    assert legend is not None
-    assert [t.get_text() for t in legend.get_texts()] == ["as fitted", "2 bins per doubling"]
-    assert axes.get_title(loc="left") == "T"
-    with pytest.raises(InputError, match="needs a law under other rules, but got 0 rules"):
-        figures.sensitivity(fit)
+def test_many_configurations_need_no_legend_of_the_backtest() -> None:
+    assert figures.backtest(JOINT()).legends == []
 
 
-def test_every_rule_of_the_sensitivity_table_has_its_own_dash(fit: FixtureFit) -> None:
-    one = checked(fit)
-    rule = one.document["sensitivity"][0]
-    rules = [{**rule, "rule": f"rule {i}"} for i in range(7)]  # as many as Gompertz sweeps have
-    many = FixtureFit(document={**one.document, "sensitivity": rules}, curves=(), records=())
-    lines = figures.sensitivity(many).axes[0].lines
-    dashes = {str(line._unscaled_dash_pattern) for line in lines if "rule" in line.get_label()}
-    assert len(dashes) == len(rules)
-
-
-def test_loss_is_zero_for_who_leads_and_its_labels_are_apart(fit: FixtureFit) -> None:
+def test_loss_is_that_of_the_draws_and_its_labels_are_apart(fit: FixtureFit) -> None:
     axes = figures.loss_by_n(fit, title="T").axes[0]
     lost = np.stack([line.get_ydata() for line in axes.lines])
-    assert np.allclose(np.nanmin(lost, axis=0), 0)
-    assert np.nanmax(lost) > 0.01
+    assert np.allclose(lost, fit.document["probabilities"]["regret"])
+    assert axes.yaxis_inverted()
     heights = sorted(text.xy[1] for text in axes.texts)  # type: ignore[attr-defined]
     bottom, top = axes.get_ylim()
     assert min(np.diff(heights)) > 0.035 * abs(top - bottom)
     assert axes.get_title(loc="left") == "T"
-    empty = FixtureFit(document={**fit.document, "curves": []}, curves=[], records={})
-    with pytest.raises(InputError, match="needs fitted curves, but got 0"):
-        figures.loss_by_n(empty)
 
 
 def test_figures_of_a_studys_records() -> None:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isocompute.domain.notices import NOTICES
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
@@ -25,22 +24,31 @@ from isocompute.report.payload import TEXT_LIMIT, numbers, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
 from isocompute.report.words import (
     backtest_sentence,
+    best_at,
+    chance,
+    changes,
     extrapolation,
+    frontier_sentence,
     interval,
-    law_at,
+    loss_sentence,
+    paper_sentence,
     percent,
+    printed_sentences,
+    probability_sentence,
     redact,
     setting_name,
-    summary_of_law,
-    what_would_change,
+    summary,
 )
 from report_fixtures import (  # noqa: F401  (`short_bundle` acts on every test here)
     FixtureFit,
+    N,
     Page,
     make_fit,
     make_plan,
     page_of,
+    planted_fit,
     short_bundle,
+    with_runs,
     with_whole_bundle,
 )
 
@@ -52,7 +60,7 @@ SCRIPT_OF_PLOTLY = plotly_script  # before the tests put a short one in its plac
 
 @pytest.fixture(scope="module")
 def fit() -> FixtureFit:
-    return make_fit(points=24)
+    return make_fit()
 
 
 # ---- what may run -------------------------------------------------------------------------
@@ -113,15 +121,19 @@ def test_asset_that_would_break_out_of_its_script_is_refused(bad: str) -> None:
 
 
 def test_hostile_names_are_text(tmp_path: Path) -> None:
-    fit = make_fit(points=6, name=HOSTILE, metric=HOSTILE)
-    document = copy.deepcopy(fit.document)
-    document["provenance"] = {HOSTILE: {HOSTILE: HOSTILE}}
-    document["warnings"] = [{"code": HOSTILE, "message": HOSTILE}]
-    document["curves"][0]["flags"] = [HOSTILE]
-    document["law"]["flags"] = [HOSTILE]
-    hostile = FixtureFit(document=document, curves=fit.curves, records=fit.records)
+    fit = make_fit(name=HOSTILE, metric=HOSTILE)
+    noticed = {"code": HOSTILE, "level": "caution", "text": HOSTILE, "remedy": HOSTILE}
+    verdict = {"level": HOSTILE, "reason": HOSTILE}
+    fit.document.update(
+        provenance={HOSTILE: {HOSTILE: HOSTILE}, "sources": [HOSTILE]}, notices=[noticed],
+        verdict=verdict, paper={"refused": HOSTILE},
+    )  # fmt: skip
+    fit.document["curves"][0].update(flags=[HOSTILE], state=HOSTILE)
+    fit.document["direction"]["sentence"] = HOSTILE
     plan = make_plan()
-    plan["warnings"] = [{"code": HOSTILE, "message": HOSTILE}]
+    plan.update(notices=[noticed], verdict=verdict)
+    plan["run_next"] = [{"do": HOSTILE, "command": HOSTILE, "settles": HOSTILE}]
+    plan["learning_rate_from"] = HOSTILE
     plan["recipe"] = {HOSTILE: HOSTILE}
     plan["trainer"] = {HOSTILE: {HOSTILE: HOSTILE}}
     view = StudyView(
@@ -137,8 +149,8 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
         provenance={HOSTILE: HOSTILE},
         warnings=[{"code": HOSTILE, "message": HOSTILE}],
     )
-    page = page_of(tmp_path, [(HOSTILE, hostile)], plan, study=view, title=HOSTILE)
-    clean = page_of(tmp_path, [("a", make_fit(points=6))], make_plan())
+    page = page_of(tmp_path, [(HOSTILE, fit), (HOSTILE, fit)], plan, study=view, title=HOSTILE)
+    clean = page_of(tmp_path, [("a", make_fit()), ("b", make_fit())], make_plan())
     assert [tag for tag, _ in page.tags].count("script") == 3
     assert not {"img", "iframe", "object"} & {tag for tag, _ in page.tags}
     assert {tag for tag, _ in page.tags} <= {tag for tag, _ in clean.tags} | {"h4"}
@@ -176,7 +188,7 @@ def test_secrets_are_hidden(value: Any, hidden: Any) -> None:
 
 
 def test_no_secret_reaches_the_page(tmp_path: Path) -> None:
-    fit = make_fit(points=6)
+    fit = make_fit()
     fit.document["provenance"] = {"command": "fit --token=s3cr3tvalue", "api_key": "s3cr3tvalue"}
     view = StudyView(name="s", provenance={"password": "s3cr3tvalue"})
     path = render_report([("a", fit)], None, tmp_path / "r.html", study=view)
@@ -188,7 +200,7 @@ def test_no_secret_reaches_the_page(tmp_path: Path) -> None:
 
 @with_whole_bundle
 def test_hundred_runs_of_two_hundred_evaluations_stay_below_eight_megabytes(tmp_path: Path) -> None:
-    fit = make_fit(seeds=15, points=200)  # 105 runs
+    fit = with_runs(make_fit(), seeds=15, points=200)  # 105 runs
     path = render_report([("a", fit)], make_plan(), tmp_path / "r.html")
     assert len(fit.curves) >= 100
     assert path.stat().st_size < 8e6
@@ -212,7 +224,7 @@ def test_thinning_keeps_what_can_be_seen() -> None:
 
 
 def test_page_says_what_was_thinned(tmp_path: Path) -> None:
-    fit = make_fit(seeds=1, points=8000)
+    fit = with_runs(make_fit(), seeds=1, points=8000)
     page = page_of(tmp_path, [("a", fit)], None)
     thinned = page.data["fits"][0]["thinned"]
     assert thinned["dropped"] > 0
@@ -222,64 +234,119 @@ def test_page_says_what_was_thinned(tmp_path: Path) -> None:
 # ---- what it says ----------------------------------------------------------------------------
 
 
+def first_screen(page: Page) -> str:
+    return page.text[: page.text.index("Learning curves")]
+
+
 def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> None:
     page = page_of(tmp_path, [("my sweep", fit)], make_plan())
-    answer = page.text[: page.text.index("Learning curves")]
+    answer = first_screen(page)
     for part in (
-        "32 problems per batch",
+        "16 problems per batch",
         "256 rollouts per problem, n",
-        "488 update steps, M",
-        "For 4M rollouts. The law’s n*: 256 to 512 (95% interval).",
-        "0.668 (0.655 to 0.681)",
-        "2.83e-6",
-        "6.4B tokens, 310 GPU-hours",
-        "inside the measured budgets",
-        "Below 2.67M rollouts (2.14M to 3.34M): n = 256 leads",
-        "Half the budget: n* =",
-        "3 warnings to read",
+        "976 steps, M",
+        "4M of 4M rollouts. Best n, tested or not: 301 (200 to 512).",
+        "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
+        "Score 0.668 (0.655 to 0.681)",
+        "Over today +0.018 (+0.006 to +0.031) over 16 × 16",
+        "As good n = 512",
+        "2.83e-6 (that of Qwen2.5-7B-Instruct)",
+        "310 GPU-hours, $620, 6.4B tokens",
+        "1.3 over the training problems",
+        "Measure your learning rate. isocompute lr-sweep study.yaml This rate comes from",
+        "A rollout is one sampled answer",
+        "avg@4, 14 runs, n = 8 to 512, Bₚ = 16, up to 8.39M rollouts",
+        "The largest n 16 × 512 0.667 0.008",
+        "data.train_batch_size=16 actor_rollout_ref.rollout.n=256",
+        "Half the budget: best n",
     ):
         assert part in answer, part
-    assert page.text.index("The prescription") < page.text.index("What it costs")
+    assert answer.index("What to run") < answer.index("Confidence") < answer.index("Score")
+    assert "`" not in page.text
+
+
+def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
+    plan = make_plan() | {"learning_rate_from": "study", "gain": None, "as_good": [256],
+                          "cost": {"tokens": None, "gpu_hours": None, "usd": None}}  # fmt: skip
+    text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
+    assert "2.83e-6 (the study's)" in text
+    assert "unknown: no rates were given" in text
+    assert "Over today" not in text
+    assert "As good" not in text
+    plan["learning_rate_from"] = None
+    assert "2.83e-6 Cost" in first_screen(page_of(tmp_path, [("a", make_fit())], plan))
 
 
 def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureFit) -> None:
     plan = {**make_plan(4e7), "extrapolation_log10": 1.0}
-    assert (
-        "10 times past the measured budgets (1.00 decades)"
-        in page_of(tmp_path, [("a", fit)], plan).text
-    )
+    said = first_screen(page_of(tmp_path, [("a", fit)], plan))
+    assert "10x beyond your largest tested budget" in said
+
+
+def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:
+    old = ("verdict", "as_good", "gain", "rules", "notices", "run_next", "learning_rate_from")
+    plan = {k: v for k, v in make_plan().items() if k not in old}
+    plan["warnings"] = [{"code": "bp_untested", "message": "only B_p = 16 was tested."}]
+    text = page_of(tmp_path, [("a", fit)], plan).text
+    assert "256 rollouts per problem, n" in text
+    assert "Caution only Bₚ = 16 was tested." in text
+    assert f"Confidence: {fit.document['verdict']['level']}." in text  # the fit's stands in
 
 
 def test_refusal_says_why_and_what_to_run_next(tmp_path: Path, fit: FixtureFit) -> None:
+    reason = "one configuration only."
     plan = {
         **dict.fromkeys(make_plan(), None),
-        "refusal": {"reason": "one configuration only.", "run_next": ["isocompute run more.yaml"]},
-        "warnings": [],
+        "refusal": {"reason": reason, "run_next": ["Run `isocompute run more.yaml`."]},
+        "verdict": {"level": "stop", "reason": reason},
+        "notices": [],
     }
-    text = page_of(tmp_path, [("a", fit)], plan).text
-    assert "No prescription" in text
-    assert "one configuration only." in text
-    assert "isocompute run more.yaml" in text
+    page = page_of(tmp_path, [("a", fit)], plan)
+    text = first_screen(page)
+    assert "No plan one configuration only. Confidence: stop." in text
+    assert "Do first Run isocompute run more.yaml ." in text
     assert "problems per batch" not in text
+    assert "svg" not in [tag for tag, _ in page.tags]  # no choice to mark
 
 
-def test_without_a_plan_the_law_speaks(tmp_path: Path, fit: FixtureFit) -> None:
-    text = page_of(tmp_path, [("a", fit)], None).text
-    assert "n* = 405 at 4M rollouts" in text
-    assert "The rise is real: n* doubles 5.2 times, at least 3.9 (one-sided 95% bound)." in text
+def test_without_a_plan_the_fit_speaks(tmp_path: Path, fit: FixtureFit) -> None:
+    text = first_screen(page_of(tmp_path, [("a", fit)], None))
+    last = fit.document["best"][-1]
+    assert not last["extrapolated"]
+    assert f"Best n at 8.39M rollouts: {round(last['rollouts_per_problem'])}" in text
+    assert summary(fit.document) in text
+    notice = next(one for one in fit.document["notices"] if one["level"] == "caution")
+    assert f"{notice['remedy']} {notice['text']}" in text
 
 
-def test_without_a_law_the_page_says_so_and_leaves_its_figure_out(tmp_path: Path) -> None:
-    fit = make_fit(points=8)
-    fit.document["law"] = {"form": None, "variable": "rollouts", "at": [], "flags": []}
-    page = page_of(tmp_path, [("a", fit)], None)
-    assert "No law could be fitted to these curves" in page.text
-    assert "law" not in {attrs.get("data-kind") for _, attrs in page.tags}
+def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None:
+    tags = page_of(tmp_path, [("a", fit)], make_plan()).tags
+    lines = [attrs for tag, attrs in tags if tag == "polyline"]
+    assert [line["class"] for line in lines] == ["chosen" if n == 256 else "" for n in N]
+    (circle,) = [attrs for tag, attrs in tags if tag == "circle"]
+    x = [float(pair.split(",")[0]) for pair in (lines[0]["points"] or "").split()]
+    share = (math.log10(4e6) - math.log10(8192)) / (math.log10(8388608) - math.log10(8192))
+    assert float(circle["cx"] or 0) == pytest.approx(x[0] + share * (x[-1] - x[0]), abs=0.2)
+    without = page_of(tmp_path, [], make_plan()).tags
+    assert "polyline" not in {tag for tag, _ in without}
+
+
+def test_one_n_has_no_figure_of_the_best_one(tmp_path: Path) -> None:
+    fit = make_fit()
+    for key in ("curves", "frontier"):
+        fit.document[key] = [r for r in fit.document[key] if r["rollouts_per_problem"] == 8]
+    page = page_of(tmp_path, [("a", fit)], make_plan())
+    kinds = {attrs.get("data-kind") for _, attrs in page.tags}
+    assert "learning-curves" in kinds
+    assert not {"law", "probability-best", "loss-by-n", "paper-method"} & kinds
+    assert "Only n = 8 was tested, up to 8.39M rollouts." in page.text
 
 
 def test_sections_without_data_are_left_out(tmp_path: Path, fit: FixtureFit) -> None:
     kinds = {attrs.get("data-kind") for _, attrs in page_of(tmp_path, [("a", fit)], None).tags}
-    assert {"curves", "law", "probability", "backtest"} <= kinds
+    assert {"learning-curves", "law", "probability-best", "loss-by-n", "backtest"} <= kinds
+    assert "paper-method" in kinds
+    assert not {"direction", "law-problems-per-batch", "frontier"} & kinds
     assert not {"landscape", "scores", "gap", "difficulty", "health"} & kinds
 
 
@@ -294,55 +361,82 @@ def test_sweeps_at_one_batch_each_share_their_series(tmp_path: Path, fit: Fixtur
     page = page_of(tmp_path, [("a", fit)], None, study=StudyView(name="s", runs=rows))
     assert page.data["several"] is True
     labels = [s["label"] for s in page.data["series"]]
-    assert {"8 × 8", "16 × 8", "32 × 8"} <= set(labels)
+    assert {"8 × 8", "16 × 8"} <= set(labels)
 
 
-def test_law_value_behind_the_choice_is_named(tmp_path: Path, fit: FixtureFit) -> None:
-    plan = {**make_plan(), "rollouts_per_problem_law": 421.0}
-    assert (
-        "The law puts n* at 421; n is the power of two below it."
-        in page_of(tmp_path, [("a", fit)], plan).text
-    )
-    capped = {**plan, "rollouts_per_problem": 64}
-    assert "the warnings say what holds n at 64" in page_of(tmp_path, [("a", fit)], capped).text
-
-
-def test_sensitivity_is_a_figure_and_a_table(tmp_path: Path) -> None:
-    fit = make_fit(points=8)
-    fit.document["sensitivity"] = [
-        {"rule": "finer bins", "x": [1e6, 2e6], "rollouts_per_problem": [100.0, 200.0]},
-        {"rule": "coarser bins", "x": [1e6], "rollouts_per_problem": None, "refused": "too few"},
-    ]
+def test_figures_say_what_they_show_here(tmp_path: Path) -> None:
+    fit = make_fit(world="joint_capped")
+    document = fit.document
     page = page_of(tmp_path, [("a", fit)], None)
-    assert "sensitivity" in {attrs.get("data-kind") for _, attrs in page.tags}
-    assert "finer bins 100, 200" in page.text
-    assert "coarser bins too few" in page.text
+    assert "direction" in {attrs.get("data-kind") for _, attrs in page.tags}
+    for said in (frontier_sentence, summary, probability_sentence, loss_sentence, paper_sentence):
+        assert said(document)
+        assert said(document) in page.text
+    assert document["direction"]["sentence"].replace("B_p", "Bₚ") in page.text
+    assert backtest_sentence(document) in page.text
 
 
 def test_law_of_problems_per_batch_has_its_figure(tmp_path: Path) -> None:
-    fit = make_fit(points=8)
+    fit = make_fit()
     fit.document["law_problems_per_batch"] = fit.document["law"]
     kinds = [attrs.get("data-kind") for _, attrs in page_of(tmp_path, [("a", fit)], None).tags]
-    assert "lawbp" in kinds
+    assert "law-problems-per-batch" in kinds
 
 
-def test_every_fit_has_its_section_and_warnings_are_grouped_by_code(tmp_path: Path) -> None:
-    fits = [("first", make_fit(points=6)), ("second", make_fit(points=6, metric="best@4"))]
+def test_fits_beside_the_first_are_folded_with_their_own_limits(tmp_path: Path) -> None:
+    fits = [("first", make_fit()), ("second", make_fit(metric="best@4"))]
+    notice = {"code": "few_seeds", "level": "caution", "text": "Of the second.", "remedy": "More."}
+    fits[1][1].document["notices"] = [notice]
     page = page_of(tmp_path, fits, make_plan())
-    ids = [attrs.get("id") for _, attrs in page.tags]
-    assert "fit-1" in ids
-    assert "fit-2" in ids
-    assert page.text.count("bp_untested") == 1
-    assert "only B_p=32 was tested. plan" in page.text
-    assert "first, second" in page.text
-    assert NOTICES["bp_untested"].remedy in page.text
-    assert "best@4" in page.text
+    by_id = {attrs.get("id"): (tag, attrs) for tag, attrs in page.tags}
+    assert by_id["fit-1"][0] == "section"
+    assert by_id["fit-2"][0] == "details"
+    assert "open" not in by_id["fit-2"][1]
+    limits = page.text[
+        page.text.rindex("What limits these answers", 0, page.text.index("For comp")) :
+    ]
+    own, beside = limits.split("For comparison")
+    assert "Of the second." not in own
+    assert "Caution Of the second. More." in beside
+    assert "best@4" in beside
+
+
+def test_limits_stand_by_level_each_once(tmp_path: Path, fit: FixtureFit) -> None:
+    plan, document = make_plan(), copy.deepcopy(fit.document)
+    document["notices"] = [
+        *plan["notices"],
+        {"code": "no_skill", "level": "stop", "text": "It failed.", "remedy": "Train further."},
+        {"code": "noise", "level": "note", "text": "Noise is guessed.", "remedy": ""},
+    ]
+    view = StudyView(
+        name="s", warnings=[{"code": "run_failed", "message": f"run {i} failed"} for i in (1, 2)]
+    )
+    page = page_of(tmp_path, [("a", FixtureFit(document=document, curves=fit.curves))], plan,
+                   study=view)  # fmt: skip
+    text = page.text[page.text.rindex("What limits these answers") :]
+    assert text.count("Only Bₚ = 16 was tested") == 1
+    order = [text.index(w) for w in ("Stop It failed.", "Caution Only", "1 note", "Note Noise is")]
+    assert order == sorted(order)
+    assert "Caution run 1 failed 1 more of this kind run 2 failed Start the study again" in text
+
+
+def test_what_the_study_printed_stands_beside_its_own_panels(tmp_path: Path) -> None:
+    fit = make_fit()
+    fit.document["provenance"]["sources"] = ["published:qwen2.5-7b-hard"]
+    page = page_of(tmp_path, [("a", fit)], None)
+    assert "As the study printed it" in page.text
+    assert "it levels off at n = 153" in page.text
+    assert page.data["fits"][0]["printed"]["L"] == 4.47
+    said = printed_sentences(fit.document)
+    assert any("At 8.39M rollouts that law says n = " in line for line in said)
+    fit.document["provenance"]["sources"] *= 2  # two panels at once are neither
+    assert printed_sentences(fit.document) == []
+    assert printed_sentences(make_fit().document) == []
 
 
 def test_provenance_is_shown(tmp_path: Path, fit: FixtureFit) -> None:
     text = page_of(tmp_path, [("a", fit)], None).text
-    assert "isocompute fit published:qwen2.5-7b-easy" in text
-    assert "0" * 64 in text
+    assert fit.document["provenance"]["code_sha256"] in text
 
 
 def test_headings_are_in_order_and_the_language_is_named(tmp_path: Path, fit: FixtureFit) -> None:
@@ -381,7 +475,7 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
 
 
 def test_plan_alone_and_study_alone_make_a_page(tmp_path: Path) -> None:
-    assert "488 update steps" in page_of(tmp_path, [], make_plan()).text
+    assert "976 steps, M" in page_of(tmp_path, [], make_plan()).text
     assert "Study: s" in page_of(tmp_path, [], None, study=StudyView(name="s")).text
 
 
@@ -402,11 +496,14 @@ def test_probabilities_are_never_rounded_to_certainty() -> None:
     ]  # fmt: skip
 
 
+def test_all_draws_are_no_certainty() -> None:
+    assert [chance(p) for p in (0, 0.5, 1.0, None)] == ["0%", "50%", ">99%", "–"]
+
+
 def test_extrapolation_in_words() -> None:
-    assert extrapolation(0.0) == "inside the measured budgets"
-    assert extrapolation(-0.30103) == "2.0 times below the measured budgets (0.30 decades)"
-    assert extrapolation(2.0) == "100 times past the measured budgets (2.00 decades)"
-    assert "not known" in extrapolation(None)
+    assert extrapolation(0.0) == extrapolation(None) == ""
+    assert extrapolation(-0.30103) == "2x below your smallest tested budget"
+    assert extrapolation(2.0) == "100x beyond your largest tested budget"
 
 
 def test_settings_in_words() -> None:
@@ -416,75 +513,115 @@ def test_settings_in_words() -> None:
     assert "together" in setting_name({"setting": {"kind": "joint", "value": None}})
 
 
-def test_law_is_read_only_inside_its_table(fit: FixtureFit) -> None:
-    row = law_at(fit.document, 1e6)
+def test_best_n_is_read_only_inside_its_rows(fit: FixtureFit) -> None:
+    row = best_at(fit.document, 1e6)
     assert row is not None
-    assert abs(math.log(row["x"] / 1e6)) < 0.07
-    assert law_at(fit.document, 1e8) is None
-    assert law_at({"law": None}, 1e6) is None
+    assert abs(math.log(row["x"] / 1e6)) < 0.13
+    assert best_at(fit.document, 1e8) is None
+    assert best_at({}, 1e6) is None
 
 
-def test_summary_names_a_rise_only_where_it_is_claimed(fit: FixtureFit) -> None:
-    document = copy.deepcopy(fit.document)
-    document["law"]["rising"] = {"octaves": 0.4, "lower_bound": -0.1, "claimed": False}
-    assert "do not establish that n* rises" in summary_of_law(document)
-    assert "Plateau: n = 452 (300 to 512)." in summary_of_law(document)
-    document["law"]["identified"] = {"plateau": False}
-    document["law"]["plateau_interval"] = [49, None]
-    assert summary_of_law(document).endswith("Where it levels off is not known: at least 49.")
-    document["law"]["plateau"] = None
-    assert summary_of_law(document).endswith("rises with the budget.")
-
-
-def test_backtest_is_compared_with_the_best_so_far(fit: FixtureFit) -> None:
-    better = backtest_sentence(fit.document)
-    assert better is not None
-    assert "better than taking the best so far (0.0140)" in better
-    assert "held 93%" in better
-    worse = copy.deepcopy(fit.document)
-    worse["backtest"]["mae_law"] = 0.05
-    assert "no better than" in (backtest_sentence(worse) or "")
-    assert backtest_sentence({"backtest": {"mae_law": None}}) is None
-
-
-def test_backtest_names_what_was_left_out(fit: FixtureFit) -> None:
-    document = copy.deepcopy(fit.document)
-    said = {"full": 420.0, "law": 137.0, "best_so_far": 64.0, "power_law": 224.0}
-    document["backtest"]["blend"] = {"better": True}
-    document["backtest"]["left_out"] = [
-        {"left_out": "budget", "refused": None, "at": 3.88e6, "rollouts_per_problem": said,
-         "score_lost": {"law": 0.05}},
-        {"left_out": "rollouts_per_problem", "value": 512, "refused": None, "at": 3.88e6,
-         "rollouts_per_problem": said, "score_lost": {"law": 0.02}},
-        {"left_out": "budget", "refused": "nothing is left", "at": 1.0},
+def document_of(**changed: Any) -> dict[str, Any]:
+    """A small document of two budgets, to be read by hand."""
+    rows = [
+        {"x": 1e5, "rollouts_per_problem": 8.0, "interval": [8.0, 11.0], "extrapolated": True},
+        {"x": 2e5, "rollouts_per_problem": 9.0, "interval": [8.0, 16.0], "extrapolated": False},
+        {"x": 4e6, "rollouts_per_problem": 410.0, "interval": [260.0, 512.0],
+         "probability": {"8": 0.02, "512": 0.98}, "confidence_set": [512],
+         "expected_regret": {"8": 0.09, "512": 0.001}, "extrapolated": False},
     ]  # fmt: skip
-    text = backtest_sentence(document) or ""
-    assert "A blend of the two predicts better than either." in text
-    assert "Without the last doubling of the budget the law would have said n* = 137 at" in text
-    assert "(all data: 420), which loses 0.050 of score. Without n = 512 the law" in text
-    assert "nothing is left" not in text
+    curves = [{"problems_per_batch": 32, "rollouts_per_problem": n} for n in (8, 512)]
+    rising = {"octaves": 5.5, "lower_bound": 4.1, "claimed": True}
+    law = {"rising": rising, "identified": {"plateau": False}, "plateau": 452.0}
+    return {"unit": "rollouts", "best": rows, "curves": curves, "law": law, **changed}
 
 
-def test_backtest_warns_where_the_baseline_wins(fit: FixtureFit) -> None:
-    worse = copy.deepcopy(fit.document)
-    worse["backtest"].update(mae_law=0.05, mae_power_law=0.012, n_held_out=36)
-    text = backtest_sentence(worse) or ""
-    assert "a power law misses by 0.0120" in text
-    assert "of the 36 held-out values" in text
-    assert "Do not extrapolate" in text
+def test_summary_names_a_rise_only_where_it_is_claimed() -> None:
+    goes = "The best n goes from 9 (8 to 16) at 200k rollouts to 410 (260 to 512) at 4M rollouts."
+    rises = " It rises by 5.5 octaves, at least 4.1 (one-sided 95% bound)"
+    document = document_of()
+    assert summary(document) == f"{goes}{rises}; where it levels off is not known."
+    document["law"]["identified"]["plateau"] = True
+    assert summary(document) == f"{goes}{rises}, and levels off at n = 452."
+    document["law"]["rising"]["claimed"] = False
+    assert summary(document) == (
+        f"{goes} These runs do not establish that it rises with the budget."
+    )
+    document["law"] = {}
+    assert summary(document) == goes
+    document["best"] = document["best"][-1:]
+    assert summary(document) == "The best n is 410 (260 to 512) at 4M rollouts."
+    document["curves"] = document["curves"][:1]
+    assert summary(document) == "Only n = 8 was tested, up to 4M rollouts."
+    assert "Nothing can be said" in summary({"best": []})
 
 
-def test_what_would_change_names_the_leader_where_the_law_differs(fit: FixtureFit) -> None:
-    said = what_would_change(fit.document, make_plan(4.0e6))
-    assert said[0].endswith("n = 512 leads them at this budget with probability 97%.")
+def test_how_sure_and_what_the_wrong_n_costs() -> None:
+    document = document_of()
+    assert probability_sentence(document) == (
+        "At 4M rollouts, n = 512 is best with probability 98%. Only n = 512 is still in "
+        "contention there."
+    )
+    document["best"][-1]["confidence_set"] = [256, 512]
+    assert "n = 256, 512 are still in contention" in probability_sentence(document)
+    assert loss_sentence(document) == (
+        "At 4M rollouts, n = 8 costs 0.090 of score against the true best, n = 512 0.001."
+    )
+    assert probability_sentence({}) == loss_sentence({}) == ""
 
 
-def test_what_would_change_reads_crossovers_on_both_sides(fit: FixtureFit) -> None:
-    said = what_would_change(fit.document, make_plan(2.0e6))
-    assert any(line.startswith("Below 1.25M") and "n = 128" in line for line in said)
-    assert any(line.startswith("Above 2.67M") and "n = 512" in line for line in said)
-    assert any(line.startswith("Twice the budget") for line in said)
-    assert any("Another B" in line for line in said)
+def test_who_leads_when() -> None:
+    parts = [
+        {"from": x, "problems_per_batch": 32, "rollouts_per_problem": n, "extrapolated": out}
+        for x, n, out in ((1e4, 16, True), (1e5, 8, False), (3e5, 8, False), (1e6, 512, False))
+    ]
+    document = document_of(frontier=parts)
+    assert frontier_sentence(document) == (
+        "n = 8 scores best at first, n = 512 from 1M rollouts on."
+    )
+    document["frontier"] = parts[1:3]
+    assert frontier_sentence(document) == ("n = 8 scores best at every budget that was compared.")
+    document["curves"].append({"problems_per_batch": 64, "rollouts_per_problem": 8})
+    assert frontier_sentence(document).startswith("32 × 8 scores best")
+    assert frontier_sentence({}) == ""
+
+
+def test_backtest_is_compared_with_no_change() -> None:
+    test = {"cuts": [2e6, 1e6], "mae_model": 0.0112, "mae_best_so_far": 0.066, "coverage": 0.9,
+            "n_held_out": 39, "widened_by": 1.3}  # fmt: skip
+    assert backtest_sentence({"level": 0.95, "backtest": test}) == (
+        "Cut at 2M and at 1M rollouts, the sweep predicts later scores within 0.011 on average; "
+        "assuming no further change misses by 0.066. Of 39 held-out scores, 90% lie inside their "
+        "95% intervals. Beyond the data, intervals are 1.3 times wider for it."
+    )
+    assert "wider" not in (backtest_sentence({"backtest": {**test, "widened_by": 1.0}}) or "")
+    assert backtest_sentence({"backtest": {"mae_model": None}}) is None
+
+
+def test_the_papers_method_in_one_sentence() -> None:
+    paper = {"frontier": [{"rollouts_per_problem": n} for n in (8, 8, 32, 512)]}
+    said = "By the paper's own method the best n goes 8, 32, 512."
+    assert paper_sentence({"paper": paper}) == said
+    refused = paper_sentence({"paper": {"refused": "too few records."}})
+    assert refused == "The paper's own method gives no answer here: too few records."
+    assert paper_sentence({}) == ""
+
+
+def test_what_would_change_reads_crossovers_on_both_sides() -> None:
+    crossovers = [
+        {"at": at, "interval": ends, "from_rollouts_per_problem": a, "to_rollouts_per_problem": b}
+        for at, ends, a, b in (
+            (5e4, [4e4, 6e4], 4, 8), (1.5e5, [None, 2e5], 8, 16), (1e6, [8e5, 2e6], 16, 512))
+    ]  # fmt: skip
+    document = document_of(crossovers=crossovers)
+    assert changes(document, {"budget_rollouts": 2e5}) == [
+        "Half the budget: best n 8 (8 to 11), beyond the data.",
+        "Twice the budget: best n 9 (8 to 16).",
+        "Below 150k rollouts (at most 200k): n = 8 leads.",
+        "Above 1M rollouts (800k to 2M): n = 512 leads.",
+    ]
+    assert changes(document | {"unit": "tokens"}, {"budget_rollouts": 2e5}) == []
+    assert changes(None, make_plan()) == []
 
 
 # ---- looks -----------------------------------------------------------------------------------
@@ -513,36 +650,6 @@ def test_styles_follow_n_and_tell_batches_apart() -> None:
     assert two[(32, 8)].dash != two[(64, 8)].dash
     assert two[(64, 8)].label == "64 × 8"
     assert series_styles([]) == {}
-
-
-def test_why_this_n_in_one_sentence() -> None:
-    from isocompute.report.words import law_sentence
-
-    plan = {"rollouts_per_problem": 512, "rollouts_per_problem_law": 406.0,
-            "law_rollouts_per_problem": 256, "law_expected_regret": 0.0249,
-            "chosen_by": "expected_score"}  # fmt: skip
-    assert law_sentence(plan) == (
-        "The law puts n* at 406, rounded down 256, which would lose 0.025 of score; n=512 has the "
-        "best expected score."
-    )
-    assert law_sentence({**plan, "law_rollouts_per_problem": 512}) == (
-        "The law puts n* at 406; n=512 has the best expected score."
-    )
-    tied = law_sentence({**plan, "chosen_by": "tie_by_trend", "law_expected_regret": None})
-    assert tied.endswith("n=512 is tied with the best, on the side to which n* moves.")
-    assert law_sentence({**plan, "chosen_by": "law"}).endswith("what holds n at 512.")
-    assert law_sentence({}) == ""
-
-
-def test_a_blend_is_named_where_it_is_better() -> None:
-    from isocompute.report.words import backtest_sentence
-
-    blend = {"better": True, "weight": 0.49, "mae_blend": 0.0256, "n_held_out": 154}
-    test = {"mae_law": 0.03, "mae_best_so_far": 0.04, "blend": blend}
-    said = backtest_sentence({"backtest": test}) or ""
-    assert "A blend of both (49% fit) misses by 0.0256 on the 154 values" in said
-    worse = {**test, "blend": {**blend, "better": False}}
-    assert "blend" not in (backtest_sentence({"backtest": worse}) or "")
 
 
 def test_the_small_bundle_is_taken_where_it_was_fetched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from browser_tools import Opened, started_browser  # noqa: F401  # a fixture
-from isocompute.laws import fit_sweep
+from isocompute.answers.fit import fit_sweep
 from isocompute.report import StudyView, render_report
-from isocompute.testing.planted import NOISE, WORLDS
-from report_fixtures import FixtureFit, make_fit, make_plan
+from report_fixtures import make_fit, make_plan, planted_fit
 
 pytestmark = pytest.mark.browser
 
@@ -75,20 +74,9 @@ def make_view(name: str) -> StudyView:
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two fits, a plan and a study; every name is hostile."""
-    fit = make_fit(points=20, name=HOSTILE, metric=HOSTILE)
-    other = make_fit(points=20, shift=-0.02)
-    x = [2.5e5, 1e6, 4e6]
-    document = {
-        **other.document,
-        "probabilities": {
-            "x": x,
-            "configurations": [[32, 8], [32, 512]],
-            "best": [[0.9, 0.4, 0.0], [0.1, 0.6, 1.0]],
-        },
-    }
     fits = [
-        (HOSTILE, fit),
-        ("published", FixtureFit(document=document, curves=other.curves, records=other.records)),
+        (HOSTILE, make_fit(name=HOSTILE, metric=HOSTILE)),
+        ("beside", make_fit(world="joint_capped")),
     ]
     folder = tmp_path_factory.mktemp("report")
     return render_report(fits, make_plan(), folder / "r.html", study=make_view(HOSTILE))
@@ -105,7 +93,7 @@ def test_published_curves_open_quietly_and_are_drawn(browser: Any, tmp_path: Pat
     from isocompute.sources import load_curves
 
     names = ["published:qwen2.5-7b-easy", "published:qwen2.5-7b-hard"]
-    fits = [(name, fit_sweep(load_curves([name]), draws=60)) for name in names]
+    fits = [(name, fit_sweep(load_curves([name]), draws=40, sources=[name])) for name in names]
     path = render_report(fits, None, tmp_path / "published.html")
     for width in (1280, 390):
         opened = Opened(browser, path, width)
@@ -113,38 +101,55 @@ def test_published_curves_open_quietly_and_are_drawn(browser: Any, tmp_path: Pat
         assert {url for url in opened.asked if not url.startswith(("data:", "blob:"))} == {
             path.as_uri()
         }
+        opened.unfold()
         states = opened.page.eval_on_selector_all(
             ".figure", "figures => figures.map(f => [f.dataset.kind, f.dataset.state])"
         )
         assert {state for _, state in states} == {"drawn"}, states
-        assert {"curves", "law", "probability", "backtest", "sensitivity"} <= {
-            kind for kind, _ in states
-        }
+        assert {kind for kind, _ in states} == {
+            "learning-curves", "law", "probability-best", "loss-by-n", "backtest", "paper-method"
+        }  # fmt: skip
+        assert opened.console == []
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
         opened.context.close()
 
 
-@pytest.mark.parametrize(("world", "form"), [("gompertz", "gompertz"), ("overfit", "logistic")])
-def test_the_page_draws_the_curves_that_were_fitted(
-    browser: Any, tmp_path: Path, world: str, form: str
-) -> None:
-    curves = WORLDS[world].sample(NOISE["middle"], 2, np.random.default_rng(3))
-    fit = fit_sweep(curves, draws=60)
-    assert fit.curve_fits.form == form
-    opened = Opened(browser, render_report([(world, fit)], None, tmp_path / "r.html"))
-    # Fits are lines of 80 points, one per configuration; the frontier's, of 30, lie under them.
-    drawn = opened.figure("curves").evaluate(
-        "figure => figure.querySelector('.plot').data.filter(t => t.mode === 'lines'"
-        " && t.x.length === 80).map(t => [Array.from(t.x), Array.from(t.y)])"
+def drawn(opened: Opened, kind: str, which: str) -> list[Any]:
+    """Traces of a figure as [x, y], of those for which an expression of trace t holds."""
+    found: list[Any] = opened.figure(kind).evaluate(
+        "figure => figure.querySelector('.plot').data.filter(t => " + which + ")"
+        ".map(t => [Array.from(t.x), Array.from(t.y)])"
     )
-    dashes = opened.figure("sensitivity").evaluate(
-        "figure => figure.querySelector('.plot').data.map(t => t.line.dash).filter(Boolean)"
-    )
+    return found
+
+
+def test_the_page_draws_what_the_document_says(browser: Any, tmp_path: Path) -> None:
+    document = planted_fit("joint_capped").document
+    path = render_report([("joint", planted_fit("joint_capped"))], None, tmp_path / "r.html")
+    opened = Opened(browser, path)
+    lines = drawn(opened, "learning-curves", "t.mode === 'lines' && t.line.width === 2.2")
+    assert len(lines) == len(document["curves"])
+    for x, y in lines:
+        own = next(row["at"] for row in document["curves"] if row["at"][-1]["score"] == y[-1])
+        assert (x[-1], len(x)) == (own[-1]["x"], len(y))
+    inside = [row for row in document["best"] if not row["extrapolated"]]
+    (best,) = drawn(opened, "law", "t.line && t.line.width === 3")
+    np.testing.assert_allclose(best[1], [row["rollouts_per_problem"] for row in inside])
+    law = document["law"]
+    (sigmoid,) = drawn(opened, "law", "t.line && t.line.width === 1.3 && t.line.dash")
+    z = law["k"] * (np.log10(sigmoid[0]) - law["x0"])
+    np.testing.assert_allclose(np.log2(sigmoid[1]), law["b"] + law["L"] / (1 + np.exp(-z)))
+    lost = drawn(opened, "loss-by-n", "t.mode === 'lines'")
+    np.testing.assert_allclose([y for _, y in lost], document["probabilities"]["regret"])
+    (path_of_best,) = drawn(opened, "direction", "t.mode === 'lines+markers+text'")
+    last = inside[-1]
+    assert [v[-1] for v in path_of_best] == [
+        last["problems_per_batch"], last["tested_rollouts_per_problem"]
+    ]  # fmt: skip
+    widths = [row["bin_width"] for row in document["paper"]["by_bin_width"] if row.get("law")]
+    paper = drawn(opened, "paper-method", "t.line && t.line.width === 1.4")
+    assert len(paper) == 1 + len(widths)
     opened.context.close()
-    assert len(set(dashes)) == len(dashes) == len(fit.document["sensitivity"])
-    assert len(drawn) == len(fit.curve_fits.binned)
-    fitted_JV = fit.curve_fits.value(np.log10([x[::20] for x, _ in drawn]))
-    np.testing.assert_allclose([y[::20] for _, y in drawn], fitted_JV, atol=1e-6)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
@@ -157,14 +162,15 @@ def test_opens_quietly_and_draws_every_figure(
         url == report.as_uri() or url.startswith(("data:", "blob:")) for url in opened.asked
     )
     assert opened.dialogs == []
+    opened.unfold()
     states = opened.page.eval_on_selector_all(
         ".figure",
         "figures => figures.map(f => [f.dataset.kind, f.dataset.state,"
         " f.querySelectorAll('.plot svg .trace, .plot svg .bars').length > 0])",
     )
     assert {kind for kind, *_ in states} == {
-        "curves", "law", "probability", "backtest", "scores", "landscape", "gap", "difficulty",
-        "health",
+        "learning-curves", "law", "probability-best", "loss-by-n", "direction", "backtest",
+        "paper-method", "scores", "landscape", "gap", "difficulty", "health",
     }  # fmt: skip
     assert all(state == "drawn" and full for _, state, full in states), states
     across = opened.page.evaluate("document.documentElement.scrollWidth")
@@ -210,20 +216,22 @@ def test_theme_switch_recolours_page_and_figures(opened: Opened) -> None:
 
 
 def test_scale_switch_changes_every_budget_axis(opened: Opened) -> None:
-    kinds = ("curves", "law", "probability", "gap", "health")
+    kinds = ("learning-curves", "law", "probability-best", "loss-by-n", "gap", "health")
     assert {opened.axis(kind, "xaxis.type") for kind in kinds} == {"log"}
     opened.page.get_by_role("button", name="Linear").click()
     assert {opened.axis(kind, "xaxis.type") for kind in kinds} == {"linear"}
     assert opened.axis("law", "yaxis.type") == "log"
     opened.page.get_by_role("button", name="Log", exact=True).click()
-    assert opened.axis("curves", "xaxis.type") == "log"
+    assert opened.axis("learning-curves", "xaxis.type") == "log"
 
 
 def test_chips_select_configurations_in_every_figure(opened: Opened) -> None:
-    before = {kind: opened.traces(kind) for kind in ("curves", "law", "gap", "landscape")}
-    chip = opened.page.locator(".chip", has_text="n=8").first
-    chip.click()
-    assert chip.get_attribute("aria-pressed") == "false"
+    kinds = ("learning-curves", "loss-by-n", "gap", "landscape")
+    before = {kind: opened.traces(kind) for kind in kinds}
+    for label in ("16 × 8", "32 × 8"):  # of the sweep, and of the study
+        chip = opened.page.locator(".chip").get_by_text(label, exact=True)
+        chip.click()
+        assert chip.get_attribute("aria-pressed") == "false"
     assert all(opened.traces(kind) < count for kind, count in before.items())
     opened.page.get_by_role("button", name="All").click()
     assert {kind: opened.traces(kind) for kind in before} == before
@@ -231,17 +239,17 @@ def test_chips_select_configurations_in_every_figure(opened: Opened) -> None:
 
 def test_runs_can_be_taken_out_one_by_one(opened: Opened) -> None:
     points = "figure => figure.querySelector('.plot').data.reduce((s, t) => s + t.x.length, 0)"
-    before = opened.figure("curves").evaluate(points)
+    before = opened.figure("learning-curves").evaluate(points)
     box = opened.page.locator("#fit-1 details.runs")
     box.locator("summary").click()
     first = box.locator("input").first
     first.focus()
     opened.page.keyboard.press("Space")
     assert not first.is_checked()
-    assert opened.figure("curves").evaluate(points) < before
+    assert opened.figure("learning-curves").evaluate(points) < before
     assert "<img src=x" in box.inner_text()  # a hostile name, as text
     first.check()
-    assert opened.figure("curves").evaluate(points) == before
+    assert opened.figure("learning-curves").evaluate(points) == before
 
 
 def test_slider_moves_the_landscape_through_training(opened: Opened) -> None:
@@ -259,7 +267,7 @@ def test_slider_moves_the_landscape_through_training(opened: Opened) -> None:
 
 
 def test_hover_reads_beside_the_figure_and_lights_the_same_runs_elsewhere(opened: Opened) -> None:
-    figure = opened.figure("probability", 0)
+    figure = opened.figure("probability-best", 0)
     figure.scroll_into_view_if_needed()
     opened.page.wait_for_timeout(200)
     law = opened.figure("law")
@@ -268,28 +276,29 @@ def test_hover_reads_beside_the_figure_and_lights_the_same_runs_elsewhere(opened
         """figure => {
           const plot = figure.querySelector('.plot'), full = plot._fullLayout;
           const box = plot.getBoundingClientRect();
-          const curve = plot.data.findIndex(
-            (t) => t.mode === 'lines' && t.y.every((v) => v === 128));
+          const curve = plot.data.findIndex((t) => t.mode === 'lines' && t.line.width === 9
+            && t.y.every((v) => v === 512));
           return [box.x + full.xaxis._offset + full.xaxis.d2p(plot.data[curve].x[6]),
-                  box.y + full.yaxis._offset + full.yaxis.d2p(128)];
+                  box.y + full.yaxis._offset + full.yaxis.d2p(512)];
         }"""
     )
     opened.page.mouse.move(at[0] - 2, at[1])
     opened.page.mouse.move(*at)
     opened.page.wait_for_timeout(300)
     readout = law.locator(".readout").inner_text()
-    assert "n=128 leads from 840k to 1.25M; probability 64%" in readout
+    assert "n=512 leads from" in readout
+    assert "; probability " in readout
     assert law.locator(".hoverlayer .hovertext").count() == 0  # nothing covers the number
-    faded = opened.figure("curves").evaluate(
+    faded = opened.figure("learning-curves").evaluate(
         "f => [...f.querySelectorAll('.scatterlayer .trace')]"
         ".filter(g => g.style.opacity === '0.12').length"
     )
     assert faded > 0
-    assert opened.page.locator(".chip.lit").inner_text().strip() == "n=128"
+    assert opened.page.locator(".chip.lit").inner_text().strip() == "16 × 512"
 
 
 def test_figures_are_read_by_keyboard(opened: Opened) -> None:
-    figure = opened.figure("curves")
+    figure = opened.figure("learning-curves")
     figure.locator(".plot").focus()
     opened.page.keyboard.press("ArrowRight")
     first = figure.locator(".readout").inner_text()
@@ -311,7 +320,7 @@ def test_everything_is_reached_by_tabbing(opened: Opened) -> None:
             " || document.activeElement.classList[0] || document.activeElement.tagName"
         )
         reached.add(kind)
-    assert {"skip", "chip", "curves", "law", "landscape", "health"} <= reached
+    assert {"skip", "chip", "learning-curves", "law", "landscape", "health"} <= reached
 
 
 def test_prints_in_light_with_every_figure(opened: Opened) -> None:
@@ -342,5 +351,5 @@ def test_words_are_there_without_scripts(browser: Any, report: Path) -> None:
     page = context.new_page()
     page.goto(report.as_uri())
     assert "256" in page.locator("#answer").inner_text()
-    assert page.locator("#warnings").is_visible()
+    assert page.locator("#notices").is_visible()
     context.close()

@@ -32,8 +32,8 @@ budget: 16384
 evaluation: {samples: 4, per_octave: 3, first: 256}
 """
 KINDS = {
-    "curves", "law", "probability", "backtest", "sensitivity", "scores", "landscape", "gap",
-    "difficulty", "health",
+    "learning-curves", "law", "probability-best", "loss-by-n", "backtest", "paper-method", "scores",
+    "landscape", "gap", "difficulty", "health",
 }  # fmt: skip
 
 
@@ -72,6 +72,7 @@ def test_opens_quietly_with_every_figure_drawn(
     opened = Opened(browser, report, width, scheme)
     assert opened.console == []
     assert opened.outside() == set()
+    opened.unfold()
     assert opened.states() == {kind: {"drawn"} for kind in KINDS}
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
     opened.context.close()
@@ -85,10 +86,10 @@ def test_no_serious_accessibility_fault(browser: Any, report: Path, scheme: str)
 
 
 def test_the_first_screen_answers(opened: Opened) -> None:
-    """Prescription, interval, cost, extrapolation, what would change it: without scrolling."""
+    """What to run, how far to trust it, score, cost, what to do first: without scrolling."""
     said = opened.page.locator("#answer").inner_text()
-    for words in ("rollouts per problem", "95% interval", "Expected score", "Extrapolation",
-                  "What would change it", "Cost"):  # fmt: skip
+    for words in ("rollouts per problem", "Confidence:", "Score", "Cost", "Before you spend",
+                  "What would change it"):  # fmt: skip
         assert words in said
     box = opened.page.locator("#answer").bounding_box()
     assert box["y"] + box["height"] < 950

@@ -1,4 +1,4 @@
-"""Tables of what a law is worth: every cell from the document it stands for."""
+"""Tables of a fit: every cell from the document it stands for."""
 
 from __future__ import annotations
 
@@ -9,24 +9,70 @@ from isocompute.report import StudyView
 from isocompute.report.evidence import fit_tables, progress_tables
 from report_fixtures import make_fit, page_of, short_bundle  # noqa: F401  # a fixture
 
-CUT = {"cut": 1e6, "n_held_out": 40, "mae_law": 0.01, "mae_best_so_far": 0.02,
-       "mae_power_law": 0.015, "mae_blend": None, "coverage": 0.9}
-LEFT = {"left_out": "budget", "beyond": 2e6, "value": None, "at": 4e6, "refused": None,
-        "rollouts_per_problem": {"full": 400, "law": 300, "best_so_far": 256, "power_law": 380},
-        "score_lost": {"law": 0.01, "best_so_far": 0.02, "power_law": None}}
-REFUSED = {"left_out": "n", "value": 512, "beyond": None, "refused": "no budgets shared"}
-SPREAD = {
-    "problems_per_batch": [
-        {"rollouts_per_problem": 8, "at": 1e6, "spread": 0.014, "interval": [0.006, 0.022],
-         "noise": 0.006, "scores": [{"problems_per_batch": 16}, {"problems_per_batch": 64}]}
-    ],
-    "rollouts_per_problem": [
-        {"problems_per_batch": 16, "at": 1e6, "spread": 0.05, "interval": None, "noise": 0.01,
-         "scores": [{"rollouts_per_problem": 8}, {"rollouts_per_problem": 64}]}
+BEST = {
+    "x": 4e6,
+    "rollouts_per_problem": 410.2,
+    "interval": [260.0, 512.0],
+    "confidence_set": [256, 512],
+    "as_good": [512],
+    "problems_per_batch": 32,
+    "tested_rollouts_per_problem": 512,
+    "score": 0.69,
+    "score_interval": [0.67, 0.71],
+    "extrapolated": True,
+}
+BATCH = {
+    "batch_size": 512,
+    "at": 1e6,
+    "scores": [
+        {
+            "problems_per_batch": 64,
+            "rollouts_per_problem": 8,
+            "score": 0.5,
+            "interval": [0.49, 0.51],
+            "probability_best": 0.1,
+        },
+        {
+            "problems_per_batch": 16,
+            "rollouts_per_problem": 32,
+            "score": 0.52,
+            "interval": [0.51, 0.53],
+            "probability_best": 1.0,
+        },
     ],
 }
-GAP = {"problems_per_batch": 16, "rollouts_per_problem": 8, "gap": 0.3, "gap_at_peak": 0.1,
-       "from": 1e5, "validation_lost": 0.04, "train_gained": 0.2, "overfits": True}
+SPREAD = {
+    "problems_per_batch": [
+        {
+            "rollouts_per_problem": 8,
+            "at": 1e6,
+            "spread": 0.014,
+            "interval": [0.006, 0.022],
+            "noise": 0.006,
+            "scores": [{"problems_per_batch": 16}, {"problems_per_batch": 64}],
+        }
+    ],
+    "rollouts_per_problem": [
+        {
+            "problems_per_batch": 16,
+            "at": 1e6,
+            "spread": 0.05,
+            "interval": None,
+            "noise": 0.01,
+            "scores": [{"rollouts_per_problem": 8}, {"rollouts_per_problem": 64}],
+        }
+    ],
+}
+GAP = {
+    "problems_per_batch": 16,
+    "rollouts_per_problem": 8,
+    "gap": 0.3,
+    "gap_at_peak": 0.1,
+    "from": 1e5,
+    "validation_lost": 0.04,
+    "train_gained": 0.2,
+    "overfits": True,
+}
 INDEX = {"value": 0.25, "interval": [0.2, 0.3]}
 NAMES = ("score", "never", "always", "interference", "rich_get_richer", "uniform_progress")
 PROGRESS: dict[str, Any] = {
@@ -40,20 +86,26 @@ PROGRESS: dict[str, Any] = {
 
 
 def test_every_part_has_its_table() -> None:
-    document = {"backtest": {"by_cut": [CUT], "left_out": [LEFT, REFUSED]}, "spread": SPREAD,
-                "train_test": [GAP]}  # fmt: skip
-    cuts, left, spread, gap = fit_tables(document)
-    assert cuts["rows"] == [["1M", "40", "0.0100", "0.0200", "0.0150", "–", "90%"]]
-    assert left["rows"] == [
-        ["budgets above 2M", "4M", "400", "300 (0.010)", "256 (0.020)", "380 (–)"],
-        ["n = 512", "no law could be fitted", "", "", "", ""],
+    rules = {"model": 0.001, "largest_n": 0.0123, "mine": 0.5}
+    document = {"best": [BEST], "backtest": {"rules": rules}, "spread": SPREAD,
+                "direction": {"equal_batch": [BATCH]}, "train_test": [GAP]}  # fmt: skip
+    best, simple, spread, batch, gap = fit_tables(document)
+    assert best["rows"] == [
+        ["4M (extrapolated)", "410", "260 to 512", "256, 512", "512", "32 × 512",
+         "0.690 (0.670 to 0.710)"]
+    ]  # fmt: skip
+    assert simple["rows"] == [
+        ["This model", "0.001"], ["The largest n", "0.012"], ["Mine", "0.500"]
+    ]  # fmt: skip
+    assert batch["rows"] == [
+        ["512", "1M", "16 × 32", "0.520 (0.510 to 0.530)", ">99%", "64 × 8: 0.500"]
     ]
     assert spread["rows"] == [
         ["Bₚ: 16, 64", "n = 8", "1M", "0.014", "0.006 to 0.022", "0.006"],
         ["n: 8, 64", "Bₚ = 16", "1M", "0.050", "not bounded", "0.010"],
     ]
     assert gap["rows"] == [["8", "16", "0.100", "0.300", "100k", "0.040", "overfits"]]
-    for table in (cuts, left, spread, gap):
+    for table in (best, simple, spread, batch, gap):
         assert all(len(row) == len(table["head"]) for row in table["rows"])
 
 
@@ -63,6 +115,17 @@ def test_what_a_document_does_not_hold_has_no_table() -> None:
     assert fit_tables({"spread": one_batch}) == []
     calm = {**GAP, "overfits": False}
     assert fit_tables({"train_test": [calm]})[0]["rows"][0][-1] == "no overfitting seen"
+
+
+def test_many_budgets_are_thinned_and_keep_both_ends() -> None:
+    rows = [{**BEST, "x": 1e5 * i, "confidence_set": None, "extrapolated": False}
+            for i in range(1, 26)]  # fmt: skip
+    (table,) = fit_tables({"best": rows, "unit": "tokens"})
+    assert [row[0] for row in table["rows"]] == [
+        "100k", "400k", "700k", "1M", "1.3M", "1.6M", "1.9M", "2.2M", "2.5M"
+    ]  # fmt: skip
+    assert table["head"][0] == "Tokens"
+    assert table["rows"][0][3] == "–"
 
 
 def test_progress_has_a_row_per_configuration_and_per_difference() -> None:
@@ -76,11 +139,10 @@ def test_progress_has_a_row_per_configuration_and_per_difference() -> None:
 
 
 def test_the_page_shows_them_as_text(tmp_path: Path) -> None:
-    fit = make_fit(points=6)
-    fit.document["backtest"] = {**fit.document["backtest"], "by_cut": [CUT]}
-    fit.document["curves"][0]["smoothness"] = 0.97
+    fit = make_fit()
+    fit.document["curves"][0]["state"] = "stopped"
     view = StudyView(name="s", interference=PROGRESS)
     text = page_of(tmp_path, [("a", fit)], None, study=view).text
-    assert "Back-test by cut: mean error of scores beyond it" in text
+    assert "What simple rules would have lost in the back-test" in text
     assert "0.250 (0.20–0.30)" in text
-    assert "0.97" in text
+    assert "stopped" in text

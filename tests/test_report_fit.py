@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.domain import Curve
-from isocompute.laws import Fit, fit_sweep
 from isocompute.report import figures
+from isocompute.report.words import summary
 from report_fixtures import page_of, short_bundle  # noqa: F401  (the latter acts on every test)
 
 PAIRS = {
@@ -55,42 +56,55 @@ def fit(request: pytest.FixtureRequest) -> Fit:
     return fit_sweep(planted(PAIRS[kind]), draws=30, **OPTIONS[kind])
 
 
-@pytest.mark.long
 def test_every_setting_makes_a_page(tmp_path: Path, fit: Fit) -> None:
     page = page_of(tmp_path, [("sweep", fit)], None)
     kinds = {attrs.get("data-kind") for _, attrs in page.tags}
-    assert {"curves", "law", "probability"} <= kinds
-    assert ("lawbp" in kinds) == (fit.law_problems_per_batch is not None)
+    setting = fit.setting["kind"]
+    assert {"learning-curves", "law", "probability-best", "loss-by-n"} <= kinds
+    assert ("law-problems-per-batch" in kinds) == (setting == "fixed_batch_size")
+    assert ("direction" in kinds) == (setting == "joint")
     document = page.data["fits"][0]["document"]
-    assert document["frontier"] == fit.document["frontier"]
-    assert page.data["several"] is (fit.setting["kind"] != "fixed_problems_per_batch")
-    assert "The best n, n*, goes from" in page.text
-    for warning in fit.warnings:
-        assert warning["message"][:40] in page.text
+    for key in ("frontier", "best", "curves", "probabilities"):
+        assert document[key] == fit.document[key]
+    assert page.data["several"] is (setting != "fixed_problems_per_batch")
+    assert summary(fit.document) in page.text
+    assert f"Confidence: {fit.verdict.level}." in page.text
+    for notice in fit.notices:
+        assert notice.text[:30].replace("B_p", "Bₚ") in page.text
 
 
-@pytest.mark.long
 def test_every_setting_makes_every_paper_figure(fit: Fit) -> None:
-    document = fit.document
-    assert figures.learning_curves(fit).axes[0].lines
-    assert figures.frontier(fit).axes[0].lines
-    axes = figures.law(fit).axes[0]
-    at = document["law"]["at"]
-    drawn = [line.get_ydata() for line in axes.lines]
-    expected = [row["rollouts_per_problem"] for row in at]
-    assert any(len(y) == len(expected) and np.allclose(y, expected) for y in drawn)
-    assert figures.probability_best(fit).axes[0].collections
-    if fit.law_problems_per_batch is not None:
-        line = figures.law_problems_per_batch(fit).axes[0].lines[-1].get_ydata()
-        rows = document["law_problems_per_batch"]["at"]
-        assert np.allclose(line, [row["problems_per_batch"] for row in rows])
+    document, setting = fit.document, fit.setting["kind"]
+    scale = fit.batch_size or 1
+    drawn = figures.law(fit).axes[0].lines
+    rows = document["best"]
+    expected = [row["rollouts_per_problem"] for row in rows]
+    line = next(
+        one
+        for one in drawn
+        if len(one.get_ydata()) == len(rows) and np.allclose(one.get_ydata(), expected)
+    )
+    assert np.allclose(line.get_xdata(), [row["x"] / scale for row in rows])
+    for one in figures.FIGURES:
+        if one.there(document):
+            assert one.draw(fit).axes[0].has_data(), one.kind
+    if setting == "fixed_batch_size":
+        line = figures.law_problems_per_batch(fit).axes[0].lines[-1]
+        at = document["law_problems_per_batch"]["at"]
+        assert np.allclose(line.get_ydata(), [row["problems_per_batch"] for row in at])
+        assert np.allclose(line.get_xdata(), [row["x"] for row in at])
+    if setting == "joint":
+        path = figures.direction(fit).axes[0].lines[-1].get_xydata()
+        row = [one for one in rows if not one["extrapolated"]][-1]
+        assert path[-1].tolist() == [row["problems_per_batch"], row["tested_rollouts_per_problem"]]
 
 
-def test_a_law_by_tokens_stands_on_tokens(tmp_path: Path) -> None:
-    by_tokens = fit_sweep(planted(PAIRS["fixed"], tokens=True), unit="tokens", draws=0)
+def test_answers_by_tokens_stand_on_tokens(tmp_path: Path) -> None:
+    by_tokens = fit_sweep(planted(PAIRS["fixed"], tokens=True), unit="tokens", draws=20)
     page = page_of(tmp_path, [("tokens", by_tokens)], None)
     drawn = page.data["fits"][0]["runs"][0]["x"]
     assert drawn[0] == pytest.approx(2e7, rel=1e-3)
     assert "budgets in tokens" in page.text
+    assert "at 4B tokens" in page.text
     assert figures.law(by_tokens).axes[0].get_xlabel() == "generated tokens"
     assert figures.learning_curves(by_tokens).axes[0].get_xlabel() == "generated tokens"

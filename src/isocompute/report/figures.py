@@ -79,10 +79,6 @@ class FitFigure(NamedTuple):
     on_page: bool = True
 
 
-def _nothing(document: Document) -> str:
-    return ""
-
-
 def _several_n(document: Document) -> bool:
     rows = document.get("curves") or []
     return len({r["rollouts_per_problem"] for r in rows}) > 1 and len(document["best"]) > 1
@@ -108,7 +104,7 @@ FIGURES: tuple[FitFigure, ...] = (
         lambda document: bool(document.get("curves")),
     ),
     FitFigure(
-        "frontier", frontier, "Frontier", _nothing, "",
+        "frontier", frontier, "Frontier", lambda _: "", "",
         lambda document: bool(document.get("frontier")), on_page=False,
     ),
     FitFigure(
@@ -121,7 +117,7 @@ FIGURES: tuple[FitFigure, ...] = (
     ),
     FitFigure(
         "law-problems-per-batch", law_problems_per_batch, "Best number of problems per batch",
-        _nothing,
+        lambda _: "",
         "Line and band: the best Bₚ = B / n at the fixed batch, and its interval. Bars: the Bₚ "
         "that leads.",
         lambda document: bool((document.get("law_problems_per_batch") or {}).get("at")),
@@ -154,7 +150,7 @@ FIGURES: tuple[FitFigure, ...] = (
     ),
     FitFigure(
         "paper-method", paper_method, "Beside the paper's own method",
-        lambda document: " ".join(words.paper_sentences(document)),
+        words.paper_sentence,
         "Line and band: the best n and its interval, as above. Thin: the law by the published "
         "pipeline, for three widths of its reward bins.",
         lambda document: bool((document.get("paper") or {}).get("law")) and _several_n(document),

@@ -39,6 +39,7 @@ def fit_section(name: str, fit: Fit) -> Section:
             for one in FIGURES
             if one.on_page and one.there(document)
         ],
+        "printed": words.printed_sentences(document),
         "curves": [_curve_row(row) for row in document.get("curves", [])],
         "frontier": [_frontier_row(row) for row in document.get("frontier", [])],
         "tables": fit_tables(document),

@@ -99,7 +99,7 @@ def extrapolation(decades: float | None) -> str:
     """
     if decades is None or not math.isfinite(decades) or abs(decades) < 0.02:
         return ""
-    times = f"{10 ** abs(decades):.2g}x"
+    times = f"{compact(10 ** abs(decades))}x"
     if decades > 0:
         return f"{times} beyond your largest tested budget"
     return f"{times} below your smallest tested budget"
@@ -230,10 +230,11 @@ def probability_sentence(fit: Document) -> str:
     share = {int(n): p for n, p in last["probability"].items()}
     top = max(share, key=lambda n: share[n])
     at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
-    known = ", ".join(str(n) for n in last.get("confidence_set") or [])
+    known = [str(n) for n in last.get("confidence_set") or []]
+    left = f"Only n = {top} is" if len(known) < 2 else f"n = {', '.join(known)} are"
     return (
-        f"At {at} n = {top} is best with probability {chance(share[top])}. Still in contention "
-        f"there: n = {known or top}."
+        f"At {at}, n = {top} is best with probability {chance(share[top])}. {left} still in "
+        "contention there."
     )
 
 
@@ -257,20 +258,20 @@ def printed_of(fit: Document) -> PrintedLaw | None:
     return printed_law(str(sources[0])) if alone else None
 
 
-def paper_sentences(fit: Document) -> list[str]:
-    """What the published pipeline says of these runs, and what the study printed of its own."""
-    paper, last = fit.get("paper") or {}, last_row(fit)
+def paper_sentence(fit: Document) -> str:
+    """What the published pipeline says of these runs."""
+    paper = fit.get("paper") or {}
     if paper.get("refused"):
-        return [f"The paper's own method gives no answer here: {paper['refused']}"]
-    said = []
+        return f"The paper's own method gives no answer here: {paper['refused']}"
     steps = (str(row["rollouts_per_problem"]) for row in paper.get("frontier") or [])
     path = [n for n, _ in groupby(steps)]
-    if path:
-        said.append(f"By the paper's own method the best n goes {', '.join(path)}.")
-    printed = printed_of(fit)
-    if printed is not None:
-        said += printed.sentences(float(last["x"]) if last else None)
-    return said
+    return f"By the paper's own method the best n goes {', '.join(path)}." if path else ""
+
+
+def printed_sentences(fit: Document) -> list[str]:
+    """What the study itself printed of this panel, where it is one."""
+    printed, last = printed_of(fit), last_row(fit)
+    return [] if printed is None else printed.sentences(float(last["x"]) if last else None)
 
 
 def changes(fit: Document | None, plan: Document) -> list[str]:

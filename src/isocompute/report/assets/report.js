@@ -25,7 +25,8 @@
     return Math.abs(value) >= 10 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(2));
   }
   const score = (value) => (Number.isFinite(value) ? value.toFixed(3) : "–");
-  const percent = (p) => (p > 0.99 ? ">99%" : p > 0 && p < 0.01 ? "<1%" : `${Math.round(100 * p)}%`);
+  const percent = (p) => (p > 0.99 && p < 1 ? ">99%" : p > 0 && p < 0.01 ? "<1%" : `${Math.round(100 * p)}%`);
+  const chance = (p) => percent(Math.min(p, 0.9999)); // all of some hundred draws are no certainty
   const name = (bp, n) => (severalB ? `B\u209A=${bp}, n=${n}` : `n=${n}`);
 
   // ---- looks -------------------------------------------------------------------------------
@@ -274,7 +275,7 @@
       const p = part.probability_best;
       traces.push({ x, y: x.map(() => s[of]), mode: "lines", hoverinfo: "none",
         line: { color: fade(color(s), (Number.isFinite(p) ? 0.25 + 0.75 * p : 0.8) * (part.extrapolated ? 0.45 : 1)), width: narrow() ? 7 : 9 },
-        meta: { key: keyOf(s.bp, s.n), say: () => `${name(s.bp, s.n)} leads from ${count(part.from / scale)} to ${count(part.to / scale)}${Number.isFinite(p) ? `; probability ${percent(p)}` : ""}${part.extrapolated ? "; extrapolated" : ""}` } });
+        meta: { key: keyOf(s.bp, s.n), say: () => `${name(s.bp, s.n)} leads from ${count(part.from / scale)} to ${count(part.to / scale)}${Number.isFinite(p) ? `; probability ${chance(p)}` : ""}${part.extrapolated ? "; extrapolated" : ""}` } });
     }
     // Where B_p differs too, each bar says which pair leads.
     if (severalB && !narrow()) {
@@ -350,7 +351,7 @@
         const top = p.map((v, j) => (below[j] += v));
         traces.push({ x: full.x, y: p, stackgroup: "p", mode: "lines", hoverinfo: "none", hoveron: "points",
           line: { color: look.paper, width: 1.2 }, fillcolor: color(s),
-          meta: { key: keyOf(bp, n), say: (j) => `${name(bp, n)} is best at ${count(full.x[j])} with probability ${percent(p[j])}`, top } });
+          meta: { key: keyOf(bp, n), say: (j) => `${name(bp, n)} is best at ${count(full.x[j])} with probability ${chance(p[j])}`, top } });
       });
       for (const label of named.reverse()) { // where two would touch, the larger n keeps its name
         const free = mids.every((m) => Math.abs(m.edge - label.edge) > (narrow() ? 0.28 : 0.1) || Math.abs(m.y - label.y) > 0.09);

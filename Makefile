@@ -136,8 +136,8 @@ engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup  ## one study through
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engines_agree.py benchmarks/out/engines-agree \
 	  --trl-python $(abspath $(TRAINERS_VENV))/bin/python $(ARGS)
 
-bench: $(STAMP)  ## speed of the fits beside scipy, and of the engine beside TRL; twenty minutes
-	@OMP_NUM_THREADS=2 $(PY) benchmarks/laws.py
+bench: $(STAMP)  ## speed of the model, and of the engine beside TRL; twenty minutes
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/model.py
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o docs/engine-benchmark \
 	  --trainers-python $(TRAINERS_VENV)/bin/python $(ARGS)
 

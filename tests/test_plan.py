@@ -188,6 +188,13 @@ def test_the_largest_batch_bites_and_says_what_it_costs() -> None:
     assert "capped_by_max_batch" not in codes(free)
 
 
+def test_a_limit_that_costs_less_than_anybody_pays_says_nothing() -> None:
+    near = planted({**FOUR, (32, 16): (0.0181, 0.0181)})
+    d = plan_budget(near, AT, max_batch_size=1023).document
+    assert arm(d) == (32, 16)
+    assert "capped_by_max_batch" not in codes(d)
+
+
 def test_fewest_steps_hold_n() -> None:
     d = plan_budget(planted(), AT, min_steps=977).document
     assert (arm(d), d["steps"]) == ((32, 16), 1953)
@@ -337,6 +344,7 @@ FEW = notice("one_or_two_n", which=[32], wanted=64)
 def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     d = plan_budget(planted({(32, 32): (0.0, 0.0)}, surface=steep, notices=[FEW]), AT).document
     assert (arm(d), d["chosen_by"]) == ((32, 64), "neighbours")
+    assert "by what its neighbours say" in " ".join(advice_lines(d, why=True))
     assert d["predicted_score"] == pytest.approx(0.41)
     assert d["rollouts_per_problem_law"] == pytest.approx(64)
     assert (d["verdict"]["level"], d["verdict"]["reason"]) == ("caution", FEW.text)

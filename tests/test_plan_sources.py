@@ -100,6 +100,8 @@ def test_without_a_source_the_published_law_of_the_difficulty(
     assert (d["recipe"]["kl_coef"] > 0) is kl
     assert "law_of_another_model" in codes(d)
     assert "anchor_assumed" not in codes(d)  # said there
+    steps = [step["settles"] for step in d["run_next"]]
+    assert steps[:2] == ["law_of_another_model", "anchor_assumed"]
     said = next(w["text"] for w in d["notices"] if w["code"] == "law_of_another_model")
     assert ("none was published for mixtures" in said) is (difficulty == "mixed")
 

@@ -33,14 +33,15 @@ from validation.tables import page
 PARTS = ("sweep", "surface", "null", "few", "stopped", "panels")
 HERE = Path(__file__).parent
 ROOMS = {
-    "model": ("domain", "model", "answers"),
+    "model": ("domain", "model"),
+    "answers": ("domain", "model", "answers"),
     "today": ("curves", "frontier.py", "laws", "plan", "sigmoid.py", "projection.py"),
 }
 
 
 def fingerprint(adapter: str) -> str:
     """A hash of the code that is judged and of the worlds it is judged on."""
-    rooms = (*ROOMS.get(adapter, ROOMS["model"]), "testing")
+    rooms = (*ROOMS[adapter], "testing")
     package = Path(isocompute.__file__).parent
     found = [package / room for room in rooms] + [HERE / "cells.py", HERE / "rows.py"]
     found.append(HERE / "adapters.py")
@@ -83,7 +84,7 @@ def words(text: str) -> list[str]:
 
 def parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(prog="validation", description=__doc__.splitlines()[0])
-    options.add_argument("--adapter", choices=list(ADAPTERS), default="model")
+    options.add_argument("--adapter", choices=list(ADAPTERS), default="answers")
     options.add_argument("--parts", type=words, default=list(PARTS), help=", ".join(PARTS))
     options.add_argument("--worlds", type=words, help="default: all")
     options.add_argument("--conditions", type=words, help="default: all")
@@ -139,7 +140,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             adapter = Today(whole=True, draws=1000)  # 18 fits: as its users had it
         panels = panel_rows(adapter, panels_of(options.panels))
     summaries = collected(cells, base, folder)
-    title = "The model" if options.adapter == "model" else options.adapter
+    title = "The model" if options.adapter == "answers" else options.adapter
     text = page(title, summaries, before, panels, panels_before)
     print(text)
     if options.output:

@@ -176,6 +176,68 @@ class ModelAnswers:
         return Rise(bound > 0, bound)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Shown:
+    """The model as its users see it: plans, verdicts, intervals that the back-test widens."""
+
+    name: str = "answers"
+    draws: int = 400
+
+    def fit(self, curves: Sequence[Curve], seed: int) -> Answers:
+        """A fit of `isocompute.answers`."""
+        from isocompute.answers import fit_sweep
+
+        return ShownAnswers(fit_sweep(list(curves), draws=self.draws, seed=seed))
+
+
+class ShownAnswers(ModelAnswers):
+    """Answers from where a user reads them; those of the draws where there is no plan."""
+
+    def __init__(self, fit: Any) -> None:
+        super().__init__(fit.posterior)
+        self.fit = fit
+        self._plans: dict[float, Any] = {}
+
+    @property
+    def verdict(self) -> str:  # type: ignore[override]
+        """Of the whole fit."""
+        return str(self.fit.verdict.level)
+
+    def score_DJ(self, budget: float) -> np.ndarray:
+        """Draws as the answers have them: wider beyond the data where the back-test says so."""
+        if budget not in self._scores:
+            self._scores[budget] = self.fit.scores_at(budget)
+        return self._scores[budget]
+
+    def _beside(self, key: Key, budget: float) -> np.ndarray:
+        drawn: np.ndarray = self.fit.scores_of([Configuration(*key)], budget)[:, 0]
+        return drawn
+
+    def _plan(self, budget: float) -> Any:
+        from isocompute.answers import plan_budget
+
+        if budget not in self._plans:
+            self._plans[budget] = plan_budget(self.fit, budget)
+        return self._plans[budget]
+
+    def refused(self, budget: float) -> bool:
+        """Whether `plan` gives none."""
+        return self._plan(budget).allocation is None
+
+    def chosen(self, budget: float) -> Choice:
+        """What `plan` says; where it refuses, the largest expected score of the draws."""
+        plan = self._plan(budget)
+        if plan.allocation is None:
+            return super().chosen(budget)
+        low, high = plan.document["predicted_score_interval"]
+        key = (plan.allocation.problems_per_batch, plan.allocation.rollouts_per_problem)
+        return Choice(key, plan.document["predicted_score"], low, high)
+
+    def rise(self) -> Rise:
+        """The claim of the fit."""
+        return Rise(bool(self.fit.rise.claimed), float(self.fit.rise.lower_bound))
+
+
 def refined_peak(grid_F: np.ndarray, score_DF: np.ndarray) -> np.ndarray:
     """Where each row peaks: a parabola through the best point and its neighbours."""
     top_D = score_DF.argmax(axis=1)
@@ -293,6 +355,7 @@ class TodayAnswers:
 
 
 ADAPTERS: Mapping[str, Adapter] = {
+    "answers": Shown(),
     "model": Model(),
     "today": Today(),
 }
@@ -300,5 +363,5 @@ REFUSALS = (IsocomputeError,)
 
 __all__ = [
     "ADAPTERS", "REFUSALS", "Adapter", "Answers", "BestN", "Choice", "Configuration", "Model",
-    "Rise", "Today",
+    "Rise", "Shown", "Today",
 ]  # fmt: skip

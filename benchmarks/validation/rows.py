@@ -72,29 +72,33 @@ def budgets_of(cell: Cell) -> tuple[tuple[str, float], ...]:
 
 def row_of(adapter: Adapter, cell: Cell, seed: int) -> dict[str, Any]:
     """One sweep, fitted and judged."""
-    rng = rng_of(cell, seed)
-    curves = CONDITIONS[cell.condition].sample(world_of(cell), rng)
-    tally = Tally()
-    row: dict[str, Any] = {"seed": seed, "sums": tally, "loss": {}}
-    start = time.process_time()
+    curves = CONDITIONS[cell.condition].sample(world_of(cell), rng_of(cell, seed))
+    row: dict[str, Any] = {"seed": seed, "sums": Tally(), "loss": {}}
     try:
-        answers = adapter.fit(curves, seed)
-        tally.add("fit seconds", time.process_time() - start)
+        judge(adapter, cell, curves, row)
+    except Exception as crash:  # noqa: BLE001 (a crash is a row: the page must show it)
+        why = f"{cell}: {type(crash).__name__}: {crash}"[:300]
+        return {"seed": seed, "sums": {"crashed": [1.0, 1.0]}, "loss": {}, "why": why}
+    return row
+
+
+def judge(adapter: Adapter, cell: Cell, curves: Sequence[Curve], row: dict[str, Any]) -> None:
+    """Fill a row."""
+    tally, start = row["sums"], time.process_time()
+    try:
+        answers = adapter.fit(curves, row["seed"])
     except REFUSALS as refusal:
         tally.add("no fit", 1)
         row["why"] = str(refusal)[:300]
         unfitted(cell, curves, row)
-        return row
-    except Exception as crash:  # noqa: BLE001 (a crash is a row: the page must show it)
-        tally.add("crashed", 1)
-        row["why"] = f"{type(crash).__name__}: {crash}"[:300]
-        return row
+        return
+    tally.add("fit seconds", time.process_time() - start)
     tally.add("no fit", 0)
-    tally.add("stop", answers.verdict == "stop")
-    tally.add("caution", answers.verdict == "caution")
+    if cell.part == "sweep":  # a verdict takes several fits; other parts do not need it
+        tally.add("stop", answers.verdict == "stop")
+        tally.add("caution", answers.verdict == "caution")
     PARTS[cell.part](adapter, answers, cell, curves, row)
     tally.add("seconds", time.process_time() - start)
-    return row
 
 
 def so_far(curves: Sequence[Curve]) -> Mapping[Key, float]:

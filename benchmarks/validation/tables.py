@@ -58,14 +58,14 @@ def worlds_table(cells: Cells) -> str:
             *(f"{mine.figure(f'{rule} 4x').value:.4f}" for rule in ("largest n", "best so far")),
             mine.figure("claimed").percent,
             " ".join(f"{100 * mine.figure(f'refused {f}x').value:.0f}" for f in FACTORS),
-            f"{mine.figure('stop').value:.2f}",
+            f"{mine.figure('stop').value:.2f}, {mine.figure('caution').value:.2f}",
             mine.figure("missed and stopped").percent,
             str(mine.sweeps),
         ])  # fmt: skip
     head = (
         "world", "curves 90", *(f"loss {f}x" for f in FACTORS), *(f"held 95 {f}x" for f in FACTORS),
         *(f"width {f}x" for f in FACTORS), "largest n 4x", "best so far 4x", "rise claimed",
-        "refused 1x 4x 10x (%)", "stop", "missed, stopped", "sweeps",
+        "refused 1x 4x 10x (%)", "stop, caution", "missed, stopped", "sweeps",
     )  # fmt: skip
     return table(head, rows)
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import Rates, powers_of_two
-from isocompute.answers.best import AS_GOOD, STEPS_PER_OCTAVE, choice, probability_best
-from isocompute.answers.best import confidence_set as most_likely
+from isocompute.answers import best
 from isocompute.answers.fit import Fit
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
@@ -140,12 +139,12 @@ def prescribe(q: Question) -> Prescription:
     elif not tested[at] and q.batch_size is not None:
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n)]
     limit = blocked[wanted] if n_F[wanted] != n else None
-    if limit is not None:
+    lost = mean_F[wanted] - mean_F[at]
+    if limit is not None and lost > best.AS_GOOD:
         size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
-        cost = f"{mean_F[wanted] - mean_F[at]:.3f} lower"
-        about = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]), "cost": cost}
-        notes.append(notice(f"capped_by_{limit}", **about))
-    else:
+        about = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted])}
+        notes.append(notice(f"capped_by_{limit}", **about, cost=f"{lost:.3f} lower"))
+    elif limit is None:
         notes += _edges(q, which[at])
     best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
     low, high = interval or (n, n)
@@ -157,11 +156,11 @@ def prescribe(q: Question) -> Prescription:
     untested = [f for f in free if not tested[f]] if q.batch_size is None else []
     ahead_F = (score_DF > score_DF[:, [at]]).mean(axis=0)
     first = at if not tested[at] else max(untested, key=lambda f: ahead_F[f], default=at)
-    share_F = probability_best(score_DF[:, :, None])[:, 0]
+    share_F = best.probability_best(score_DF[:, :, None])[:, 0]
     answers = {
         "chosen_by": "expected_score" if tested[at] else "neighbours",
-        "as_good": sorted({int(n_F[f]) for f in free if mean_F[f] > mean_F[at] - AS_GOOD}),
-        "confidence_set": most_likely(share_F, n_F, fit.level),
+        "as_good": sorted({int(n_F[f]) for f in free if mean_F[f] > mean_F[at] - best.AS_GOOD}),
+        "confidence_set": best.confidence_set(share_F, n_F, fit.level),
         "expected_regret": (score_DF.max(axis=1) - score_DF[:, at]).mean(),
         "rollouts_per_problem_law": best_n,
         "rollouts_per_problem_interval": interval,
@@ -180,7 +179,7 @@ def _candidates(q: Question) -> list[Configuration]:
         return [c for c in every if c.problems_per_batch >= smallest] or every
     out = list(fit.configurations)
     if len(known) < ENOUGH_N:
-        b_p = out[choice(fit.scores_at(q.x).mean(axis=0))].problems_per_batch
+        b_p = out[best.choice(fit.scores_at(q.x).mean(axis=0))].problems_per_batch
         more = powers_of_two(max(known[0] // 2, 1), 2 * known[-1])
         out += [Configuration(b_p, n) for n in more if n not in known]
     return sorted(out)
@@ -188,23 +187,25 @@ def _candidates(q: Question) -> list[Configuration]:
 
 def _best(mean_F: FloatArray, tested: Sequence[bool], among: Sequence[int]) -> int:
     """Of the largest mean; an untested one must gain more than 0.002."""
-    top = among[choice(mean_F[list(among)])]
+    top = among[best.choice(mean_F[list(among)])]
     known = [f for f in among if tested[f]]
-    best = known[choice(mean_F[known])] if known else top
-    return top if mean_F[top] > mean_F[best] + AS_GOOD else best
+    kept = known[best.choice(mean_F[known])] if known else top
+    return top if mean_F[top] > mean_F[kept] + best.AS_GOOD else kept
 
 
 def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float, float] | None]:
     """n*(C) with its interval; over the candidates where these are not those tested."""
     if q.batch_size is None and len(tested_n(q.fit)) >= ENOUGH_N:
-        best = q.fit.best_at(q.x)
-        return best.rollouts_per_problem, best.interval
+        at = q.fit.best_at(q.x)
+        return at.rollouts_per_problem, at.interval
     low, high = np.log2([n_F.min(), n_F.max()])
     if low == high:
         return float(n_F[0]), None
-    grid_F = np.linspace(low, high, int(np.ceil((high - low) * STEPS_PER_OCTAVE)) + 1)
-    along_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
-    return q.fit.best_n_along(along_F.astype(np.float64), grid_F, q.x)
+    grid_F = np.linspace(low, high, int(np.ceil((high - low) * best.STEPS_PER_OCTAVE)) + 1)
+    b_p_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
+    score_DF = q.fit.scores_of(list(zip(b_p_F, 2**grid_F, strict=True)), q.x)
+    best_D = best.continuous_best(score_DF[:, :, None], grid_F)[:, 0]
+    return 2 ** float(np.median(best_D)), best.interval(2**best_D, q.fit.level)
 
 
 def _edges(q: Question, chosen: Configuration) -> list[Notice]:

@@ -20,7 +20,6 @@ from isocompute.answers.best import (
     as_good,
     choice,
     confidence_set,
-    continuous_best,
     expected_regret,
     interval,
     log2_n_grid,
@@ -289,41 +288,20 @@ class Reading:
         mean_J = self.scores_at(x).mean(axis=0)
         return dict(zip(self.configurations, mean_J.tolist(), strict=True))
 
-    def scores_of(self, which: Sequence[Configuration], x: float) -> FloatArray:
+    def scores_of(self, which: Sequence[tuple[float, float]], x: float) -> FloatArray:
         """Draws of the score of any (B_p, n) at a budget, (D, F), joint with all others.
 
         Of a tested one its own; of another what its neighbours say, widened as `scores_at`.
         """
-        known_DJ, at = self.scores_at(x), [np.log10(x)]
-        place = {c: j for j, c in enumerate(self.configurations)}
-        out_DF = np.empty((len(known_DJ), len(which)))
-        tested = [f for f, c in enumerate(which) if c in place]
-        out_DF[:, tested] = known_DJ[:, [place[which[f]] for f in tested]]
-        if other := [f for f, c in enumerate(which) if c not in place]:
-            bp_F, n_F = np.array([which[f] for f in other], dtype=np.float64).T
-            score_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), np.array(at))[:, :, 0]
-            mean_F = score_DF.mean(axis=0)
-            wider = self._wider(at[0] - self.posterior.last_J.max())
-            out_DF[:, other] = np.clip(mean_F + (score_DF - mean_F) * wider, 0.0, 1.0)
-        return out_DF
-
-    def best_n_along(
-        self, problems_per_batch_F: FloatArray, log2_n_F: FloatArray, x: float
-    ) -> tuple[float, tuple[float, float]]:
-        """Best n along a line of (B_p, n), tested or not, and its interval.
-
-        Args:
-            problems_per_batch_F: B_p at each n of the grid.
-            log2_n_F: even grid.
-            x: the budget.
-        """
-        at = np.log10([x])
-        score_DFX = self.posterior.smooth_scores(problems_per_batch_F, log2_n_F, at)
-        best_D = continuous_best(score_DFX, log2_n_F)[:, 0]
-        middle = float(np.median(best_D))
-        wide_D = middle + (best_D - middle) * self._wider(at[0] - self.frontier.support[1])
-        low, high = interval(np.clip(wide_D, log2_n_F[0], log2_n_F[-1]), self.level)
-        return 2**middle, (2**low, 2**high)
+        score_DF = self.scores_at(x)
+        if untested := [c for c in which if c not in self.configurations]:
+            (bp_F, n_F), at = np.array(untested, dtype=np.float64).T, np.log10([x])
+            more_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), at)[:, :, 0]
+            mean_F, wider = more_DF.mean(axis=0), self._wider(at[0] - self.posterior.last_J.max())
+            more_DF = np.clip(mean_F + (more_DF - mean_F) * wider, 0.0, 1.0)
+            score_DF = np.concatenate([score_DF, more_DF], axis=1)
+        every: list[tuple[float, float]] = [*self.configurations, *untested]
+        return score_DF[:, [every.index(c) for c in which]]
 
     def score_at(
         self, problems_per_batch: int, rollouts_per_problem: int, x: float
@@ -352,8 +330,7 @@ class Reading:
         wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
         if self.batch_size is not None or not wanted:
             return []
-        every = np.log2([*wanted, chosen])
-        score_DF = self.posterior.smooth_scores(float(b_p), every, np.log10([x]))[:, :, 0]
+        score_DF = self.scores_of([(b_p, n) for n in [*wanted, chosen]], x)
         gain_DF = score_DF - score_DF[:, -1:]
         return [
             {

@@ -33,14 +33,12 @@ def smoothness(score_K: ArrayLike) -> float | None:
     >>> smoothness([0.1, 0.2, 0.3, 0.4]), smoothness([0.4, 0.3, 0.2, 0.1])
     (1.0, 0.0)
     """
-    from scipy.optimize import isotonic_regression
-
     score: NDArray[np.float64] = np.asarray(score_K, dtype=np.float64)
     score = score[np.isfinite(score)]
     spread = float(np.sum((score - score.mean()) ** 2)) if score.size else 0.0
     if score.size < 4 or spread <= 1e-24 * score.size:
         return None
-    fitted = isotonic_regression(score).x
+    fitted = _rising(score)
     return round(1.0 - float(np.sum((score - fitted) ** 2)) / spread, 12)
 
 
@@ -79,8 +77,6 @@ def roughness(score_K: ArrayLike, noise: float) -> Roughness | None:
     >>> roughness([0.2, 0.6, 0.1, 0.7, 0.0, 0.6], 1e-4).too_rough
     True
     """
-    from scipy.optimize import isotonic_regression
-
     score: NDArray[np.float64] = np.asarray(score_K, dtype=np.float64)
     score = score[np.isfinite(score)]
     if score.size < 4:
@@ -89,7 +85,7 @@ def roughness(score_K: ArrayLike, noise: float) -> Roughness | None:
     if block > 1:  # means of neighbours have the same shape and less noise
         score = score[: score.size // block * block].reshape(-1, block).mean(axis=1)
         noise /= block
-    fitted = isotonic_regression(score).x
+    fitted = _rising(score)
     p = np.clip(fitted, 0.002, 0.998)
     variance = np.maximum(noise * p * (1 - p), 1e-12)
     residual = (score - fitted) ** 2
@@ -97,3 +93,21 @@ def roughness(score_K: ArrayLike, noise: float) -> Roughness | None:
     left = max(0.0, float(np.sum(residual - variance)))
     z = float((np.sum(residual / variance) - score.size) / np.sqrt(2 * score.size))
     return Roughness(1.0 - min(left / spread, 1.0) if spread > 0 else 1.0, z)
+
+
+def _rising(score_K: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Best non-decreasing fit, by pooling adjacent violators.
+
+    scipy has it in `scipy.optimize`, which takes longer to load than a sweep to fit.
+    """
+    means: list[float] = []
+    sizes: list[int] = []
+    for value in score_K.tolist():
+        mean, size = value, 1
+        while means and means[-1] > mean:
+            before, weight = means.pop(), sizes.pop()
+            mean = (before * weight + mean * size) / (weight + size)
+            size += weight
+        means.append(mean)
+        sizes.append(size)
+    return np.repeat(means, sizes)

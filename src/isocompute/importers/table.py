@@ -149,7 +149,10 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
     }
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
     for name in table.column_names[:1]:  # tables joined by `cat`: a header is no row
-        repeats = pc.equal(pc.utf8_trim_whitespace(table.column(name)), name.strip())
+        column = table.column(name)
+        if (pc.max(pc.binary_length(column)).as_py() or 0) < len(name.strip()):
+            continue  # the usual case: no cell is long enough
+        repeats = pc.equal(pc.utf8_trim_whitespace(column), name.strip())
         if pc.any(repeats).as_py():
             table = table.filter(pc.invert(repeats))
     return table.rename_columns([names[c] for c in table.column_names])
@@ -236,6 +239,11 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
                 "convert it."
             ) from None
         return out
+    try:  # the usual case, nothing but numbers; pyarrow's `to_numpy` would import pandas
+        numbers = [np.from_dlpack(chunk) for chunk in column.cast(pa.float64()).chunks]
+        return np.concatenate([np.zeros(0), *numbers])
+    except (pa.ArrowInvalid, TypeError):  # TypeError: an array with nulls
+        pass
     text = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING))
     text = pc.if_else(pc.fill_null(absent, True), pa.scalar(None, pa.string()), text)

@@ -341,8 +341,10 @@ def _group(
 
 def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:
     """False for a row whose rollouts and score another row of the run has had; x ascends."""
-    order = np.lexsort((score, x))
     first = np.ones(len(x), dtype=bool)
+    if (np.diff(x) > 0).all():
+        return first
+    order = np.lexsort((score, x))
     first[order[1:]] = (np.diff(x[order]) != 0) | (np.diff(score[order]) != 0)
     return first
 

@@ -32,6 +32,10 @@ class StorageError(RunError):
     """The folder cannot be written: full, read-only, quota, failing disk."""
 
 
+class EmptyStudyError(InputError):
+    """A study.db without tables: its first start was cut short."""
+
+
 class FencedError(RunError):
     """This run was given to another runner; late rows of this one are refused."""
 
@@ -88,7 +92,7 @@ class Database:
         try:
             version = schema.check(connection)
             if version == 0 and not create:
-                raise InputError(
+                raise EmptyStudyError(
                     f"study.db must hold a study, but {str(self.path)!r} is empty; run the study "
                     "file again, which starts it anew."
                 )

@@ -249,7 +249,8 @@ def test_a_missing_file(tmp_path):
 @pytest.mark.parametrize(
     "override",
     ["engine_options.api_key=abc", "engine_options.hf_token=x", "name=hf_abcdefghijklmnopqrst",
-     "engine_options.x={password: p}", "engine_options.x=[sk-abcdefghijklmnop1234]"],
+     "engine_options.x={password: p}", "engine_options.x=[sk-abcdefghijklmnop1234]",
+     "engine_options.private_key=[a, b]", "engine_options.url=https://me:pass1@host/v1"],
 )  # fmt: skip
 def test_row_27_secrets_are_refused(load, override):
     with pytest.raises(InputError, match="must not hold secrets"):

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from isocompute.credentials import hide
 from isocompute.store.database import Database, FencedError
 from isocompute.store.files import checkpoint_folder, fault, remove, run_folder
 
@@ -216,6 +217,7 @@ def settle(
     Returns:
         False if the run had been claimed by someone else: then only the cost is added.
     """
+    detail, reason = hide(detail), hide(reason)  # an engine's words may quote an address or a key
     with database.write() as connection:
         connection.execute(
             "UPDATE attempts SET outcome = ?, detail = ?, rollouts = ?, tokens = ?, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from isocompute.allocation import Rates, allocation_grid, parse_budget, powers_of_two
+from isocompute.credentials import secrets_in
 from isocompute.errors import InputError
 from isocompute.problems import (
     ProblemSet,
@@ -28,13 +28,6 @@ from isocompute.study.yaml12 import parse_yaml, read_yaml
 
 Generator = Callable[..., ProblemSet]
 
-_SECRET_KEY = re.compile(
-    r"(api[_-]?key|access[_-]?key|secret|passw(or)?d|credential|auth|(^|[_-])token)$", re.I
-)
-_SECRET_VALUE = re.compile(
-    r"\b(sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|"
-    r"AKIA[0-9A-Z]{16}|xox[abpr]-[A-Za-z0-9-]{10,})"
-)
 _CODE_FLAGS = {"trust_remote_code", "allow_pickle", "weights_only"}
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
@@ -92,23 +85,12 @@ def _override(content: Any, text: str) -> Any:
     return changed
 
 
-def _refuse_secrets(value: Any, where: str, name: str = "") -> None:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            spot = f"{name}.{key}" if name else key
-            if isinstance(item, str) and item and _SECRET_KEY.search(key):
-                raise InputError(
-                    f"{where} must not hold secrets, but {spot!r} looks like one; put it into an "
-                    "environment variable that the engine reads."
-                )
-            _refuse_secrets(item, where, spot)
-    elif isinstance(value, list):
-        for item in value:
-            _refuse_secrets(item, where, name)
-    elif isinstance(value, str) and _SECRET_VALUE.search(value):
+def _refuse_secrets(content: Any, where: str) -> None:
+    for name, named in secrets_in(content):
+        spot = repr(name) if named else f"the value of {name!r}"
         raise InputError(
-            f"{where} must not hold secrets, but the value of {name!r} looks like one; put it "
-            "into an environment variable that the engine reads."
+            f"{where} must not hold secrets, but {spot} looks like one; put it into an "
+            "environment variable that the engine reads."
         )
 
 

@@ -21,6 +21,7 @@ from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.simulator import SimulatorEngine, simulated_problems
 from isocompute.recipe import Recipe
 from isocompute.runner import Settings
+from isocompute.store import Database
 from isocompute.store.export import export_study
 from isocompute.study import Limits, RunSpec, Study
 
@@ -56,6 +57,14 @@ def small_study(
             for seed in seeds for n in ns
         ],
     )  # fmt: skip
+
+
+def edit(study_folder: Path, sql: str, *values: Any) -> None:
+    """Change records as isocompute itself would: the rows stay sealed."""
+    database = Database(study_folder, write=True, verify=False)
+    with database.write() as connection:
+        connection.execute(sql, values)
+    database.close()
 
 
 def digest(study_folder: Path, work: Path) -> str:

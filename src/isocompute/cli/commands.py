@@ -381,6 +381,8 @@ def export(options: Options) -> int:
     """Unpack a study to Parquet or CSV."""
     from isocompute.store.export import export_study
 
-    files = export_study(options.folder, options.output, format=options.format)
+    files = export_study(
+        options.folder, options.output, format=options.format, times=not options.no_times
+    )
     show([f"wrote {path}" for path in files])
     return 0

@@ -23,7 +23,13 @@ from isocompute.runner.pulse import Pulse
 from isocompute.runner.settings import Settings
 from isocompute.runner.verdict import verdict
 from isocompute.store import leases
-from isocompute.store.database import BusyError, Database, FencedError, StorageError
+from isocompute.store.database import (
+    BusyError,
+    Database,
+    FencedError,
+    StorageError,
+    moved_line,
+)
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
@@ -114,6 +120,8 @@ class _Runner:
         database = Database(self.folder, create=True)
         try:
             self.database = database
+            if database.copy is not None:
+                self.warnings.append(moved_line(database.copy))
             s, wait_s = self.settings, 0.25 if self.workers or pool else 0.05  # here training waits
             self.pulse = Pulse(database, self.id, s.beat_s, s.lease_beats, patience_s=wait_s)
             self.warnings += check_folder(self.folder)
@@ -164,7 +172,7 @@ class _Runner:
             if claim is None:
                 return
             for note in claim.notes:
-                self._say(f"{note}; the one before it is used")
+                self._say(note)
             spec = self.specs[claim.hash]
             task = Task(
                 engine=self.engines[spec.engine], spec=slice_of(spec, claim.target_steps),
@@ -331,7 +339,7 @@ class _Runner:
                 leases.settle(self.database, task.claim, "stopped", spent, detail="cut off")
             self.tasks.clear()
             leases.book_lost(self.database)
-            leases.leave(self.database, self.id)
+            leases.leave(self.database, self.id, self.pulse.dead())
 
     # -- reports -----------------------------------------------------------------------------
 

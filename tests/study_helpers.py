@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -178,6 +179,16 @@ class OddEngine(SimulatorEngine):
     def _memory(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         block = np.ones(60_000_000)  # 480 MB
         self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(0.05 * block[0])))
+
+
+    def _memory_of_a_child(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
+        code = "import time; block = bytearray(480_000_000); time.sleep(300)"
+        child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        Path(os.environ["CHILD_FILE"]).write_text(str(child.pid))
+        try:
+            self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(0.05)))
+        finally:
+            child.kill()
 
 
 class _Hook:

@@ -22,6 +22,9 @@ LearningRateScaling = Literal["sqrt", "linear", "constant"]
 Difficulty = Literal["easy", "hard", "mixed"]
 
 
+LARGEST = 1e30  # of a recipe's numbers: trainers compute in single precision, which ends at 3e38
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything about an update that is not the allocation.
@@ -126,9 +129,10 @@ class Recipe:
         )
         for name, rule, holds in rules:
             value = getattr(self, name)
-            if not holds or (isinstance(value, float) and not math.isfinite(value)):
+            if not holds or (isinstance(value, float) and not abs(value) <= LARGEST):
+                most = f" and at most {LARGEST:g}" if holds and math.isfinite(value) else ""
                 raise InputError(
-                    f"recipe `{name}` must be {rule}, but got {value!r}; correct the recipe."
+                    f"recipe `{name}` must be {rule}{most}, but got {value!r}; correct the recipe."
                 )
         if self.entropy_coef > 0 and self.kl_coef == 0 and not self.allow_entropy_without_kl:
             raise InputError(

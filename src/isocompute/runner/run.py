@@ -35,6 +35,8 @@ from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
 from isocompute.study.sweep import Study
 
+_UNKNOWN_S = 5.0  # so long after its start a run's memory may be unknown without a word
+
 
 class _StopNow(BaseException):
     """A second signal: end at once."""
@@ -284,12 +286,22 @@ class _Runner:
                 reason = f"it passed its limit wall_s={limits.wall_s:g}; raise it, then retry"
                 self.pool.kill(task, reason, limit=True)
             memory = None if limits.memory_gb is None else self.pool.memory_bytes(task)
+            if limits.memory_gb is not None and memory is None and now - started > _UNKNOWN_S:
+                self._unenforced()
             if limits.memory_gb is not None and (memory or 0) > limits.memory_gb * 1e9:
                 reason = (
                     f"it passed its limit memory_gb={limits.memory_gb:g} with "
                     f"{(memory or 0) / 1e9:.2f}; raise it, then retry"
                 )
                 self.pool.kill(task, reason, limit=True)
+
+    def _unenforced(self) -> None:
+        line = (
+            "limits.memory_gb is not enforced: how much memory a run holds cannot be known here "
+            "(it is read from /proc)"
+        )
+        if line not in self.warnings:
+            self._say(line)
 
     # -- stopping ----------------------------------------------------------------------------
 

@@ -28,6 +28,10 @@ from isocompute.study.yaml12 import parse_yaml, read_yaml
 
 Generator = Callable[..., ProblemSet]
 
+MOST_RUNS = 100_000  # of a study
+MOST_ROLLOUTS = 10**15  # of a run: exact as a double and in SQLite
+MOST_PROBLEMS = 10**7  # that a generator is asked for
+
 _CODE_FLAGS = {"trust_remote_code", "allow_pickle", "weights_only"}
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
@@ -154,6 +158,12 @@ class _Loader:
             raise InputError(
                 f"`generated` must be one of {known}, but got {kind!r}; correct the problem set."
             )
+        size = entry.options.get("size")
+        if isinstance(size, int | float) and size > MOST_PROBLEMS:
+            raise InputError(
+                f"generated problems must be at most {MOST_PROBLEMS:,}, but got size={size}; lower "
+                "it."
+            )
         try:
             return self._generators[kind](name, **entry.options)
         except TypeError as error:
@@ -166,6 +176,11 @@ class _Loader:
 def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loader) -> Study:
     rates = Rates(**file.rates.model_dump())
     rollouts = int(rates.rollouts(parse_budget(str(file.budget))))
+    if rollouts > MOST_ROLLOUTS:
+        raise InputError(
+            f"a budget must be at most {MOST_ROLLOUTS:.0e} rollouts per run, but got "
+            f"{rollouts:.3g}; lower it."
+        )
     grid = file.grid
     allocations = allocation_grid(
         _numbers(grid.problems_per_batch), _numbers(grid.rollouts_per_problem),
@@ -176,6 +191,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             "at least one batch must fit into the budget and max_batch, but none does: budget="
             f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
         )
+    _refuse_many(file, len(allocations))
     sections = {"": file.recipe} if file.recipes is None else dict(file.recipes)
     recipes = {name: _recipe(section) for name, section in sections.items()}
     runs = [
@@ -195,6 +211,16 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
     ]  # fmt: skip
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()),
                  slices=tuple(file.slices), rates=rates, source=content)  # fmt: skip
+
+
+def _refuse_many(file: StudyFile, allocations: int) -> None:
+    seeds = file.grid.seeds if isinstance(file.grid.seeds, int) else len(file.grid.seeds)
+    runs = seeds * allocations * len(file.problems) * len(file.recipes or [""])
+    if runs > MOST_RUNS:
+        raise InputError(
+            f"a study may have at most {MOST_RUNS:,} runs, but the grid asks for {runs:,} "
+            f"({seeds:,} seeds); ask for fewer."
+        )
 
 
 def _recipe(section: Any) -> Recipe:

@@ -62,7 +62,6 @@ class TestLocalEngine(EngineTestCase):
         {"aggregation": "seq-mean-token-sum"},
         {"advantage_std": "population"},
         {"kl_coef": 0.5},
-        {"kl_coef": 0.5, "kl_estimator": "k1"},
         {"kl_coef": 0.5, "entropy_coef": 0.5},
         {"zero_variance_filter": "loss"},
         {"kl_coef": 0.5, "zero_variance_filter": "regularizers"},

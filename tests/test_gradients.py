@@ -86,11 +86,11 @@ def advantages_of(rows, std):
     return found
 
 
-def reference_gradient(policy, old, base, drawn, reward_N, recipe):
-    """Loss and gradient by name, one rollout at a time."""
+def reference_gradient(policy, old, base, drawn, reward_N, recipe, advantages=None):
+    """Loss and gradient by name, one rollout at a time; an advantage may differ by token."""
     policy, old, base = (copy.deepcopy(m).double() for m in (policy, old, base))
     rows = rollouts_of(drawn, reward_N)
-    advantages = advantages_of(rows, recipe.advantage_std)
+    advantages = advantages or advantages_of(rows, recipe.advantage_std)
     varies = {p: len({r for _, _, q, r in rows if q == p}) > 1 for p in range(3)}
     counted = [varies[row[2]] or recipe.zero_variance_filter != "loss" for row in rows]
     regular = [varies[row[2]] or recipe.zero_variance_filter == "none" for row in rows]
@@ -179,6 +179,60 @@ def test_the_gradient_is_that_of_the_formulas(changes):
         )  # fmt: skip
     if "zero_variance_filter" not in changes or not changes.get("kl_coef"):
         assert report.loss == pytest.approx(loss, abs=2e-5)
+
+
+def test_advantages_that_differ_by_token():
+    """As ppo has them; some are 0 at the first token, and count all the same."""
+    recipe = Recipe(**BASE, objective="ppo")
+    policy, old, base = models()
+    drawn = drawn_by(old)
+    reward_N = rewards(drawn)
+    made = make_experience(PROMPTS, LENGTHS, drawn, reward_N, recipe)
+    generator = torch.Generator().manual_seed(9)
+    advantage_NT = torch.randn(made.token_NT.shape, generator=generator)
+    advantage_NT[::2, 0] = 0.0
+    made = replace(
+        made, advantage_NT=advantage_NT, old_NT=token_logprobs(old, made, TEMPERATURE)
+    )
+    accumulate(policy, base, made, recipe, rows_per_chunk=7)
+    each = [advantage_NT[i, : int(drawn.length_N[i])].double()
+            for i in range(len(drawn.length_N)) for _ in range(int(drawn.count_N[i]))]  # fmt: skip
+    _, expected = reference_gradient(policy, old, base, drawn, reward_N, recipe, each)
+    for name, parameter in policy.named_parameters():
+        torch.testing.assert_close(
+            parameter.grad.double(), expected[name], atol=1e-5, rtol=2e-4
+        )
+
+
+def test_what_is_measured_is_that_of_the_formulas():
+    """Means over all tokens of all rollouts; k3 of the base model and of the old policy."""
+    recipe = Recipe(**BASE, kl_coef=0.3, entropy_coef=0.2)
+    policy, old, base = models()
+    drawn = drawn_by(old)
+    reward_N = rewards(drawn)
+    made = make_experience(PROMPTS, LENGTHS, drawn, reward_N, recipe)
+    made = replace(made, old_NT=token_logprobs(old, made, TEMPERATURE))
+    means = accumulate(policy, base, made, recipe).means
+    found = {name: [] for name in ("kl", "ratio", "ratio_clipped_share", "kl_old")}
+    rows = rollouts_of(drawn, reward_N)
+    for (prompt, response, _, _), advantage in zip(
+        rows, advantages_of(rows, "sample"), strict=True
+    ):
+        with torch.no_grad():
+            now_T, old_T, base_T = (
+                log_probabilities(m, prompt, response)[0].double() for m in (policy, old, base)
+            )
+        ratio_T = (now_T - old_T).exp()
+        bounded_T = ratio_T.clamp(1 - recipe.clip_low, 1 + recipe.clip_high)
+        # With verl's clamp of a token's value.
+        found["kl"] += ((base_T - now_T).exp() - (base_T - now_T) - 1).clamp(max=10).tolist()
+        found["ratio"] += ratio_T.tolist()
+        found["ratio_clipped_share"] += (bounded_T * advantage < ratio_T * advantage).tolist()
+        # From the old policy, which drew the tokens, to the new one.
+        k3_T = (now_T - old_T).exp() - (now_T - old_T) - 1
+        found["kl_old"] += k3_T.clamp(max=10).tolist()
+    for name, values in found.items():
+        assert means[name] == pytest.approx(sum(values) / len(values), rel=1e-3), name
 
 
 def test_on_policy_the_gradient_is_that_of_reinforce():

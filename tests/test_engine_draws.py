@@ -7,6 +7,7 @@ nucleus, from a stream of its own; training samples must come from the policy as
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 
@@ -16,12 +17,13 @@ from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine, engine, policy  # noqa: E402
 from isocompute.engines.local.engine import stream  # noqa: E402
 from isocompute.engines.local.folders import load_model, save_model  # noqa: E402
+from isocompute.engines.local.learner import Learner  # noqa: E402
 from isocompute.engines.local.policy import Policy, successes_of  # noqa: E402
 from isocompute.engines.local.sampling import sample  # noqa: E402
 from isocompute.engines.streams import Use  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.study import RunSpec  # noqa: E402
-from local_tools import WORLD, tiny_folder  # noqa: E402
+from local_tools import WORLD, tiny_folder, tiny_model  # noqa: E402
 from sinks import ListSink  # noqa: E402
 
 SEED, N, B_P, K = 5, 6, 4, 3
@@ -186,3 +188,79 @@ def test_failed_verdicts_are_no_part_of_the_reward(folder, tmp_path, monkeypatch
             drawn = record.health["verifier_error_share"] * N * B_P
             assert record.step != 4 or drawn == pytest.approx(failed)
     assert seen > 0
+
+
+def test_entropy_is_the_mean_over_all_tokens_of_all_rollouts():
+    """Each rollout's tokens one by one, at the temperature, counts and lengths included."""
+    model = tiny_model(seed=0, vocab_size=11, eos_token_id=(2, 5))
+    prompt, length = torch.tensor([[4, 7, 2, 9], [3, 6, 0, 0]]), torch.tensor([4, 2])
+    drawn = sample(
+        model, prompt, length, 40, max_new_tokens=5, temperature=0.6,
+        generator=torch.Generator().manual_seed(1),
+    )  # fmt: skip
+    assert int(drawn.count_N.max()) > 1
+    assert len(set(drawn.length_N.tolist())) > 2
+    values = []
+    for i, count in enumerate(drawn.count_N.tolist()):
+        p = int(drawn.prompt_N[i])
+        before = prompt[p, : length[p]]
+        response = drawn.token_NT[i, : int(drawn.length_N[i])]
+        with torch.no_grad():
+            logits = model(torch.cat([before, response])[None])[0, len(before) - 1 : -1].double()
+        logprob = torch.log_softmax(logits / 0.6, -1)
+        values += (-(logprob.exp() * logprob).sum(-1)).tolist() * count
+    assert drawn.entropy == pytest.approx(sum(values) / len(values), rel=1e-5)
+
+
+def test_the_probe_is_the_kl_to_the_base_model_at_the_temperature(folder):
+    """Of one response that all rollouts share: k3 of its tokens, from policy to base model."""
+    recipe = Recipe(temperature=0.6, learning_rate=1e-3)
+    policy = Policy(folder)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        for parameter in policy.model.parameters():
+            parameter.add_(0.05 * torch.randn(parameter.shape, generator=generator))
+    data = policy.tokenize(WORLD.problems("val", 1, seed=2))
+    drawn = sample(
+        policy.model, data.token_PS, data.length_P, 8, max_new_tokens=3, temperature=0.6,
+        top_p=1e-9, generator=torch.Generator().manual_seed(1),
+    )  # fmt: skip
+    assert len(drawn.length_N) == 1
+    learner = Learner(policy.model, folder, recipe)
+    found = learner._probe(data.token_PS, data.length_P, drawn, stream(0))
+    row = torch.cat([data.token_PS[0, : data.length_P[0]], drawn.token_NT[0]])[None]
+
+    def logprob_of(model):
+        with torch.no_grad():
+            logits = model(row)[0, int(data.length_P[0]) - 1 : -1].double() / 0.6
+        return torch.log_softmax(logits, -1)[range(3), drawn.token_NT[0]]
+
+    d = logprob_of(load_model(folder)) - logprob_of(policy.model)
+    assert found == pytest.approx(float((d.exp() - d - 1).mean()), rel=1e-4)
+    assert found > 1e-3
+
+
+def test_a_redraw_replaces_what_was_drawn(folder):
+    """Every response is right, where it is judged: all of the samples succeed, and no more."""
+
+    class Right:
+        spec = "right"
+        calls = 0
+
+        def __call__(self, response, answer):
+            from isocompute.verifiers import Outcome
+
+            self.calls += 1
+            return Outcome(None, "broken") if self.calls <= 5 else Outcome(1)
+
+        def check_answer(self, answer):
+            return None
+
+        def close(self):
+            pass
+
+    own = Policy(folder)
+    data = replace(own.tokenize(WORLD.problems("val", 6, seed=2)), verifier=Right())
+    counted = own.count_successes(data, 4, stream(0), temperature=0.6)
+    assert counted.successes_P.tolist() == [4] * 6
+    assert counted.rollouts > 24

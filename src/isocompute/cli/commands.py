@@ -315,10 +315,11 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
 
         address = None if options.ray_address == "local" else options.ray_address
         pool = ray_pool(address=address, num_cpus=options.num_cpus, num_gpus=options.num_gpus)
-    is_new = not (Path(folder) / "study.db").is_file()
-    if not is_new:  # an edit that is refused is refused before its cost is told
-        with contextlib.closing(Database(folder)) as database:
-            register(database, study)
+    # An edit that is refused is refused before its cost is told. A first start that was cut short
+    # has left a file that is empty or holds no work yet: it is new still.
+    with contextlib.closing(Database(folder, create=True)) as database:
+        register(database, study)
+        is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
     with LiveLine() as progress:
         measured = None
         if is_new and pool is None and options.calibrate > 0:
@@ -427,6 +428,8 @@ def export(options: Options) -> int:
     """Unpack a study to Parquet or CSV."""
     from isocompute.store.export import export_study
 
-    files = export_study(options.folder, options.output, format=options.format)
+    files = export_study(
+        options.folder, options.output, format=options.format, times=not options.no_times
+    )
     show([f"wrote {path}" for path in files])
     return 0

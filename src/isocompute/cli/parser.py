@@ -331,6 +331,12 @@ def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
         choices=("parquet", "csv"),
         help="default: by the file's ending; parquet for a folder",
     )
+    parser.add_argument(
+        "--no-times",
+        action="store_true",
+        help="leave out what depends on clocks, machines and interruptions: two exports of the "
+        "same study are then equal byte for byte",
+    )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
 
 

@@ -23,7 +23,10 @@ from isocompute.importers import (
     to_curves,
 )
 from isocompute.importers.base import Curve
+from isocompute.importers.identity import require_one_arm as require_one_run_arm
+from isocompute.importers.identity import select_imported
 from isocompute.importers.runs import ImportedRun
+from isocompute.importers.scale import PLAIN, rescaled
 from isocompute.importers.table import tables_or_runs
 from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.store import Store, StoredRun
@@ -179,7 +182,7 @@ def _load(
             wanted.train.extend(_study_curves(file, where, _Wanted(None, None, "train"), []))
         imported = load_imported(file)
         if imported:
-            curves += _log_curves(path, imported, wanted, where)
+            curves += _log_curves(path, imported, wanted, where, score_range)
         return curves
     if not file.exists():
         raise InputError(
@@ -197,7 +200,7 @@ def _load(
     if wanted.say is not None:
         for line in note_lines((run.name, note) for run in runs for note in run.notes):
             wanted.say(line)
-    return _log_curves(path, runs, wanted, where)
+    return _log_curves(path, runs, wanted, where, score_range)
 
 
 def _nothing_in(path: str, wanted: _Wanted) -> InputError:
@@ -225,30 +228,31 @@ def _nothing_in(path: str, wanted: _Wanted) -> InputError:
 
 
 def _log_curves(
-    path: str, runs: Sequence[ImportedRun], wanted: _Wanted, where: Where
+    path: str,
+    runs: Sequence[ImportedRun],
+    wanted: _Wanted,
+    where: Where,
+    score_range: tuple[float, float],
 ) -> list[Curve]:
+    runs = select_imported(path, runs, where)
+    require_one_run_arm([run for run in runs if run.series], where)
+    if score_range == PLAIN:  # as it was declared at the import
+        score_range = next((r for run in runs if (r := run.provenance.score_range)), PLAIN)
     if wanted.train is not None:
-        with contextlib.suppress(InputError):  # nothing about training, or several metrics of it
-            wanted.train.extend(_narrow(path, to_curves(runs, split="train"), where))
+        # nothing about training, several metrics of it, or rewards on another scale
+        with contextlib.suppress(InputError):
+            wanted.train.extend(rescaled(to_curves(runs, split="train"), score_range, path))
     found = to_curves(
         runs, wanted.metric, problem_set=wanted.problem_set, split=wanted.split, say=wanted.say
     )
-    return _narrow(path, found, where)
-
-
-def _narrow(path: str, curves: list[Curve], where: Where) -> list[Curve]:
-    """What a selection leaves of curves that know no more than their configuration and run."""
-    for key, value in where.items():
-        if key not in _CURVE_KEYS:
-            raise InputError(
-                f"{path}: a selection of logs must name one of {', '.join(_CURVE_KEYS)}, but got "
-                f"{key!r}; logs hold no recipe, so import them apart, or select by run=PATTERN."
-            )
-        there = sorted({str(getattr(c, key)) for c in curves})
-        curves = [c for c in curves if matches(str(getattr(c, key)), value)]
-        if not curves:
-            raise no_match(path, key, value, there)
-    return curves
+    found = rescaled(found, score_range, path)
+    if score_range != PLAIN and wanted.say is not None:
+        low, high = score_range
+        wanted.say(
+            f"{path}: scores of {low:g}..{high:g} are shown in 0..1; best@k and worst@k of rewards "
+            "that are no success or failure are the log's own, never computed"
+        )
+    return found
 
 
 def _study_curves(path: Path, where: Where, wanted: _Wanted, arms: list[StoredRun]) -> list[Curve]:

@@ -6,11 +6,11 @@ import ast
 import re
 from pathlib import Path
 
+from isocompute.importers.configuration import Found, configuration
 from isocompute.importers.collect import Collector, Errors, provenance_of
-from isocompute.importers.reading import flatten, iter_lines, open_log
+from isocompute.importers.reading import flatten, iter_lines, open_log, run_name
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
-from isocompute.importers.vocabulary import Found, configuration
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # what srun (a rank) and container logs (a time) put before a line, and (TaskRunner pid=123, ip=...)
@@ -57,7 +57,7 @@ class _Runs:
         self.path = path
         self.errors = errors
         self.settings = settings
-        self.name = path.name.split(".")[0]
+        self.name = run_name(path)
         self.found = [Collector(self.name, errors, settings)]
         self.pending: dict[str, object] = {}  # a configuration that no row has followed yet
         self.known = Found()

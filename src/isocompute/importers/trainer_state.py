@@ -30,7 +30,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     errors = Errors(str(path))
     folder = path.parent
     name = folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
-    collector = Collector(name or path.stem, errors, settings.for_file(name))
+    collector = Collector(name or path.stem, errors, settings)
     data = path.read_bytes()
     state, reason = parse_json(data)
     if isinstance(state, dict) and isinstance(state.get("log_history"), list):

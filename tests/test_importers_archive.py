@@ -115,7 +115,8 @@ def test_one_command_reads_logs_that_do_not_say_their_configuration(
     logs.mkdir()
     for n in (4, 8):
         for seed in (0, 1):
-            rows = [{"step": s, "data": {"my/val": 0.2 + 0.05 * s / n, "critic/score/mean": 0.1}}
+            rows = [{"step": s, "data": {
+                "my/val": 0.2 + 0.05 * s / n + 0.001 * seed, "critic/score/mean": 0.1}}
                     for s in range(0, 64, 2)]
             (logs / f"n{n}_seed{seed}.jsonl").write_text(
                 "".join(json.dumps(row) + "\n" for row in rows))

@@ -198,7 +198,8 @@ def _load(
             wanted.train.extend([c for c in curves if c.split == "train"])
         return [c for c in curves if c.split == wanted.split]
     if wanted.say is not None:
-        for line in note_lines((run.name, note) for run in runs for note in run.notes):
+        told = [(run.name, note) for run in runs for note in (*run.notes, *run.concluded)]
+        for line in note_lines(told):
             wanted.say(line)
     return _log_curves(path, runs, wanted, where, score_range)
 
@@ -253,6 +254,21 @@ def _log_curves(
             "that are no success or failure are the log's own, never computed"
         )
     return found
+
+
+def _narrow(path: str, curves: list[Curve], where: Where) -> list[Curve]:
+    """What a selection leaves of curves that know no more than their configuration and run."""
+    for key, value in where.items():
+        if key not in _CURVE_KEYS:
+            raise InputError(
+                f"{path}: a selection of logs must name one of {', '.join(_CURVE_KEYS)}, but got "
+                f"{key!r}; logs hold no recipe, so import them apart, or select by run=PATTERN."
+            )
+        there = sorted({str(getattr(c, key)) for c in curves})
+        curves = [c for c in curves if matches(str(getattr(c, key)), value)]
+        if not curves:
+            raise no_match(path, key, value, there)
+    return curves
 
 
 def _study_curves(path: Path, where: Where, wanted: _Wanted, arms: list[StoredRun]) -> list[Curve]:

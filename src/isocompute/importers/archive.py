@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -213,5 +213,14 @@ def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
     return ImportedRun(
         name=name, problems_per_batch=b_p, rollouts_per_problem=n, steps=steps, seed=seed,
         series=tuple(series), outcomes=outcomes, errors=errors, n_errors=n_errors, n_rows=n_rows,
-        notes=tuple(json.loads(notes)), provenance=Provenance(**json.loads(provenance)),
+        notes=tuple(json.loads(notes)), provenance=_provenance(json.loads(provenance)),
     )
+
+
+def _provenance(kept: dict[str, Any]) -> Provenance:
+    """As it was stored; a study of an earlier version has fewer fields, of a later one more."""
+    known = {f.name: kept[f.name] for f in fields(Provenance) if f.name in kept}
+    for name in ("inferred", "unread", "score_range"):
+        if known.get(name) is not None:
+            known[name] = tuple(known[name])
+    return Provenance(**known)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from isocompute import __version__
 from isocompute.importers.configuration import Found, configuration, facts_of
+from isocompute.importers.points import Compute, Points, repeated, series_of
 from isocompute.importers.reading import (
     clean_text,
     flatten,
@@ -26,14 +27,10 @@ from isocompute.importers.reading import (
     whole,
 )
 from isocompute.importers.runs import (
-    FloatArray,
     ImportedRun,
-    IntArray,
-    Metric,
     Outcomes,
     Provenance,
     RowError,
-    Series,
     UnclearError,
 )
 from isocompute.importers.settings import Column, Settings
@@ -79,18 +76,6 @@ class Errors:
             self.kept.append(RowError(self.file, line, clean_text(reason)))
 
 
-@dataclass(slots=True)
-class _Points:
-    column: Column
-    key: str = ""
-    step: array[int] = field(default_factory=lambda: array("q"))
-    value: array[float] = field(default_factory=lambda: array("d"))
-    n_missing: int = 0
-    axis: str | None = None  # the key that counts its updates; None: the tracker's own step
-    n_elsewhere: int = 0  # points that were placed by the tracker's step although there is an axis
-    zero_rows: list[int] = field(default_factory=list)  # rows whose step was 0
-
-
 class Collector:
     """Gathers the rows of one run.
 
@@ -111,12 +96,11 @@ class Collector:
         self.n_rows = 0
         self._config: dict[str, object] = {}
         self._found: Found | None = None
-        self._kinds: dict[str, _Points | str | None] = {}
-        self._points: dict[Column, _Points] = {}
+        self._kinds: dict[str, Points | str | None] = {}
+        self._points: dict[Column, Points] = {}
         self._side: dict[str, dict[int, float]] = {kind: {} for kind in set(_SIDES.values())}
         self._n_points = 0
         self._evicted = False
-        self._repeats: dict[str, tuple[int, int]] = {}
         self._first_training_row: int | None = None
         self.counters = Counters(settings.step)
 
@@ -196,7 +180,7 @@ class Collector:
                 if axis != points.axis:
                     points.axis, points.n_elsewhere = axis, len(points.step)
 
-    def _meaning(self, key: str) -> _Points | str | None:
+    def _meaning(self, key: str) -> Points | str | None:
         if key in self.settings.columns:
             return self._series(self.settings.columns[key], key)
         if key in _SIDES:
@@ -204,7 +188,7 @@ class Collector:
         column = column_of(key, self.counters.seen)
         return None if column is None else self._series(column, key)
 
-    def _series(self, column: Column, key: str = "") -> _Points | None:
+    def _series(self, column: Column, key: str = "") -> Points | None:
         split = self.settings.split or column.split
         problem_set = clean_text(column.problem_set or self.settings.problem_set or "")
         column = replace(column, problem_set=problem_set, split=split)
@@ -213,12 +197,12 @@ class Collector:
             if len(self._points) >= MAX_SERIES:
                 self.note(f"more than {MAX_SERIES} metrics: the further ones were not read")
                 return None
-            points = self._points[column] = _Points(column, key)
+            points = self._points[column] = Points(column, key)
             points.axis = self.counters.axis(key)
         return points
 
     def _take_beside(
-        self, points: _Points, step: int, values: Mapping[str, object], line: int, key: str,
+        self, points: Points, step: int, values: Mapping[str, object], line: int, key: str,
         calls: bool,
     ) -> None:
         """Take a score whose updates another key of its row counts."""
@@ -233,7 +217,7 @@ class Collector:
         self._take(points, step, values[key], line, key)
 
     def _take(
-        self, points: _Points | None, step: int, value: object, line: int, key: str
+        self, points: Points | None, step: int, value: object, line: int, key: str
     ) -> None:
         if points is None:
             return
@@ -290,15 +274,16 @@ class Collector:
         batch = None if b_p is None or n is None else b_p * n
         self._check_batch(batch, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))
-        per_step = None if batch is None else batch / found.updates_per_batch
-        token_step, token_total = self._tokens(per_step, found.window)
-        self._repeats = {}
+        compute = Compute(
+            batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
+            tokens=self._side["tokens"], lengths=self._side["length"],
+            rollouts=self._side["rollouts"],
+        )
         series = tuple(
             made for points in self._points.values()
-            if (made := self._finish_series(points, batch, found.updates_per_batch, token_step,
-                                            token_total, values["evaluation_samples"])) is not None
+            if (made := series_of(points, compute, values["evaluation_samples"])) is not None
         )
-        self._note_repeats()
+        self._note_order()
         provenance = provenance or provenance_of(path, source)
         unread = [
             key for key, kind in self._kinds.items()
@@ -309,10 +294,11 @@ class Collector:
             problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
             seed=values["seed"], series=series, outcomes=tuple(self.outcomes),
             errors=tuple(self.errors.kept), n_errors=self.errors.count, n_rows=self.n_rows,
-            notes=tuple(self.notes), unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+            notes=tuple(self.notes),
             provenance=replace(
                 provenance, facts={**self.extras, **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
+                unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )
@@ -366,12 +352,21 @@ class Collector:
             )
         self.note(text)
 
-    def _note_repeats(self) -> None:
-        if self._repeats:
-            repeats, changed = (max(pair) for pair in zip(*self._repeats.values(), strict=True))
+    def _note_order(self) -> None:
+        repeats: dict[str, tuple[int, int]] = {}
+        for points in self._points.values():
+            step = np.array(points.step, np.int64)
+            label = points.column.metric.label
+            count, changed = repeated(step, np.array(points.value))
+            if count:
+                repeats[label] = count, changed
+            elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
+                self.note(f"{label}: rows out of order were sorted by step")
+        if repeats:
+            count, changed = (max(pair) for pair in zip(*repeats.values(), strict=True))
             self.note(
-                f"{repeats} further rows of a step that was there already were left out "
-                f"({changed} with another score; of {', '.join(sorted(self._repeats)):.80}); the "
+                f"{count} further rows of a step that was there already were left out "
+                f"({changed} with another score; of {', '.join(sorted(repeats)):.80}); the "
                 "first counts"
             )
 
@@ -380,66 +375,6 @@ class Collector:
         if found is not None and given is not None and found != given:
             self.note(f"the log says {name}={found}, the setting {given}: the log's is used")
         return given if found is None else found
-
-    def _tokens(self, batch: float | None, window: int) -> tuple[IntArray, FloatArray]:
-        """Cumulative generated tokens at steps, as far as rows follow each other without a gap."""
-        per_step = self._side["tokens"]
-        lengths = self._side["length"]
-        if per_step:
-            source, scale, width = per_step, 1.0, 1
-        elif lengths and batch is not None:
-            source, scale, width = lengths, float(batch), window
-        else:
-            return np.zeros(0, np.int64), np.zeros(0)
-        step = np.array(sorted(source), np.int64)
-        value = np.array([source[int(s)] for s in step])
-        if step[0] == 0:  # prime-rl counts its steps from 0; a length at step 0 trains nothing
-            step, value = step[1:], value[1:]
-        span = np.diff(step, prepend=0)
-        gap = np.flatnonzero((span > width) if width > 1 else (span != 1))
-        stop = int(gap[0]) if gap.size else len(step)
-        total = np.cumsum(value[:stop] * span[:stop] * scale)
-        return np.concatenate(([0], step[:stop])).astype(np.int64), np.concatenate(([0.0], total))
-
-    def _finish_series(
-        self, points: _Points, batch: int | None, updates_per_batch: int, token_step: IntArray,
-        token_total: FloatArray, samples: int | None,
-    ) -> Series | None:
-        step = np.frombuffer(points.step, np.int64) if points.step else np.zeros(0, np.int64)
-        score = np.frombuffer(points.value) if points.value else np.zeros(0)
-        if step.size == 0 and points.n_missing == 0:
-            return None
-        unique, first = np.unique(step, return_index=True)
-        if unique.size < step.size:
-            repeats = step.size - unique.size
-            changed = int(np.sum(score != score[first][np.searchsorted(unique, step)]))
-            self._repeats[points.column.metric.label] = (repeats, changed)
-        elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
-            self.note(f"{points.column.metric.label}: rows out of order were sorted by step")
-        drawn = np.ceil(unique / updates_per_batch)
-        rollouts = drawn * (np.nan if batch is None else float(batch))
-        if self._side["rollouts"]:
-            logged = self._side["rollouts"]
-            rollouts = np.array([
-                logged.get(int(s), 0.0 if s == 0 else float(r))
-                for s, r in zip(unique, rollouts, strict=True)
-            ], np.float64)
-        tokens = np.full(unique.size, np.nan)
-        if token_step.size:
-            place = np.minimum(np.searchsorted(token_step, unique), token_step.size - 1)
-            known = token_step[place] == unique
-            tokens[known] = token_total[place][known]
-        metric = points.column.metric
-        if metric.samples is None and samples is not None and metric.kind in ("avg", "best"):
-            # k stands in the configuration; a training score is of the batch, not of k samples
-            k = samples if points.column.split == "validation" else None
-            metric = Metric(kind=metric.kind, samples=k, estimator=metric.estimator,
-                            variable=metric.variable, core=metric.core)
-        return Series(
-            metric=metric, problem_set=points.column.problem_set, split=points.column.split,
-            step_K=unique, rollouts_K=rollouts, tokens_K=tokens, score_K=score[first],
-            n_missing=points.n_missing,
-        )
 
 
 def provenance_of(path: Path, source: str, sha256: str | None = None) -> Provenance:

@@ -6,8 +6,8 @@ import ast
 import re
 from pathlib import Path
 
-from isocompute.importers.configuration import Found, configuration
 from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.configuration import Found, configuration
 from isocompute.importers.reading import flatten, iter_lines, open_log, run_name
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings

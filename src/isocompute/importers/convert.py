@@ -249,7 +249,7 @@ def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
     >>> keys_there([])
     ''
     """
-    keys = list(dict.fromkeys(key for run in runs for key in run.unread))
+    keys = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
     likely = [k for k in keys if re.search("eval|val|test|acc|score|reward|pass", k, re.I)]
     listed = [*likely, *(k for k in keys if k not in likely)]
     if not listed:

@@ -19,7 +19,7 @@ import numpy as np
 
 from isocompute.errors import InputError
 from isocompute.importers.configuration import FACTS, SCALED
-from isocompute.importers.runs import ImportedRun, Metric, Series, UnclearError
+from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
 from isocompute.store.arms import matches, no_match
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
@@ -96,6 +96,8 @@ def _one_run(
         for n in _SETTINGS[:2]
     ):
         return False
+    if all(getattr(r, n) is None for r in (a, b) for n in _SETTINGS[:2]):
+        return False  # two configurations may be meant: they are asked for first
     equal: set[float] = set()
     for (metric, problem_set, split), points in scores_a.items():
         for (other, other_set, other_split), others in scores_b.items():
@@ -161,7 +163,6 @@ def _merged(group: Sequence[ImportedRun]) -> ImportedRun:
         merged, provenance=replace(merged.provenance, facts=facts),
         notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),
         outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
-        unread=() if any(not r.unread for r in ordered) else best.unread,
     )
     others = ", ".join(dict.fromkeys(r.provenance.path for r in ordered[1:]))
     return merged.inferring(
@@ -181,9 +182,8 @@ def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
         key = (s.metric, s.problem_set, s.split)
         if key not in kept:
             kept[key] = s
-        elif kept[key].tokens_K.size and np.isnan(kept[key].tokens_K).all():
-            if np.array_equal(kept[key].step_K, s.step_K):
-                kept[key] = replace(kept[key], tokens_K=s.tokens_K)
+        elif np.isnan(kept[key].tokens_K).all() and np.array_equal(kept[key].step_K, s.step_K):
+            kept[key] = replace(kept[key], tokens_K=s.tokens_K)
     b_p, n = run.problems_per_batch, run.rollouts_per_problem
     if b_p is not None and n is not None:
         for key, s in kept.items():
@@ -215,47 +215,64 @@ def _join_resumed(runs: list[ImportedRun], resumed: str | None) -> list[Imported
     """Logs that begin in the middle, joined to the one that they go on with."""
     if resumed == "apart":
         return runs
-    spans = {id(run): _span(run) for run in runs}
-
-    def goes_on(part: ImportedRun, whole: ImportedRun) -> bool:
-        mine, its = spans[id(part)], spans[id(whole)]
-        if part is whole or mine is None or its is None:
-            return False
-        alike = all(getattr(part, n) == getattr(whole, n) for n in _SETTINGS)
-        near = Path(part.provenance.path).parent == Path(whole.provenance.path).parent
-        return (
-            alike and part.problems_per_batch is not None
-            and (near or part.name == whole.name)
-            and part.provenance.path != whole.provenance.path
-            and not differing([part, whole])
-            and its[0] < mine[0] and its[1] < mine[1]
-            and mine[0] <= its[1] + 1.5 * max(mine[2], its[2])
-            and mine[0] > 1.5 * max(mine[2], its[2]) - 1
-        )
-
     left = list(runs)
-    for part in sorted(runs, key=lambda r: (spans[id(r)] or (0, 0, 0.0))[0], reverse=True):
-        before = [run for run in left if goes_on(part, run)]
+    for part in sorted(runs, key=lambda r: (_span(r) or (0, 0, 0.0))[0], reverse=True):
+        before = [run for run in left if run is not part and _follows(part, run)]
         if not before:
             continue
         # of a chain of parts, the one that it follows is the latest to begin
-        latest = max((spans[id(run)] or (0,))[0] for run in before)
-        before = [run for run in before if (spans[id(run)] or (0,))[0] == latest]
-        if len(before) > 1:
+        latest = max((_span(run) or (0,))[0] for run in before)
+        before = [run for run in before if (_span(run) or (0,))[0] == latest]
+        if len(before) > 1 or (resumed is None and not _begins_late(part, before[0])):
             raise UnclearError(
-                f"a log that begins in the middle must go on with one other, but {_named(part)} "
-                f"begins at step {(spans[id(part)] or (0,))[0]} and may go on with "
-                f"{' or '.join(_named(run) for run in before[:3])}; tell the runs apart (a seed in "
-                "`pattern`), or add --set resumed=apart."
+                f"a log must begin at the start or go on with one other, but {_named(part)} begins "
+                f"at step {(_span(part) or (0,))[0]} and may go on with "
+                f"{' or '.join(_named(run) for run in before[:3])}; "
+                + ("tell the runs apart (a seed in `pattern`), or add --set resumed=apart."
+                   if len(before) > 1 else "add --set resumed=join, or resumed=apart.")
             )
         joined = _joined(before[0], part)
-        spans[id(joined)] = _span(joined)
         left = [joined if run is before[0] else run for run in left if run is not part]
     return left
 
 
+def _follows(part: ImportedRun, whole: ImportedRun) -> bool:
+    """Whether a log can be the sequel of another, by configuration, place and steps."""
+    mine, its = _span(part), _span(whole)
+    if mine is None or its is None or part.problems_per_batch is None:
+        return False
+    near = Path(part.provenance.path).parent == Path(whole.provenance.path).parent
+    return (
+        all(getattr(part, n) == getattr(whole, n) for n in _SETTINGS)
+        and (near or part.name == whole.name)
+        and part.provenance.path != whole.provenance.path
+        and not differing([part, whole])
+        and its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2])
+        and its[1] < mine[1]
+    )
+
+
+def _begins_late(part: ImportedRun, whole: ImportedRun) -> bool:
+    """Whether a log surely is a sequel: it begins beyond the first place where a run can begin.
+
+    A run that was not evaluated before training begins at its first evaluation. One whose first
+    score is the other's at that step, or whose training rows begin late, does not.
+    """
+    first, _, width = _span(part) or (0, 0, 1.0)
+    if first > 1.5 * width:
+        return True
+    for s in part.series:
+        if s.split == "train" and s.step_K.size > 1:
+            return bool(s.step_K[0] > 1.5 * np.median(np.diff(s.step_K)))
+    theirs = _scores(whole)
+    return any(
+        theirs.get(key, {}).get(step) == value
+        for key, points in _scores(part).items() for step, value in points.items()
+    )
+
+
 def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
-    """A run and its sequel: from where the sequel begins its scores count, but the first one."""
+    """A run and its sequel: from where the sequel begins, its scores count."""
     kept = {(s.metric, s.problem_set, s.split): s for s in first.series}
     for s in then.series:
         key = (s.metric, s.problem_set, s.split)
@@ -264,17 +281,12 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
             kept.setdefault(key, s)
             continue
         stays = old.step_K < s.step_K[0]
-        same = np.isin(s.step_K[:1], old.step_K)  # evaluated before and after the restart
-        if same.any():
-            stays |= old.step_K == s.step_K[0]
-        new = slice(1, None) if same.any() else slice(None)
         kept[key] = replace(
             old, n_missing=old.n_missing + s.n_missing,
-            **{
-                name: np.concatenate((getattr(old, name)[stays], getattr(s, name)[new]))
-                for name in ("step_K", "rollouts_K", "score_K")
-            },
-            tokens_K=np.concatenate((old.tokens_K[stays], s.tokens_K[new])),
+            step_K=np.concatenate((old.step_K[stays], s.step_K)),
+            rollouts_K=np.concatenate((old.rollouts_K[stays], s.rollouts_K)),
+            tokens_K=np.concatenate((old.tokens_K[stays], s.tokens_K)),
+            score_K=np.concatenate((old.score_K[stays], s.score_K)),
         )
     begins, ends = _span(then), _span(first)
     assert begins is not None
@@ -293,10 +305,10 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     )
 
 
-def _outcomes(first: ImportedRun, then: ImportedRun, begins: int) -> tuple[object, ...]:
-    there = {(o.step, o.problem_set, o.split) for o in first.outcomes if o.step <= begins}
+def _outcomes(first: ImportedRun, then: ImportedRun, begins: int) -> tuple[Outcomes, ...]:
+    there = {(o.step, o.problem_set, o.split) for o in first.outcomes if o.step < begins}
     return (
-        *(o for o in first.outcomes if o.step <= begins),
+        *(o for o in first.outcomes if o.step < begins),
         *(o for o in then.outcomes if (o.step, o.problem_set, o.split) not in there),
     )
 

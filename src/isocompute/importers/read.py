@@ -13,11 +13,11 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.console import read_console
 from isocompute.importers.convert import keys_there
-from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.reading import clean_text, open_log
 from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 from isocompute.importers.identity import settle_runs
+from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.mlflow_store import is_mlflow_run, read_mlflow_run
+from isocompute.importers.reading import clean_text, open_log
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.sqlite import read_sqlite
@@ -85,7 +85,7 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
     if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
            for run in runs for s in run.series):
         return
-    there = list(dict.fromkeys(key for run in runs for key in run.unread))
+    there = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
     near = [m for key in settings.columns for m in difflib.get_close_matches(key, there, n=1)]
     hint = f"; did you mean {near[0]}?" if near else f"{keys_there(runs)}; correct it."
     raise InputError(

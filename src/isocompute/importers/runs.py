@@ -17,6 +17,8 @@ from isocompute.errors import InputError
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
+FROM_NAME = "from the name"  # how `inferred` says what a pattern found
+
 Estimator = Literal["mean", "unbiased", "bootstrap", "unknown"]
 
 # The estimator that needs no word after the metric's name: avg@k is a mean whatever k is,
@@ -150,6 +152,7 @@ class Provenance:
         facts: settings that repetitions of a run share: model, learning_rate, ...
         score_range: what scores may be, as declared at the import; None: 0..1.
         evaluation_problems: how many problems an evaluation has, where scores are successes.
+        unread: keys of the log that were not understood, the first ones.
     """
 
     path: str
@@ -161,6 +164,7 @@ class Provenance:
     facts: Mapping[str, str] = field(default_factory=dict)
     score_range: tuple[float, float] | None = None
     evaluation_problems: int | None = None
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +182,6 @@ class ImportedRun:
         n_rows: rows read.
         notes: what a reader of the result should know, one line each.
         provenance: file, hash, version, and what was inferred.
-        unread: keys of the log that were not understood, the first ones.
     """
 
     name: str
@@ -193,7 +196,11 @@ class ImportedRun:
     n_rows: int = 0
     notes: tuple[str, ...] = ()
     provenance: Provenance
-    unread: tuple[str, ...] = ()
+
+    @property
+    def concluded(self) -> tuple[str, ...]:
+        """What was inferred, but for what the user's own pattern found."""
+        return tuple(line for line in self.provenance.inferred if FROM_NAME not in line)
 
     def inferring(self, *lines: str) -> ImportedRun:
         """The run, with more that was concluded rather than read."""

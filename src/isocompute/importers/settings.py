@@ -11,7 +11,7 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.reading import whole
-from isocompute.importers.runs import Metric
+from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
@@ -134,7 +134,7 @@ class Settings:
         if not found:
             return replace(self)
         told = ", ".join(f"{key}={value}" for key, value in found.items())
-        line = f"{told}: from the name {match.group(0)!r}"
+        line = f"{told}: {FROM_NAME} {match.group(0)!r}"
         return replace(self, **found, inferred=(*self.inferred, line))  # type: ignore[arg-type]
 
 

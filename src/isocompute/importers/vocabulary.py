@@ -140,7 +140,7 @@ def _evaluation(key: str, seen: Iterable[str]) -> Column | None:
         return _column("best", "reward", match["set"], int(match["k"]), "slime")
     if match := _SLIME_MEAN.fullmatch(key):
         name = match["set"]
-        if name in _NO_SET or "-" in name and name.endswith(("_ratio", "_rate")):
+        if name in _NO_SET or ("-" in name and name.endswith(("_ratio", "_rate"))):
             return None
         # `eval/NAME` is anybody's; slime is told by the counters that it logs beside it
         if any(mark in seen for mark in _SLIME_MARKS):

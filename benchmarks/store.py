@@ -148,7 +148,7 @@ def large() -> None:
                            stdout=subprocess.DEVNULL)  # fmt: skip
             say(f"isocompute status, {turn} time, process start included",
                 f"{time.perf_counter() - began:.2f} s", "<= 1 s")  # fmt: skip
-        from isocompute.curves import load_curves
+        from isocompute.sources import load_curves
 
         for turn in ("first", "second"):
             began, cpu = time.perf_counter(), time.process_time()

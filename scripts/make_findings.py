@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from isocompute.curves import load_curves
+from isocompute.domain.text import compact
 from isocompute.laws import Fit, fit_sweep
 from isocompute.report import figures
-from isocompute.report.words import count, interval, percent
+from isocompute.report.words import interval, percent
+from isocompute.sources import load_curves
 
 FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
 BLOCK = re.compile(r"(?<=<!-- made by scripts/make_findings.py -->\n).*?(?=<!-- end -->)", re.S)
@@ -60,11 +61,11 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
         inside += holds
         rows.append(
             (
-                count(row["x"]),
-                count(row["rollouts_per_problem"]),
+                compact(row["x"]),
+                compact(row["rollouts_per_problem"]),
                 interval(row["interval"]),
                 ", ".join(map(str, row["confidence_set"])),
-                count(theirs)
+                compact(theirs)
                 + ("" if holds else " (no such n tested)" if theirs < least else " (outside)"),
             )
         )
@@ -98,8 +99,8 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
 def frontier(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
     rows = [
         (
-            count(p["from"]),
-            count(p["to"]),
+            compact(p["from"]),
+            compact(p["to"]),
             str(p["rollouts_per_problem"]),
             f"{p['score_from']:.3f} to {p['score_to']:.3f}",
             percent(p["probability_best"]),
@@ -121,8 +122,8 @@ def easy_and_hard(fits: dict[str, Fit]) -> tuple[str, Figure]:
             for f in (easy, hard)
         ]
         apart = near[0]["interval"][0] > near[1]["interval"][1]
-        both = [f"{count(r['rollouts_per_problem'])} ({interval(r['interval'])})" for r in near]
-        rows.append((count(float(x)), *both, "yes" if apart else "no"))
+        both = [f"{compact(r['rollouts_per_problem'])} ({interval(r['interval'])})" for r in near]
+        rows.append((compact(float(x)), *both, "yes" if apart else "no"))
     text = table(("rollouts", "n* Easy", "n* Hard", "intervals apart"), rows) + "\n"
     return text, figures.law(easy, others=[("Hard", hard)], title="n*(C), Easy and Hard")
 
@@ -135,7 +136,7 @@ def loss(fits: dict[str, Fit]) -> tuple[str, Figure]:
             scores = {n: s for (_, n), s in fit.expected_scores(x).items()}
             best, worst = max(scores, key=scores.get), min(scores, key=scores.get)
             ends = [f"{n}: {scores[n]:.3f}" for n in (best, worst)]
-            rows.append((name, count(x), *ends, f"{100 * (scores[best] - scores[worst]):.1f}"))
+            rows.append((name, compact(x), *ends, f"{100 * (scores[best] - scores[worst]):.1f}"))
     text = table(("set", "rollouts", "best n", "worst n", "points between"), rows) + "\n"
     return text, figures.loss_by_n(fits["Easy"], title="What another n loses, Easy")
 
@@ -165,7 +166,7 @@ def sensitivity(fits: dict[str, Fit]) -> tuple[str, Figure]:
             values = rule["rollouts_per_problem"]
             said = rule["refused"]
             if values:  # a later start leaves out the smallest budgets
-                said = ", ".join([*["–"] * (5 - len(values)), *(count(v) for v in values)])
+                said = ", ".join([*["–"] * (5 - len(values)), *(compact(v) for v in values)])
             rows.append((name, rule["rule"], said))
     text = table(("set", "rule", "n* at five budgets, even in log"), rows) + "\n"
     return text, figures.sensitivity(fits["Hard"], title="The law under other rules, Hard")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 from isocompute.testing.planted import NOISE, WORLDS
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 
 
 @dataclass(frozen=True, kw_only=True)

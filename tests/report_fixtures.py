@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from isocompute.curves import Curve
+from isocompute.domain import Curve
 from isocompute.report import render_report
 
 FloatArray = NDArray[np.float64]

@@ -10,12 +10,12 @@ import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli import main
-from isocompute.curves import load_curves
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.plan.sources import planning_law
 from isocompute.report.study_data import study_view
 from isocompute.runner import run_study
+from isocompute.sources import load_curves
 from isocompute.store import Store
 from isocompute.store.arms import arm_labels, parse_where, run_facts, split_source, with_where
 from isocompute.store.export import export_study

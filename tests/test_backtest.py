@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isocompute.curves import load_curves
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 from isocompute.laws import backtest as module
 from isocompute.laws import fit_sweep
 from isocompute.laws.sweep import Fit
+from isocompute.sources import load_curves
 from isocompute.testing.planted import NOISE, WORLDS
 
 

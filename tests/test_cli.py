@@ -22,9 +22,9 @@ from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute import __version__, laws, report
 from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
+from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.files import write_text
-from isocompute.importers.base import Curve
 from isocompute.report import figures
 
 _FIT_SWEEP = laws.fit_sweep
@@ -522,7 +522,7 @@ def test_an_unexpected_failure_is_one_line(
     def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError("of ours")
 
-    monkeypatch.setattr("isocompute.curves.load.load_with_train", fail)
+    monkeypatch.setattr("isocompute.sources.load_with_train", fail)
     assert main(["fit", "x.csv"]) == 1
     assert "unexpected ZeroDivisionError: of ours" in complaint(capsys)
     monkeypatch.setenv("ISOCOMPUTE_DEBUG", "1")
@@ -538,7 +538,7 @@ def test_errors_of_the_disk_are_one_line(
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("isocompute.curves.load.load_with_train", fail)
+    monkeypatch.setattr("isocompute.sources.load_with_train", fail)
     assert main(["fit", "x.csv"]) == code
     assert "f: " in complaint(capsys)
 
@@ -547,7 +547,7 @@ def test_ctrl_c_is_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     def stop(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("isocompute.curves.load.load_with_train", stop)
+    monkeypatch.setattr("isocompute.sources.load_with_train", stop)
     assert main(["fit", "x.csv"]) == 130
     assert "stopped by Ctrl-C" in complaint(capsys)
 
@@ -559,7 +559,7 @@ def test_sigterm_is_143(
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
 
-    monkeypatch.setattr("isocompute.curves.load.load_with_train", terminate)
+    monkeypatch.setattr("isocompute.sources.load_with_train", terminate)
     assert main(["fit", "x.csv"]) == 143
     assert "stopped by SIGTERM" in complaint(capsys)
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

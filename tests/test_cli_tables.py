@@ -244,7 +244,7 @@ def test_progress_in_a_log_comes_now_and_then_and_on_events(
         live(report)
     out, err = capsys.readouterr()
     assert out == ""
-    assert err == "a quarter\\x1b[2J\n" * 2
+    assert err == "a quarter\\u001b[2J\n" * 2
 
 
 def test_progress_on_a_terminal_renews_one_line(

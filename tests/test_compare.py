@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from isocompute.compare import compare_curves
+from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
-from isocompute.importers.base import Curve
 
 X = np.array([0.0, 1e3, 1e4, 1e5])
 
@@ -84,7 +84,9 @@ def test_one_run_each_gives_the_spread_over_configurations() -> None:
     d = compare_curves(a, b).document
     half = 4.302652729911275 * 0.1 / math.sqrt(3)
     assert d["at"][0]["interval"] == pytest.approx([0.2 - half, 0.2 + half])
-    assert codes(d) == ["seeds_unpaired", "seeds_missing"]
+    assert codes(d) == ["seeds_missing", "seeds_unpaired"]
+    assert [row["level"] for row in d["notices"]] == ["caution", "note"]
+    assert d["notices"][0]["text"].startswith("Some configurations have one run")
 
 
 def test_one_pair_has_no_interval() -> None:

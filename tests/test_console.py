@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from isocompute.curves import load_curves
 from isocompute.importers import ImportedRun, note_lines, read_log
+from isocompute.sources import load_curves
 
 PATTERN = {"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}
 COMMAND = (

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isocompute.curves import Curve, fit_curves
+from isocompute.curves import fit_curves
 from isocompute.curves.bins import Bins, bin_runs, common_bins, noise_scale
+from isocompute.domain import Curve
 from isocompute.errors import RefusalError
 from isocompute.testing.planted import NOISE, WORLDS, Noise
 

@@ -140,7 +140,7 @@ def test_document_is_json_and_complete() -> None:
 def test_advice(rates: list[float], name: str, codes: list[str]) -> None:
     advice = recommend(rates)
     assert advice.name == name
-    assert [w["code"] for w in advice.warnings] == codes
+    assert [one.code for one in advice.notices] == codes
     assert "mean pass rate" in advice.reason
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isocompute.curves.load import load_curves
+from isocompute.sources import load_curves
 from isocompute.errors import InputError
 from isocompute.importers import settings_from
 from layouts import LAYOUTS, Ask

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocompute.curves import load_curves
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.importers import settings_from
 from isocompute.metrics import score_from_counts
 from isocompute.runner import run_study
+from isocompute.sources import load_curves
 from isocompute.store import Database, Store
 from isocompute.store.export import export_study
 from isocompute.store.health import study_health

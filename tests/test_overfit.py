@@ -11,12 +11,12 @@ import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli import main
-from isocompute.curves.load import load_with_train
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 from isocompute.importers.runs import Metric
 from isocompute.importers.settings import Column, Settings
 from isocompute.laws import fit_sweep
 from isocompute.laws.overfit import overfit_warning, overfitting
+from isocompute.sources import load_with_train
 from isocompute.testing.planted import NOISE, WORLDS
 from test_arms import STUDY, run
 

@@ -10,7 +10,7 @@ import pytest
 
 from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.errors import InputError, RefusalError
-from isocompute.plan import advice_lines, compact_number, plan_budget, plan_fixed_batch
+from isocompute.plan import advice_lines, plan_budget, plan_fixed_batch
 from isocompute.recipe import Recipe
 from planted_law import PlantedFit, Reading
 
@@ -388,23 +388,6 @@ def test_advice_on_a_refusal_says_why_and_what_next() -> None:
     lines = advice_lines(plan_budget(PlantedFit(form=None), 4e6).document)
     assert lines[0].startswith("No plan: a plan needs a law")
     assert any(line.startswith("Run next: ") for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (0.5, "0.5"),
-        (256, "256"),
-        (9_999, "9,999"),
-        (12_345, "12.3k"),
-        (3_997_696, "4M"),
-        (999_999, "1M"),
-        (2.5e9, "2.5G"),
-        (5e12, "5T"),
-    ],
-)
-def test_compact_numbers(value: float, text: str) -> None:
-    assert compact_number(value) == text
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,7 @@ def test_limits_reach_the_plan() -> None:
 
 
 def test_a_recipe_stored_by_an_older_version_is_read() -> None:
-    from isocompute.plan.sources import _recipe_of
+    from isocompute.sources.studies import stored_recipe
 
     stored = {"learning_rate": 3e-4, "a_word_of_version_0": None}
-    assert _recipe_of(stored).learning_rate == 3e-4
+    assert stored_recipe(stored).learning_rate == 3e-4

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isocompute.curves import load_curves
 from isocompute.laws import fit_sweep
+from isocompute.sources import load_curves
 
 
 @pytest.fixture(scope="module", params=["easy", "hard"])

@@ -102,7 +102,7 @@ def opened(browser: Any, report: Path) -> Iterator[Opened]:
 
 
 def test_published_curves_open_quietly_and_are_drawn(browser: Any, tmp_path: Path) -> None:
-    from isocompute.curves import load_curves
+    from isocompute.sources import load_curves
 
     names = ["published:qwen2.5-7b-easy", "published:qwen2.5-7b-hard"]
     fits = [(name, fit_sweep(load_curves([name]), draws=60)) for name in names]

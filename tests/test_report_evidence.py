@@ -43,14 +43,14 @@ def test_every_part_has_its_table() -> None:
     document = {"backtest": {"by_cut": [CUT], "left_out": [LEFT, REFUSED]}, "spread": SPREAD,
                 "train_test": [GAP]}  # fmt: skip
     cuts, left, spread, gap = fit_tables(document)
-    assert cuts["rows"] == [["1.00M", "40", "0.0100", "0.0200", "0.0150", "–", "90%"]]
+    assert cuts["rows"] == [["1M", "40", "0.0100", "0.0200", "0.0150", "–", "90%"]]
     assert left["rows"] == [
-        ["budgets above 2.00M", "4.00M", "400", "300 (0.010)", "256 (0.020)", "380 (–)"],
+        ["budgets above 2M", "4M", "400", "300 (0.010)", "256 (0.020)", "380 (–)"],
         ["n = 512", "no law could be fitted", "", "", "", ""],
     ]
     assert spread["rows"] == [
-        ["Bₚ: 16, 64", "n = 8", "1.00M", "0.014", "0.006 to 0.022", "0.006"],
-        ["n: 8, 64", "Bₚ = 16", "1.00M", "0.050", "not bounded", "0.010"],
+        ["Bₚ: 16, 64", "n = 8", "1M", "0.014", "0.006 to 0.022", "0.006"],
+        ["n: 8, 64", "Bₚ = 16", "1M", "0.050", "not bounded", "0.010"],
     ]
     assert gap["rows"] == [["8", "16", "0.100", "0.300", "100k", "0.040", "overfits"]]
     for table in (cuts, left, spread, gap):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isocompute.curves import Curve
+from isocompute.domain import Curve
 from isocompute.laws import Fit, fit_sweep
 from isocompute.report import figures
 from report_fixtures import page_of, short_bundle  # noqa: F401  (the latter acts on every test)

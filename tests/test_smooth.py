@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 from isocompute.laws import fit_sweep
 from isocompute.testing.planted import NOISE, WORLDS
 

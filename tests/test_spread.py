@@ -11,7 +11,7 @@ import pytest
 from few_draws import few_draws  # noqa: F401  # a fixture
 from isocompute.cli import main
 from isocompute.curves.fits import CurveFits, fit_curves
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 from isocompute.laws.spread import best_n_rows, spread_tables
 from isocompute.laws.sweep import fit_sweep
 from isocompute.testing.planted import NOISE, WORLDS

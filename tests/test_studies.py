@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from isocompute.curves import load_curves
 from isocompute.runner import run_study
+from isocompute.sources import load_curves
 from isocompute.study.file import _recipe
 from isocompute.study.schema import parse_study
 from isocompute.study.yaml12 import read_yaml

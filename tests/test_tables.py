@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocompute.curves import load_curves
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, load_tidy, settings_from
 from isocompute.importers.tidy import load_published
+from isocompute.sources import load_curves
 
 HEAD = "problems_per_batch,rollouts_per_problem,rollouts,score,seed"
 STEPS = range(0, 80, 10)

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain import Curve, Notice, documented, notice
 from isocompute.errors import InputError, RefusalError
-from isocompute.importers.base import Curve
 
 FloatArray = NDArray[np.float64]
 Config = tuple[int, int]
@@ -80,17 +80,11 @@ def compare_curves(
             [f"the configurations of {names[0]} with the settings of {names[1]}"],
         )
     budgets_X = _budgets(sides, configs, n_budgets)
-    warnings: list[dict[str, str]] = []
+    notices: list[Notice] = []
     paired = [_paired_seeds(sides[0][c], sides[1][c]) for c in configs]
     if not all(paired):
-        warnings.append(
-            {
-                "code": "seeds_unpaired",
-                "message": "the two sides do not share seeds in every configuration; those are "
-                "compared by their means, with wider intervals.",
-            }
-        )
-    difference = _difference(sides, configs, budgets_X, warnings)
+        notices.append(notice("seeds_unpaired"))
+    difference = _difference(sides, configs, budgets_X, notices)
     rows = _rows(difference, sides, configs, budgets_X, level)
     return Comparison(
         document={
@@ -111,7 +105,7 @@ def compare_curves(
             ],
             "at": rows,
             "verdict": rows[-1]["verdict"],
-            "warnings": warnings,
+            **documented(notices),
         }
     )
 
@@ -182,7 +176,7 @@ def _difference(
     sides: tuple[dict[Config, list[Curve]], ...],
     configs: Sequence[Config],
     budgets_X: FloatArray,
-    warnings: list[dict[str, str]],
+    notices: list[Notice],
 ) -> _Difference:
     """Mean over configurations of B - A; its variance from seeds where there are any."""
     means_CX, variances = [], []
@@ -204,23 +198,11 @@ def _difference(
         dof_X = np.where(exact, 1e9, total_X**2 / np.where(exact, 1.0, spread_X))
         return _Difference(mean_X, np.sqrt(total_X), dof_X)
     if len(configs) >= 2:
-        warnings.append(
-            {
-                "code": "seeds_missing",
-                "message": "some configurations have one run, so the interval comes from the "
-                "spread over configurations: it does not say what another seed would change. "
-                "Run at least 3 seeds.",
-            }
-        )
+        few = "Some configurations have"
+        notices.append(notice("seeds_missing", what=few, spread="not in the interval"))
         error_X = np.std(means_CX, axis=0, ddof=1) / math.sqrt(len(configs))
         return _Difference(mean_X, error_X, np.full_like(mean_X, len(configs) - 1.0))
-    warnings.append(
-        {
-            "code": "no_interval",
-            "message": "one configuration with one run on a side: no interval can be given. "
-            "Run at least 3 seeds.",
-        }
-    )
+    notices.append(notice("no_interval"))
     return _Difference(mean_X, None, None)
 
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocompute.domain import Notice, documented, notice
 from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
 from isocompute.intervals import IntervalMethod, binomial_interval
@@ -54,12 +55,12 @@ class Advice(NamedTuple):
     Attributes:
         name: "easy", "hard" or "mixed".
         reason: the numbers behind it.
-        warnings: {"code", "message"} each.
+        notices: what to know about it.
     """
 
     name: DifficultyName
     reason: str
-    warnings: list[dict[str, str]]
+    notices: list[Notice]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +187,7 @@ class Difficulty:
             },
             "recipe": self.advice.name,
             "reason": self.advice.reason,
-            "warnings": self.advice.warnings,
+            **documented(self.advice.notices),
             "problems": [
                 {"id": p.id, "avg": p.pass_rate, "successes": int(s), "samples": int(n),
                  "interval": [float(lo), float(hi)]}
@@ -227,24 +228,17 @@ def recommend(rate_P: ArrayLike) -> Advice:
         f"mean pass rate {mean:.3g}; {share_hard:.0%} of the problems at or below 0.0625, "
         f"{share_easy:.0%} at or above 0.3"
     )
-    warnings: list[dict[str, str]] = []
+    notices: list[Notice] = []
     if min(share_hard, share_easy) >= 0.25:
-        return Advice("mixed", reason, warnings)
+        return Advice("mixed", reason, notices)
     if mean > BANDS["very_easy"].high:
-        warnings.append({
-            "code": "little_left",
-            "message": f"a set to train on should leave something to learn, but its mean pass "
-            f"rate is {mean:.3g}; bring harder problems.",
-        })
+        notices.append(notice("little_left", rate=mean))
     if mean >= easy:
-        return Advice("easy", reason, warnings)
+        return Advice("easy", reason, notices)
     if mean > hard:
-        warnings.append({
-            "code": "between_bands",
-            "message": "the recipe is known for mean pass rates up to 0.0625 and from 0.3, but "
-            f"this set has {mean:.3g}; run it with and without KL and entropy bonus.",
-        })
-    return Advice("hard", reason, warnings)
+        known = {"hard": BANDS["hard"].high, "easy": BANDS["easy"].low}
+        notices.append(notice("between_bands", rate=mean, **known))
+    return Advice("hard", reason, notices)
 
 
 def _draw(

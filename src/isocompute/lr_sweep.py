@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain import Notice, documented, notice
 from isocompute.errors import InputError
 from isocompute.health import Finding, smoothness
 from isocompute.metrics import parse_metric, problem_scores, score_from_counts
@@ -306,15 +307,14 @@ def _choice(
     below = [one for one in found if one.healthy and one.scores and one.rate < first_bad]
     stable = [one for one in below if one.rate <= first_bad / MARGIN] or below
     calm = [one for one in stable if not _noisy(one)] or stable
-    warnings = [] if seeds > 1 else [{
-        "code": "seeds_missing",
-        "message": "one run per rate: intervals are of the validation problems, and what another "
-        "seed would give is unknown; run at least 3 (grid.seeds=3).",
-    }]  # fmt: skip
+    notices: list[Notice] = []
+    if seeds == 1:
+        spread = "unknown, intervals are those of the problems"
+        notices.append(notice("seeds_missing", what="Every rate has", spread=spread))
     if not calm:
         lower = [_tidy(min(rates) / factor) for factor in (8, 4, 2)]
         return {
-            "anchor": None, "edge": "low", "warnings": warnings,
+            "anchor": None, "edge": "low", **documented(notices),
             "reason": f"a rate must be healthy in every seed, but none of {len(rates)} from "
             f"{min(rates):g} to {max(rates):g} is; try smaller ones.",
             "run_next": [_extension(command, lower)],
@@ -326,11 +326,7 @@ def _choice(
         more = (2, 4, 8) if edge == "high" else (1 / 8, 1 / 4, 1 / 2)
         run_next = [_extension(command, [_tidy(chosen.rate * factor) for factor in more])]
         end = "largest" if edge == "high" else "smallest"
-        warnings.append({
-            "code": "anchor_at_edge",
-            "message": f"the anchor {chosen.rate:g} is the {end} rate tried, and a better one may "
-            f"lie beyond it; extend the grid: {run_next[0]}",
-        })  # fmt: skip
+        notices.append(notice("anchor_at_edge", rate=chosen.rate, end=end, command=run_next[0]))
     reason = "the best score of the stable rates"
     equal = [f"{one.rate:g}" for one in below if one.row["within_noise"] and one is not chosen]
     if equal:
@@ -345,7 +341,7 @@ def _choice(
             "learning_rate": chosen.rate, "base_batch_size": spec.allocation.batch_size,
             "learning_rate_scaling": spec.recipe.learning_rate_scaling,
         },
-        "edge": edge, "reason": reason, "run_next": run_next, "warnings": warnings,
+        "edge": edge, "reason": reason, "run_next": run_next, **documented(notices),
     }  # fmt: skip
 
 

@@ -188,12 +188,11 @@ def _decide(
 ) -> Result:
     """Law, plan and report of a finished sweep."""
     from isocompute.allocation import Budget
-    from isocompute.curves import load_curves
-    from isocompute.curves.load import load_with_train
     from isocompute.laws import fit_sweep
     from isocompute.plan import plan_from_source
     from isocompute.report import render_report
     from isocompute.report.study_data import study_view
+    from isocompute.sources import load_curves, load_with_train
 
     source = str(folder / "study")
     fits: list[tuple[str, Fit]] = []

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Sequence
 from types import FrameType
 
-from isocompute.cli.output import visible
 from isocompute.cli.parser import build_parser, parse_options
+from isocompute.domain.text import visible
 from isocompute.errors import IsocomputeError, RefusalError
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
@@ -99,7 +99,7 @@ def _on_sigterm() -> signal.Handlers | None:
 
 def _complain(message: str, code: int) -> int:
     """One line on stderr, with control characters made visible."""
-    line = visible(message)
+    line = visible(message, None)
     with contextlib.suppress(OSError):  # nobody may listen on stderr either
         print(f"isocompute: {line}", file=sys.stderr, flush=True)
     return code

@@ -27,9 +27,9 @@ def fit(options: Options) -> int:
     """Curves -> frontier -> law."""
     check_target(options.json, options.source)
     from isocompute.cli.tables import fit_lines
-    from isocompute.curves.load import load_with_train
     from isocompute.laws import fit_sweep
     from isocompute.laws.spread import best_n_rows
+    from isocompute.sources import load_with_train
 
     sources = [narrowed(source, options) for source in options.source]
     asked = scores(options)
@@ -95,7 +95,7 @@ def compare(options: Options) -> int:
     check_target(options.json, given)
     from isocompute.cli.tables import compare_lines
     from isocompute.compare import compare_curves
-    from isocompute.curves import load_curves
+    from isocompute.sources import load_curves
 
     first = narrowed(given[0], options, *options.where_a)
     second = narrowed(given[1], options, *options.where_b)
@@ -132,12 +132,12 @@ def report(options: Options) -> int:
     """One self-contained HTML file, and figures for papers."""
     check_target(options.output, options.source)
     from isocompute.allocation import parse_budget
-    from isocompute.curves.load import load_with_train
     from isocompute.laws import fit_sweep
     from isocompute.plan import plan_from_source
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
     from isocompute.report.study_data import study_view
+    from isocompute.sources import load_with_train
     from isocompute.store.arms import split_source
 
     asked = scores(options)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.cli.cells import indented, number, span, table, wrapped
-from isocompute.plan.words import compact_number
+from isocompute.domain.text import compact
 
 Row = Mapping[str, Any]
 
@@ -18,7 +18,7 @@ def backtest_lines(test: Row | None) -> list[str]:
         return ["Back-test: not possible on this sweep."]
     lines = ["Back-test, mean error of scores beyond a cut of the budget:"]
     by_cut = test.get("by_cut", ())
-    rows = [(compact_number(r["cut"]), *_errors(r)) for r in by_cut]
+    rows = [(compact(r["cut"]), *_errors(r)) for r in by_cut]
     if len(rows) != 1:
         rows.append(("all", *_errors(test)))
     header = ("cut", "values", "law", "best so far", "power law", "blend", "skill",
@@ -50,7 +50,7 @@ def _left_out_lines(rows: Sequence[Row]) -> list[str]:
     lines = []
     for row in rows:
         what = (
-            f"what lies beyond {compact_number(row['beyond'])}"
+            f"what lies beyond {compact(row['beyond'])}"
             if row["left_out"] == "budget"
             else f"n={row['value']}"
         )
@@ -67,7 +67,7 @@ def _left_out_lines(rows: Sequence[Row]) -> list[str]:
             )
         )
         lines += wrapped(
-            f"Without {what}, n* at {compact_number(row['at'])} (score lost): {rules}; "
+            f"Without {what}, n* at {compact(row['at'])} (score lost): {rules}; "
             f"all data say {number(said['full'], 0)}."
         )
     return lines
@@ -88,7 +88,7 @@ def spread_lines(document: Row) -> list[str]:
                 (
                     f"{names[varied]} {', '.join(str(s[varied]) for s in scores)}",
                     f"{names[fixed]}={row[fixed]}",
-                    compact_number(row["at"]),
+                    compact(row["at"]),
                     number(row["spread"]),
                     span(row["interval"]),
                     number(row["noise"]),
@@ -111,7 +111,7 @@ def best_n_lines(rows: Sequence[Row]) -> list[str]:
         (
             row["metric"],
             str(row["problems_per_batch"]),
-            compact_number(row["at"]),
+            compact(row["at"]),
             str(row["rollouts_per_problem"]),
             number(row["score"]),
             f"{row['probability']:.0%}",
@@ -133,7 +133,7 @@ def gap_lines(rows: Sequence[Row]) -> list[str]:
             str(row["rollouts_per_problem"]),
             number(row["gap_at_peak"]),
             number(row["gap"]),
-            compact_number(row["from"]),
+            compact(row["from"]),
             number(row["validation_lost"]),
             number(row["train_gained"]),
             "overfits" if row["overfits"] else "",
@@ -166,7 +166,7 @@ def interference_lines(document: Row) -> list[str]:
     header = ("B_p", "n", "runs", *names.values())
     lines = [
         f"Progress over the problems of {document['problem_set']} since step 0, at "
-        f"{compact_number(document['at'])} rollouts:",
+        f"{compact(document['at'])} rollouts:",
         *indented(table(header, rows)),
     ]
     for row in document["differences"]:
@@ -180,7 +180,7 @@ def interference_lines(document: Row) -> list[str]:
         )
     rows = [
         (
-            compact_number(row["rollouts"]),
+            compact(row["rollouts"]),
             str(row["problems_per_batch"]),
             str(row["rollouts_per_problem"]),
             *(number(row[k]) for k in (*names, "near_one")),

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Protocol
 
-from isocompute.cli.output import visible
+from isocompute.domain.text import visible
 
 _LOG_EVERY_S = 15.0
 _BAR = 24
@@ -53,11 +53,11 @@ class LiveLine:
         if self._shown:
             print(file=sys.stderr)
             self._shown = False
-        print(visible(line), file=sys.stderr, flush=True)
+        print(visible(line, None), file=sys.stderr, flush=True)
 
     def __call__(self, report: Reportable) -> None:
         """Show one report."""
-        line = visible(report.line())
+        line = visible(report.line(), None)
         if self._terminal:
             share = min(report.rollouts_done / max(report.rollouts_total, 1), 1.0)
             bar = "#" * round(share * _BAR)
@@ -81,7 +81,7 @@ class Screen:
 
     def draw(self, lines: Sequence[str]) -> None:
         """Show the present lines."""
-        lines = [visible(line) for line in lines]
+        lines = [visible(line, None) for line in lines]
         if lines == self._last:
             return
         self._last = lines

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
 
@@ -18,21 +18,7 @@ _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█", "_.:-=+*#")
 
 def strict_json(document: Mapping[str, Any]) -> str:
     """JSON text; NaN and infinity become null, numpy values plain ones."""
-    return json.dumps(_plain(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
-
-
-def _plain(value: Any) -> Any:
-    if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    return str(value)
+    return json.dumps(plain(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
 def check_target(target: str | None, sources: Sequence[str] = ()) -> None:
@@ -66,7 +52,7 @@ def write_json(document: Mapping[str, Any], target: str | None) -> None:
 
 def warn(line: str) -> None:
     """One line on stderr."""
-    print(f"isocompute: {visible(line)}", file=sys.stderr)
+    print(f"isocompute: {visible(line, None)}", file=sys.stderr)
 
 
 def show(lines: Sequence[str], *, quiet: bool = False) -> None:
@@ -77,7 +63,7 @@ def show(lines: Sequence[str], *, quiet: bool = False) -> None:
     lines = [_encodable(line, encoding) for line in lines]
     if not (sys.stdout.isatty() and not os.environ.get("NO_COLOR")):
         for line in lines:
-            print(visible(line))
+            print(visible(line, None))
         return
     from rich.console import Console
     from rich.text import Text
@@ -87,7 +73,7 @@ def show(lines: Sequence[str], *, quiet: bool = False) -> None:
     for index, line in enumerate(lines):
         warning = line.startswith("! ") or (warning and line.startswith("  "))
         style = "yellow" if warning else "bold" if index == 0 or line.endswith(":") else ""
-        console.print(Text(visible(line), style=style))
+        console.print(Text(visible(line, None), style=style))
 
 
 def _encodable(line: str, encoding: str) -> str:
@@ -97,8 +83,3 @@ def _encodable(line: str, encoding: str) -> str:
     except UnicodeEncodeError:
         line = line.translate(_PLAIN_BARS)
     return line.encode(encoding, errors="replace").decode(encoding)
-
-
-def visible(line: str) -> str:
-    """Control characters of names never reach the terminal as such."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)

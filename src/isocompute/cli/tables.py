@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.cells import indented, number, span, table
 from isocompute.cli.evidence import backtest_lines, best_n_lines, gap_lines, spread_lines
-from isocompute.plan.words import WIDTH, advice_lines, compact_number
+from isocompute.domain.text import compact
+from isocompute.plan.words import WIDTH, advice_lines
 
 if TYPE_CHECKING:
     from isocompute.health import Finding
@@ -59,7 +60,7 @@ def compare_lines(document: Row) -> list[str]:
     ]
     rows = [
         (
-            compact_number(row["rollouts"]),
+            compact(row["rollouts"]),
             f"{row['difference']:+.3f}",
             span(row["interval"]),
             row["verdict"],
@@ -100,9 +101,9 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     lines = [
         f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
         f"{summary.invalid} invalid, {summary.pending} to go",
-        f"  training {compact_number(spent.rollouts)} rollouts, evaluation "
-        f"{compact_number(spent.evaluation_rollouts)}, lost to crashes "
-        f"{compact_number(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
+        f"  training {compact(spent.rollouts)} rollouts, evaluation "
+        f"{compact(spent.evaluation_rollouts)}, lost to crashes "
+        f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
         f"  {spent.wall_s / 60:.1f} worker minutes, {summary.elapsed_s / 60:.1f} minutes this time",
     ]
     if summary.pending:
@@ -134,7 +135,7 @@ def difficulty_lines(document: Row) -> list[str]:
     width = max(1, *histogram)
     lines = [
         f"{document['n_problems']} problems, {document['samples']} samples each "
-        f"({compact_number(document['rollouts'])} rollouts in all): mean pass rate "
+        f"({compact(document['rollouts'])} rollouts in all): mean pass rate "
         f"{number(document['mean_pass_rate'])} {span(document['mean_pass_rate_interval'])}",
         "",
     ]
@@ -237,7 +238,7 @@ def _curve_table(curves: Sequence[Row], unit: str) -> list[str]:
             str(c["n_runs"]),
             str(c["n_points"]),
             str(c["n_records"]),
-            compact_number(c["max_rollouts"]),
+            compact(c["max_rollouts"]),
             number(c.get("smoothness"), 2),
             number(c["ceiling"]),
             span(c["ceiling_interval"]),
@@ -273,8 +274,8 @@ def _sparkline(frontier: Sequence[Row]) -> list[str]:
     return [
         f"score  {bars}  {low:.3f} to {high:.3f}",
         f"n      {owners.rstrip()}",
-        f"       {compact_number(known[0]['from'])}".ljust(_SPARK_WIDTH)
-        + compact_number(known[-1]["to"]),
+        f"       {compact(known[0]['from'])}".ljust(_SPARK_WIDTH)
+        + compact(known[-1]["to"]),
     ]
 
 
@@ -289,12 +290,12 @@ def _frontier_table(document: Row) -> list[str]:
         between = (
             ""
             if interval is None
-            else " and ".join("?" if v is None else compact_number(v) for v in interval)
+            else " and ".join("?" if v is None else compact(v) for v in interval)
         )
         rows.append(
             (
-                compact_number(s["from"]),
-                compact_number(s["to"]),
+                compact(s["from"]),
+                compact(s["to"]),
                 str(s["rollouts_per_problem"]),
                 str(s["problems_per_batch"]),
                 "?" if s["probability_best"] is None else f"{s['probability_best']:.0%}",
@@ -331,7 +332,7 @@ def _law_table(law: Row, quantity: str, name: str, *, of: str = "law") -> list[s
     picked = [at[round(i * steps / (_LAW_ROWS - 1))] for i in range(_LAW_ROWS)]
     rows = [
         (
-            compact_number(p["x"]),
+            compact(p["x"]),
             number(p[quantity], 0),
             span(p["interval"], 0),
             number(p["expected_regret"], 4),

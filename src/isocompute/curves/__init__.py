@@ -2,7 +2,5 @@
 
 from isocompute.curves.bins import BinnedRuns, Bins
 from isocompute.curves.fits import CurveFits, fit_curves
-from isocompute.curves.load import load_curves
-from isocompute.importers.base import Curve
 
-__all__ = ["BinnedRuns", "Bins", "Curve", "CurveFits", "fit_curves", "load_curves"]
+__all__ = ["BinnedRuns", "Bins", "CurveFits", "fit_curves"]

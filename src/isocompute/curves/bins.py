@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -39,8 +39,8 @@ from isocompute.curves.draws import (
     spread_ceilings,
 )
 from isocompute.curves.means import Means, fit_means, means_in_other_form
+from isocompute.domain import Curve
 from isocompute.errors import RefusalError
-from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
 from isocompute.sigmoid import SigmoidFits
 

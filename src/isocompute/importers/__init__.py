@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isocompute.importers.archive import import_logs, load_imported, store_runs
-    from isocompute.importers.base import Curve
     from isocompute.importers.convert import convert_runs, note_lines, to_curves
     from isocompute.importers.read import read_log
     from isocompute.importers.runs import ImportedRun
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 
 # Loaded on first use: a tidy file needs no log reader, and no log reader needs pyarrow.
 _HOME = {
-    "Curve": "base",
     "ImportedRun": "runs",
     "Settings": "settings",
     "convert_runs": "convert",
@@ -37,7 +35,6 @@ _HOME = {
 }
 
 __all__ = [
-    "Curve",
     "ImportedRun",
     "Settings",
     "convert_runs",

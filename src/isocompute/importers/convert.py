@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.base import Curve
 from isocompute.importers.runs import ImportedRun, Series
+from isocompute.importers.vocabulary import column_of
 
 _MEAN = re.compile(r"avg(?:@([0-9]+))?")
 
@@ -38,11 +39,12 @@ def to_curves(
         InputError: see `convert_runs`; also if every run is left out.
     """
     conversion = convert_runs(runs, metric, problem_set=problem_set, split=split)
-    pooled = {c.metric for c in conversion.curves} == {"avg"} and sorted(
-        {s.metric.label for run in runs for s in run.series if _MEAN.fullmatch(s.metric.label)
-         and split in (None, s.split)} - {"avg"})
-    if pooled and say is not None:
-        say(f"{', '.join(pooled)} are read as avg: a mean over samples, however many they are")
+    means = sorted({
+        s.metric.label for run in runs for s in run.series
+        if _MEAN.fullmatch(s.metric.label) and split in (None, s.split)
+    } - {"avg"})
+    if means and say is not None and {c.metric for c in conversion.curves} == {"avg"}:
+        say(_pooled_line(means))
     if not conversion.curves:
         name, reason = conversion.excluded[0]
         raise InputError(
@@ -53,6 +55,31 @@ def to_curves(
         for line in note_lines((name, f"left out: {why}") for name, why in conversion.excluded):
             say(line)
     return conversion.curves
+
+
+def pooled(
+    curves: list[Curve], metric: str | None, say: Callable[[str], None] | None = None
+) -> list[Curve]:
+    """Curves of several sources that differ in the k of avg@k alone, as one metric.
+
+    avg@k estimates the same success rate whatever k is, with noise of its own (`Curve.trials`).
+    """
+    labels = sorted({c.metric for c in curves})
+    if len(labels) < 2 or not all(_MEAN.fullmatch(label) for label in labels):
+        return curves
+    runs = Counter(
+        (c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.problem_set, c.split)
+        for c in curves
+    )
+    if metric not in (None, "avg") or max(runs.values()) > 1:
+        return curves
+    if say is not None:
+        say(_pooled_line(labels))
+    return [c.replace(metric="avg") for c in curves]
+
+
+def _pooled_line(labels: Sequence[str]) -> str:
+    return f"{', '.join(labels)} are read as avg: a mean over samples, however many they are"
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
@@ -217,6 +244,9 @@ def _label(
             "split or problem set, or name the keys in a column map (columns: {KEY: avg@4})."
         )
     if metric is not None:
+        named = column_of(metric)  # by the log's own key
+        if metric not in labels and named is not None and named.metric.label in labels:
+            return named.metric.label
         if metric == "avg" and any(_MEAN.fullmatch(name) for name in labels):
             return metric
         if metric not in labels:

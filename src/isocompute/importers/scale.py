@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.base import Curve
 
 PLAIN = (0.0, 1.0)
 _ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.base import Curve
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import FloatArray, numbers_of, read_table, some, texts_of
 from isocompute.store.arms import matches, no_match

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from isocompute.curves.beyond import curves_beyond
 from isocompute.curves.bins import WINDOW, BinnedRuns, position
 from isocompute.curves.fits import CurveFits, fit_curves
+from isocompute.domain import Curve
 from isocompute.errors import RefusalError
-from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
 
 FloatArray = NDArray[np.float64]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isocompute.curves.profile import ceiling_profile
+from isocompute.domain.text import plain
 from isocompute.laws.estimate import LawEstimate, reported_budgets
 from isocompute.laws.limits import (
     bend_warning,
@@ -59,22 +60,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         "train_test": gaps,
         "warnings": [*_warnings(fit), *curve_warnings, *([over] if over else [])],
     }
-    return _plain(document)  # type: ignore[no-any-return]  # a dict stays a dict
-
-
-def _plain(value: Any) -> Any:
-    """Numpy -> Python; what is not finite -> null."""
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(v) for v in value]
-    if isinstance(value, (bool, np.bool_)):
-        return bool(value)
-    if isinstance(value, np.integer):
-        return int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else None
-    return value
+    return plain(document)  # type: ignore[no-any-return]  # a dict stays a dict
 
 
 def _curves(fit: Fit) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:

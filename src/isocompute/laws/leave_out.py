@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.curves.fits import fit_curves
+from isocompute.domain import Curve
 from isocompute.errors import RefusalError
 from isocompute.frontier import fit_frontier
-from isocompute.importers.base import Curve
 from isocompute.intervals import draw_interval
 from isocompute.laws.backtest import until
 from isocompute.laws.estimate import LawEstimate, estimate_law

@@ -16,7 +16,7 @@ from isocompute.laws.estimate import confidence_set
 
 if TYPE_CHECKING:
     from isocompute.curves.bins import BinnedRuns
-    from isocompute.importers.base import Curve
+    from isocompute.domain import Curve
     from isocompute.laws.sweep import Fit
 
 WORTH_SAYING = float(np.log10(2))  # decades of budgets that some runs reached and others did not

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.curves.bins import WINDOW, noise_scale, position
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 
 FloatArray = NDArray[np.float64]
 

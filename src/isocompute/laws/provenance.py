@@ -13,7 +13,7 @@ import numpy as np
 from isocompute import __version__
 from isocompute.curves.bins import MIN_POINTS, WINDOW
 from isocompute.curves.means import HUBER
-from isocompute.importers.base import Curve
+from isocompute.domain import Curve
 from isocompute.laws.smooth import noise_ratio
 
 if TYPE_CHECKING:

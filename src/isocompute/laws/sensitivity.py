@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from isocompute.curves.bins import BIN_WIDTH, position
 from isocompute.curves.fits import fit_curves
+from isocompute.domain import Curve
 from isocompute.errors import RefusalError
 from isocompute.frontier import fit_frontier
-from isocompute.importers.base import Curve
 from isocompute.laws.backtest import part_of
 from isocompute.laws.estimate import estimate_law
 

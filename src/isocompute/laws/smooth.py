@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from isocompute.curves.fits import CurveFits
+from isocompute.domain import Curve
 from isocompute.health.shape import LEAST_SMOOTH, Roughness, roughness
-from isocompute.importers.base import Curve
 
 
 class SmoothRun(NamedTuple):

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from isocompute.curves.beyond import curves_beyond
 from isocompute.curves.bins import Select
 from isocompute.curves.fits import CurveFits, fit_curves
+from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.frontier import Frontier, fit_frontier
-from isocompute.importers.base import Curve
 from isocompute.laws.backtest import backtest
 from isocompute.laws.estimate import LawEstimate, confidence_set, estimate_law
 from isocompute.laws.leave_out import leave_out
@@ -289,7 +289,7 @@ def fit_sweep(
     if not all(isinstance(c, Curve) for c in curves):
         raise InputError(
             f"`curves` must be a list of Curve, but got {type(curves).__name__}; read files with "
-            "isocompute.curves.load_curves(PATHS)."
+            "isocompute.sources.load_curves(PATHS)."
         )
     if fix is not None and (isinstance(fix, str) or len(fix) != 2):
         raise InputError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isocompute.allocation import Allocation, floor_power_of_two
+from isocompute.domain.text import compact
 from isocompute.errors import RefusalError
 from isocompute.plan.law import (
     Notice,
@@ -21,7 +22,7 @@ from isocompute.plan.law import (
     tested,
 )
 from isocompute.plan.question import Question, extrapolation_log10
-from isocompute.plan.words import NOTICEABLE_LOG10, compact_number
+from isocompute.plan.words import NOTICEABLE_LOG10
 
 # A sigmoid reaches its plateau only in the limit, and no sweep resolves an eighth of an octave:
 # a law at 0.92 of a power of two or above counts as that power.
@@ -282,7 +283,7 @@ def _nothing_feasible(q: Question, n: int, limit: str, regrets: Regrets | None) 
     return RefusalError(
         f"a plan needs at least {q.min_steps} steps of B_p={b_p}, n={n}, the smallest batch that "
         f"is stable, which take {b_p * n * q.min_steps:,} rollouts, but the budget is "
-        f"{compact_number(q.rollouts)}; raise the budget or lower min_steps.",
+        f"{compact(q.rollouts)}; raise the budget or lower min_steps.",
         [f"a sweep with smaller batches than {b_p * n} rollouts, if the budget is fixed"],
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from isocompute.errors import RefusalError
 
 if TYPE_CHECKING:
-    from isocompute.importers.base import Curve
+    from isocompute.domain import Curve
 
 # Expected scores closer than this count as equal when the smallest B_p is looked for.
 TIE = 0.002

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from isocompute.allocation import Rates
+from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 from isocompute.plan.law import LawFit, Notice, ScoredFit, support_of, tested
-from isocompute.plan.words import NOTICEABLE_LOG10, compact_number
+from isocompute.plan.words import NOTICEABLE_LOG10
 from isocompute.recipe import Recipe
 
 if TYPE_CHECKING:
-    from isocompute.importers.base import Curve
+    from isocompute.domain import Curve
 
 # How far past the sweep a plan may reach: never more than a decade, and no more than twice the
 # span in which the ranking was observed (docs/plan.md).
@@ -60,7 +61,7 @@ def require_one_batch(q: Question) -> None:
     smallest = min(n * b_p for n, b_p in tested(q.fit))
     if q.rollouts < smallest:
         raise InputError(
-            f"a budget must buy at least one batch, but got {compact_number(q.rollouts)} "
+            f"a budget must buy at least one batch, but got {compact(q.rollouts)} "
             f"rollouts and the smallest batch tested has {smallest}; raise the budget."
         )
     if q.max_batch_size is not None and q.max_batch_size < smallest:
@@ -98,9 +99,9 @@ def require_carried(q: Question) -> None:
     if q.rollouts < observed:
         raise RefusalError(
             f"a plan needs observations at or below its budget, but the first score of the sweep "
-            f"is at {compact_number(observed)} rollouts and the budget is "
-            f"{compact_number(q.rollouts)}; evaluate earlier.",
-            [f"the same sweep with evaluations from {compact_number(q.rollouts / 2)} rollouts on"],
+            f"is at {compact(observed)} rollouts and the budget is "
+            f"{compact(q.rollouts)}; evaluate earlier.",
+            [f"the same sweep with evaluations from {compact(q.rollouts / 2)} rollouts on"],
         )
     low, high = support_of(q.fit)
     distance = extrapolation_log10(q.rollouts, (low, high))
@@ -109,10 +110,10 @@ def require_carried(q: Question) -> None:
         needed = q.rollouts / 10**limit if q.rollouts > high else q.rollouts * 10**limit
         raise RefusalError(
             f"a plan may lie at most {limit:.2f} decades outside the budgets compared "
-            f"({compact_number(low)} to {compact_number(high)} rollouts), but "
-            f"{compact_number(q.rollouts)} lies {distance:.2f} outside; "
-            f"extend the sweep to {compact_number(needed)} rollouts.",
-            [f"every n that is still in question, to {compact_number(needed)} rollouts or beyond"],
+            f"({compact(low)} to {compact(high)} rollouts), but "
+            f"{compact(q.rollouts)} lies {distance:.2f} outside; "
+            f"extend the sweep to {compact(needed)} rollouts.",
+            [f"every n that is still in question, to {compact(needed)} rollouts or beyond"],
         )
 
 
@@ -144,7 +145,7 @@ def distance_notices(q: Question) -> list[Notice]:
         {
             "code": "extrapolated",
             "message": f"the budget lies {distance:.2f} decades {side} the budgets at which every "
-            f"n was compared ({compact_number(low)} to {compact_number(high)} rollouts); the "
+            f"n was compared ({compact(low)} to {compact(high)} rollouts); the "
             f"intervals do not cover a change of the law out there.{doubt}",
         },
         *_form_notice(q),

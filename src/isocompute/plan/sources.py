@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, get_args
 
 from isocompute.allocation import Budget, Rates
 from isocompute.errors import InputError, RefusalError
@@ -18,12 +17,12 @@ from isocompute.plan.budget import (
 )
 from isocompute.plan.law import LawFit, Notice
 from isocompute.recipe import Difficulty, Recipe
+from isocompute.sources.studies import study_recipes, unhealthy, with_study_rates
 
 if TYPE_CHECKING:
     from isocompute.curves.bins import Select
+    from isocompute.domain import Curve
     from isocompute.importers import Settings
-    from isocompute.importers.base import Curve
-    from isocompute.store import Store, StoredRun
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
 # No law of mixtures was published; mixtures train with the recipe of Hard (appendix A).
@@ -104,7 +103,7 @@ def plan_from_source(
             "limits belong to a budget, but got max_batch or min_steps with a fixed batch; "
             "leave them out."
         )
-    rates = _with_study_rates(source, rates or Rates())
+    rates = with_study_rates(source, rates or Rates())
     try:
         law = planning_law(
             source,
@@ -193,7 +192,16 @@ def planning_law(
         )
     warnings: list[Notice] = []
     named = _difficulty_in_name(source)
-    recipe = None if source is None else _study_recipe(source, warnings)
+    recipes = [] if source is None else study_recipes(source)
+    recipe = recipes[0] if len(recipes) == 1 else None
+    if len(recipes) > 1:
+        warnings.append(
+            {
+                "code": "recipes_mixed",
+                "message": "the runs of this study differ in their recipes; the plan takes that "
+                "of the difficulty. Choose the learning-rate anchor yourself.",
+            }
+        )
     resolved = difficulty or named or "easy"
     if recipe is not None and difficulty is not None:
         # The regularisers follow the difficulty asked for; the learning rate follows the model.
@@ -223,7 +231,7 @@ def planning_law(
         )
     curves: Sequence[Curve] = ()
     if fit is None:
-        from isocompute.curves import load_curves
+        from isocompute.sources import load_curves
 
         curves = load_curves(
             [chosen], metric=metric, problem_set=problem_set, score_range=score_range,
@@ -234,7 +242,7 @@ def planning_law(
         source=chosen,
         difficulty=resolved,
         recipe=recipe,
-        unhealthy={} if source is None else _unhealthy(source),
+        unhealthy={} if source is None else dict(unhealthy(source).items()),
         warnings=tuple(warnings),
     )
 
@@ -246,85 +254,6 @@ def _difficulty_in_name(source: str | None) -> Difficulty | None:
     if "easy" in source:
         return "easy"
     return "hard" if "hard" in source else None
-
-
-def _with_study_rates(source: str | None, rates: Rates) -> Rates:
-    """Fill the rates that nobody gave from the study file of a study folder."""
-    if source is None or not _is_study(source):
-        return rates
-    from isocompute.store import Store
-    from isocompute.store.arms import split_source
-
-    with Store(split_source(source)[0]) as store:
-        known = (store.info().get("source") or {}).get("rates") or {}
-    missing = {
-        field.name: known[field.name]
-        for field in fields(rates)
-        if getattr(rates, field.name) is None and known.get(field.name) is not None
-    }
-    return replace(rates, **missing)
-
-
-def _is_study(source: str) -> bool:
-    from isocompute.store.arms import split_source
-
-    return (Path(split_source(source)[0]) / "study.db").is_file()
-
-
-def _chosen_runs(store: Store, source: str) -> list[StoredRun]:
-    """The runs of a study that its source selects."""
-    from isocompute.store.arms import select_runs, split_source
-
-    path, where = split_source(source)
-    return select_runs(path, store.runs(), where)
-
-
-def _unhealthy(source: str) -> dict[tuple[int, int], str]:
-    """Configurations of a study with a run that failed a health rule."""
-    if not _is_study(source):
-        return {}
-    from isocompute.store import Store
-    from isocompute.store.arms import split_source
-    from isocompute.store.health import study_health
-
-    failed: dict[tuple[int, int], set[str]] = {}
-    with Store(split_source(source)[0]) as store:
-        findings = study_health(store)
-        for run in _chosen_runs(store, source):
-            codes = {f.code for f in findings[run.hash] if f.severity == "failure"}
-            if codes:
-                key = (run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
-                failed.setdefault(key, set()).update(codes)
-    return {key: ", ".join(sorted(codes)) for key, codes in failed.items()}
-
-
-def _study_recipe(source: str, warnings: list[Notice]) -> Recipe | None:
-    """The one recipe of a study folder's runs; None elsewhere."""
-    if not _is_study(source):
-        return None
-    from isocompute.store import Store
-    from isocompute.store.arms import split_source
-
-    with Store(split_source(source)[0]) as store:
-        recipes = [run.spec["recipe"] for run in _chosen_runs(store, source)]
-    if not recipes:
-        return None
-    if any(recipe != recipes[0] for recipe in recipes):
-        warnings.append(
-            {
-                "code": "recipes_mixed",
-                "message": "the runs of this study differ in their recipes; the plan takes that "
-                "of the difficulty. Choose the learning-rate anchor yourself.",
-            }
-        )
-        return None
-    return _recipe_of(recipes[0])
-
-
-def _recipe_of(record: Mapping[str, Any]) -> Recipe:
-    """A stored recipe; words that an older version wrote and this one has not are left out."""
-    known = {f.name for f in fields(Recipe)}
-    return Recipe(**{name: value for name, value in record.items() if name in known})
 
 
 def _another_models(source: str, difficulty: Difficulty) -> Notice:

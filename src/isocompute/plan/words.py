@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
@@ -40,7 +41,7 @@ def advice_lines(document: Mapping[str, Any], *, trainer: str | None = None) -> 
 
 def _headline(d: Mapping[str, Any]) -> list[str]:
     return [
-        f"With {compact_number(d['budget_rollouts'])} rollouts: "
+        f"With {compact(d['budget_rollouts'])} rollouts: "
         f"{d['rollouts_per_problem']} rollouts per problem, {d['problems_per_batch']} problems "
         f"per batch, {d['steps']:,} steps",
         f"  batch           {d['batch_size']:,} rollouts; {d['rollouts']:,} in all",
@@ -72,7 +73,7 @@ def _expected(d: Mapping[str, Any]) -> str:
 
 def _cost(cost: Mapping[str, float | None]) -> str:
     parts = [
-        f"{compact_number(value)} {unit}"
+        f"{compact(value)} {unit}"
         for unit, value in (
             ("tokens", cost["tokens"]),
             ("GPU-hours", cost["gpu_hours"]),
@@ -163,18 +164,6 @@ def _trainer_lines(d: Mapping[str, Any], trainer: str) -> list[str]:
         *(f"  {line}" for line in key_lines(d["trainer"][trainer])),
         *_wrapped("  Units: " + d["trainer_units"][trainer]),
     ]
-
-
-def compact_number(value: float) -> str:
-    """Three digits that matter: 950, 12.3k, 4M, 1.5G.
-
-    >>> compact_number(3_997_696)
-    '4M'
-    """
-    for size, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
-        if value >= (size if letter == "k" else 0.9995 * size):
-            return f"{value / (1e3 if letter == 'k' else size):.3g}{letter}"
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def _wrapped(text: str) -> list[str]:

@@ -13,8 +13,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from isocompute.domain.text import compact, visible
 from isocompute.report.style import MATPLOTLIB, MUTED, SeriesStyle
-from isocompute.report.words import Document, unit_name, visible
+from isocompute.report.words import Document, unit_name
 
 P = ParamSpec("P")
 
@@ -55,20 +56,8 @@ def budget_axis(axes: Axes, document: Document, *, law: bool = False, few: bool 
     subs = (1.0,) if few and decades > 1.2 else many
     axes.xaxis.set_major_locator(LogLocator(base=10, subs=subs, numticks=20))
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: short(v)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: compact(v)))
     axes.set_xlabel(words.get(unit, unit))
-
-
-def short(value: float) -> str:
-    """A round number on an axis: 300k, 2M.
-
-    >>> short(3e5), short(2e6), short(50)
-    ('300k', '2M', '50')
-    """
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k")):
-        if value >= size:
-            return f"{value / size:g}{letter}"
-    return f"{value:g}"
 
 
 def end_labels(axes: Axes, labels: Sequence[tuple[float, SeriesStyle]]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.report.words import Document, count, interval, percent, score
+from isocompute.domain.text import compact
+from isocompute.report.words import Document, interval, percent, score
 
 Table = dict[str, Any]
 
@@ -73,7 +74,7 @@ def progress_tables(document: Document | None) -> list[Table]:
          *(_index(d[name], signed=True) for name in _INDICES))
         for d in document.get("differences") or []
     ]  # fmt: skip
-    caption = f"How progress spreads over problems, at {count(document['at'])} rollouts"
+    caption = f"How progress spreads over problems, at {compact(document['at'])} rollouts"
     head = ("n", "Bₚ", "Runs", *(name.capitalize() for name in _INDICES.values()))
     note = (
         "Against step 0. Interference: share of the changes that are losses; rich get richer: "
@@ -90,21 +91,21 @@ def _table(caption: str, head: Sequence[str], rows: Sequence[Any], note: str = "
 def _cut_row(row: Mapping[str, Any]) -> tuple[str, ...]:
     names = ("mae_law", "mae_best_so_far", "mae_power_law", "mae_blend")
     errors = ("–" if row.get(n) is None else f"{row[n]:.4f}" for n in names)
-    return count(row["cut"]), count(row["n_held_out"]), *errors, percent(row.get("coverage"))
+    return compact(row["cut"]), compact(row["n_held_out"]), *errors, percent(row.get("coverage"))
 
 
 def _left_out_row(row: Mapping[str, Any]) -> tuple[str, ...]:
-    what = f"budgets above {count(row.get('beyond'))}"
+    what = f"budgets above {compact(row.get('beyond'))}"
     if row["left_out"] != "budget":
         what = f"n = {row.get('value')}"
     if row.get("refused") is not None:
         return what, "no law could be fitted", "", "", "", ""
     said, lost = row["rollouts_per_problem"], row["score_lost"]
     rules = (
-        f"{count(said.get(key))} ({score(lost.get(key))})"
+        f"{compact(said.get(key))} ({score(lost.get(key))})"
         for key in ("law", "best_so_far", "power_law")
     )
-    return what, count(row.get("at")), count(said.get("full")), *rules
+    return what, compact(row.get("at")), compact(said.get("full")), *rules
 
 
 def _spread_rows(spread: Mapping[str, Any], varied: str, fixed: str) -> list[tuple[str, ...]]:
@@ -113,7 +114,7 @@ def _spread_rows(spread: Mapping[str, Any], varied: str, fixed: str) -> list[tup
         (
             f"{names[varied]}: {', '.join(str(s[varied]) for s in row['scores'])}",
             f"{names[fixed]} = {row[fixed]}",
-            count(row["at"]),
+            compact(row["at"]),
             score(row["spread"]),
             interval(row["interval"], score),
             score(row["noise"]),
@@ -128,7 +129,7 @@ def _gap_row(row: Mapping[str, Any]) -> tuple[str, ...]:
         str(row["problems_per_batch"]),
         score(row.get("gap_at_peak")),
         score(row.get("gap")),
-        count(row.get("from")),
+        compact(row.get("from")),
         score(row.get("validation_lost")),
         "overfits" if row.get("overfits") else "no overfitting seen",
     )

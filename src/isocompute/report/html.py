@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 
 from isocompute import __version__
+from isocompute.domain.text import compact, plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.report import sections, words
-from isocompute.report.payload import page_payload, plain
+from isocompute.report.payload import TEXT_LIMIT, page_payload
 from isocompute.report.study_data import StudyView, study_view
 
 if TYPE_CHECKING:
@@ -80,11 +81,11 @@ def render_report(
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(
-        count=words.count, score=words.score, interval=words.interval, percent=words.percent
+        count=compact, score=words.score, interval=words.interval, percent=words.percent
     )
     moment = now or datetime.datetime.now(datetime.UTC)
     html = environment.get_template("report.html.j2").render(
-        title=words.visible(title),
+        title=visible(title),
         policy=policy,
         css=_asset("report.css"),
         scripts=scripts,
@@ -111,7 +112,8 @@ def plain_context(
             "warnings": sections.warnings(fits, hidden or None, view),
             "provenance": sections.provenance(fits, view),
             "study": sections.study_section(view),
-        }
+        },
+        TEXT_LIMIT,
     )
     return context
 

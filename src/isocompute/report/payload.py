@@ -8,14 +8,15 @@ of pixels holds more than its first, lowest, highest and last point.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain.text import plain, visible
 from isocompute.report.style import SeriesStyle, series_styles
-from isocompute.report.words import Document, redact, visible
+from isocompute.report.words import Document, redact
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
@@ -63,23 +64,6 @@ def numbers(values: FloatArray | Sequence[float], digits: int = 5) -> list[float
 
 
 TEXT_LIMIT = 2_000  # characters: our own sentences are whole, foreign texts bounded
-
-
-def plain(value: Any) -> Any:
-    """JSON value in which every text is visible text and every number finite or None."""
-    if isinstance(value, Mapping):
-        return {visible(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return plain(value.item())
-    if isinstance(value, np.ndarray):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    return visible(value, TEXT_LIMIT)
 
 
 def configurations(
@@ -137,7 +121,7 @@ def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
     shown = {k: v for k, v in document.items() if k not in ("provenance", "warnings")}
     return {
         "name": visible(name),
-        "document": plain(shown),
+        "document": plain(shown, TEXT_LIMIT),
         "runs": runs,
         "records": records,
         "support": numbers(fit.support) if fit.support is not None else None,
@@ -159,8 +143,8 @@ def page_payload(
         "fits": [fit_payload(name, fit) for name, fit in fits],
         "plan": None
         if plan is None
-        else plain({k: plan.get(k) for k in _PLAN_KEYS if plan.get(k) is not None}),
-        "study": None if study is None else plain(redact(study.to_dict())),
+        else plain({k: v for k in _PLAN_KEYS if (v := plan.get(k)) is not None}, TEXT_LIMIT),
+        "study": None if study is None else plain(redact(study.to_dict()), TEXT_LIMIT),
     }
 
 

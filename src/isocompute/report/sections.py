@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from isocompute.domain.text import compact, visible
 from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.plan.words import NOTICEABLE_LOG10
 from isocompute.report import words
-from isocompute.report.advice import ADVICE
+from isocompute.report.advice import todo
 from isocompute.report.evidence import fit_tables, progress_tables
-from isocompute.report.words import Document, count, interval, percent, score
+from isocompute.report.words import Document, interval, percent, score
 
 if TYPE_CHECKING:
     from isocompute.laws import Fit
@@ -41,9 +42,9 @@ def answer(fit: Document | None, plan: Document | None) -> Section | None:
     facts = [
         (
             "Rollouts spent",
-            f"{count(plan.get('rollouts'))} of {count(plan.get('budget_rollouts'))}",
+            f"{compact(plan.get('rollouts'))} of {compact(plan.get('budget_rollouts'))}",
         ),
-        ("Batch", f"{count(plan.get('batch_size'))} rollouts per update"),
+        ("Batch", f"{compact(plan.get('batch_size'))} rollouts per update"),
         ("Expected score", _expected(plan)),
         ("Learning rate", _learning_rate(plan)),
         ("Cost", _cost(cost)),
@@ -52,7 +53,7 @@ def answer(fit: Document | None, plan: Document | None) -> Section | None:
     return {
         "kind": "plan",
         "three": {"n": n, "b_p": b_p, "steps": steps},
-        "lead": f"For {count(plan.get('budget_rollouts'))} rollouts.",
+        "lead": f"For {compact(plan.get('budget_rollouts'))} rollouts.",
         "interval": interval(plan.get("rollouts_per_problem_interval")),
         "law": words.law_sentence(plan),
         "level": percent((fit or {}).get("level") or 0.95),
@@ -76,7 +77,7 @@ def _reading(fit: Document) -> Section:
     last = rows[-1] if rows else None
     headline = "What these curves say"
     if last is not None:
-        n, x = count(last["rollouts_per_problem"]), count(last["x"])
+        n, x = compact(last["rollouts_per_problem"]), compact(last["x"])
         headline = f"n* = {n} at {x} {words.unit_name(fit)}"
     return {
         "kind": "reading",
@@ -114,11 +115,11 @@ def _learning_rate(plan: Document) -> str:
 def _cost(cost: Document) -> str:
     parts = []
     if cost.get("tokens") is not None:
-        parts.append(f"{count(cost['tokens'])} tokens")
+        parts.append(f"{compact(cost['tokens'])} tokens")
     if cost.get("gpu_hours") is not None:
-        parts.append(f"{count(cost['gpu_hours'])} GPU-hours")
+        parts.append(f"{compact(cost['gpu_hours'])} GPU-hours")
     if cost.get("usd") is not None:
-        parts.append(f"{count(cost['usd'])} USD")
+        parts.append(f"{compact(cost['usd'])} USD")
     return ", ".join(parts) or "rollouts only; no rates were given for tokens, hours or money"
 
 
@@ -148,7 +149,7 @@ def _strip(fit: Document | None, plan: Document) -> Section | None:
         "from": place(wide[0]) if wide[0] else 0,
         "to": place(wide[1]) if wide[1] else 100,
         "chosen": place(chosen),
-        "label": count(chosen),
+        "label": compact(chosen),
         "any_allowed": bool(allowed),
         "allowed_where": "where all n were last compared" if outside else "given the data",
     }
@@ -158,7 +159,7 @@ def fit_section(name: str, fit: Fit) -> Section:
     """Sentences and tables of one fit."""
     document = fit.document
     return {
-        "name": words.visible(name),
+        "name": visible(name),
         "setting": words.setting_name(document),
         "metric": str(document.get("metric") or "score"),
         "unit": words.unit_name(document),
@@ -185,7 +186,7 @@ def _sensitivity_rows(rows: Sequence[Document]) -> list[Section]:
     most = max((len(row.get("x") or []) for row in rows), default=0)
     out = []
     for row in rows:
-        said = [count(n) for n in row.get("rollouts_per_problem") or []]
+        said = [compact(n) for n in row.get("rollouts_per_problem") or []]
         out.append(
             {
                 "rule": str(row.get("rule", "")),
@@ -214,8 +215,8 @@ def _curve_row(row: Document) -> Section:
 
 def _frontier_row(row: Document) -> Section:
     return {
-        "from": count(row["from"]),
-        "to": count(row["to"]),
+        "from": compact(row["from"]),
+        "to": compact(row["to"]),
         "b_p": row["problems_per_batch"],
         "n": row["rollouts_per_problem"],
         "score": f"{score(row.get('score_from'))} to {score(row.get('score_to'))}",
@@ -230,8 +231,8 @@ def _sample(rows: Sequence[Document], most: int) -> list[Section]:
         rows = [rows[round(i * step)] for i in range(most)]
     return [
         {
-            "x": count(row["x"]),
-            "n": count(row.get("rollouts_per_problem")),
+            "x": compact(row["x"]),
+            "n": compact(row.get("rollouts_per_problem")),
             "interval": interval(row.get("interval")),
             "set": ", ".join(str(m) for m in row.get("confidence_set") or []) or "–",
             "regret": score(row.get("expected_regret")),
@@ -259,7 +260,7 @@ def warnings(
     return [
         {
             "code": code,
-            "todo": ADVICE.get(code, ""),
+            "todo": todo(code),
             "messages": [
                 {"text": text, "from": ", ".join(found)} for text, found in messages.items()
             ],
@@ -304,10 +305,10 @@ def study_section(study: StudyView | None) -> Section | None:
                 "n": run.get("rollouts_per_problem"),
                 "seed": "–" if run.get("seed") is None else run.get("seed"),
                 "state": run.get("state") or "–",
-                "rollouts": count(run.get("rollouts")),
-                "evaluation": count(run.get("evaluation_rollouts")),
-                "wasted": count(run.get("wasted_rollouts")),
-                "tokens": count(run.get("tokens")),
+                "rollouts": compact(run.get("rollouts")),
+                "evaluation": compact(run.get("evaluation_rollouts")),
+                "wasted": compact(run.get("wasted_rollouts")),
+                "tokens": compact(run.get("tokens")),
                 "wall": _duration(run.get("wall_s")),
             }
             for run in study.runs
@@ -317,7 +318,7 @@ def study_section(study: StudyView | None) -> Section | None:
         "health": [{"name": name, "meaning": _meaning(name)} for name in study.health],
         "has_landscapes": bool(study.landscapes),
         "has_scores": bool(study.scores),
-        "scores_at": count(study.scores_at),
+        "scores_at": compact(study.scores_at),
         "has_train_test": bool(study.train_test),
         "tables": progress_tables(study.interference),
         "difficulty": None
@@ -325,7 +326,7 @@ def study_section(study: StudyView | None) -> Section | None:
         else {
             "name": study.difficulty.get("name"),
             "samples": study.difficulty.get("samples"),
-            "problems": count(sum(study.difficulty.get("counts") or [])),
+            "problems": compact(sum(study.difficulty.get("counts") or [])),
         },
     }
 
@@ -354,7 +355,7 @@ def _spent(study: StudyView) -> list[tuple[str, str, str]]:
         rows.append((what, account.get(f"{prefix}_rollouts"), account.get(f"{prefix}_tokens")))
     for purpose, amounts in (account.get("other") or {}).items():
         rows.append((str(purpose).capitalize(), amounts.get("rollouts"), amounts.get("tokens")))
-    return [(what, count(rollouts), count(tokens)) for what, rollouts, tokens in rows if rollouts]
+    return [(what, compact(drawn), compact(tokens)) for what, drawn, tokens in rows if drawn]
 
 
 def _duration(seconds: float | None) -> str:

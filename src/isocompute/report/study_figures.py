@@ -8,10 +8,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from isocompute.domain.text import compact, visible
 from isocompute.errors import InputError
 from isocompute.report.canvas import budget_axis, canvas, end_labels, house, label_text
 from isocompute.report.style import ACCENT, INK, MUTED, series_styles
-from isocompute.report.words import count, visible
 
 if TYPE_CHECKING:
     from isocompute.report.study_data import StudyView
@@ -82,7 +82,7 @@ def landscape(view: StudyView, *, step: int = -1, title: str | None = None) -> F
             "the study with an engine that records them."
         )
     chosen = view.landscapes[step]
-    figure, axes = canvas(title or f"Landscape at {count(chosen['rollouts'])} rollouts")
+    figure, axes = canvas(title or f"Landscape at {compact(chosen['rollouts'])} rollouts")
     groups = sorted(chosen["groups"], key=lambda g: (g["n"], g["bp"]))
     styles = series_styles((g["bp"], g["n"]) for g in groups)
     width = 0.84 / len(groups)

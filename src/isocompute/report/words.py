@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from isocompute.domain.text import compact, visible
 
 Document = Mapping[str, Any]
 
@@ -24,25 +25,6 @@ _SECRET_VALUE = re.compile(
 )
 
 
-def visible(value: object, limit: int = 400) -> str:
-    r"""Text in which nothing acts: control and direction characters are written out.
-
-    Line breaks and tabs become spaces; longer texts end in an ellipsis after `limit` characters.
-
-    >>> visible("a\x1b[31m")
-    'a\\u001b[31m'
-    """
-    text = "".join(
-        " "
-        if char in "\n\r\t\u2028\u2029"
-        else f"\\u{ord(char):04x}"
-        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co")
-        else char
-        for char in str(value)
-    )
-    return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
 def redact(value: Any, key: str = "") -> Any:
     """The same JSON value with everything that looks like a secret replaced by "(hidden)"."""
     if _SECRET_KEY.search(key):
@@ -56,33 +38,12 @@ def redact(value: Any, key: str = "") -> Any:
     return value
 
 
-def count(value: float | None) -> str:
-    """A count in three or four figures: 488, 8,192, 53.1k, 250k, 4.00M, 6.40B; a dash for None.
-
-    >>> [count(x) for x in (488, 8192, 53099, 250000, 3997696, 6.4e9)]
-    ['488', '8,192', '53.1k', '250k', '4.00M', '6.40B']
-    """
-    if value is None or not math.isfinite(value):
-        return "–"
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e4, None)):
-        if abs(value) >= size:
-            if letter is None and abs(value) >= 999_500:
-                return "1.00M"
-            if letter is None:
-                digits = 1 if abs(value) < 99_950 else 0
-                return f"{value / 1e3:.{digits}f}k".replace(".0k", "k")
-            scaled = value / size
-            digits = 2 if abs(scaled) < 9.995 else 1 if abs(scaled) < 99.95 else 0
-            return f"{scaled:.{digits}f}{letter}"
-    return f"{value:,.0f}" if abs(value) >= 10 or value == round(value) else f"{value:.2g}"
-
-
 def score(value: float | None) -> str:
     """A score in 0..1 with three decimals; a dash for None."""
     return "–" if value is None or not math.isfinite(value) else f"{value:.3f}"
 
 
-def interval(pair: Sequence[float | None] | None, form: Any = count) -> str:
+def interval(pair: Sequence[float | None] | None, form: Any = compact) -> str:
     """In words: lo to hi, at least lo, at most hi, not bounded; equal ends are one value."""
     lo, hi = pair if pair is not None and len(pair) == 2 else (None, None)
     if lo is None and hi is None:
@@ -115,7 +76,7 @@ def setting_name(fit: Document) -> str:
     value = setting.get("value")
     return {
         "fixed_problems_per_batch": f"Bₚ = {value} held fixed",
-        "fixed_batch_size": f"batch of {count(value)} rollouts held fixed",
+        "fixed_batch_size": f"batch of {compact(value)} rollouts held fixed",
         "joint": "Bₚ and n swept together",
     }.get(str(setting.get("kind")), "")
 
@@ -132,7 +93,7 @@ def extrapolation(decades: float | None) -> str:
         return "inside the measured budgets"
     side = "past" if decades > 0 else "below"
     ratio = 10 ** abs(decades)
-    times = f"{ratio:.1f}" if ratio < 10 else count(ratio)
+    times = f"{ratio:.1f}" if ratio < 10 else compact(ratio)
     return f"{times} times {side} the measured budgets ({abs(decades):.2f} decades)"
 
 
@@ -151,15 +112,17 @@ def law_sentence(plan: Document) -> str:
     by_law = plan.get("law_rollouts_per_problem")
     if str(plan.get("chosen_by", "law")) != "law":
         if by_law == n:
-            return f"The law puts n* at {count(value)}; n={count(n)} has the best expected score."
+            return (
+                f"The law puts n* at {compact(value)}; n={compact(n)} has the best expected score."
+            )
         lost = plan.get("law_expected_regret")
         cost = "" if lost is None else f", which would lose {score(lost)} of score"
-        rounded = "" if by_law is None else f", rounded down {count(by_law)}{cost}"
+        rounded = "" if by_law is None else f", rounded down {compact(by_law)}{cost}"
         why = _CHOSEN.get(str(plan["chosen_by"]), _CHOSEN["expected_score"])
-        return f"The law puts n* at {count(value)}{rounded}; n={count(n)} {why}."
+        return f"The law puts n* at {compact(value)}{rounded}; n={compact(n)} {why}."
     if n <= value < 2 * n:
-        return f"The law puts n* at {count(value)}; n is the power of two below it."
-    return f"The law puts n* at {count(value)}; the warnings say what holds n at {count(n)}."
+        return f"The law puts n* at {compact(value)}; n is the power of two below it."
+    return f"The law puts n* at {compact(value)}; the warnings say what holds n at {compact(n)}."
 
 
 def law_at(fit: Document, x: float) -> dict[str, Any] | None:
@@ -185,13 +148,14 @@ def what_would_change(fit: Document | None, plan: Document) -> list[str]:
             row = law_at(fit, factor * float(budget))
             if row is not None and row.get("rollouts_per_problem"):
                 said.append(
-                    f"{words}: n* = {count(row['rollouts_per_problem'])} "
+                    f"{words}: n* = {compact(row['rollouts_per_problem'])} "
                     f"({interval(row.get('interval'))})."
                 )
     wide = plan.get("rollouts_per_problem_interval")
     if wide and None not in wide and n and wide[0] != wide[1]:
         said.append(
-            f"More seeds: the law's n* may lie anywhere from {count(wide[0])} to {count(wide[1])}; "
+            f"More seeds: the law's n* may lie anywhere from {compact(wide[0])} to "
+            f"{compact(wide[1])}; "
             "repeats near the optimum narrow that."
         )
     flags = {str(w.get("code")) for w in plan.get("warnings") or []}
@@ -224,7 +188,7 @@ def _crossover_sentences(fit: Document, budget: float) -> list[str]:
     ):
         if crossover is not None:
             said.append(
-                f"{side} {count(crossover['at'])} {unit_name(fit)} "
+                f"{side} {compact(crossover['at'])} {unit_name(fit)} "
                 f"({interval(crossover.get('interval'))}): n = {crossover[which]} leads "
                 "in the measured curves."
             )
@@ -240,9 +204,9 @@ def summary_of_law(fit: Document) -> str:
     first, last = rows[0], rows[-1]
     unit = unit_name(fit)
     text = (
-        f"The best n, n*, goes from {count(first['rollouts_per_problem'])} at "
-        f"{count(first['x'])} {unit} to {count(last['rollouts_per_problem'])} "
-        f"({interval(last.get('interval'))}) at {count(last['x'])}."
+        f"The best n, n*, goes from {compact(first['rollouts_per_problem'])} at "
+        f"{compact(first['x'])} {unit} to {compact(last['rollouts_per_problem'])} "
+        f"({interval(last.get('interval'))}) at {compact(last['x'])}."
     )
     rising = law.get("rising") or {}
     if rising.get("claimed"):
@@ -257,7 +221,7 @@ def summary_of_law(fit: Document) -> str:
         return text
     where = interval(law.get("plateau_interval"))
     if (law.get("identified") or {}).get("plateau", True):
-        return f"{text} Plateau: n = {count(law['plateau'])} ({where})."
+        return f"{text} Plateau: n = {compact(law['plateau'])} ({where})."
     return f"{text} Where it levels off is not known: {where}."
 
 
@@ -298,8 +262,8 @@ def backtest_sentence(fit: Document) -> str | None:
                 what = f"n = {row['value']}"
             said = row["rollouts_per_problem"]
             text += (
-                f" Without {what} the law would have said n* = {count(said['law'])} at "
-                f"{count(row['at'])} (all data: {count(said['full'])}), which loses "
+                f" Without {what} the law would have said n* = {compact(said['law'])} at "
+                f"{compact(row['at'])} (all data: {compact(said['full'])}), which loses "
                 f"{row['score_lost']['law']:.3f} of score."
             )
     return text

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.allocation import evaluation_index
+from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.base import Curve
 from isocompute.laws.form import Law, averaged, law_of
 
 FloatArray = NDArray[np.float64]

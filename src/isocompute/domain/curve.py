@@ -1,0 +1,121 @@
+"""A configuration (B_p, n), and the learning curve of one run of it.
+
+Shape legend: K evaluations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from isocompute.errors import InputError
+
+if TYPE_CHECKING:  # `isocompute --help` needs no numpy
+    import numpy as np
+    from numpy.typing import NDArray
+
+    FloatArray = NDArray[np.float64]
+
+
+class Configuration(NamedTuple):
+    """Problems per batch B_p and rollouts per problem n; sorts, hashes and equals as (B_p, n).
+
+    >>> str(Configuration(32, 256)), Configuration(32, 256).batch_size
+    ('32 x 256', 8192)
+    """
+
+    problems_per_batch: int
+    rollouts_per_problem: int
+
+    @property
+    def batch_size(self) -> int:
+        """B = B_p n, in rollouts."""
+        return self.problems_per_batch * self.rollouts_per_problem
+
+    def __str__(self) -> str:
+        return f"{self.problems_per_batch} x {self.rollouts_per_problem}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """One run's scores under one metric on one problem set.
+
+    Args:
+        problems_per_batch, rollouts_per_problem: the configuration.
+        run: name of the run (data, never a path).
+        seed: None where it is not known.
+        rollouts_K: cumulative training rollouts, ascending, >= 0.
+        score_K: finite scores in 0..1.
+        metric: "avg@4", "best@4", ...; "" where the source does not name it.
+        problem_set, split: on what it was measured.
+        arm: of a tidy file whose runs differ in recipe or data; "" where there is one.
+        tokens_K, steps_K: None where they are not known.
+        trials: independent 0/1 outcomes behind each score (problems times samples for avg@k,
+            problems for best@k and worst@k); None where the source does not say.
+        n_missing: rows of this run left out because their score was missing.
+        n_repeated: rows at rollouts that this run has another score for; nobody's run, where
+            they are many, but several under one name.
+        failed_rules: health rules that the run failed, where the source has its steps.
+    """
+
+    problems_per_batch: int
+    rollouts_per_problem: int
+    run: str
+    rollouts_K: FloatArray
+    score_K: FloatArray
+    seed: int | None = None
+    metric: str = ""
+    problem_set: str = ""
+    split: str = "validation"
+    arm: str = ""
+    tokens_K: FloatArray | None = None
+    steps_K: FloatArray | None = None
+    trials: int | None = None
+    n_missing: int = 0
+    n_repeated: int = 0
+    failed_rules: tuple[str, ...] = ()
+
+    @property
+    def configuration(self) -> Configuration:
+        """(B_p, n)."""
+        return Configuration(self.problems_per_batch, self.rollouts_per_problem)
+
+    def position(self, unit: str = "rollouts") -> FloatArray:
+        """Budget spent at each evaluation, shape (K,), in "rollouts" or "tokens".
+
+        Raises:
+            InputError: another unit, or tokens of a run that has none.
+        """
+        if unit == "rollouts":
+            return self.rollouts_K
+        if unit != "tokens":
+            raise InputError(
+                f"unit must be rollouts or tokens, but got {unit!r}; choose one of them."
+            )
+        if self.tokens_K is None:
+            raise InputError(
+                "a fit by tokens needs a `tokens` column on every row, but the run of "
+                f"problems_per_batch={self.problems_per_batch}, "
+                f"rollouts_per_problem={self.rollouts_per_problem} lacks it; add it or fit by "
+                "rollouts."
+            )
+        return self.tokens_K
+
+    def until(self, limit: float, unit: str = "rollouts") -> Curve:
+        """The part of the curve that had spent at most `limit`; empty where that is none of it.
+
+        Raises:
+            InputError: see `position`.
+        """
+        keep_K = self.position(unit) <= limit
+        return self.replace(
+            rollouts_K=self.rollouts_K[keep_K],
+            score_K=self.score_K[keep_K],
+            tokens_K=None if self.tokens_K is None else self.tokens_K[keep_K],
+            steps_K=None if self.steps_K is None else self.steps_K[keep_K],
+        )
+
+    def replace(self, **changes: Any) -> Curve:
+        """A copy with some fields changed."""
+        return dataclasses.replace(self, **changes)

@@ -1,0 +1,271 @@
+"""What limits an answer: one table of codes, each with its level, what is wrong, what to do.
+
+A new notice is one line of the table. Fields in braces are filled by `notice`; `:k` writes a count
+as `text.compact` does, a list is written with commas, six of it at most.
+"""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Literal, NamedTuple, get_args
+
+from isocompute.domain.text import compact
+
+Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
+_LISTED = 6
+
+
+class Template(NamedTuple):
+    """A notice before its fields are filled."""
+
+    level: Level
+    text: str
+    remedy: str
+
+    @property
+    def fields(self) -> set[str]:
+        """Names of the fields."""
+        parsed = string.Formatter().parse(self.text + self.remedy)
+        return {name for _, name, _, _ in parsed if name}
+
+
+_stop, _caution, _note = (partial(Template, level) for level in get_args(Level))
+
+TABLES: Mapping[str, Mapping[str, Template]] = {
+    "Of a fit": {
+        "no_skill": _stop(
+            "The fit failed its own test: held-out scores are predicted worse than by no change "
+            "(skill {skill:.2f}).",
+            "Do not extrapolate; train further or add seeds."),
+        "intervals_missed": _stop(
+            "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
+            "their {level:.0%} intervals.",
+            "Train further before you rely on a plan."),
+        "score_out_of_range": _stop(
+            "Scores must lie in {low:g} to {high:g}, but {n_out} do not ({seen}).",
+            "Name their range with --range LOW HIGH."),
+        "scores_fall": _stop(
+            "{n_fallen} of {n_configurations} configurations end lower than they began.",
+            "Give losses as 1 - value, or mend the recipe."),
+        "scores_flat": _stop(
+            "No configuration ends higher than it began by more than noise.",
+            "Train further, evaluate on more problems, or take an easier set."),
+        "seeds_missing": _caution(
+            "{what} one run: the spread from seed to seed is {spread}.", "Run at least 3 seeds."),
+        "few_seeds": _note(
+            "Fewer than 3 runs: {which}; their spread is that of the others.",
+            "Run at least 3 seeds."),
+        "one_or_two_n": _caution(
+            "Only n = {which} was tested: what other n score is a guess from other sweeps.",
+            "Test n = {wanted} first."),
+        "n_confounded_with_batch": _note(
+            "One B_p per n was tested, so the optimum may follow n or the batch.",
+            "Test a second B_p at two n."),
+        "n_not_told_apart": _caution(
+            "Several n are tied at {at:k} {unit}: {which}.",
+            "Any of them will do; more seeds or larger budgets tell them apart."),
+        "optimum_at_edge": _caution(
+            "The best n at {at:k} {unit} is {n}, the {end} tested: a bound, not an optimum.",
+            "Test n beyond it."),
+        "rise_not_claimed": _caution(
+            "The best n rises by {octaves:.1f} octaves, which noise alone may do.",
+            "Add seeds or larger budgets."),
+        "falling": _caution(
+            "The best n falls with the budget, by {octaves:.1f} octaves.",
+            "Spend what a larger budget buys on steps."),
+        "non_monotone": _note(
+            "The best n goes up and down by more than noise, so the sigmoid misses it.",
+            "Read the best n off the table."),
+        "slope_not_identified": _note(
+            "The law is a near-step: its slope k is not known.",
+            "Compare laws by n*(C), not by k."),
+        "tie": _note(
+            "{which} are tied from {at:k} {unit} on.", "Take the cheaper one, or add seeds."),
+        "ceiling_unbounded": _note(
+            "Nothing is known beyond the last evaluation of {which}.",
+            "Train further until these curves bend."),
+        "declines": _caution(
+            "Scores fall after a peak: {which}; the best checkpoint so far counts.",
+            "Look for overfitting or collapse, or stop at the peak."),
+        "falls_after_peak": _caution(
+            "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
+            "Look for overfitting or collapse where they end lower."),
+        "overfitting": _caution(
+            "Validation falls while training does not: {which}; at worst by {lost:.3f}, from "
+            "{at:k} {unit} on.",
+            "Add problems, or stop there."),
+        "unhealthy_run": _caution(
+            "A run broke while its siblings did not, and counts up to there only: {which}.",
+            "Look at its health, then run that seed again."),
+        "failed_health": _caution(
+            "{n_failed} of {n_runs} runs failed a health rule: {which}.",
+            "Mend the recipe before you rely on n there."),
+        "not_smooth": _caution(
+            "{n_rough} of {n_runs} runs are too rough for a curve: {which}.",
+            "Look at their health, or evaluate on more problems."),
+        "stopped_early": _note(
+            "Stopped before the largest budget: {which}.", "Continue only what may still win."),
+        "budgets_not_shared": _note(
+            "Not all were compared beyond {at:k} {unit}: {which} end there.",
+            "Train these as far."),
+        "configuration_left_out": _caution(
+            "{which} takes part in nothing: {why}.",
+            "Evaluate more often, or leave it out on purpose."),
+        "runs_mixed": _caution(
+            "{n_rows} rows stand at rollouts for which the same run has another score: several "
+            "runs under one name.",
+            "Tell them apart by a column `seed` or `run`."),
+        "scores_missing": _note(
+            "{n_rows} rows without a score were left out.", "If these are many, mend the export."),
+        "unequal_evaluations": _note(
+            "Scores rest on {fewest} to {most} outcomes, so some are noisier than others.",
+            "Evaluate all runs alike."),
+        "noise_estimated": _note(
+            "The number of outcomes behind a score is not known: noise is that of neighbours.",
+            "Import counts, or a study."),
+        "same_problems": _note(
+            "Every evaluation asks the same {n_problems} problems: part of the noise stays.",
+            "Evaluate on more problems."),
+        "few_n": _caution(
+            "Only n = {which} were tested: the law steps between them.", "Test a third n."),
+        "bends_late": _note(
+            "Curves that bend late (Gompertz) fit better than logistic ones and stand in for them.",
+            "Nothing to do."),
+        "sensitive_to_rules": _caution(
+            "Other rules of reading the curves move n* by {octaves:.1f} octaves.",
+            "Evaluate more often, or add seeds."),
+    },
+    "Of a plan": {
+        "extrapolated": _caution(
+            "{times:.2g}x {side} the budgets that were compared; intervals assume that the trend "
+            "continues.",
+            "Extend the sweep, or check one run there."),
+        "bp_untested": _caution(
+            "Only B_p = {bp} was tested at n = {n}.", "Test a second B_p there."),
+        "bp_unhealthy": _caution(
+            "B_p = {bp} at n = {n} ended in {rules}; B_p = {taken} is the next that did not.",
+            "Look at its health, or take the larger one."),
+        "bp_unstable": _caution(
+            "B_p = {bp} at n = {n} ended in {rules}, and no larger B_p was tested.",
+            "Try a larger B_p or a smaller learning rate."),
+        "law_of_another_model": _caution(
+            "{source} comes from {model}; where n saturates differs between models.",
+            "Sweep yours and pass --law."),
+        "difficulty_assumed": _note(
+            "No difficulty was given: the recipe is that of an easy set.",
+            "Measure it with `isocompute difficulty`, pass --difficulty."),
+        "anchor_assumed": _caution(
+            "This learning rate comes from {model}.",
+            "Use your own, scaled by the square root of the batch, or run `isocompute lr-sweep`."),
+        "recipes_mixed": _caution(
+            "The runs of this study differ in their recipes; the plan takes that of the "
+            "difficulty.",
+            "Plan from one recipe: --where recipe=NAME."),
+        "passes_over_data": _note(
+            "This budget takes {passes:.2g} passes over {problems:k} problems.",
+            "Add problems, or watch for overfitting."),
+        "score_unknown": _caution(
+            "No score is predicted: B_p = {bp}, n = {n} was not trained near {at:k} rollouts.",
+            "Train it once."),
+        "capped_by_max_batch": _note(
+            "The largest batch ({limit:k}) holds n at {n} instead of {wanted}: {cost}.",
+            "Raise --max-batch, or accept the cost."),
+        "capped_by_min_steps": _note(
+            "At least {limit:k} steps hold n at {n} instead of {wanted}: {cost}.",
+            "Raise the budget, or lower --min-steps."),
+        "capped_by_tested_n": _caution(
+            "n = {n} is the largest tested and scores best: larger n may gain.", "Test larger n."),
+        "n_at_smallest_tested": _caution(
+            "n = {n} is the smallest tested and scores best: smaller n may gain.",
+            "Test smaller n."),
+        "fixed_batch_law_missing": _note(
+            "No n was compared at a fixed batch of {batch:k}: n is that of the whole budget.",
+            "Sweep n at that batch."),
+        "tokens_measured": _note(
+            "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
+            "Pass --tokens-per-rollout if yours differ."),
+        "capped_by_plateau": _note("The law is held at its plateau, n = {n}.", "Nothing to do."),
+        "rounded_below_the_best": _note(
+            "n = {n} is the power of two below the law's; {other} scores better: {cost}.",
+            "Take that one if the batch allows."),
+        "form_unsure": _caution(
+            "How these curves bend is not known: {share:.0%} of the draws bend late.",
+            "Run the sweep further, or with more seeds."),
+    },
+    "Of a comparison": {
+        "seeds_unpaired": _note(
+            "The sides do not share seeds everywhere: means are compared, with wider intervals.",
+            "Use the same seeds on both sides."),
+        "no_interval": _caution(
+            "One configuration with one run on a side: no interval can be given.",
+            "Run at least 3 seeds."),
+    },
+    "Of a learning-rate sweep": {
+        "anchor_at_edge": _caution(
+            "The anchor {rate:g} is the {end} rate tried: a better one may lie beyond.",
+            "Extend the grid: {command}"),
+    },
+    "Of a problem set": {
+        "little_left": _caution(
+            "The mean pass rate is {rate:.3g}: little is left to learn.", "Bring harder problems."),
+        "between_bands": _caution(
+            "The mean pass rate is {rate:.3g}; recipes are known up to {hard:g} and from {easy:g}.",
+            "Run it with and without KL and entropy bonus."),
+    },
+}  # fmt: skip
+
+NOTICES: Mapping[str, Template] = {
+    code: template for table in TABLES.values() for code, template in table.items()
+}
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One limit of an answer: stable code, level, what is wrong, what to do."""
+
+    code: str
+    level: Level
+    text: str
+    remedy: str
+
+    def to_dict(self) -> dict[str, str]:
+        """The row of a document's `notices`."""
+        return asdict(self)
+
+
+class _Words(string.Formatter):
+    def format_field(self, value: Any, spec: str) -> str:
+        if spec == "k":
+            return compact(value)
+        if isinstance(value, list):
+            more = len(value) - _LISTED
+            listed = ", ".join(map(str, value[:_LISTED]))
+            return f"{listed} and {more} more" if more > 0 else listed
+        return str(super().format_field(value, spec))
+
+
+def notice(code: str, **values: Any) -> Notice:
+    """The notice of a code with its fields filled; exactly those of the table must be given."""
+    template = NOTICES[code]
+    assert set(values) == template.fields, f"{code} has the fields {sorted(template.fields)}"
+    text, remedy = (_Words().format(part, **values) for part in template[1:])
+    return Notice(code, template.level, text, remedy)
+
+
+def ordered(notices: Iterable[Notice]) -> list[Notice]:
+    """Stops, cautions, notes, each in the order given and once."""
+    return sorted(dict.fromkeys(notices), key=lambda one: get_args(Level).index(one.level))
+
+
+def documented(notices: Iterable[Notice]) -> dict[str, list[dict[str, str]]]:
+    """The keys of a document: `notices`, in order, and `warnings`, their alias of version 1."""
+    rows = ordered(notices)
+    return {"notices": [one.to_dict() for one in rows], "warnings": as_warnings(rows)}
+
+
+def as_warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:
+    """`warnings` of a document, version 1: code and message of each."""
+    return [{"code": one.code, "message": f"{one.text} {one.remedy}"} for one in notices]

@@ -1,0 +1,69 @@
+"""Values as text: one way to write a count, JSON, and a name that somebody else chose."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+_SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
+_FEWEST = 1e4  # smaller counts are written out
+
+
+def compact(value: float | None) -> str:
+    """A count in a few digits: 488, 8,192, 53.1k, 153k, 2M, 6.4B; a dash for no value.
+
+    >>> [compact(x) for x in (0.5, 52.3, 8192, 53_099, 999_999, 3_997_696, 6.4e9, None)]
+    ['0.5', '52', '8,192', '53.1k', '1M', '4M', '6.4B', '–']
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    size = abs(value)
+    for unit, letter in _SIZES:
+        if size >= 0.9995 * max(unit, _FEWEST):
+            return f"{value / unit:.3g}{letter}"
+    return f"{value:,.0f}" if size >= 10 else f"{value:.2g}"
+
+
+def plain(value: Any, limit: int | None = None) -> Any:
+    """A JSON value: numpy's become Python's, NaN and infinity None, what JSON has not its text.
+
+    Args:
+        value: anything.
+        limit: make every text `visible` and cut it to so many characters; None: leave it as it is.
+    """
+    if hasattr(value, "tolist"):  # numpy scalars and arrays, without importing numpy
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {_text(key, limit): plain(inner, limit) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(inner, limit) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    return _text(value, limit)
+
+
+def _text(value: object, limit: int | None) -> str:
+    return str(value) if limit is None else visible(value, limit)
+
+
+def visible(value: object, limit: int | None = 400) -> str:
+    r"""Text in which nothing acts: control and direction characters are written out.
+
+    Line breaks and tabs become spaces; longer texts end in an ellipsis after `limit` characters.
+
+    >>> visible("a\x1b[31m")
+    'a\\u001b[31m'
+    """
+    text = "".join(
+        " "
+        if char in "\n\r\t\u2028\u2029"
+        else f"\\u{ord(char):04x}"
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Co")
+        else char
+        for char in str(value)
+    )
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"

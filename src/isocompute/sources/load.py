@@ -1,0 +1,318 @@
+"""Every SOURCE -> learning curves: tidy files, study folders, logs of others, published curves."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict, Unpack
+
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+from isocompute.importers import Settings, load_imported, load_published, load_tidy
+from isocompute.importers.convert import note_lines, pooled, to_curves
+from isocompute.importers.identity import (
+    require_one_arm,
+    select_imported,
+    without_doubles,
+)
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.scale import PLAIN, rescaled
+from isocompute.importers.table import tables_or_runs
+from isocompute.metrics import parse_metric
+from isocompute.sources.studies import is_study, study_curves
+from isocompute.store import Store, StoredRun, arms
+
+PUBLISHED = "published:"
+_CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
+
+Say = Callable[[str], None]
+Sources = str | Path | Sequence[str | Path]
+
+
+class Loaded(NamedTuple):
+    """The curves asked for, and those of the same runs on their training batches."""
+
+    curves: list[Curve]
+    train: list[Curve]
+
+
+class Options(TypedDict, total=False):
+    """What `load_curves` and `load_with_train` may be asked for.
+
+    Args:
+        metric: avg@k, best@k, worst@k, or the word a source uses. None: avg@k with every sample
+            for a study, the only metric or the only mean there is elsewhere.
+        problem_set: None: the only one there is.
+        split: "validation" (the default) or "train": of a study, the success on the training
+            batches between two evaluations.
+        where: KEY=VALUE words that narrow every source, see `store.arms`.
+        score_range: of the scores of tidy files.
+        settings: what the sources do not say (`importers.load_settings`).
+        say: hears, line by line, what was left out of logs, and why.
+    """
+
+    metric: str | None
+    problem_set: str | None
+    split: str | None
+    where: Sequence[str]
+    score_range: tuple[float, float]
+    settings: Settings | None
+    say: Say | None
+
+
+def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
+    """Learning curves of one metric on one problem set.
+
+    Args:
+        sources: one or more tidy files, folders of nothing but such, study folders, logs that
+            `import` knows, or `published:NAME`, each with a selection of its runs where wanted:
+            `STUDY[recipe=kl]`.
+        options: metric, problem_set, split, where, score_range, settings, say: see `Options`.
+
+    Raises:
+        InputError: a source that cannot be read, or that leaves open which metric, problem set
+            or recipe is meant.
+    """
+    return _load(sources, train=False, **options).curves
+
+
+def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
+    """The curves of `load_curves`, and of the same sources on their training batches.
+
+    The second list, for the train-test gap, is empty where a source says nothing about training,
+    or where its split was chosen.
+    """
+    return _load(sources, train=True, **options)
+
+
+def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loaded:
+    names = _names(sources)
+    shared = arms.parse_where(where)
+    asked = _Asked(**options)
+    labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
+    found = []
+    for name in names:
+        path, own = arms.split_source(name)
+        words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
+        train = asked.train and words["split"] is None
+        words["split"] = words["split"] or "validation"
+        found.append(
+            _load_one(replace(asked, path=path, where={**shared, **own}, train=train, **words))
+        )
+    curves = [c for one in found for c in one.curves]
+    if len(names) > 1:
+        arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
+        require_one_arm([run for one in found for run in one.logs], shared)
+        curves, lines = without_doubles([one.curves for one in found])
+        for line in lines if asked.say is not None else ():
+            asked.say(line)
+    if len({c.arm for c in curves if c.arm}) > 1:
+        _one(curves, "arm", None)
+    curves = _one(curves, "problem_set", None)
+    curves = pooled(curves, labels["metric"], asked.say)
+    curves = _one(curves, "metric", _metric(curves, None))
+    return Loaded(curves, _of_metric([c for one in found for c in one.train], curves[0].metric))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """One source, and what is asked of it; None where it is left open."""
+
+    path: str = ""
+    where: arms.Where = field(default_factory=dict)
+    metric: str | None = None
+    problem_set: str | None = None
+    split: str | None = None
+    score_range: tuple[float, float] = (0.0, 1.0)
+    settings: Settings | None = None
+    say: Say | None = None
+    train: bool
+
+
+class _Found(NamedTuple):
+    curves: list[Curve]
+    train: Sequence[Curve] = ()
+    runs: Sequence[StoredRun] = ()
+    logs: Sequence[ImportedRun] = ()
+
+
+def _names(sources: Sources) -> list[str]:
+    listed = sources if isinstance(sources, list | tuple) else [sources]
+    for source in listed:
+        if not isinstance(source, (str, Path)):
+            raise InputError(
+                f"a source must be a path or published:NAME, but got a {type(source).__name__}; "
+                "write a table to a file first (df.to_parquet('runs.parquet')) and give its path."
+            )
+    if not listed:
+        raise InputError("at least 1 source must be named, but got 0; name a file or a folder.")
+    return [str(source) for source in listed]
+
+
+def _of_metric(train: list[Curve], metric: str) -> list[Curve]:
+    """Of several metrics of training, the one that is fitted; none beyond 0..1 is a success."""
+    same = [c for c in train if c.metric == metric]
+    same = same or (train if len({c.metric for c in train}) == 1 else [])
+    rates = all(((c.score_K >= 0) & (c.score_K <= 1)).all() for c in same)
+    return same if rates else []
+
+
+def _load_one(asked: _Asked) -> _Found:
+    """Curves of one source, on the problem set and under the metric asked for."""
+    found = _read(asked)
+    curves = found.curves
+    if not curves:
+        raise _nothing_in(asked)
+    if asked.problem_set is not None:
+        curves = _one(curves, "problem_set", asked.problem_set)
+    if asked.metric is not None:
+        curves = _one(curves, "metric", _metric(curves, asked.metric))
+    return found._replace(curves=curves)
+
+
+def _read(asked: _Asked) -> _Found:
+    """Every curve of one source that was asked for, by the kind of source."""
+    if asked.path.startswith(PUBLISHED):
+        published = load_published(asked.path.removeprefix(PUBLISHED))
+        return _Found(_narrow(asked, [c for c in published if c.split == asked.split]))
+    file = Path(asked.path)
+    if is_study(file):
+        own = study_curves(
+            file, asked.where, metric=asked.metric, problem_set=asked.problem_set,
+            split=asked.split, train=asked.train,
+        )  # fmt: skip
+        logs = _of_logs(asked, imported) if (imported := load_imported(file)) else _Found([])
+        return _Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)
+    if not file.exists():
+        raise InputError(
+            f"{asked.path}: a source must be a file, a folder or published:NAME, but there is "
+            "none; check the path."
+        )
+    tables, runs = tables_or_runs(file, asked.settings, asked.say)
+    if tables:
+        curves = []
+        for table in tables:
+            curves += load_tidy(
+                table, score_range=asked.score_range, where=asked.where, settings=asked.settings
+            )
+        train = [c for c in curves if c.split == "train"] if asked.train else []
+        return _Found([c for c in curves if c.split == asked.split], train)
+    if asked.say is not None:
+        told = [(run.name, note) for run in runs for note in (*run.notes, *run.concluded)]
+        for line in note_lines(told):
+            asked.say(line)
+    return _of_logs(asked, runs)
+
+
+def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
+    path, score_range = asked.path, asked.score_range
+    runs = select_imported(path, runs, asked.where)
+    require_one_arm([run for run in runs if run.series], asked.where)
+    if score_range == PLAIN:  # as it was declared at the import
+        score_range = next((r for run in runs if (r := run.provenance.score_range)), PLAIN)
+    train: list[Curve] = []
+    if asked.train:
+        # nothing about training, several metrics of it, or rewards on another scale
+        with contextlib.suppress(InputError):
+            train = rescaled(to_curves(runs, split="train"), score_range, path)
+    curves = rescaled(
+        to_curves(
+            runs, asked.metric, problem_set=asked.problem_set, split=asked.split, say=asked.say
+        ),
+        score_range,
+        path,
+    )
+    if score_range != PLAIN and asked.say is not None:
+        low, high = score_range
+        asked.say(
+            f"{path}: scores of {low:g}..{high:g} are shown in 0..1; best@k and worst@k of rewards "
+            "that are no success or failure are the log's own, never computed"
+        )
+    return _Found(curves, train, logs=runs)
+
+
+def _narrow(asked: _Asked, curves: list[Curve]) -> list[Curve]:
+    """What a selection leaves of curves that know no more than their configuration and run."""
+    for key, value in asked.where.items():
+        if key not in _CURVE_KEYS:
+            raise InputError(
+                f"{asked.path}: a selection of logs must name one of {', '.join(_CURVE_KEYS)}, "
+                f"but got {key!r}; logs hold no recipe, so import them apart, or select by "
+                "run=PATTERN."
+            )
+        there = sorted({str(getattr(c, key)) for c in curves})
+        curves = [c for c in curves if arms.matches(str(getattr(c, key)), value)]
+        if not curves:
+            raise arms.no_match(asked.path, key, value, there)
+    return curves
+
+
+def _nothing_in(asked: _Asked) -> InputError:
+    """Why a source gives no curve: no such split, another problem set, or no results yet."""
+    path = asked.path
+    if not is_study(path):
+        return InputError(
+            f"{path}: a source must hold curves of the split that is asked for, but none is of "
+            f"{asked.split!r}; choose another with --split."
+        )
+    with Store(path) as store:
+        runs = store.runs()
+    sets = sorted({name for run in runs for name in run.spec["validation"]})
+    if asked.split != "train" and asked.problem_set not in (None, *sets):
+        return InputError(
+            f"the problem set must be one of {', '.join(map(repr, sets))}, but got "
+            f"{asked.problem_set!r}; choose one of them."
+        )
+    what = "update" if asked.split == "train" else "evaluation"
+    return InputError(
+        f"{path}: a curve needs an {what} of a valid run, but none of {len(runs)} runs has one; "
+        "start the study again: isocompute run STUDY.yaml (how far it is: isocompute status "
+        f"{path})."
+    )
+
+
+def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:
+    """The metric meant: as named, or the only mean among several."""
+    labels = {c.metric for c in curves}
+    if metric == "score" and "" in labels:
+        return ""  # a table that names no metric
+    if metric is not None and metric not in labels:
+        try:
+            asked = parse_metric(metric)
+        except InputError:
+            return metric
+        if str(asked) in labels:
+            return str(asked)
+        # Columns `best` and `worst` of a table are over as many samples as its mean.
+        return asked.kind if f"avg@{asked.k}" in labels and asked.kind in labels else metric
+    if metric is None and len(labels) > 1:
+        means = [name for name in labels if re.fullmatch(r"avg@\d+|avg|score|", name)]
+        return means[0] if len(means) == 1 else None
+    return metric
+
+
+_OPTIONS = {"problem_set": "--problem-set", "metric": "--metric", "arm": "--where arm=NAME"}
+
+
+def _one(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
+    """The curves with one value of an attribute; which one must be clear."""
+    labels = sorted({getattr(c, name) for c in curves})
+    unnamed = "score" if name == "metric" else ""
+    listed = ", ".join(repr(label or unnamed) for label in labels) or "none"
+    what = name.replace("_", " ")
+    if wanted is not None and wanted not in labels:
+        fits = [label for label in labels if arms.matches(label, wanted)]
+        if not fits:
+            raise InputError(
+                f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
+            )
+        return [c for c in curves if getattr(c, name) in fits]
+    if wanted is None and len(labels) != 1:
+        raise InputError(
+            f"the sources must hold one {what}, but hold {listed}; choose one with "
+            f"{_OPTIONS[name]}."
+        )
+    return [c for c in curves if wanted is None or getattr(c, name) == wanted]

@@ -1,0 +1,192 @@
+"""What is read out of a study folder: learning curves, recipes, rates, failed configurations.
+
+Shape legend: K evaluations, C = samples + 1 possible numbers of successes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isocompute.allocation import Rates
+from isocompute.domain import Configuration, Curve
+from isocompute.errors import InputError
+from isocompute.metrics import metric_table, parse_metric, score_from_counts
+from isocompute.recipe import Recipe
+from isocompute.store import Store, StoredRun
+from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
+from isocompute.store.health import failed_rules, study_health
+
+
+class StudyCurves(NamedTuple):
+    """Curves of the split that was asked for, those of the training batches, and their runs."""
+
+    curves: list[Curve]
+    train: list[Curve]
+    runs: list[StoredRun]
+
+
+def is_study(path: str | Path) -> bool:
+    """Whether a folder is that of a study."""
+    return (Path(path) / "study.db").is_file()
+
+
+def study_curves(
+    path: str | Path,
+    where: Where,
+    *,
+    metric: str | None = None,
+    problem_set: str | None = None,
+    split: str | None = None,
+    train: bool = False,
+) -> StudyCurves:
+    """One curve per run and problem set; a run whose weights never moved has none.
+
+    Args:
+        path: the folder.
+        where: which runs, see `store.arms.select_runs`.
+        metric: None: avg@ all samples; of training batches avg@1.
+        problem_set: None: a curve on every one.
+        split: "train": those of the training batches; else of validation.
+        train: whether to give those of the training batches, too.
+
+    Raises:
+        InputError: a selection of nothing, runs of several recipes, a metric of more samples
+            than were drawn.
+    """
+    with Store(path) as store:
+        runs = [run for run in store.runs() if run.state != "invalid"]
+        runs = select_runs(path, runs, where)
+        require_one_arm(path, runs)
+        if split == "train":
+            curves = list(_train_curves(store, runs, metric))
+        else:
+            curves = [c for run in runs for c in _run_curves(store, run, metric, problem_set)]
+        return StudyCurves(curves, list(_train_curves(store, runs, None)) if train else [], runs)
+
+
+def _run_curves(
+    store: Store, run: StoredRun, metric: str | None, problem_set: str | None
+) -> Iterator[Curve]:
+    found = store.evaluations(run.hash, problem_set=problem_set)
+    failed = failed_rules(store, run)
+    for name in sorted(set(found.problem_set_K.tolist())):
+        rows_K = np.flatnonzero(found.problem_set_K == name)
+        samples = int(found.samples_K[rows_K].min())
+        if int(found.samples_K[rows_K].max()) != samples:
+            raise InputError(
+                f"evaluations of one run must draw the same number of samples, but run {run.hash} "
+                f"has {samples} and {int(found.samples_K[rows_K].max())}; ask for a new study."
+            )
+        wanted = parse_metric(metric or f"avg@{samples}")
+        counts_KC = found.counts_KC[rows_K, : samples + 1]
+        problems = int(counts_KC.sum(axis=1).min())
+        yield Curve(
+            **_identity(run),
+            rollouts_K=found.rollouts_K[rows_K].astype(np.float64),
+            score_K=counts_KC @ metric_table(samples, wanted) / counts_KC.sum(axis=1),
+            metric=str(wanted),
+            problem_set=name,
+            tokens_K=found.tokens_K[rows_K].astype(np.float64),
+            steps_K=found.step_K[rows_K].astype(np.float64),
+            trials=problems * (samples if wanted.kind == "avg" else 1),
+            failed_rules=failed,
+        )
+
+
+def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> Iterator[Curve]:
+    """Scores on the training batches between two evaluations, where those rollouts were drawn.
+
+    On-policy batches are samples of the policy before each update, so a window's mean stands at
+    the mean of the rollouts drawn before its updates. A run without updates has none.
+    """
+    wanted = parse_metric(metric or "avg@1")
+    for run in runs:
+        steps = store.steps(run.hash)
+        due_K = np.unique(store.evaluations(run.hash).step_K)
+        window_K = np.searchsorted(due_K, steps.step_K, side="left")
+        batch = configuration_of(run).batch_size
+        points = []
+        for window in np.unique(window_K):
+            rows = np.flatnonzero(window_K == window)
+            counts = np.concatenate([steps.successes[i] for i in rows])
+            judged = np.concatenate([steps.judged[i] for i in rows])
+            enough = judged >= min(wanted.k, int(steps.samples_K[rows].max(initial=0)))
+            if not enough.any():
+                continue
+            points.append(
+                (
+                    (steps.rollouts_K[rows] - batch).mean(),
+                    score_from_counts(counts[enough], judged[enough], wanted),
+                    steps.tokens_K[rows].mean(),
+                    steps.step_K[rows].mean() - 1,
+                )
+            )
+        if not points:
+            continue
+        rollouts_K, score_K, tokens_K, steps_K = np.array(points, dtype=np.float64).T
+        yield Curve(
+            **_identity(run),
+            rollouts_K=rollouts_K,
+            score_K=score_K,
+            metric=str(wanted),
+            problem_set=str(run.spec["train"]["name"]),
+            split="train",
+            tokens_K=tokens_K,
+            steps_K=steps_K,
+        )
+
+
+def configuration_of(run: StoredRun) -> Configuration:
+    """(B_p, n) of a stored run."""
+    return Configuration(run.spec["problems_per_batch"], run.spec["rollouts_per_problem"])
+
+
+def _identity(run: StoredRun) -> dict[str, Any]:
+    return {**configuration_of(run)._asdict(), "run": run.hash, "seed": run.spec["seed"]}
+
+
+def unhealthy(source: str) -> dict[Configuration, str]:
+    """Configurations of a study with a run that failed a health rule, and the rules; else none."""
+    path, where = split_source(source)
+    if not is_study(path):
+        return {}
+    failed: dict[Configuration, set[str]] = {}
+    with Store(path) as store:
+        findings = study_health(store)
+        for run in select_runs(path, store.runs(), where):
+            rules = {f.code for f in findings[run.hash] if f.severity == "failure"}
+            if rules:
+                failed.setdefault(configuration_of(run), set()).update(rules)
+    return {key: ", ".join(sorted(rules)) for key, rules in failed.items()}
+
+
+def study_recipes(source: str) -> list[Recipe]:
+    """The different recipes of the runs that a source selects; none where it is no study."""
+    path, where = split_source(source)
+    if not is_study(path):
+        return []
+    with Store(path) as store:
+        records = [run.spec["recipe"] for run in select_runs(path, store.runs(), where)]
+    return [stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]]
+
+
+def stored_recipe(record: Mapping[str, Any]) -> Recipe:
+    """A stored recipe; words that an older version wrote and this one has not are left out."""
+    known = {f.name for f in fields(Recipe)}
+    return Recipe(**{name: value for name, value in record.items() if name in known})
+
+
+def with_study_rates(source: str | None, rates: Rates) -> Rates:
+    """Fill the rates that nobody gave from the study file of a study folder."""
+    path = None if source is None else split_source(source)[0]
+    if path is None or not is_study(path):
+        return rates
+    with Store(path) as store:
+        known = (store.info().get("source") or {}).get("rates") or {}
+    missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
+    return replace(rates, **missing)

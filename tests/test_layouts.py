@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from isocompute.sources import load_curves
 from isocompute.errors import InputError
 from isocompute.importers import settings_from
+from isocompute.sources import load_curves
 from layouts import LAYOUTS, Ask
 
 # What cannot be known without being told, and the line that asks for it.

@@ -1,8 +1,8 @@
 """What is one run: decided here, by what the logs say of it and by its scores.
 
 Two records of one run (two trackers, a copy) are one; a log that begins where another ends goes
-on with it; runs of another model, length or learning rate are no repetitions. What is joined is
-said and kept as inferred; what could be either stops with both and the option that settles it.
+on with it. What is joined is said and kept as inferred; what could be either stops with both and the
+option that settles it. Which runs are repetitions of each other: `repetitions`.
 
 Shape legend: K points of one series.
 """
@@ -18,14 +18,11 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.domain import Curve
-from isocompute.errors import InputError
-from isocompute.importers.configuration import FACTS, SCALED
+from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
-from isocompute.store.arms import matches, no_match
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
-_SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _Key = tuple[Metric, str, str]
 
 
@@ -94,10 +91,10 @@ def _one_run(
     """
     if any(
         None not in (getattr(a, n), getattr(b, n)) and getattr(a, n) != getattr(b, n)
-        for n in _SETTINGS[:2]
+        for n in SETTINGS[:2]
     ):
         return False
-    if all(getattr(r, n) is None for r in (a, b) for n in _SETTINGS[:2]):
+    if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
         return False  # two configurations may be meant: they are asked for first
     equal: set[float] = set()
     for (metric, problem_set, split), points in scores_a.items():
@@ -144,8 +141,8 @@ def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:
     for other in others:
         if (
             curve.configuration != other.configuration or curve.split != other.split
-            or curve.arm != other.arm or None not in (curve.seed, other.seed)
-            and curve.seed != other.seed
+            or curve.arm != other.arm or (None not in (curve.seed, other.seed)
+            and curve.seed != other.seed)
         ):
             continue
         _, mine, its = np.intersect1d(curve.rollouts_K, other.rollouts_K, return_indices=True)
@@ -277,7 +274,7 @@ def _follows(part: ImportedRun, whole: ImportedRun) -> bool:
         return False
     near = Path(part.provenance.path).parent == Path(whole.provenance.path).parent
     return (
-        all(getattr(part, n) == getattr(whole, n) for n in _SETTINGS)
+        all(getattr(part, n) == getattr(whole, n) for n in SETTINGS)
         and (near or part.name == whole.name)
         and part.provenance.path != whole.provenance.path
         and not differing([part, whole])
@@ -345,69 +342,3 @@ def _outcomes(first: ImportedRun, then: ImportedRun, begins: int) -> tuple[Outco
         *(o for o in first.outcomes if o.step < begins),
         *(o for o in then.outcomes if (o.step, o.problem_set, o.split) not in there),
     )
-
-
-def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
-    """Facts in which runs differ that have to share them: name -> value -> number of runs.
-
-    A learning rate may follow the batch: it differs where repetitions of one configuration do.
-    """
-    found: dict[str, dict[str, int]] = {}
-    for name in FACTS:
-        groups: dict[object, Counter[str]] = defaultdict(Counter)
-        for run in runs:
-            if name in run.provenance.facts:
-                key = (run.problems_per_batch, run.rollouts_per_problem) if name in SCALED else None
-                groups[key][run.provenance.facts[name]] += 1
-        for values in groups.values():
-            if len(values) > 1 and name not in found:
-                found[name] = dict(values)
-    return found
-
-
-def require_one_arm(runs: Sequence[ImportedRun], asked: Iterable[str] = ()) -> None:
-    """Runs of different models, lengths or learning rates are no repetitions of each other.
-
-    Raises:
-        InputError: lists the values, with the words that choose one.
-    """
-    for name, values in differing(runs).items():
-        if name in asked:
-            continue
-        listed = ", ".join(
-            f"{value} ({count} run{'s' if count > 1 else ''})" for value, count in values.items()
-        )
-        raise InputError(
-            f"runs must share their {name.replace('_', ' ')} to be compared or averaged, but have "
-            f"{listed}; choose with --where {name}={next(iter(values))}, or keep all with "
-            f"--where '{name}=*'."
-        )
-
-
-def select_imported(
-    path: str, runs: Sequence[ImportedRun], where: Mapping[str, str]
-) -> list[ImportedRun]:
-    """The runs that a selection leaves, by configuration, run and facts.
-
-    Raises:
-        InputError: a key that no run has, or a value that none has.
-    """
-    kept = list(runs)
-    known = ("run", *_SETTINGS, *sorted({k for run in runs for k in run.provenance.facts}))
-    for key, wanted in where.items():
-        if key not in known:
-            raise InputError(
-                f"{path}: a selection of logs must name one of {', '.join(known)}, but got "
-                f"{key!r}; import the logs apart, or select by run=PATTERN."
-            )
-        there = {id(run): _fact(run, key) for run in kept}
-        kept = [run for run in kept if matches(there[id(run)], wanted)]
-        if not kept:
-            raise no_match(path, key, wanted, sorted(set(there.values())))
-    return kept
-
-
-def _fact(run: ImportedRun, key: str) -> str:
-    if key == "run":
-        return run.name
-    return str(getattr(run, key) if key in _SETTINGS else run.provenance.facts.get(key, ""))

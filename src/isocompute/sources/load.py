@@ -13,11 +13,8 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers import Settings, load_imported, load_published, load_tidy
 from isocompute.importers.convert import note_lines, pooled, to_curves
-from isocompute.importers.identity import (
-    require_one_arm,
-    select_imported,
-    without_doubles,
-)
+from isocompute.importers.identity import without_doubles
+from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, rescaled
 from isocompute.importers.table import tables_or_runs
@@ -107,8 +104,9 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
         require_one_arm([run for one in found for run in one.logs], shared)
         curves, lines = without_doubles([one.curves for one in found])
-        for line in lines if asked.say is not None else ():
-            asked.say(line)
+        if asked.say is not None:
+            for line in lines:
+                asked.say(line)
     if len({c.arm for c in curves if c.arm}) > 1:
         _one(curves, "arm", None)
     curves = _one(curves, "problem_set", None)

@@ -340,39 +340,30 @@ def doctor(options: Options) -> int:
 
 
 def import_runs(options: Options) -> int:
-    """Logs of others -> study folder."""
+    """Logs of others -> study folder, or a look at what would be read."""
     check_target(options.json, options.source)
-    from isocompute.importers import import_logs, load_imported, load_settings, note_lines
+    from isocompute.cli.imports import import_document, preview_lines, stored_lines
+    from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
 
+    if options.output is None and not options.preview:
+        raise InputError(
+            "an import must have a study folder, but got none; add -o DIR, or --preview."
+        )
+    score_range = None if options.range is None else (options.range[0], options.range[1])
     settings = load_settings(options.set, options.map)
-    summary = import_logs(options.source, options.output, settings=settings)
+    runs = read_logs(options.source, settings=settings, score_range=score_range)
+    if options.preview:
+        for line in note_lines((run.name, note) for run in runs for note in run.notes):
+            warn(line)
+        write_json(import_document(runs), options.json)
+        show(preview_lines(runs, options), quiet=options.json == "-")
+        return 0
+    summary = store_runs(runs, options.output)
     for line in note_lines(summary.notes):
         warn(line)
-    document = {
-        "version": 1,
-        "stored": summary.stored,
-        "known": summary.known,
-        "n_errors": summary.n_errors,
-        "runs": [
-            {
-                "name": run.name,
-                "problems_per_batch": run.problems_per_batch,
-                "rollouts_per_problem": run.rollouts_per_problem,
-                "metrics": sorted({s.metric.label for s in run.series}),
-                "n_missing": sum(s.n_missing for s in run.series),
-                "source": run.provenance.path,
-            }
-            for run in load_imported(options.output)
-        ],
-    }
+    document = import_document(load_imported(options.output), summary)
     write_json(document, options.json)
-    known = len(summary.known)
-    lines = [f"{len(summary.stored)} runs imported into {options.output}"]
-    if known:
-        lines.append(f"{known} run{' that was' if known == 1 else 's that were'} there already")
-    if summary.n_errors:
-        lines.append(f"{summary.n_errors} rows were not used: see import_errors in study.db")
-    show(lines, quiet=options.json == "-")
+    show(stored_lines(runs, summary, options), quiet=options.json == "-")
     return 0
 
 

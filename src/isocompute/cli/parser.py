@@ -84,7 +84,8 @@ def _add_scores(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="only these runs of a study that holds several recipes or problem sets, for example "
         "recipe=NAME, recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any "
-        "column; may be repeated. The same in brackets after a source: STUDY[recipe=NAME]",
+        "column; of logs, model=NAME, learning_rate=1e-6, run=PATTERN; may be repeated. The same "
+        "in brackets after a source: STUDY[recipe=NAME]",
     )
     parser.add_argument(
         "--range",
@@ -92,7 +93,7 @@ def _add_scores(parser: Parser) -> None:
         type=finite,
         default=(0.0, 1.0),
         metavar=("LOW", "HIGH"),
-        help="what scores of tidy files may be (default: 0 1); they are rescaled to 0..1",
+        help="what scores may be (default: 0 1); they are rescaled to 0..1",
     )
     _add_settings(parser)
 
@@ -112,8 +113,8 @@ def _add_settings(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="what the logs do not say: problems_per_batch, rollouts_per_problem, seed, "
-        "evaluation_samples, pattern, problem_set, split, step, run",
+        help="what the logs do not say: problems_per_batch, rollouts_per_problem, steps, seed, "
+        "evaluation_samples, evaluation_problems, pattern, problem_set, split, step, resumed, run",
     )
     parser.add_argument(
         "--map", metavar="FILE.yaml", help="the same in a file, with columns: {KEY: avg@4}"
@@ -265,7 +266,15 @@ def _add_import(stages: argparse._SubParsersAction[Parser]) -> None:
         "pattern='bp{problems_per_batch}_n{rollouts_per_problem}'",
     )
     parser.add_argument("source", nargs="+", metavar="SOURCE", help="log files, or folders of them")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the study folder")
+    parser.add_argument("-o", "--output", metavar="DIR", help="the study folder")
+    parser.add_argument(
+        "--preview", action="store_true",
+        help="show what would be read and inferred, and write nothing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--range", nargs=2, type=finite, metavar=("LOW", "HIGH"),
+        help="what the scores may be (default: 0 1); kept with the runs",
+    )  # fmt: skip
     _add_settings(parser)
     _add_json(parser)
 

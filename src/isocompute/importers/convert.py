@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.runs import ImportedRun, Series
+from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.vocabulary import column_of
 
 _MEAN = re.compile(r"avg(?:@([0-9]+))?")
-
-
-_MOST_ROLLOUTS = 1e15  # a float counts whole rollouts up to 9e15; no run draws a thousandth of it
 
 
 class Conversion(NamedTuple):
@@ -145,9 +143,9 @@ def convert_runs(
                 else "its cumulative rollouts are not known",
             ))
             continue
-        if s.rollouts_K[keep].max() > _MOST_ROLLOUTS:
+        if s.rollouts_K[keep].max() > MOST_ROLLOUTS:
             raise InputError(
-                f"rollouts must be at most {_MOST_ROLLOUTS:.0e}, but run {run.name!r} has "
+                f"rollouts must be at most {MOST_ROLLOUTS:.0e}, but run {run.name!r} has "
                 f"{s.rollouts_K[keep].max():.3g}; correct its steps, B_p or n."
             )
         curves.append(_curve(run, s, keep, label))

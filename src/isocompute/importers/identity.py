@@ -1,8 +1,8 @@
 """What is one run: decided here, by what the logs say of it and by its scores.
 
 Two records of one run (two trackers, a copy) are one; a log that begins where another ends goes
-on with it. What is joined is said and kept as inferred; what could be either stops with both and the
-option that settles it. Which runs are repetitions of each other: `repetitions`.
+on with it. What is joined is said and kept as inferred; what could be either stops with both and
+the option that settles it. Which runs are repetitions of each other: `repetitions`.
 
 Shape legend: K points of one series.
 """
@@ -118,6 +118,12 @@ def _one_run(
             f"{a.seed} or its file."
         )
     return True
+
+
+def stands_in(run: ImportedRun, others: Sequence[ImportedRun]) -> bool:
+    """Whether a run is another record of one of these."""
+    scores = _scores(run)
+    return any(_one_run(other, run, _scores(other), scores) for other in others)
 
 
 def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:

@@ -14,6 +14,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 
 PLAIN = (0.0, 1.0)
+MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
 _ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats
 
 

@@ -194,8 +194,9 @@ def _read(asked: _Asked) -> _Found:
         curves = []
         for table in tables:
             curves += load_tidy(
-                table, score_range=asked.score_range, where=asked.where, settings=asked.settings
-            )
+                table, score_range=asked.score_range, where=asked.where,
+                settings=asked.settings, say=asked.say,
+            )  # fmt: skip
         train = [c for c in curves if c.split == "train"] if asked.train else []
         return _Found([c for c in curves if c.split == asked.split], train)
     if asked.say is not None:

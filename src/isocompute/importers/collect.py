@@ -15,26 +15,24 @@ from pathlib import Path
 
 import numpy as np
 
-from isocompute import __version__
 from isocompute.importers.configuration import Found, configuration, facts_of
+from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.points import Compute, Points, repeated, series_of
 from isocompute.importers.reading import (
     clean_text,
     flatten,
     is_missing_word,
     number,
-    sha256_of,
     whole,
 )
 from isocompute.importers.runs import (
     ImportedRun,
     Outcomes,
     Provenance,
-    RowError,
     UnclearError,
 )
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import Counters, from_one
+from isocompute.importers.steps import FROM_ZERO, Counters, from_one
 from isocompute.importers.vocabulary import (
     EVICTED_KEY,
     LENGTH_KEYS,
@@ -46,7 +44,6 @@ from isocompute.importers.vocabulary import (
     column_of,
 )
 
-MAX_ERRORS_KEPT = 1_000
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -54,26 +51,14 @@ MAX_UNREAD = 200
 _NOTES = 50
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
 
+_CHECKS = ("total", "prompt")  # held against B_p * n, so the first rows will do
+_ENOUGH = 500
+
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     ROLLOUTS_KEY: "rollouts", EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total",
     PROMPT_KEY: "prompt",
 }
-
-
-class Errors:
-    """Rows that were not used: the first ones kept, all of them counted."""
-
-    def __init__(self, file: str) -> None:
-        self.file = clean_text(file)
-        self.kept: list[RowError] = []
-        self.count = 0
-
-    def add(self, line: int, reason: str) -> None:
-        """Take one row that was not used."""
-        self.count += 1
-        if len(self.kept) < MAX_ERRORS_KEPT:
-            self.kept.append(RowError(self.file, line, clean_text(reason)))
 
 
 class Collector:
@@ -101,7 +86,7 @@ class Collector:
         self._side: dict[str, dict[int, float]] = {kind: {} for kind in set(_SIDES.values())}
         self._n_points = 0
         self._evicted = False
-        self._first_training_row: int | None = None
+        self._first_rows: dict[str, int] = {}
         self.counters = Counters(settings.step)
 
     def note(self, text: str) -> None:
@@ -136,32 +121,69 @@ class Collector:
         `calls`: that step counts calls of the tracker, so any key that counts updates is better.
         """
         self.n_rows += 1
-        if not values.keys() <= self._kinds.keys():
-            self._learn(values)
-        if self.counters.busy:
-            step = self.counters.place(step, values, calls)
+        counters = self.counters
+        if counters.busy:
+            step = counters.place(step, values, calls)
         at = whole(step)
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
-        self.counters.calls |= calls
+        if calls:
+            counters.calls = True
+        kinds = self._kinds
+        owns: dict[str, int | None] = {}  # this row's own counters
         for key, value in values.items():
-            kind = self._kinds.get(key)
+            kind = kinds.get(key, ...)
             if kind is None:
                 continue
+            if kind is ...:
+                if self._learn(values):  # a counter came to light: the row is taken anew
+                    self._undo(values, key)
+                    self.n_rows -= 1
+                    self.row(step, values, line, calls=calls)
+                    return
+                kind = kinds.get(key)
+                if kind is None:
+                    continue
             if isinstance(kind, str):
-                self._take_side(kind, self.counters.side(at, values, calls), value)
-            elif kind.axis is None:
-                self._take(kind, at, value, line, key)
-            else:
-                self._take_beside(kind, at, values, line, key, calls)
+                place = at if not calls else counters.side(at, values)
+                self._take_side(kind, place, value)
+                continue
+            place, axis = at, kind.axis
+            if axis is not None:
+                own = owns[axis] if axis in owns else counters.value(values.get(axis))
+                owns[axis] = own
+                if own is None:
+                    kind.n_elsewhere += 1
+                elif calls:
+                    place = own
+                elif own != at:
+                    counters.differ(axis, at, own)
+            self._take(kind, place, value, line, key)
 
     def score(self, column: Column, step: int, value: float, line: int) -> None:
         """Take one score whose meaning is known already."""
         self._take(self._series(column), step, value, line, column.metric.label)
 
-    def _learn(self, values: Mapping[str, object]) -> None:
-        """Decide what the keys of a row mean that no row before it had."""
+    def _undo(self, values: Mapping[str, object], upto: str) -> None:
+        """Take back what a row gave before its key `upto`."""
+        for key, value in values.items():
+            kind = self._kinds.get(key)
+            if key == upto:
+                return
+            if not isinstance(kind, Points):
+                continue
+            if number(value) is None:
+                kind.n_missing -= is_missing_word(value) or isinstance(value, (int, float))
+                continue
+            self._n_points -= 1
+            kind.value.pop()
+            if kind.step.pop() == 0:
+                kind.zero_rows.pop()
+            kind.n_elsewhere = min(kind.n_elsewhere, len(kind.step))
+
+    def _learn(self, values: Mapping[str, object]) -> bool:
+        """Decide what the keys of a row mean that no row before it had; True for a new counter."""
         before = len(self.counters.seen)
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
@@ -171,7 +193,8 @@ class Collector:
                 kind = self._meaning(key)
                 if len(self._kinds) < MAX_KEYS:
                     self._kinds[key] = kind
-        if len(self.counters.seen) > before:
+        found = len(self.counters.seen) > before
+        if found:
             for key, known in self._kinds.items():  # words that several trainers use
                 if known is None and (column := column_of(key, self.counters.seen)) is not None:
                     self._kinds[key] = self._series(column, key)
@@ -179,6 +202,7 @@ class Collector:
                 axis = self.counters.axis(points.key)
                 if axis != points.axis:
                     points.axis, points.n_elsewhere = axis, len(points.step)
+        return found
 
     def _meaning(self, key: str) -> Points | str | None:
         if key in self.settings.columns:
@@ -201,21 +225,6 @@ class Collector:
             points.axis = self.counters.axis(key)
         return points
 
-    def _take_beside(
-        self, points: Points, step: int, values: Mapping[str, object], line: int, key: str,
-        calls: bool,
-    ) -> None:
-        """Take a score whose updates another key of its row counts."""
-        assert points.axis is not None
-        own = self.counters.value(values.get(points.axis))
-        if own is None:
-            points.n_elsewhere += 1
-        elif calls:
-            step = own
-        elif own != step:
-            self.counters.differ(points.axis, step, own)
-        self._take(points, step, values[key], line, key)
-
     def _take(
         self, points: Points | None, step: int, value: object, line: int, key: str
     ) -> None:
@@ -232,14 +241,16 @@ class Collector:
             self.note(f"more than {MAX_POINTS} scores in one run: the further ones were not read")
             return
         self._n_points += 1
-        if step == 0:
+        if not step:
             points.zero_rows.append(self.n_rows)
-        if self._first_training_row is None and points.column.split == "train":
-            self._first_training_row = self.n_rows
+        if not points.step:
+            points.first_row = self.n_rows
         points.step.append(step)
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
+        if kind in _CHECKS and len(self._side[kind]) >= _ENOUGH:
+            return
         result = number(value)
         if result is None or result < 0:
             return
@@ -249,9 +260,9 @@ class Collector:
                 self.note("batches were refilled after filtering: more rollouts were drawn than "
                           "B_p * n * step counts")
             return
-        if kind == "length" and self._first_training_row is None:
-            self._first_training_row = self.n_rows
         side = self._side[kind]
+        if not side:
+            self._first_rows[kind] = self.n_rows
         if len(side) < MAX_POINTS // 8:
             side.setdefault(step, result)
 
@@ -305,24 +316,28 @@ class Collector:
 
     def _settle_steps(self, path: Path, planned: int | None) -> None:
         """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
-        last = max((max(p.step) for p in self._points.values() if p.step), default=0)
+        last = max((int(p.steps_K.max()) for p in self._points.values() if p.step), default=0)
         elsewhere = [
             (p.key, p.axis, p.n_elsewhere) for p in self._points.values()
             if p.n_elsewhere and p.axis is not None
         ]
         trainers = {p.column.trainer for p in self._points.values() if p.step}
         self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers)
-        zero = self._first_training_row is not None and (
-            0 in self._side["length"] or any(
-                p.column.split == "train" and p.zero_rows for p in self._points.values()
-            )
+        if not trainers & set(FROM_ZERO):
+            return
+        training = [p for p in self._points.values() if p.column.split == "train" and p.step]
+        zero = 0 in self._side["length"] or any(p.zero_rows for p in training)
+        first = min(
+            [p.first_row for p in training] + [self._first_rows.get("length", self.n_rows + 1)]
         )
         for points in self._points.values():
+            if points.column.split == "train" or not points.step:
+                continue
             shifted = from_one(
-                np.array(points.step, np.int64), points.column.trainer, points.zero_rows,
-                self._first_training_row, trains_at_zero=zero,
+                points.steps_K, points.column.trainer, points.zero_rows, first,
+                trains_at_zero=zero,
             )
-            if shifted is not None and points.column.split != "train":
+            if shifted is not None:
                 points.step = array("q", shifted.tolist())
                 self.counters.infer(
                     "step: the log counts its first update as step 0, so every evaluation stands "
@@ -355,9 +370,9 @@ class Collector:
     def _note_order(self) -> None:
         repeats: dict[str, tuple[int, int]] = {}
         for points in self._points.values():
-            step = np.array(points.step, np.int64)
+            step = points.steps_K
             label = points.column.metric.label
-            count, changed = repeated(step, np.array(points.value))
+            count, changed = repeated(step, points.scores_K)
             if count:
                 repeats[label] = count, changed
             elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
@@ -375,11 +390,3 @@ class Collector:
         if found is not None and given is not None and found != given:
             self.note(f"the log says {name}={found}, the setting {given}: the log's is used")
         return given if found is None else found
-
-
-def provenance_of(path: Path, source: str, sha256: str | None = None) -> Provenance:
-    """Where a run came from."""
-    return Provenance(
-        path=clean_text(path), sha256=sha256_of(path) if sha256 is None else sha256,
-        size_bytes=path.stat().st_size, format=source, version=__version__,
-    )

@@ -6,8 +6,9 @@ import ast
 import re
 from pathlib import Path
 
-from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import Found, configuration
+from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import flatten, iter_lines, open_log, run_name
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import iter_lines, number, open_log, run_name
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Column, Settings, parse_metric
@@ -136,7 +137,7 @@ def _chart(
             continue
         if run not in collectors:
             collectors[run] = Collector(run, errors, settings.for_file(run))
-            collectors[run].counters.wanted = None  # it was found in the header
+            collectors[run].counters.found()
         columns.append((i, collectors[run], key))
     means = 0
     for line, cells in rows:
@@ -217,7 +218,7 @@ def _tensorboard(
         tag = f"val-{part}/{source}/{variable}/{kind}@{k}{'/mean' if mean else ''}"
     run = match["run"] if match and match["run"] not in ("", ".") else path.parent.name
     collector = Collector(run or name, errors, settings)
-    collector.counters.wanted = None
+    collector.counters.found()
     for line, cells in rows:
         collector.row(cells[1], {tag: cells[2]}, line)
     return [collector]

@@ -37,6 +37,8 @@ def settle_runs(runs: Sequence[ImportedRun], *, resumed: str | None = None) -> l
         UnclearError: one run at different steps or under different seeds; a log that may go on
             with several others.
     """
+    if len(runs) < 2:
+        return list(runs)
     return _join_resumed(_merge_doubles(list(runs)), resumed)
 
 
@@ -50,8 +52,6 @@ def _scores(run: ImportedRun) -> dict[_Key, dict[int, float]]:
 
 
 def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
-    if len(runs) < 2:
-        return runs
     _refuse_shifted(runs)
     scores = [_scores(run) for run in runs]
     holders: dict[tuple[str, int, float], list[int]] = defaultdict(list)

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import configuration
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
+from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
     flatten,

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute import __version__
-from isocompute.importers.collect import Collector, Errors
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import clean_text, iter_lines, open_log
 from isocompute.importers.runs import ImportedRun, Provenance
 from isocompute.importers.settings import Settings

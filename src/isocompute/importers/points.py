@@ -28,6 +28,7 @@ class Points:
         axis: the key that counts their updates; None: the tracker's own step.
         n_elsewhere: scores placed by the tracker's step although there is an axis.
         zero_rows: rows whose step was 0.
+        first_row: the row of the first score.
     """
 
     column: Column
@@ -38,6 +39,17 @@ class Points:
     axis: str | None = None
     n_elsewhere: int = 0
     zero_rows: list[int] = field(default_factory=list)
+    first_row: int = 0
+
+    @property
+    def steps_K(self) -> IntArray:
+        """Steps, in the order of the log; a view."""
+        return np.frombuffer(self.step, np.int64) if self.step else np.zeros(0, np.int64)
+
+    @property
+    def scores_K(self) -> FloatArray:
+        """Scores, in the order of the log; a view."""
+        return np.frombuffer(self.value) if self.value else np.zeros(0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +121,8 @@ def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:
     >>> repeated(np.array([0, 1, 1, 1]), np.array([0.0, 0.5, 0.5, 0.6]))
     (2, 1)
     """
+    if step_K.size < 2 or bool(np.all(np.diff(step_K) > 0)):
+        return 0, 0
     unique, first = np.unique(step_K, return_index=True)
     changed = int(np.sum(score_K != score_K[first][np.searchsorted(unique, step_K)]))
     return int(step_K.size - unique.size), changed
@@ -122,7 +136,7 @@ def series_of(points: Points, compute: Compute, samples: int | None) -> Series |
         compute: what steps cost.
         samples: k of a validation metric whose key does not say it.
     """
-    step_K = np.array(points.step, np.int64)
+    step_K = points.steps_K
     if step_K.size == 0 and points.n_missing == 0:
         return None
     unique, first = np.unique(step_K, return_index=True)
@@ -133,6 +147,6 @@ def series_of(points: Points, compute: Compute, samples: int | None) -> Series |
     return Series(
         metric=metric, problem_set=points.column.problem_set, split=points.column.split,
         step_K=unique, rollouts_K=compute.rollouts_at(unique),
-        tokens_K=compute.tokens_at(unique), score_K=np.array(points.value)[first],
+        tokens_K=compute.tokens_at(unique), score_K=points.scores_K[first],
         n_missing=points.n_missing,
     )

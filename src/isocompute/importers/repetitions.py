@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from isocompute.errors import InputError
 from isocompute.importers.configuration import FACTS, SCALED
 from isocompute.importers.runs import ImportedRun
-from isocompute.store.arms import matches, no_match
 
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 
@@ -62,6 +61,8 @@ def select_imported(
     Raises:
         InputError: a key that no run has, or a value that none has.
     """
+    from isocompute.store.arms import matches, no_match
+
     kept = list(runs)
     known = ("run", *SETTINGS, *sorted({k for run in runs for k in run.provenance.facts}))
     for key, wanted in where.items():

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import MAX_LINE_BYTES, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings

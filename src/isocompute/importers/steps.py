@@ -21,7 +21,7 @@ _OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter begins at 0 and stands at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
 # 0.3.1 (train.py).
-_FROM_ZERO = ("verl", "areal", "slime")
+FROM_ZERO = ("verl", "areal", "slime")
 
 
 class Counters:
@@ -33,6 +33,7 @@ class Counters:
 
     def __init__(self, wanted: str | None) -> None:
         self.wanted = wanted
+        self.busy = wanted is not None and wanted not in _OWN  # a row's step is to be looked for
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
@@ -41,10 +42,9 @@ class Counters:
         self._filled = 0
         self._differ: tuple[str, int, int] | None = None
 
-    @property
-    def busy(self) -> bool:
-        """Whether a row's step has to be looked for."""
-        return self.wanted is not None and self.wanted not in _OWN
+    def found(self) -> None:
+        """The named counter is a column that the reader hands over as the step."""
+        self.busy = False
 
     def define(self, key: str, counter: str) -> None:
         """Take what the log itself says counts the steps of a key (`eval/*`: of many)."""
@@ -76,14 +76,13 @@ class Counters:
             return 0 if self._last is None else self._last
         return step if not self.seen and self.wanted == "step" else None
 
-    def side(self, step: int, values: Mapping[str, object], calls: bool) -> int:
-        """The step of numbers beside scores (lengths, tokens)."""
-        if not calls or not self.seen or self.wanted is not None:
-            return step
-        for key in STEP_KEYS:
-            if key in self.seen and key in values:
-                found = self.value(values[key])
-                return step if found is None else found
+    def side(self, step: int, values: Mapping[str, object]) -> int:
+        """The step of numbers beside scores (lengths, tokens), where the tracker's counts calls."""
+        if self.seen and self.wanted is None:
+            for key in STEP_KEYS:
+                if key in self.seen and key in values:
+                    found = self.value(values[key])
+                    return step if found is None else found
         return step
 
     def differ(self, key: str, step: int, own: int) -> None:
@@ -164,20 +163,20 @@ def from_one(
     Returns:
         None where the steps are right as they are.
     """
-    if trainer not in _FROM_ZERO or not step_K.size:
+    if trainer not in FROM_ZERO or not step_K.size:
         return None
     if trainer == "slime":
         order = np.unique(step_K)
         # evaluations every k updates stand at 0 (before training), k-1, 2k-1, ...; every single
         # one at 0 twice, or at 0 once where the one before training was left out
         before = len(zero_rows) > 1 or (order.size > 1 and order[1] > 1)
-        shifted = step_K + 1
+        late: IntArray = step_K + 1
         if before and step_K[0] == 0:
-            shifted[0] = 0
-        return shifted
+            late[0] = 0
+        return late
     if not trains_at_zero:
         return None
-    shifted = step_K + 1
+    shifted: IntArray = step_K + 1
     zeros = np.flatnonzero(step_K == 0)
     for place, row in zip(zeros, zero_rows, strict=False):
         if first_training_row is not None and row < first_training_row:

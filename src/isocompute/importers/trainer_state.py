@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from isocompute.importers.collect import Collector, Errors
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import flatten, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings

@@ -119,7 +119,9 @@ def configuration(config: Mapping[str, object]) -> Found:
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and "." in words.batch and not words.completions:
             part = found
-    return part or Found(seed=seed)
+    # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
+    planned = whole(config.get("max_steps")) or None
+    return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
 
 
 def _known(

@@ -166,10 +166,10 @@ def from_one(
     if trainer not in FROM_ZERO or not step_K.size:
         return None
     if trainer == "slime":
-        order = np.unique(step_K)
-        # evaluations every k updates stand at 0 (before training), k-1, 2k-1, ...; every single
-        # one at 0 twice, or at 0 once where the one before training was left out
-        before = len(zero_rows) > 1 or (order.size > 1 and order[1] > 1)
+        # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
+        # single one at 0 twice, or at 0 once where the one before training was left out
+        gaps = np.diff(np.unique(step_K))
+        before = len(zero_rows) > 1 or gaps.size < 2 or gaps[0] != gaps[1]
         late: IntArray = step_K + 1
         if before and step_K[0] == 0:
             late[0] = 0

@@ -2,14 +2,13 @@
 
 Every run has B_p = 8, n = 4, 12 updates, seed 7, responses of 50 tokens, evaluations every second
 update with the base model's first. Keys are those of the trainer whose name the test bears, at the
-versions that `importers/vocabulary.py` names. Needs the trackers: `pip install wandb mlflow
-tensorboard tensorboardX trackio pandas` beside the package, then `pytest -m trainers`.
+versions that `importers/vocabulary.py` names. Those marked `trainers` need the trackers: `pip
+install wandb mlflow tensorboard tensorboardX trackio pandas` beside the package.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import pytest
 
 from isocompute.importers import ImportedRun, read_log, to_curves
 
-pytestmark = pytest.mark.trainers
+needs_tracker = pytest.mark.trainers
 
 B_P, N, UPDATES, SEED, LENGTH = 8, 4, 12, 7, 50.0
 BATCH = B_P * N
@@ -103,6 +102,7 @@ def offline(tmp_path: Path) -> ImportedRun:
     return run
 
 
+@needs_tracker
 def test_wandb_verl(tmp_path: Path, wandb: Any) -> None:
     run = wandb.init(project="p", name="n4", dir=str(tmp_path), mode="offline", config=VERL)
     for step, row in logged(*VERL_KEYS):
@@ -114,6 +114,7 @@ def test_wandb_verl(tmp_path: Path, wandb: Any) -> None:
         "model": "Qwen/Qwen2.5-7B", "learning_rate": "1e-06", "max_response_length": "64"}
 
 
+@needs_tracker
 def test_wandb_trl_counts_calls_of_log(tmp_path: Path, wandb: Any) -> None:
     run = wandb.init(project="p", name="n4", dir=str(tmp_path), mode="offline", config=TRL)
     run.define_metric("train/global_step")
@@ -124,6 +125,7 @@ def test_wandb_trl_counts_calls_of_log(tmp_path: Path, wandb: Any) -> None:
     audit(offline(tmp_path), problem_set="")
 
 
+@needs_tracker
 def test_wandb_openrlhf(tmp_path: Path, wandb: Any) -> None:
     run = wandb.init(project="p", name="n4", dir=str(tmp_path), mode="offline", config={
         "rollout": {"batch_size": B_P, "n_samples_per_prompt": N}, "train": {"seed": SEED},
@@ -143,6 +145,7 @@ def test_wandb_openrlhf(tmp_path: Path, wandb: Any) -> None:
     audit(offline(tmp_path), tokens=False, planned=None)
 
 
+@needs_tracker
 def test_wandb_slime_counts_its_first_update_as_0(tmp_path: Path, wandb: Any) -> None:
     run = wandb.init(project="p", name="n4", dir=str(tmp_path), mode="offline", config={
         "rollout_batch_size": B_P, "n_samples_per_prompt": N, "num_rollout": UPDATES, "seed": SEED,
@@ -161,6 +164,7 @@ def test_wandb_slime_counts_its_first_update_as_0(tmp_path: Path, wandb: Any) ->
     audit(offline(tmp_path), tokens=False)
 
 
+@needs_tracker
 def test_wandb_open_instruct(tmp_path: Path, wandb: Any) -> None:
     run = wandb.init(project="p", name="n4", dir=str(tmp_path), mode="offline", config={
         "num_unique_prompts_rollout": B_P, "num_samples_per_prompt_rollout": N, "seed": SEED,
@@ -177,6 +181,7 @@ def test_wandb_open_instruct(tmp_path: Path, wandb: Any) -> None:
     audit(offline(tmp_path), tokens=False, steps=STEPS[1:], problem_set="")
 
 
+@needs_tracker
 def test_wandb_areal_counts_its_first_update_as_0(tmp_path: Path, wandb: Any) -> None:
     run = wandb.init(project="p", name="n4", dir=str(tmp_path), mode="offline", config={
         "train_dataset": {"batch_size": B_P}, "gconfig": {"n_samples": N}, "seed": SEED,
@@ -190,6 +195,7 @@ def test_wandb_areal_counts_its_first_update_as_0(tmp_path: Path, wandb: Any) ->
     audit(offline(tmp_path), label="avg", tokens=False, steps=STEPS[1:], problem_set="")
 
 
+@needs_tracker
 @pytest.mark.parametrize("store", ["sqlite", "files"])
 def test_mlflow_verl_writes_at_as_a_word(
     tmp_path: Path, store: str, monkeypatch: pytest.MonkeyPatch
@@ -211,6 +217,7 @@ def test_mlflow_verl_writes_at_as_a_word(
     audit(run)
 
 
+@needs_tracker
 def test_trackio_trl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKIO_DIR", str(tmp_path))
     trackio = pytest.importorskip("trackio")
@@ -230,6 +237,7 @@ def scalars(write: Callable[[str, float, int], None], keys: tuple[str, str, str]
             write(key, value, step)
 
 
+@needs_tracker
 def test_tensorboard_nemo_rl(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.compat.proto.event_pb2 import Event
@@ -249,6 +257,7 @@ def test_tensorboard_nemo_rl(tmp_path: Path) -> None:
     audit(run, tokens=False, problem_set="", tolerance=1e-7)
 
 
+@needs_tracker
 def test_tensorboardx_verl_writes_at_as_an_underscore(tmp_path: Path) -> None:
     tensorboardx = pytest.importorskip("tensorboardX")
     writer = tensorboardx.SummaryWriter(str(tmp_path / "n4"))
@@ -258,6 +267,7 @@ def test_tensorboardx_verl_writes_at_as_an_underscore(tmp_path: Path) -> None:
     audit(run, tolerance=1e-7)
 
 
+@needs_tracker
 def test_history_of_wandb_as_csv(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     rows = [{"_step": i, "_runtime": 2.5 * i, **row} for i, row in enumerate(trl_rows())]
@@ -309,7 +319,3 @@ def test_ms_swift(tmp_path: Path) -> None:
                 file.write(json.dumps({"eval_reward": planted(step), **at}) + "\n")
     (run,) = read_log(tmp_path, settings={**GIVEN, "evaluation_samples": 4})
     audit(run, problem_set="")
-
-
-def test_the_environment_is_left_as_it_was() -> None:
-    assert "WANDB_MODE" not in os.environ

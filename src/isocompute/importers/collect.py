@@ -298,7 +298,7 @@ class Collector:
         provenance = provenance or provenance_of(path, source)
         unread = [
             key for key, kind in self._kinds.items()
-            if kind is None and key not in STEP_KEYS and not key.startswith("_")
+            if kind is None and key not in (*STEP_KEYS, "step", "Step") and key[:1] != "_"
         ]
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),

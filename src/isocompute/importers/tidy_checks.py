@@ -44,7 +44,7 @@ def check_numbers(
     v = numbers["rollouts"]
     refuse(
         "rollouts",
-        f"cumulative rollouts, from 0 to {MOST_ROLLOUTS:.0e}",
+        f"cumulative rollouts, finite and >= 0, at most {MOST_ROLLOUTS:.0e}",
         ~((v >= 0) & (v <= MOST_ROLLOUTS)),
         "correct or drop those rows",
     )

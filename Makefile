@@ -13,7 +13,7 @@ DIR ?= quickstart
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-ray test-gpu \
         test-docs \
-        lint coverage bench bench-importers engines-agree coverage-table docs clean
+        lint coverage bench bench-importers engines-agree coverage-table validation docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -140,6 +140,11 @@ bench: $(STAMP)  ## speed of the fits beside scipy, and of the engine beside TRL
 	@OMP_NUM_THREADS=2 $(PY) benchmarks/laws.py
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o docs/engine-benchmark \
 	  --trainers-python $(TRAINERS_VENV)/bin/python $(ARGS)
+
+# Tables of docs/validation.md. Development: ARGS='--sweeps 12 --worlds rising,tent --parts sweep'.
+validation: $(STAMP)  ## the model judged on planted truth and published panels (resumes)
+	@OMP_NUM_THREADS=1 PYTHONPATH=benchmarks $(PY) -m validation --jobs 2 \
+	  $(if $(ARGS),$(ARGS),-o docs/validation.md)
 
 # The page is of the whole table; a smaller one is printed only.
 coverage-table: $(STAMP)  ## how often intervals hold on planted truth (resumes; SWEEPS=40: 20 minutes)

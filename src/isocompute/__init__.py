@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from isocompute.allocation import Allocation, parse_budget
+    from isocompute.answers import fit_law
     from isocompute.errors import InputError, IsocomputeError, RefusalError, RunError
-    from isocompute.laws import fit_law
     from isocompute.recipe import Recipe
 
 __version__ = "0.1.0"
@@ -22,7 +22,7 @@ _HOME = {
     "RefusalError": "errors",
     "RunError": "errors",
     "Recipe": "recipe",
-    "fit_law": "laws",
+    "fit_law": "answers",
 }
 
 __all__ = [

@@ -1,6 +1,6 @@
 """The whole playbook on the embedded engine, from an unknown problem set to a plan.
 
-Difficulty of the base model -> Easy set -> its recipe -> a sweep over n -> law -> plan ->
+Difficulty of the base model -> Easy set -> its recipe -> a sweep over n -> fit -> plan ->
 report. Every stage leaves its files in the folder and is not done again when they are there,
 so that the same command resumes after anything. Nothing is staged: the report says whatever
 the sweep showed.
@@ -20,7 +20,7 @@ from isocompute.files import write_text
 from isocompute.problems import ProblemSet, save_problems
 
 if TYPE_CHECKING:
-    from isocompute.laws import Fit
+    from isocompute.answers import Fit
     from isocompute.runner import Progress, Summary
 
 CANDIDATES = 1200  # problems whose pass rate is measured
@@ -60,7 +60,7 @@ class Result:
     Args:
         folder: where everything is.
         summary: of the sweep.
-        fit: the law of the sweep, or None where it was refused.
+        fit: of the sweep, or None where it was refused.
         refusal: why, or None.
         plan: the plan document, or None.
         report: the HTML file.
@@ -118,7 +118,7 @@ def quickstart(
     if summary.exit_code:
         why = "runs failed" if summary.stopped_by is None else "it was stopped"
         early = RunError(
-            f"the sweep must be finished before its law is fitted, but {why}; run "
+            f"the sweep must be finished before it is fitted, but {why}; run "
             f"`isocompute quickstart {folder}` again to go on."
         )
         early.exit_code = summary.exit_code  # 130 or 143 after a signal
@@ -186,10 +186,9 @@ def _book_difficulty(folder: Path, document: dict[str, Any]) -> None:
 def _decide(
     folder: Path, rollouts: int, summary: Summary, took: float, say: Callable[[str], None]
 ) -> Result:
-    """Law, plan and report of a finished sweep."""
+    """Fit, plan and report of a finished sweep."""
     from isocompute.allocation import Budget
-    from isocompute.laws import fit_sweep
-    from isocompute.plan import plan_from_source
+    from isocompute.answers import fit_sweep, plan_from_source
     from isocompute.report import render_report
     from isocompute.report.study_data import study_view
     from isocompute.sources import load_curves, load_with_train
@@ -198,7 +197,7 @@ def _decide(
     fits: list[tuple[str, Fit]] = []
     refusal: str | None = None
     plan: dict[str, Any] | None = None
-    say("law: fitting the sweep, and the published curves of a 7B model beside it")
+    say("fit: the sweep, and the published curves of a 7B model beside it")
     try:
         curves, train = load_with_train([source])
         fits.append((source, fit_sweep(curves, sources=[source], train=train)))

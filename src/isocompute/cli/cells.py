@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 
-from isocompute.plan.words import WIDTH
+WIDTH = 80  # of everything printed
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 0) -> list[str]:
@@ -37,8 +37,9 @@ def indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def wrapped(text: str) -> list[str]:
-    """One indented paragraph."""
+def wrapped(text: str, *, indent: str = "  ", hanging: str = "  ") -> list[str]:
+    """One paragraph."""
     return textwrap.wrap(
-        text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False
-    )
+        text, WIDTH, initial_indent=indent, subsequent_indent=hanging,
+        break_on_hyphens=False,
+    )  # fmt: skip

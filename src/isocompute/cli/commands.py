@@ -24,47 +24,87 @@ Options = argparse.Namespace
 
 
 def fit(options: Options) -> int:
-    """Curves -> frontier -> law."""
+    """Curves -> what is best when, or the published method's answers."""
     check_target(options.json, options.source)
-    from isocompute.cli.tables import fit_lines
-    from isocompute.laws import fit_sweep
-    from isocompute.laws.spread import best_n_rows
+    sources = [narrowed(source, options) for source in options.source]
+    if options.method == "paper":
+        return _fit_by_the_paper(options, sources)
+    if options.bin_width is not None:
+        raise InputError(
+            f"--bin-width belongs to --method paper, but got --bin-width {options.bin_width:g} "
+            "without it; drop it, or add the method."
+        )
+    from isocompute.answers import fit_sweep
+    from isocompute.answers.claims import best_n_rows
+    from isocompute.cli.evidence import best_n_lines
+    from isocompute.cli.fit_full import full_lines
+    from isocompute.cli.fit_short import fit_lines
     from isocompute.sources import load_with_train
 
-    sources = [narrowed(source, options) for source in options.source]
     asked = scores(options)
-    metrics: list[str | None] = [None]
-    if options.metric is not None:
-        metrics = [word.strip() for word in options.metric.split(",")]
-    fits = []
-    for metric in metrics:
+    documents = []
+    for metric in _metrics(options):
         asked["metric"] = metric
         curves, train = load_with_train(sources, **asked)
-        fits.append(
-            fit_sweep(
-                curves,
-                fix=options.fix,
-                joint=options.joint,
-                unit=options.unit,
-                select=options.select,
-                sources=sources,
-                train=train,
-            )
+        found = fit_sweep(
+            curves,
+            fix=options.fix,
+            joint=options.joint,
+            unit=options.unit,
+            select=options.select,
+            sources=sources,
+            train=train,
         )
-    document = fits[0].document
-    if len(fits) > 1:
-        others = [fit.document for fit in fits[1:]]
-        document = {**document, "best_n": best_n_rows(fits), "by_metric": [document, *others]}
+        documents.append(found.document)
+    document, rows = documents[0], []
+    if len(documents) > 1:
+        for each in documents:
+            by_bp = each["spread"]["rollouts_per_problem"]
+            rows += best_n_rows(each["metric"], by_bp, each["level"])
+        document = {**document, "best_n": rows, "by_metric": documents}
     write_json(document, options.json)
-    show(fit_lines(document), quiet=options.json == "-")
+    lines = full_lines(document) if options.full else fit_lines(document) + best_n_lines(rows)
+    show(lines, quiet=options.json == "-")
+    return 0
+
+
+def _metrics(options: Options) -> list[str | None]:
+    if options.metric is None:
+        return [None]
+    return [word.strip() for word in options.metric.split(",")]
+
+
+def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
+    """The published method alone, under its own name."""
+    from isocompute.answers import paper_fit, select_curves
+    from isocompute.answers.paper import BIN_WIDTH
+    from isocompute.cli.fit_full import paper_lines
+    from isocompute.sources import load_curves
+
+    curves, setting = select_curves(
+        load_curves(sources, **scores(options)), fix=options.fix, joint=options.joint
+    )
+    width = BIN_WIDTH if options.bin_width is None else options.bin_width
+    found = paper_fit(curves, unit=options.unit, bin_width=width)
+    document = {
+        "version": 2,
+        "method": "paper",
+        "setting": setting,
+        "metric": curves[0].metric or "score",
+        "unit": options.unit,
+        "provenance": {"sources": sources},
+        "paper": found.to_dict(),
+    }
+    write_json(document, options.json)
+    show(paper_lines(document), quiet=options.json == "-")
     return 0
 
 
 def plan(options: Options) -> int:
-    """Law + budget -> prescription; exit code 3 where the data cannot carry one."""
+    """Sweep + budget -> prescription; exit code 3 where the data cannot carry one."""
     check_target(options.json, [options.law] if options.law else [])
     from isocompute.allocation import Rates, parse_budget
-    from isocompute.plan import advice_lines, plan_from_source
+    from isocompute.answers import advice_lines, plan_from_source
 
     answer = plan_from_source(
         None if options.law is None else narrowed(options.law, options),
@@ -74,6 +114,9 @@ def plan(options: Options) -> int:
         difficulty=options.difficulty,
         **scores(options),
         select=options.select,
+        fix=options.fix,
+        joint=options.joint,
+        unit=options.unit,
         rates=Rates(
             tokens_per_rollout=options.tokens_per_rollout,
             rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
@@ -81,11 +124,16 @@ def plan(options: Options) -> int:
         ),
         max_batch_size=options.max_batch,
         min_steps=options.min_steps,
+        current=options.current,
+        problems=options.problems,
     )
     write_json(answer.document, options.json)
     if answer.refusal is not None:
         raise answer.refusal
-    show(advice_lines(answer.document, trainer=options.trainer), quiet=options.json == "-")
+    lines = advice_lines(
+        answer.document, trainer=options.trainer, why=options.why, quiet=options.quiet
+    )
+    show(lines, quiet=options.json == "-")
     return 0
 
 
@@ -132,8 +180,7 @@ def report(options: Options) -> int:
     """One self-contained HTML file, and figures for papers."""
     check_target(options.output, options.source)
     from isocompute.allocation import parse_budget
-    from isocompute.laws import fit_sweep
-    from isocompute.plan import plan_from_source
+    from isocompute.answers import fit_sweep, plan_from_source
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
     from isocompute.report.study_data import study_view

@@ -12,65 +12,31 @@ from isocompute.domain.text import compact
 Row = Mapping[str, Any]
 
 
-def backtest_lines(test: Row | None) -> list[str]:
-    """Errors by cut beside the baselines, the blend, and the law without its largest parts."""
-    if not test or test.get("mae_law") is None:
+_RULES = {
+    "model": "the model", "best_so_far": "best so far", "largest_n": "the largest n",
+    "next_n": "the next n after the leader",
+}  # fmt: skip
+
+
+def backtest_lines(test: Row) -> list[str]:
+    """What the model said of what it was not shown, and what simple rules would have lost."""
+    if test["mae_model"] is None:
         return ["Back-test: not possible on this sweep."]
-    lines = ["Back-test, mean error of scores beyond a cut of the budget:"]
-    by_cut = test.get("by_cut", ())
-    rows = [(compact(r["cut"]), *_errors(r)) for r in by_cut]
-    if len(rows) != 1:
-        rows.append(("all", *_errors(test)))
-    header = ("cut", "values", "law", "best so far", "power law", "blend", "skill",
-              "intervals held")  # fmt: skip
-    lines += indented(table(header, rows))
-    blend = test.get("blend") or {}
-    if blend.get("weight") is not None:
-        verdict = "better than both" if blend["better"] else "not better than both"
-        lines += wrapped(
-            f"Blend of law and best so far, weighted by earlier cuts: {verdict}; weight of the law "
-            f"{blend['weight']:.2f} for what lies beyond the data."
-        )
-    return lines + _left_out_lines(test.get("left_out", ()))
-
-
-def _errors(row: Row) -> tuple[str, ...]:
-    names = ("mae_law", "mae_best_so_far", "mae_power_law", "mae_blend")
-    coverage = row.get("coverage")
-    return (
-        str(row.get("n_held_out", "")),
-        *(number(row.get(name), 4) for name in names),
-        number(row.get("skill"), 2),
-        "?" if coverage is None else f"{coverage:.0%}",
+    cuts = " and ".join(compact(cut) for cut in test["cuts"])
+    skill = "" if test["skill"] is None else f" (skill {test['skill']:.2f})"
+    widened = "as they are"
+    if test["widened_by"] > 1.005:
+        widened = f"{test['widened_by']:.2f} times as wide"
+    lines = [f"Back-test, fitted to what lies before {cuts}:"]
+    lines += wrapped(
+        f"{test['n_held_out']} scores beyond are missed by {test['mae_model']:.4f} on average, "
+        f"by best so far {test['mae_best_so_far']:.4f}{skill}; {test['coverage']:.0%} lie inside "
+        f"their intervals. Beyond the data intervals are {widened}."
     )
-
-
-def _left_out_lines(rows: Sequence[Row]) -> list[str]:
-    """One line per part left out: n* at the largest budget by each rule, and its cost in score."""
-    lines = []
-    for row in rows:
-        what = (
-            f"what lies beyond {compact(row['beyond'])}"
-            if row["left_out"] == "budget"
-            else f"n={row['value']}"
-        )
-        if row["refused"] is not None:
-            lines += wrapped(f"Without {what} no law could be fitted.")
-            continue
-        said, lost = row["rollouts_per_problem"], row["score_lost"]
-        rules = ", ".join(
-            f"{name} {number(said[key], 0)} ({number(lost[key])})"
-            for name, key in (
-                ("law", "law"),
-                ("best so far", "best_so_far"),
-                ("power law", "power_law"),
-            )
-        )
-        lines += wrapped(
-            f"Without {what}, n* at {compact(row['at'])} (score lost): {rules}; "
-            f"all data say {number(said['full'], 0)}."
-        )
-    return lines
+    rules = ", ".join(
+        f"{_RULES.get(name, name)} {lost:.3f}" for name, lost in test["rules"].items()
+    )
+    return lines + wrapped(f"Chosen there, score lost at the end: {rules}.")
 
 
 def spread_lines(document: Row) -> list[str]:

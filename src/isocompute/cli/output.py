@@ -13,6 +13,7 @@ from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
 
+_WARNINGS = ("! ", "stop: ", "caution: ", "Confidence: stop", "Confidence: caution")
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█", "_.:-=+*#")
 
 
@@ -71,7 +72,7 @@ def show(lines: Sequence[str], *, quiet: bool = False) -> None:
     console = Console(highlight=False, soft_wrap=True)
     warning = False
     for index, line in enumerate(lines):
-        warning = line.startswith("! ") or (warning and line.startswith("  "))
+        warning = line.startswith(_WARNINGS) or (warning and line.startswith("  "))
         style = "yellow" if warning else "bold" if index == 0 or line.endswith(":") else ""
         console.print(Text(visible(line, None), style=style))
 

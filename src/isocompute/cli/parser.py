@@ -11,7 +11,7 @@ from isocompute.cli.options import Parser
 from isocompute.cli.options import add_json as _add_json
 from isocompute.cli.options import stage as _stage
 from isocompute.cli.study_parser import add_folder, add_lr_sweep, add_run
-from isocompute.cli.values import count, finite, fix, positive, positive_int
+from isocompute.cli.values import count, current, finite, fix, positive, positive_int
 from isocompute.errors import InputError
 from isocompute.trainers import TRAINERS
 
@@ -107,6 +107,25 @@ def _add_select(parser: Parser) -> None:
     )
 
 
+def _add_setting(parser: Parser) -> None:
+    setting = parser.add_mutually_exclusive_group()
+    setting.add_argument(
+        "--fix",
+        type=fix,
+        metavar="NAME=VALUE",
+        help="only problems_per_batch=32, or the splits of batch_size=8192",
+    )
+    setting.add_argument(
+        "--joint", action="store_true", help="all (B_p, n) together (default: if there are several)"
+    )
+    parser.add_argument(
+        "--unit",
+        choices=("rollouts", "tokens"),
+        default="rollouts",
+        help="what compute is counted in (default: rollouts)",
+    )
+
+
 def _add_settings(parser: Parser) -> None:
     parser.add_argument(
         "--set",
@@ -126,23 +145,31 @@ def _add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "fit",
         commands.fit,
-        "learning curves -> frontier -> law n*(C), with intervals and a back-test",
+        "learning curves -> the best n by budget, how sure that is, what to run next",
         "example: isocompute fit published:qwen2.5-7b-easy",
     )
     parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
-    setting = parser.add_mutually_exclusive_group()
-    setting.add_argument(
-        "--fix", type=fix, metavar="NAME=VALUE", help="problems_per_batch=32 or batch_size=8192"
-    )
-    setting.add_argument("--joint", action="store_true", help="the frontier over all (B_p, n)")
+    _add_setting(parser)
     _add_scores(parser)
-    parser.add_argument(
-        "--unit",
-        choices=("rollouts", "tokens"),
-        default="rollouts",
-        help="what compute is counted in (default: rollouts)",
-    )
     _add_select(parser)
+    parser.add_argument(
+        "--method",
+        choices=("model", "paper"),
+        default="model",
+        help="model: draws of one model of the sweep (default); paper: the published method as "
+        "it was printed, without intervals",
+    )
+    parser.add_argument(
+        "--bin-width",
+        type=positive,
+        metavar="W",
+        help="with --method paper: width of a bin of the reward (default: 0.002)",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="also curves, frontier, law, back-test, the published method and every note",
+    )
     _add_json(parser)
 
 
@@ -151,15 +178,16 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "plan",
         commands.plan,
-        "law + budget -> problems per batch, rollouts per problem, steps, recipe",
+        "sweep + budget -> problems per batch, rollouts per problem, steps, recipe",
         "example: isocompute plan --budget 2e6 --difficulty easy --for verl",
     )
     parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh or 2000usd")
     parser.add_argument(
         "--law",
         metavar="SOURCE",
-        help=f"{SOURCE_HELP}; default: the published law of that difficulty",
+        help=f"your sweep: {SOURCE_HELP}; default: the published one of that difficulty",
     )
+    _add_setting(parser)
     _add_scores(parser)
     _add_select(parser)
     _add_difficulty(parser)
@@ -183,6 +211,18 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
     )
     parser.add_argument("--steps", type=positive_int, metavar="M", help="see --batch-size")
     parser.add_argument(
+        "--current",
+        type=current,
+        metavar="n=16,bp=32",
+        help="what you run today: the plan says what it gains over it (bp may be left out)",
+    )
+    parser.add_argument(
+        "--problems",
+        type=positive_int,
+        metavar="D",
+        help="problems in your training set: no batch holds more, and passes over them are counted",
+    )
+    parser.add_argument(
         "--tokens-per-rollout",
         type=positive,
         metavar="T",
@@ -202,7 +242,13 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         dest="trainer",
         choices=TRAINERS,
         metavar="TRAINER",
-        help=f"also print the keys of {', '.join(TRAINERS)}",
+        help=f"also print the settings of {', '.join(TRAINERS)}",
+    )
+    parser.add_argument("--why", action="store_true", help="also the reasoning and every note")
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="the allocation in one line; with --for, the trainer's settings alone",
     )
     _add_json(parser)
 
@@ -336,7 +382,7 @@ def _add_report(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--figures", metavar="DIR", help="also write the figures as PDF, SVG and PNG"
     )
-    parser.add_argument("--budget", help="plan with the law of the first SOURCE for this budget")
+    parser.add_argument("--budget", help="also a plan for this budget, from the first SOURCE")
     _add_difficulty(parser)
     _add_scores(parser)
     _add_select(parser)

@@ -1,16 +1,14 @@
-"""A fit for people: aligned lines, plain text."""
+"""Documents for people: aligned lines, plain text."""
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from isocompute.cli.cells import indented, number, span, table
-from isocompute.cli.evidence import backtest_lines, best_n_lines, gap_lines, spread_lines
+from isocompute.cli.cells import WIDTH, indented, number, span, table
+from isocompute.cli.fit_short import fit_lines
 from isocompute.domain.text import compact
-from isocompute.plan.words import WIDTH, advice_lines
 
 if TYPE_CHECKING:
     from isocompute.health import Finding
@@ -18,30 +16,7 @@ if TYPE_CHECKING:
     from isocompute.runner import Summary
     from isocompute.store import StoredRun
 
-_BARS = "▁▂▃▄▅▆▇█"
-_SPARK_WIDTH = 60
-_LAW_ROWS = 7
-
 Row = Mapping[str, Any]
-
-
-def fit_lines(document: Row) -> list[str]:
-    """The `fit --json` document as lines: setting, curves, frontier, law, back-test, warnings."""
-    unit = document["unit"]
-    lines = [_setting(document), "", "Curves:"]
-    lines += indented(_curve_table(document["curves"], unit))
-    lines += ["", f"Frontier, by {unit}:"]
-    lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
-    lines += ["", *_law(document)]
-    other = document.get("law_problems_per_batch")
-    if other and other["form"] is not None:
-        lines += ["", "Problems per batch at this fixed batch:"]
-        lines += indented(_law_table(other, "problems_per_batch", "B_p*"))
-    lines += spread_lines(document)
-    lines += best_n_lines(document.get("best_n", ()))
-    lines += gap_lines(document.get("train_test", ()))
-    lines += ["", *backtest_lines(document["backtest"])]
-    return lines + warning_lines(document["warnings"])
 
 
 def compare_lines(document: Row) -> list[str]:
@@ -114,12 +89,14 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
 
 
 def quickstart_lines(result: QuickstartResult) -> list[str]:
-    """What the playbook found, and where to look."""
+    """What the playbook found: the two short answers, and where to look."""
+    from isocompute.answers import advice_lines
+
     lines = [*summary_lines(result.summary, str(result.folder / "study"))[:3]]
     if result.fit is not None:
         lines += ["", *fit_lines(result.fit.document)]
     if result.refusal is not None:
-        lines += ["", f"No law: {result.refusal}"]
+        lines += ["", *textwrap.wrap(f"No fit: {result.refusal}", WIDTH, subsequent_indent="  ")]
     if result.plan is not None:
         lines += ["", *advice_lines(result.plan)]
     return [*lines, "", f"report: {result.report}"]
@@ -211,136 +188,3 @@ def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Findin
             f"{seeds}, first at step {min(steps)}"
         )
     return lines
-
-
-def _setting(document: Row) -> str:
-    setting = document["setting"]
-    kind = {
-        "fixed_problems_per_batch": "{} problems per batch",
-        "fixed_batch_size": "batch of {} rollouts",
-        "joint": "all problems per batch together",
-    }[setting["kind"]].format(setting["value"])
-    runs = sum(curve["n_runs"] for curve in document["curves"])
-    return (
-        f"{document['metric']} against {document['unit']}, {kind}: "
-        f"{len(document['curves'])} configurations, {runs} runs"
-    )
-
-
-def _curve_table(curves: Sequence[Row], unit: str) -> list[str]:
-    to = "to" if unit == "rollouts" else "to rollouts"
-    header = ("B_p", "n", "runs", "points", "records", to, "smooth", "ceiling", "interval",
-              "flags")  # fmt: skip
-    rows = [
-        (
-            str(c["problems_per_batch"]),
-            str(c["rollouts_per_problem"]),
-            str(c["n_runs"]),
-            str(c["n_points"]),
-            str(c["n_records"]),
-            compact(c["max_rollouts"]),
-            number(c.get("smoothness"), 2),
-            number(c["ceiling"]),
-            span(c["ceiling_interval"]),
-            ", ".join(f"{f}: {bounds}" if f == "on_bound" else f for f in c["flags"]),
-        )
-        for c in curves
-        for bounds in [" and ".join(c["on_bound"])]
-    ]
-    return table(header, rows, left=1)
-
-
-def _sparkline(frontier: Sequence[Row]) -> list[str]:
-    """Height: predicted score of the frontier; below it, where each n takes over."""
-    known = [s for s in frontier if s["score_from"] is not None and s["from"] > 0]
-    if not known:
-        return []
-    start, end = math.log(known[0]["from"]), math.log(known[-1]["to"])
-    low = min(min(s["score_from"], s["score_to"]) for s in known)
-    high = max(max(s["score_from"], s["score_to"]) for s in known)
-    bars, owners = "", ""
-    last = None
-    for i in range(_SPARK_WIDTH):
-        x = math.exp(start + (end - start) * i / (_SPARK_WIDTH - 1))
-        segment = next((s for s in known if x <= s["to"] * (1 + 1e-9)), known[-1])
-        width = math.log(segment["to"] / segment["from"]) if segment["to"] > segment["from"] else 1
-        share = min(max(math.log(max(x / segment["from"], 1e-300)) / width, 0.0), 1.0)
-        score = segment["score_from"] + share * (segment["score_to"] - segment["score_from"])
-        level = 0.0 if high <= low else (score - low) / (high - low)
-        bars += _BARS[round(level * (len(_BARS) - 1))]
-        name = str(segment["rollouts_per_problem"])
-        if name != last and i >= len(owners):
-            owners, last = owners.ljust(i) + name + " ", name
-    return [
-        f"score  {bars}  {low:.3f} to {high:.3f}",
-        f"n      {owners.rstrip()}",
-        f"       {compact(known[0]['from'])}".ljust(_SPARK_WIDTH)
-        + compact(known[-1]["to"]),
-    ]
-
-
-def _frontier_table(document: Row) -> list[str]:
-    header = ("from", "to", "n", "B_p", "best with", "begins between", "")
-    begins = {
-        round(math.log10(c["at"]), 9): c["interval"] for c in document["crossovers"] if c["at"] > 0
-    }
-    rows = []
-    for s in document["frontier"]:
-        interval = begins.get(round(math.log10(s["from"]), 9)) if s["from"] > 0 else None
-        between = (
-            ""
-            if interval is None
-            else " and ".join("?" if v is None else compact(v) for v in interval)
-        )
-        rows.append(
-            (
-                compact(s["from"]),
-                compact(s["to"]),
-                str(s["rollouts_per_problem"]),
-                str(s["problems_per_batch"]),
-                "?" if s["probability_best"] is None else f"{s['probability_best']:.0%}",
-                between,
-                "extrapolated" if s["extrapolated"] else "",
-            )
-        )
-    return table(header, rows, left=1)
-
-
-def _law(document: Row) -> list[str]:
-    law = document["law"]
-    if law["form"] is None:
-        # The frontier goes up and down, or is not known: n* without a form, where there is one.
-        title = "Law: none could be identified" + ("; n* off the frontier:" if law["at"] else ".")
-        return [title, *indented(_law_table(law, "rollouts_per_problem", "n*", of="frontier"))]
-    plateau = "no plateau identified"
-    if law["plateau"] is not None and (law.get("identified") or {}).get("plateau", True):
-        plateau = f"plateau n={law['plateau']:.0f} {span(law['plateau_interval'], 0)}"
-    rising = law["rising"]
-    rise = "a rise is not claimed"
-    if rising["claimed"]:
-        rise = f"rises by {rising['octaves']:.1f} octaves (at least {rising['lower_bound']:.1f})"
-    flags = f"; {', '.join(law['flags'])}" if law["flags"] else ""
-    title = f"Law, {law['form']} in {law['variable']}; {plateau}; {rise}{flags}:"
-    return [title, *indented(_law_table(law, "rollouts_per_problem", "n*"))]
-
-
-def _law_table(law: Row, quantity: str, name: str, *, of: str = "law") -> list[str]:
-    at = law["at"]
-    if not at:
-        return []
-    steps = max(len(at) - 1, 1)
-    picked = [at[round(i * steps / (_LAW_ROWS - 1))] for i in range(_LAW_ROWS)]
-    rows = [
-        (
-            compact(p["x"]),
-            number(p[quantity], 0),
-            span(p["interval"], 0),
-            number(p["expected_regret"], 4),
-            ", ".join(str(n) for n in p["confidence_set"] or ()),
-        )
-        for p in picked
-    ]
-    header = (law["variable"], f"{of}'s {name}", "its interval", "regret", "n that may be best")
-    if quantity == "problems_per_batch":  # the set and the regret are those of n
-        return table(header[:3], [row[:3] for row in rows])
-    return table(header, rows, left=1)

@@ -6,6 +6,7 @@ import argparse
 import math
 from contextlib import suppress
 
+from isocompute.domain import Configuration
 from isocompute.errors import InputError
 
 WORLD_SIZE = 1200  # problems of a generated world where no size is given
@@ -94,3 +95,21 @@ def fix(text: str) -> tuple[str, int]:
             f"must be problems_per_batch=VALUE or batch_size=VALUE, but got {text!r}"
         )
     return name, positive_int(value)
+
+
+def current(text: str) -> Configuration | int:
+    """Today's setting: n=16,bp=32, or n=16.
+
+    >>> current("n=16,bp=32"), current("n=16")
+    (Configuration(problems_per_batch=32, rollouts_per_problem=16), 16)
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        name = {"rollouts_per_problem": "n", "problems_per_batch": "bp"}.get(name, name)
+        if name not in ("n", "bp") or name in found:
+            raise argparse.ArgumentTypeError(f"must be n=16 or n=16,bp=32, but got {text!r}")
+        found[name] = positive_int(value)
+    if "n" not in found:
+        raise argparse.ArgumentTypeError(f"must name n, as in n=16,bp=32, but got {text!r}")
+    return Configuration(found["bp"], found["n"]) if "bp" in found else found["n"]

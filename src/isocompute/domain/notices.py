@@ -145,6 +145,12 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Extend the sweep, or check one run there."),
         "bp_untested": _caution(
             "Only B_p = {bp} was tested at n = {n}.", "Test a second B_p there."),
+        "split_untested": _caution(
+            "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
+            "Train this split once."),
+        "outside_interval": _note(
+            "n = {n} lies outside the interval of the best n, {low:.0f} to {high:.0f}: {why}.",
+            "Nothing to do."),
         "bp_unhealthy": _caution(
             "B_p = {bp} at n = {n} ended in {rules}; B_p = {taken} is the next that did not.",
             "Look at its health, or take the larger one."),
@@ -176,6 +182,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "capped_by_min_steps": _note(
             "At least {limit:k} steps hold n at {n} instead of {wanted}: {cost}.",
             "Raise the budget, or lower --min-steps."),
+        "capped_by_problems": _note(
+            "A batch of {limit:k} problems at most holds n at {n} instead of {wanted}: {cost}.",
+            "Add problems, or accept the cost."),
         "capped_by_tested_n": _caution(
             "n = {n} is the largest tested and scores best: larger n may gain.", "Test larger n."),
         "n_at_smallest_tested": _caution(

@@ -200,20 +200,33 @@ def _not_there(
 def load_published(name: str) -> list[Curve]:
     """Curves shipped with the package, for example "qwen2.5-7b-easy".
 
+    Args:
+        name: a panel (one B_p: 32, or what "-bp64" and "-bp256" say), or its difficulty's
+            "-joint", all panels of it together.
+
     Raises:
         InputError: for an unknown name; lists the known ones.
     """
     folder = resources.files("isocompute") / "data" / "published"
-    known = sorted(f.name[:-4] for f in folder.iterdir() if f.name.endswith(".csv"))
+    panels = sorted(f.name[:-4] for f in folder.iterdir() if f.name.endswith(".csv"))
+    known = {panel: [panel] for panel in panels}
+    for panel in panels:
+        together = [p for p in panels if p.startswith(panel)]
+        if len(together) > 1:
+            known[f"{panel}-joint"] = together
     if name not in known:
         raise InputError(
-            f"a published law must be one of {', '.join('published:' + k for k in known)}, "
+            f"a published law must be one of {', '.join('published:' + k for k in sorted(known))}, "
             f"but got {'published:' + name!r}; choose one of them."
         )
-    with resources.as_file(folder / f"{name}.csv") as path:
-        # dots read off a figure: two may lie on one point
-        curves = _load(path, (0.0, 1.0), {}, Settings(), copies=True)
-    return [c.replace(metric="avg@4", problem_set=name.rsplit("-", 1)[-1]) for c in curves]
+    curves = []
+    for panel in known[name]:
+        with resources.as_file(folder / f"{panel}.csv") as path:
+            # dots read off a figure: two may lie on one point
+            curves += _load(path, (0.0, 1.0), {}, Settings(), copies=True)
+    difficulty = "easy" if "-easy" in name else "hard"
+    curves.sort(key=lambda c: (c.problems_per_batch, c.rollouts_per_problem))
+    return [c.replace(metric="avg@4", problem_set=difficulty) for c in curves]
 
 
 def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:

@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.testing.truth import Arm, Noise, TrueCrossover, Truth, World
+from isocompute.testing.noises import Noise
+from isocompute.testing.truth import Arm, TrueCrossover, Truth, World
 
 __all__ = [
     "NOISE", "NULL_WORLDS", "WORLDS", "Arm", "Noise", "TrueCrossover", "Truth", "World",

@@ -13,17 +13,20 @@ truth is that of the others.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.allocation import evaluation_index
-from isocompute.domain import Curve
+from isocompute.domain import Curve as Curve  # for all of `testing`
 from isocompute.errors import InputError
 from isocompute.laws.form import Law, averaged, law_of
+from isocompute.testing.forms import FORMS, Surface
+from isocompute.testing.noises import Noise, dipped, drifted, evaluated
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -41,7 +44,8 @@ class Arm:
         floor, ceiling: scores at C = 0 and beyond all data.
         slope: per decade of C.
         midpoint: log10 C.
-        shape: "logistic", or "gompertz" for a curve that the fitted form cannot follow exactly.
+        shape: a name of `testing.forms.FORMS`; all but "logistic" and "gompertz" are forms that
+            no estimator here contains.
         falls_from: log10 C from which the score falls (overfitting), or None.
         fall: score lost per decade from there.
         collapses_at: log10 C at which the first seed's score drops to 0, or None.
@@ -54,7 +58,7 @@ class Arm:
     ceiling: float
     slope: float
     midpoint: float
-    shape: Literal["logistic", "gompertz"] = "logistic"
+    shape: str = "logistic"
     falls_from: float | None = None
     fall: float = 0.0
     collapses_at: float | None = None
@@ -66,33 +70,50 @@ class Arm:
         return self.problems_per_batch * self.rollouts_per_problem
 
     def score(
-        self, log10_rollouts: ArrayLike, ceiling_shift: float = 0.0, midpoint_shift: float = 0.0
+        self,
+        log10_rollouts: ArrayLike,
+        ceiling_shift: float = 0.0,
+        midpoint_shift: float = 0.0,
+        slope_shift: float = 0.0,
     ) -> FloatArray:
-        """True score of one seed's checkpoint, any shape."""
+        """True score of one seed's checkpoint, any shape; `slope_shift` in log."""
         x = np.asarray(log10_rollouts, dtype=np.float64)
-        z = self.slope * (x - self.midpoint - midpoint_shift)
-        s = 1 / (1 + np.exp(-z)) if self.shape == "logistic" else np.exp(-np.exp(-z))
-        score = self.floor + (self.ceiling + ceiling_shift - self.floor) * s
+        z = self.slope * np.exp(slope_shift) * (x - self.midpoint - midpoint_shift)
+        score = self.floor + (self.ceiling + ceiling_shift - self.floor) * FORMS[self.shape](z)
         if self.falls_from is not None:
             score = score - self.fall * np.maximum(x - self.falls_from, 0.0)
         out: FloatArray = np.clip(score, 0.0, 1.0)
         return out
 
+    def mean(self, log10_rollouts: ArrayLike, noise: Noise) -> FloatArray:
+        """True score, averaged over seeds."""
+        return seed_mean(lambda m, s: self.score(log10_rollouts, 0.0, m, s), noise)
 
-@dataclass(frozen=True, kw_only=True)
-class Noise:
-    """How well a sweep sees.
+    def run(
+        self, log10_rollouts: FloatArray, noise: Noise, seed: int, rng: np.random.Generator
+    ) -> FloatArray:
+        """True score of one run's checkpoints, drawn over seeds."""
+        shifts = rng.standard_normal(2) * (noise.ceiling_sd, noise.midpoint_sd)
+        slope_shift = rng.normal(0.0, noise.slope_sd) if noise.slope_sd else 0.0
+        p = self.score(log10_rollouts, shifts[0], shifts[1], slope_shift)
+        if self.collapses_at is not None and seed == 0:
+            p = np.where(log10_rollouts > self.collapses_at, 0.0, p)
+        return p
 
-    Args:
-        problems, samples: of one evaluation; a score is Binomial(problems * samples, p) / both.
-        ceiling_sd: of seeds, in score.
-        midpoint_sd: of seeds, in decades.
-    """
 
-    problems: int = 300
-    samples: int = 4
-    ceiling_sd: float = 0.007
-    midpoint_sd: float = 0.03
+def seed_mean(score: Callable[[float, float], FloatArray], noise: Noise) -> FloatArray:
+    """Mean of `score(midpoint shift, log slope shift)` over seeds; ceilings add nothing to it."""
+    nodes, weights = np.polynomial.hermite_e.hermegauss(_QUADRATURE)
+    weights = weights / weights.sum()
+    slopes = [(0.0, 1.0)]
+    if noise.slope_sd:
+        slopes = [(noise.slope_sd * z, w) for z, w in zip(nodes, weights, strict=True)]
+    total: FloatArray = sum(
+        w * v * score(noise.midpoint_sd * z, slope)
+        for z, w in zip(nodes, weights, strict=True)
+        for slope, v in slopes
+    )
+    return total
 
 
 class TrueCrossover(NamedTuple):
@@ -112,6 +133,8 @@ class World:
         arms: in any order.
         max_rollouts: to which every run trains.
         first, per_octave: of the evaluation grid.
+        linear: where set, evaluations are evenly spaced in C instead, this many a run.
+        surface: of which the arms are samples, where the score is smooth in n.
     """
 
     name: str
@@ -119,6 +142,8 @@ class World:
     max_rollouts: float = 2.0**23
     first: int = 8192
     per_octave: int = 3
+    linear: int | None = None
+    surface: Surface | None = None
 
     def until(self, rollouts: float) -> World:
         """The same world with a smaller sweep budget."""
@@ -126,10 +151,13 @@ class World:
 
     def evaluated_at(self, arm: Arm) -> FloatArray:
         """Cumulative rollouts at which a run of the arm is evaluated, step 0 included."""
-        points = evaluation_index(
-            int(self.max_rollouts), per_octave=self.per_octave, first=self.first
-        )
-        grid = self.first * 2.0 ** (np.arange(points) / self.per_octave)
+        if self.linear is not None:
+            grid = self.max_rollouts * (1 + np.arange(self.linear)) / self.linear
+        else:
+            points = evaluation_index(
+                int(self.max_rollouts), per_octave=self.per_octave, first=self.first
+            )
+            grid = self.first * 2.0 ** (np.arange(points) / self.per_octave)
         steps = np.unique(np.ceil(grid / arm.batch_size - 1e-9))
         rollouts = steps[steps * arm.batch_size <= self.max_rollouts] * arm.batch_size
         return np.concatenate([[0.0], rollouts])
@@ -152,21 +180,19 @@ class World:
         rollouts = self.evaluated_at(arm)
         with np.errstate(divide="ignore"):
             x = np.log10(rollouts)
-        shifts = rng.standard_normal(2) * (noise.ceiling_sd, noise.midpoint_sd)
-        p = arm.score(x, *shifts)
-        if arm.collapses_at is not None and seed == 0:
-            p = np.where(x > arm.collapses_at, 0.0, p)
-        m = noise.problems * noise.samples
+        p = arm.run(x, noise, seed, rng)
+        p = drifted(dipped(p, rollouts / arm.batch_size, noise, rng), x, noise, rng)
         return Curve(
             problems_per_batch=arm.problems_per_batch,
             rollouts_per_problem=arm.rollouts_per_problem,
             run=f"{arm.problems_per_batch}-{arm.rollouts_per_problem}-{seed}",
             seed=seed,
             rollouts_K=rollouts,
-            score_K=rng.binomial(m, p) / m,
+            score_K=evaluated(p, noise, rng),
             metric=f"avg@{noise.samples}",
             tokens_K=rollouts * 1000.0,
             steps_K=rollouts / arm.batch_size,
+            trials=noise.problems * noise.samples if noise.told else None,
         )
 
     def truth(self, noise: Noise) -> Truth:
@@ -196,17 +222,7 @@ class Truth:
         """A fine grid up to 10 times the largest budget and the best-so-far mean curves on it."""
         low, high = np.log10(self.world.first), np.log10(self.world.max_rollouts) + 1.0
         x = np.linspace(low, high, int((high - low) * _GRID_PER_DECADE) + 1)
-        nodes, weights = np.polynomial.hermite_e.hermegauss(_QUADRATURE)
-        weights = weights / weights.sum()
-        mean = np.array(
-            [
-                sum(
-                    w * arm.score(x, midpoint_shift=self.noise.midpoint_sd * z)
-                    for z, w in zip(nodes, weights, strict=True)
-                )
-                for arm in self.arms
-            ]
-        )
+        mean = np.array([arm.mean(x, self.noise) for arm in self.arms])
         return x, np.maximum.accumulate(mean, axis=1)
 
     def score(self, rollouts: ArrayLike) -> FloatArray:
@@ -224,6 +240,31 @@ class Truth:
         score = self.score(rollouts)
         near = score >= score.max(axis=0) - within
         return [set(self.rollouts_per_problem_J[column].tolist()) for column in near.T]
+
+    def best_n(self, rollouts: float) -> float:
+        """The best n as a continuous quantity, inside the n of the arms.
+
+        Raises:
+            InputError: if the world is no surface.
+        """
+        surface = self.world.surface
+        if surface is None:
+            raise InputError(
+                f"a continuous best n needs a world that is a surface, but got {self.world.name}; "
+                "take one of SURFACES."
+            )
+        x = np.log10(rollouts)
+        log2_J = np.log2(self.rollouts_per_problem_J.astype(float))
+
+        def at(log2_n: FloatArray) -> FloatArray:
+            return seed_mean(lambda m, s: surface.score(log2_n, x, m, s), self.noise)
+
+        low, high = float(log2_J.min()), float(log2_J.max())
+        for _ in range(5):  # each pass narrows the bracket 100 times
+            grid = np.linspace(low, high, 201)
+            top = int(at(grid).argmax())
+            low, high = float(grid[max(top - 1, 0)]), float(grid[min(top + 1, 200)])
+        return float(2.0 ** grid[top])
 
     @property
     def ceilings(self) -> FloatArray:

@@ -1,0 +1,190 @@
+"""How far the model may be trusted beyond the data: it predicts what it was not shown.
+
+The model is fitted to what lies before a cut and says what follows. That is judged by the fit of
+the whole sweep where there are data: it has the noise of single evaluations taken out, and what it
+does not know itself counts in the standardised misses.
+
+Shape legend: D draws, J configurations of the whole sweep, X held-out budgets of one of them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.answers.best import choice
+from isocompute.domain import Configuration, Curve
+from isocompute.errors import RefusalError
+from isocompute.intervals import draw_interval
+
+if TYPE_CHECKING:
+    from isocompute.model import Posterior
+
+FloatArray = NDArray[np.float64]
+Refit = Callable[[Sequence[Curve]], "Posterior"]
+
+CUTS = (0.5, 0.25)  # of the largest budget
+HELD_OUT = (1 / 3, 2 / 3, 1.0)  # of the way from the cut to the end of a configuration's data
+# Observations that count as predicted rightly before any is: a sweep of two curves would widen by
+# chance. Seven curves that miss by 2 at both cuts widen by 1.83, by 1.90 with half, 1.71 twice.
+BEFOREHAND = 4.0
+FEWEST = 4  # observations from which a failed test says more than chance
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backtest:
+    """What the model said of what it was not shown, and what was there.
+
+    Args:
+        cuts: the budgets at which the sweep was cut and fitted.
+        mae_model: mean absolute error of the model; None where nothing could be held out, as all.
+        mae_best_so_far: that of saying that scores stay where they were at the cut.
+        skill: 1 - error of the model / error of best so far.
+        excess: least and most (two standard errors) that the model misses by more than best so
+            far; None for fewer than four observations (`widened_by` says what one is).
+        coverage: share of what was held out that lies inside its interval.
+        widened_by: factor, at least 1, on the spread of draws beyond the data: root mean square of
+            the standardised misses. A configuration at a cut is one observation, however many of
+            its budgets were held out, as it misses all of them alike.
+        rules: mean score that each rule would have lost at the end, "model" among them.
+        rows: one per held-out score: "cut", "x", "problems_per_batch", "rollouts_per_problem",
+            "predicted", "interval", "best_so_far", "observed", "miss" (in standard deviations).
+    """
+
+    cuts: tuple[float, ...] = ()
+    mae_model: float | None = None
+    mae_best_so_far: float | None = None
+    skill: float | None = None
+    excess: tuple[float, float] | None = None
+    coverage: float | None = None
+    widened_by: float = 1.0
+    rules: dict[str, float] = field(default_factory=dict)
+    rows: tuple[dict[str, Any], ...] = ()
+
+
+def backtest(posterior: Posterior, refit: Refit, *, judged_at: float, level: float) -> Backtest:
+    """Predict what lies beyond half and a quarter of the largest budget.
+
+    Args:
+        posterior: of the whole sweep.
+        refit: fits the model to some of the curves.
+        judged_at: log10 budget at which the rules' choices are judged.
+        level: of intervals.
+    """
+    top = float(10 ** posterior.last_J.max())
+    rows: list[dict[str, Any]] = []
+    cuts: list[float] = []
+    losses: list[dict[str, float]] = []
+    for cut in (share * top for share in CUTS):
+        early = [c.until(cut, posterior.unit) for c in posterior.curves]
+        try:
+            before = refit([c for c in early if len(c.score_K)])
+        except RefusalError:
+            continue
+        found = _predicted(before, posterior, cut, level)
+        if found:
+            cuts.append(cut)
+            rows += found
+            losses.append(_lost(before, posterior, float(np.log10(cut)), judged_at))
+    return _judged(rows, cuts, losses) if rows else Backtest()
+
+
+def _judged(
+    rows: list[dict[str, Any]], cuts: list[float], losses: list[dict[str, float]]
+) -> Backtest:
+    observations: dict[tuple[float, int, int], list[tuple[float, float, float]]]
+    observations = defaultdict(list)
+    for row in rows:
+        key = row["cut"], row["problems_per_batch"], row["rollouts_per_problem"]
+        errors = (abs(row[said] - row["observed"]) for said in ("predicted", "best_so_far"))
+        observations[key].append((*errors, row["miss"] ** 2))
+    model_O, base_O, square_O = np.array([np.mean(o, axis=0) for o in observations.values()]).T
+    model, base, count = float(model_O.mean()), float(base_O.mean()), len(model_O)
+    more, doubt = model - base, 2 * float((model_O - base_O).std()) / np.sqrt(max(count - 1, 1))
+    inside = [row["interval"][0] <= row["observed"] <= row["interval"][1] for row in rows]
+    return Backtest(
+        cuts=tuple(cuts),
+        mae_model=model,
+        mae_best_so_far=base,
+        skill=1 - model / base if base > 0 else None,
+        coverage=float(np.mean(inside)),
+        excess=(more - doubt, more + doubt) if count >= FEWEST else None,
+        widened_by=float(np.sqrt(max(1.0, (BEFOREHAND + square_O.sum()) / (BEFOREHAND + count)))),
+        rules={name: float(np.mean([one[name] for one in losses])) for name in losses[0]},
+        rows=tuple(rows),
+    )
+
+
+def _predicted(
+    before: Posterior, whole: Posterior, cut: float, level: float
+) -> list[dict[str, Any]]:
+    """Rows of one cut."""
+    place = {c: i for i, c in enumerate(before.configurations)}
+    start = float(np.log10(cut))
+    held = [
+        (j, place[c], start + share * (float(whole.last_J[j]) - start))
+        for j, c in enumerate(whole.configurations)
+        if c in place and whole.last_J[j] > start + 1e-6 and whole.first_J[j] <= start
+        for share in HELD_OUT
+    ]
+    if not held:
+        return []
+    x = np.unique(np.array([start, *(at for _, _, at in held)]))
+    said_DJX, seen_DJX = before.scores(x), whole.scores(x)
+    out = []
+    for j, i, at in held:
+        v = int(np.searchsorted(x, at))
+        said_D, observed = said_DJX[:, i, v], float(seen_DJX[:, j, v].mean())
+        low, high = draw_interval(said_D, level)
+        predicted = float(said_D.mean())
+        out.append(
+            {
+                "cut": cut,
+                "x": float(10**at),
+                **whole.configurations[j]._asdict(),
+                "predicted": predicted,
+                "interval": [float(low), float(high)],
+                "best_so_far": float(said_DJX[:, i, int(np.searchsorted(x, start))].mean()),
+                "observed": observed,
+                "miss": (observed - predicted) / max(float(said_D.std()), 1e-6),
+            }
+        )
+    return out
+
+
+def _lost(before: Posterior, whole: Posterior, start: float, judged_at: float) -> dict[str, float]:
+    """Score that choices made at the cut lose at the end, by the fit of the whole sweep."""
+    mean_J = whole.scores(np.array([judged_at]))[:, :, 0].mean(axis=0)
+    of = dict(zip(whole.configurations, mean_J, strict=True))
+    said_JX = before.scores(np.array([start, judged_at])).mean(axis=0)
+    leader = before.configurations[choice(said_JX[:, 0])]
+    chosen = {
+        "model": before.configurations[choice(said_JX[:, 1])],
+        **simple_rules(whole.configurations, leader),
+    }
+    return {name: float(mean_J.max() - of[c]) for name, c in chosen.items()}
+
+
+def simple_rules(
+    configurations: Sequence[Configuration], leader: Configuration
+) -> dict[str, Configuration]:
+    """What three rules without a model choose: the leader, the largest n, the next n after it.
+
+    Args:
+        configurations: all tested.
+        leader: the best so far; the other rules keep its B_p.
+
+    >>> simple_rules([Configuration(32, n) for n in (8, 16, 64)], Configuration(32, 8))["next_n"]
+    Configuration(problems_per_batch=32, rollouts_per_problem=16)
+    """
+    same = sorted(c for c in configurations if c.problems_per_batch == leader.problems_per_batch)
+    return {
+        "best_so_far": leader,
+        "largest_n": same[-1],
+        "next_n": same[min(same.index(leader) + 1, len(same) - 1)],
+    }

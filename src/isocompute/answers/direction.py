@@ -1,0 +1,110 @@
+"""Does the optimum follow n or the batch? Along which direction in (log n, log B_p) it lies.
+
+At equal budget the best n at another B_p is the same where n is what counts (slope 0 of log n* in
+log B_p), and smaller by as much as B_p is larger where the batch is (slope -1).
+
+Shape legend: P values of B_p, D draws, X budgets.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.answers.best import Ridge, interval
+from isocompute.answers.claims import compare_by
+from isocompute.answers.frontier import Frontier
+from isocompute.domain import Configuration
+
+FloatArray = NDArray[np.float64]
+Follows = Literal["n", "batch", "between"]
+
+_SENTENCES = {
+    "n": "The optimum follows n, not the batch: per octave of B_p the best n moves by {moves}.",
+    "batch": "The optimum follows the batch, not n: per octave of B_p the best n moves by {moves}.",
+    "between": "The optimum follows neither n nor the batch alone: per octave of B_p the best n "
+    "moves by {moves}.",
+    None: "Whether the optimum follows n or the batch cannot be told: per octave of B_p the best n "
+    "moves by {moves}.",
+    "edge": "Whether the optimum follows n or the batch cannot be told: the best n lies at an end "
+    "of those tested.",
+    "confounded": "Whether the optimum follows n or the batch cannot be told from one B_p per n.",
+}
+
+
+def confounded(configurations: Sequence[Configuration]) -> bool:
+    """Whether every n has one B_p only, so that n and the batch change together."""
+    b_p = defaultdict(set)
+    for c in configurations:
+        b_p[c.rollouts_per_problem].add(c.problems_per_batch)
+    return max(map(len, b_p.values())) < 2
+
+
+def direction(frontier: Frontier, ridge: Ridge, level: float) -> dict[str, Any]:
+    """D log n* / d log B_p at equal budget, what it says, and comparisons at equal batch.
+
+    Args:
+        frontier: of the sweep.
+        ridge: best n at each B_p, at budgets at which all were compared.
+        level: of intervals.
+
+    Returns:
+        {"d_log_n_d_log_bp", "interval", "follows": "n" | "batch" | "between" | null, "moves"
+        (octaves of n and of B_p from the first to the last budget), "equal_batch", "sentence"}.
+        The slope is null where no two B_p have their best n inside the n tested in half of the
+        draws: an n at an end is a bound, and bounds agree whatever the optimum does.
+    """
+    told = not confounded(frontier.configurations)
+    slope_D = _slopes(ridge) if told else np.full(1, np.nan)
+    known_D = slope_D[np.isfinite(slope_D)]
+    span = interval(known_D, level) if 2 * len(known_D) > len(slope_D) else None
+    follows = None if span is None else _follows(span)
+    moves = {
+        "rollouts_per_problem": ridge.log2_n_DX[:, -1] - ridge.log2_n_DX[:, 0],
+        "problems_per_batch": np.log2(ridge.bp_DX[:, -1] / ridge.bp_DX[:, 0]),
+    }
+    return {
+        "d_log_n_d_log_bp": None if span is None else float(np.median(known_D)),
+        "interval": None if span is None else list(span),
+        "follows": follows,
+        "moves": {
+            name: {"octaves": float(np.median(d)), "interval": list(interval(d, level))}
+            for name, d in moves.items()
+        },
+        "equal_batch": compare_by(frontier, "batch_size", level),
+        "sentence": _sentence(follows, span, known_D) if told else _SENTENCES["confounded"],
+    }
+
+
+def _sentence(
+    follows: Follows | None, span: tuple[float, float] | None, known_D: FloatArray
+) -> str:
+    if span is None:
+        return _SENTENCES["edge"]
+    moves = f"{np.median(known_D):.1f} octaves ({span[0]:.1f} to {span[1]:.1f})"
+    return _SENTENCES[follows].format(moves=moves)
+
+
+def _slopes(ridge: Ridge) -> FloatArray:
+    """Slope of every draw: one line per budget, all of one slope, through the n inside."""
+    inside_PDX = (ridge.edge_PDX == 0).astype(float)
+    count_DX = np.maximum(inside_PDX.sum(axis=0), 1.0)
+    bp_PDX = np.log2(ridge.tested_P)[:, None, None] * inside_PDX
+    n_PDX = ridge.log2_n_PDX * inside_PDX
+    bp_PDX = inside_PDX * (bp_PDX - bp_PDX.sum(axis=0) / count_DX)
+    n_PDX = inside_PDX * (n_PDX - n_PDX.sum(axis=0) / count_DX)
+    square_D = (bp_PDX**2).sum(axis=(0, 2))
+    product_D = (bp_PDX * n_PDX).sum(axis=(0, 2))
+    return np.where(square_D > 0, product_D / np.where(square_D > 0, square_D, 1.0), np.nan)
+
+
+def _follows(span: tuple[float, float]) -> Follows | None:
+    """What an interval of the slope leaves: 0 alone, -1 alone, or what lies between."""
+    n, batch = span[0] <= 0 <= span[1], span[0] <= -1 <= span[1]
+    if n != batch:
+        return "n" if n else "batch"
+    return "between" if not n and span[0] > -1 and span[1] < 0 else None

@@ -1,0 +1,177 @@
+"""A whole sweep: curves in; answers, what limits them, a verdict and the document out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from isocompute.answers.document import fit_document, law_of
+from isocompute.answers.overfit import overfitting
+from isocompute.answers.paper import PaperFit, paper_fit
+from isocompute.answers.reading import DRAWS, Reading
+from isocompute.answers.verdict import Verdict, limits, verdict_of
+from isocompute.domain import Curve, Notice, as_warnings
+from isocompute.errors import InputError, RefusalError
+from isocompute.model import fit_posterior
+
+Fix = tuple[Literal["problems_per_batch", "batch_size"], int]
+Select = Literal["best", "final"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Reading):
+    """Everything that a sweep says, with how sure it is."""
+
+    @cached_property
+    def law(self) -> dict[str, Any]:
+        """The paper's sigmoid through the path of the best n, as in the document."""
+        return law_of(self, "rollouts_per_problem")
+
+    @cached_property
+    def paper(self) -> PaperFit | RefusalError:
+        """The same answers by the published pipeline, or why it has none."""
+        try:
+            return paper_fit(self.curves, unit="tokens" if self.unit == "tokens" else "rollouts")
+        except RefusalError as refusal:
+            return refusal
+
+    @cached_property
+    def train_test(self) -> list[dict[str, Any]]:
+        """`overfitting` of the runs whose scores on training batches are known."""
+        # Success per training rollout is comparable with mean success only.
+        train = () if self.metric.startswith(("best", "worst")) else self.train
+        return overfitting(self.curves, train, unit=self.unit)
+
+    @cached_property
+    def notices(self) -> list[Notice]:
+        """What limits these answers, the gravest first."""
+        return limits(self, self.law, self.train_test)
+
+    @property
+    def warnings(self) -> list[dict[str, str]]:
+        """[{"code", "message"}] of `notices`."""
+        return as_warnings(self.notices)
+
+    @property
+    def verdict(self) -> Verdict:
+        """ok, caution or stop, and why."""
+        return verdict_of(self.notices)
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The `fit --json` contract."""
+        said = self.paper
+        paper = {"refused": said.reason} if isinstance(said, RefusalError) else said.to_dict()
+        return fit_document(
+            self,
+            law=self.law,
+            paper=paper,
+            gaps=self.train_test,
+            notices=self.notices,
+            verdict=self.verdict,
+        )
+
+
+def fit_sweep(
+    curves: Sequence[Curve],
+    *,
+    fix: Fix | None = None,
+    joint: bool = False,
+    unit: str = "rollouts",
+    select: Select = "best",
+    metric: str | None = None,
+    level: float = 0.95,
+    draws: int = DRAWS,
+    seed: int = 0,
+    sources: Sequence[str] = (),
+    train: Sequence[Curve] = (),
+) -> Fit:
+    """Fit a sweep.
+
+    Args:
+        curves: runs of one metric on one problem set.
+        fix: ("problems_per_batch", B_p) or ("batch_size", B); by default the B_p there is, or
+            the joint setting where there are several.
+        joint: all (B_p, n) together.
+        unit: "rollouts" or "tokens".
+        select: a budget's score is that of the "best" checkpoint so far (the method's) or of
+            the "final" one.
+        metric: name of the score, for the record.
+        level: of all intervals.
+        draws, seed: of the posterior.
+        sources: where the curves came from, for the record.
+        train: of the same runs, for the train-test gap.
+
+    Raises:
+        InputError: an option that does not fit the curves.
+        RefusalError: no usable curve.
+    """
+    if not all(isinstance(c, Curve) for c in curves):
+        raise InputError(
+            f"`curves` must be a list of Curve, but got {type(curves).__name__}; read files with "
+            "isocompute.sources.load_curves(PATHS)."
+        )
+    if fix is not None and (isinstance(fix, str) or len(fix) != 2):
+        raise InputError(
+            f"`fix` must be a pair (name, value), but got {fix!r}; for example "
+            '("problems_per_batch", 32).'
+        )
+    if not 0.5 <= level < 1:
+        raise InputError(f"`0.5 <= level < 1` must hold, but got level={level:g}; 0.95 is usual.")
+    if draws < 2:
+        raise InputError(f"`draws >= 2` must hold, but got draws={draws}; 400 is usual.")
+    if select not in ("best", "final"):
+        raise InputError(f"select must be best or final, but got {select!r}; choose one of them.")
+    for curve in curves:
+        curve.position(unit)
+    chosen, setting = select_curves(curves, fix=fix, joint=joint)
+    if setting["kind"] == "fixed_batch_size" and unit == "tokens":
+        raise InputError(
+            "a fixed batch is a law in steps, so unit must be rollouts, but got tokens; drop "
+            "--unit."
+        )
+    names = sorted({c.metric for c in chosen})
+    return Fit(
+        posterior=fit_posterior(chosen, unit=unit, select=select, draws=draws, seed=seed),
+        setting=setting,
+        metric=metric or (names[0] if len(names) == 1 and names[0] else "score"),
+        level=level,
+        sources=tuple(sources),
+        draws=draws,
+        seed=seed,
+        train=tuple(train),
+    )
+
+
+def select_curves(
+    curves: Sequence[Curve], *, fix: Fix | None = None, joint: bool = False
+) -> tuple[list[Curve], dict[str, Any]]:
+    """The runs of one setting, and {"kind", "value"} of it; see `fit_sweep`."""
+    if not curves:
+        raise InputError("a fit needs at least 1 run, but got 0; check the sources and the metric.")
+    if joint and fix:
+        raise InputError(
+            f"--joint and --fix exclude each other, but got both (--fix {fix[0]}={fix[1]}); drop "
+            "one."
+        )
+    values = sorted({c.problems_per_batch for c in curves})
+    if fix is None and len(values) == 1 and not joint:
+        fix = ("problems_per_batch", values[0])
+    if fix is None:
+        return list(curves), {"kind": "joint", "value": None}
+    name, value = fix
+    if name not in ("problems_per_batch", "batch_size"):
+        raise InputError(
+            f"--fix must name problems_per_batch or batch_size, but got {name!r}; choose one of "
+            "them."
+        )
+    there = [getattr(c.configuration, name) for c in curves]
+    if value not in there:
+        raise InputError(
+            f"--fix {name}={value} must match a run, but the curves have {name} in "
+            f"{', '.join(map(str, sorted(set(there))[:12]))}; choose one of them."
+        )
+    chosen = [c for c, of in zip(curves, there, strict=True) if of == value]
+    return chosen, {"kind": f"fixed_{name}", "value": int(value)}

@@ -1,0 +1,214 @@
+"""The configuration of largest expected score by budget, where it changes, and what was compared.
+
+Shape legend: D draws, J configurations, V budgets (ascending, in log10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.answers.best import AS_GOOD, choice, expected_regret, interval, probability_best
+from isocompute.domain import Configuration
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+Ends = tuple[float | None, float | None]
+
+# A configuration that is best in fewer draws than this ends no comparison when it has no data.
+# Half of it takes 0.08 decades of support (mean of 18 sweeps, six planted worlds), twice adds 0.10.
+CONTENDER = 0.05
+# Decades: runs of one sweep end at whole batches, so at budgets that differ by less. In those
+# sweeps half changes nothing, twice 0.008 decades of support.
+SAME_END = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frontier:
+    """Scores on a grid of budgets and what leads there.
+
+    Args:
+        configurations: J of them.
+        first_J, last_J: log10 budgets between which each has data.
+        x_V: log10 budgets.
+        score_DJV: draws of the score.
+        probability_JV: chance of being best.
+        support: log10 budgets between which all that could be best were compared.
+        compared: whether there are any such budgets.
+        stretches, crossovers: rows of the document's `frontier` and `crossovers`.
+    """
+
+    configurations: tuple[Configuration, ...]
+    first_J: FloatArray
+    last_J: FloatArray
+    x_V: FloatArray
+    score_DJV: FloatArray
+    probability_JV: FloatArray
+    support: tuple[float, float]
+    compared: bool
+    stretches: list[dict[str, Any]]
+    crossovers: list[dict[str, Any]]
+
+    @property
+    def regret_JV(self) -> FloatArray:
+        """Score that each loses on average against the best of the draw."""
+        return expected_regret(self.score_DJV)
+
+    def scores_at(self, x: float) -> FloatArray:
+        """Draws of the scores at the budget of the grid nearest to log10 x, (D, J)."""
+        return self.score_DJV[:, :, int(np.abs(self.x_V - x).argmin())]
+
+
+def budget_grid(first: float, top: float, first_J: FloatArray, last_J: FloatArray) -> FloatArray:
+    """49 budgets even in log10, and those at which some configuration begins or ends."""
+    own = np.concatenate([first_J, last_J])
+    own = own[np.isfinite(own) & (own > first) & (own < top)]
+    return np.unique(np.round(np.concatenate([np.linspace(first, top, 49), own]), 6))
+
+
+def fit_frontier(
+    configurations: Sequence[Configuration],
+    first_J: FloatArray,
+    last_J: FloatArray,
+    x_V: FloatArray,
+    score_DJV: FloatArray,
+    level: float,
+) -> Frontier:
+    """The frontier of draws on a grid; arguments as of `Frontier`, `level` of intervals."""
+    probability_JV = probability_best(score_DJV)
+    has_JV = (x_V >= first_J[:, None] - SAME_END) & (x_V <= last_J[:, None] + SAME_END)
+    any_V = np.asarray(has_JV.any(axis=0))
+    inside_V = any_V & (has_JV | (probability_JV < CONTENDER)).all(axis=0)
+    compared = bool(inside_V.any())
+    # Where no budget compares all, what was observed at all is the best there is to show.
+    support = longest(inside_V if compared else any_V, x_V)
+    path_V = best_path(x_V, score_DJV.mean(axis=0))
+    changes = _changes(x_V, score_DJV, path_V, level)
+    found = Frontier(
+        configurations=tuple(configurations),
+        first_J=first_J,
+        last_J=last_J,
+        x_V=x_V,
+        score_DJV=score_DJV,
+        probability_JV=probability_JV,
+        support=support,
+        compared=compared,
+        stretches=[],
+        crossovers=[_crossover(configurations, *change) for change in changes],
+    )
+    ends = [float(x_V[0]), *(at for at, *_ in changes), float(x_V[-1])]
+    leaders = [int(path_V[0]), *(after for *_, after in changes)]
+    for j, (start, end) in zip(leaders, pairwise(ends), strict=True):
+        # Cut again where the support begins and ends.
+        cuts = [start, *(s for s in support if start + 1e-6 < s < end - 1e-6), end]
+        found.stretches.extend(_stretch(found, j, *span) for span in pairwise(cuts))
+    return found
+
+
+def longest(inside_V: BoolArray, x_V: FloatArray) -> tuple[float, float]:
+    """Ends of the longest stretch of budgets that are inside; of the whole where none is."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], inside_V, [False]]).astype(int)))
+    if not len(edges):
+        return float(x_V[0]), float(x_V[-1])
+    start, end = edges[::2], edges[1::2] - 1
+    widest = int((x_V[end] - x_V[start]).argmax())
+    return float(x_V[start[widest]]), float(x_V[end[widest]])
+
+
+def best_path(x_V: FloatArray, mean_JV: FloatArray) -> IntArray:
+    """The leader by budget: the fewest changes that never lose 0.002 to the best, then least loss.
+
+    Dynamic programming (Viterbi): a change stands where the two curves cross, and curves that lie
+    together, as on their floor, do not trade places.
+    """
+    lost_JV = mean_JV.max(axis=0) - mean_JV
+    if len(x_V) < 2:
+        return np.array([choice(mean_JV[:, 0])])
+    cost_JV = np.where(lost_JV < AS_GOOD, lost_JV * np.gradient(x_V) / np.ptp(x_V), np.inf)
+    total_J, came_JV = cost_JV[:, 0], np.zeros(cost_JV.shape, dtype=np.int64)
+    stay_J = np.arange(len(cost_JV))
+    for v in range(1, len(x_V)):
+        cheapest = int(total_J.argmin())
+        changes_J = total_J[cheapest] + 1.0 < total_J  # a change costs more than all loss together
+        came_JV[:, v] = np.where(changes_J, cheapest, stay_J)
+        total_J = np.where(changes_J, total_J[cheapest] + 1.0, total_J) + cost_JV[:, v]
+    path = [int(total_J.argmin())]
+    for v in range(len(x_V) - 1, 0, -1):
+        path.append(int(came_JV[path[-1], v]))
+    return np.array(path[::-1])
+
+
+def _changes(
+    x_V: FloatArray, score_DJV: FloatArray, path_V: IntArray, level: float
+) -> list[tuple[float, Ends, int, int]]:
+    """Where the leader changes, with its interval, and who leads before and after."""
+    out = []
+    for v in np.flatnonzero(np.diff(path_V)):
+        before, after = int(path_V[v]), int(path_V[v + 1])
+        lead_DV = score_DJV[:, after] - score_DJV[:, before]
+        at = float(_zero(x_V, lead_DV.mean(axis=0)[None], np.array([v]))[0])
+        low, high = interval(np.clip(overtakes(x_V, lead_DV), x_V[0] - 1, x_V[-1] + 1), level)
+        # Where draws do not cross at all the quantile lies beyond the grid: an open end.
+        ends = (
+            None if low < x_V[0] else 10 ** min(low, at),
+            None if high > x_V[-1] else 10 ** max(high, at),
+        )
+        out.append((at, ends, before, after))
+    return out
+
+
+def _crossover(
+    configurations: Sequence[Configuration],
+    at: float,
+    ends: Ends,
+    before: int,
+    after: int,
+) -> dict[str, Any]:
+    sides = {"from": configurations[before], "to": configurations[after]}
+    named = {f"{s}_{name}": v for s, c in sides.items() for name, v in c._asdict().items()}
+    return {"at": 10**at, "interval": ends, **named}
+
+
+def _stretch(of: Frontier, j: int, start: float, end: float) -> dict[str, Any]:
+    near, middle = (of.x_V >= start - 1e-6) & (of.x_V <= end + 1e-6), (start + end) / 2
+    near[int(np.abs(of.x_V - middle).argmin())] = True
+    score_V = of.score_DJV[:, j].mean(axis=0)
+    return {
+        "from": 10**start,
+        "to": 10**end,
+        **of.configurations[j]._asdict(),
+        "score_from": float(np.interp(start, of.x_V, score_V)),
+        "score_to": float(np.interp(end, of.x_V, score_V)),
+        "probability_best": float(of.probability_JV[j, near].mean()),
+        "extrapolated": not of.support[0] <= middle <= of.support[1],
+    }
+
+
+def overtakes(x_V: FloatArray, lead_DV: FloatArray) -> FloatArray:
+    """Where a lead turns positive for good, per draw: the change that contradicts it least.
+
+    -inf where it leads from the first budget on, inf where it never does.
+    """
+    weight_V = np.gradient(x_V)
+    too_late_DV = np.cumsum(np.maximum(lead_DV, 0) * weight_V, axis=1)
+    too_soon_DV = np.cumsum((np.maximum(-lead_DV, 0) * weight_V)[:, ::-1], axis=1)[:, ::-1]
+    cost_DV = np.zeros((len(lead_DV), len(x_V) + 1))  # of leading from budget v on
+    cost_DV[:, 1:] += too_late_DV
+    cost_DV[:, :-1] += too_soon_DV
+    at_D = cost_DV.argmin(axis=1)
+    place_D = _zero(x_V, lead_DV, np.clip(at_D - 1, 0, len(x_V) - 2))
+    return np.where(at_D == 0, -np.inf, np.where(at_D == len(x_V), np.inf, place_D))
+
+
+def _zero(x_V: FloatArray, lead_DV: FloatArray, v_D: IntArray) -> FloatArray:
+    """Where the line between budgets v and v + 1 is zero, kept between them."""
+    row_D = np.arange(len(lead_DV))
+    low_D, high_D = lead_DV[row_D, v_D], lead_DV[row_D, v_D + 1]
+    rise_D = np.where(high_D == low_D, 1.0, high_D - low_D)
+    return x_V[v_D] + np.clip(-low_D / rise_D, 0.0, 1.0) * (x_V[v_D + 1] - x_V[v_D])

@@ -1,0 +1,120 @@
+"""What the scores themselves show, run by run: noise, falls, and overfitting.
+
+Shape legend: K evaluations of all runs of one configuration, in order of log10 x.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.domain import Configuration, Curve
+
+FloatArray = NDArray[np.float64]
+
+SURE = 3.0  # standard errors between two windows
+LEAST_FALL = 0.01  # of score: less caps nothing
+WINDOW = 0.25  # decades: wide enough to average noise, narrow enough to see a fall
+
+
+class Windows(NamedTuple):
+    """Means over a quarter of a decade around each evaluation, with their variances."""
+
+    x_K: FloatArray
+    mean_K: FloatArray
+    variance_K: FloatArray
+
+    def at(self, x: float) -> float:
+        """Mean nearest to log10 x."""
+        return float(self.mean_K[np.abs(self.x_K - x).argmin()])
+
+    def change(self, start: int, end: int) -> tuple[float, float]:
+        """Difference between two windows, and in standard errors."""
+        move = float(self.mean_K[end] - self.mean_K[start])
+        error = float(np.sqrt(self.variance_K[start] + self.variance_K[end]))
+        return move, move / max(error, 1e-9)
+
+
+def noise_scale(curves: Sequence[Curve]) -> float:
+    """phi, the variance of one evaluation of mean p being phi p (1 - p), from neighbours.
+
+    The median of the residuals from the line through both neighbours: no collapse moves it.
+    Source: Gasser, Sroka and Jennen-Steinmetz, Biometrika 73 (1986) 625.
+    """
+    found = [np.zeros(0)]
+    for y in (c.score_K for c in curves):
+        p = np.clip(y[1:-1], 0.02, 0.98)
+        found.append((y[1:-1] - (y[:-2] + y[2:]) / 2) / np.sqrt(1.5 * p * (1 - p)))
+    rest = np.concatenate(found)
+    # 0.6745: median of the absolute value of a standard normal.
+    return float((np.median(np.abs(rest)) / 0.6745) ** 2) if len(rest) else 0.0
+
+
+def windows_of(curves: Sequence[Curve], unit: str) -> dict[Configuration, Windows]:
+    """Windows of every configuration that has two scores beyond step 0."""
+    phi, runs = noise_scale(curves), defaultdict(list)
+    for curve in curves:
+        runs[curve.configuration].append(np.stack([curve.position(unit), curve.score_K]))
+    out = {}
+    for configuration in sorted(runs):
+        x, y = np.concatenate(runs[configuration], axis=1)
+        order = np.argsort(x, kind="stable")
+        order = order[x[order] > 0]
+        if len(order) < 2:
+            continue
+        x, total = np.log10(x[order]), np.concatenate([[0.0], np.cumsum(y[order])])
+        first = np.searchsorted(x, x - WINDOW / 2, side="left")
+        after = np.searchsorted(x, x + WINDOW / 2, side="right")
+        mean = (total[after] - total[first]) / (after - first)
+        p = np.clip(mean, 0.002, 0.998)
+        out[configuration] = Windows(x, mean, phi * p * (1 - p) / (after - first))
+    return out
+
+
+def falls(of: Windows) -> bool:
+    """Whether the last window surely lies below an earlier one, by at least 0.01."""
+    move, sure = of.change(int(of.mean_K.argmax()), -1)
+    return move <= -LEAST_FALL and sure < -SURE
+
+
+def overfitting(
+    validation: Sequence[Curve], train: Sequence[Curve], *, unit: str = "rollouts"
+) -> list[dict[str, Any]]:
+    """Train-test gap of every configuration, and where its validation turned.
+
+    Args:
+        validation, train: curves of the same runs on both splits; configurations without train
+            curves are left out.
+        unit: of x.
+
+    Returns:
+        Rows {"problems_per_batch", "rollouts_per_problem", "gap" (train minus validation at the
+        end), "gap_at_peak", "from" (budget of the best validation), "validation_lost" since then,
+        "standard_errors", "train_gained" since then, "overfits"}. It overfits where validation
+        lost at least 0.01 and 3 standard errors of evaluation noise, and train did not fall.
+    """
+    trained_of, rows = windows_of(train, unit), []
+    for c, seen in windows_of(validation, unit).items():
+        if (trained := trained_of.get(c)) is None:
+            continue
+        top = int(seen.mean_K.argmax())
+        move, sure = seen.change(top, -1)
+        start, end = float(seen.x_K[top]), float(seen.x_K[-1])
+        gain = trained.at(end) - trained.at(start)
+        rows.append(
+            {
+                **c._asdict(),
+                "gap": trained.at(end) - float(seen.mean_K[-1]),
+                "gap_at_peak": trained.at(start) - float(seen.mean_K[top]),
+                "from": 10**start,
+                "validation_lost": -move,
+                "standard_errors": -sure,
+                "train_gained": gain,
+                "overfits": falls(seen) and gain >= 0,
+            }
+        )
+    return rows

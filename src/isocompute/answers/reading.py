@@ -1,0 +1,414 @@
+"""What is read off the draws of a sweep: every number from the same ones.
+
+Shape legend: D draws, J configurations, X budgets, V budgets of the frontier's grid, F values of
+n, P values of B_p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from isocompute.answers.backtest import CUTS, Backtest, backtest
+from isocompute.answers.best import (
+    Ridge,
+    as_good,
+    choice,
+    confidence_set,
+    continuous_best,
+    expected_regret,
+    interval,
+    log2_n_grid,
+    probability_best,
+    ridge,
+)
+from isocompute.answers.claims import Rise, rise, smallest_stable
+from isocompute.answers.direction import direction
+from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
+from isocompute.domain import Configuration, Curve, Notice, notice
+from isocompute.errors import InputError
+from isocompute.intervals import draw_interval
+from isocompute.model import Posterior, fit_posterior
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+DRAWS = 400
+BACKTEST_DRAWS = 200  # its figures are means over configurations and cuts
+REPORTED = 25  # budgets of the support at which the best n is said
+# Decades beyond the data from which on draws are widened in full: what the first cut tests.
+_TESTED_DISTANCE = -float(np.log10(CUTS[0]))
+
+
+class Best(NamedTuple):
+    """What is best at one budget: a row of `best` in the document.
+
+    The choice is the configuration of largest expected score.
+    """
+
+    x: float
+    rollouts_per_problem: float  # the best n, continuous, inside the n tested
+    interval: tuple[float, float]  # of it
+    probability: dict[int, float]  # chance of being best, by n (all of its B_p together)
+    expected_regret: dict[int, float]  # score lost on average, by n (at its best B_p)
+    as_good: list[int]  # n whose expected loss against the choice is below 0.002
+    confidence_set: list[int]  # fewest n whose chances add up to the level
+    problems_per_batch: int  # of the choice, as all that follows
+    tested_rollouts_per_problem: int
+    score: float
+    score_interval: tuple[float, float]
+    extrapolated: bool  # outside the budgets at which all were compared
+
+    @property
+    def configuration(self) -> Configuration:
+        """The choice."""
+        return Configuration(self.problems_per_batch, self.tested_rollouts_per_problem)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a sweep says, with how sure it is.
+
+    Args:
+        posterior: of its curves.
+        setting: {"kind", "value"} as in the JSON.
+        metric: name of the score.
+        level: of all intervals.
+        sources: where the curves came from.
+        draws, seed: of the posterior.
+        train: curves of the same runs on their training batches, where they are known.
+    """
+
+    posterior: Posterior
+    setting: dict[str, Any]
+    metric: str
+    level: float
+    sources: tuple[str, ...] = ()
+    draws: int = DRAWS
+    seed: int = 0
+    train: tuple[Curve, ...] = ()
+
+    @property
+    def curves(self) -> tuple[Curve, ...]:
+        """The runs used."""
+        return self.posterior.curves
+
+    @property
+    def unit(self) -> str:
+        """Of every x: "rollouts" or "tokens"."""
+        return self.posterior.unit
+
+    @property
+    def configurations(self) -> tuple[Configuration, ...]:
+        """J of them, sorted by (B_p, n)."""
+        return self.posterior.configurations
+
+    @cached_property
+    def _bp_n(self) -> tuple[IntArray, IntArray]:
+        bp_J, n_J = np.array(self.configurations).T
+        return bp_J, n_J
+
+    @property
+    def batch_size(self) -> int | None:
+        """The batch, where it was fixed."""
+        return self.setting["value"] if self.setting["kind"] == "fixed_batch_size" else None
+
+    @property
+    def variable(self) -> str:
+        """What the law is a function of: rollouts, tokens or steps."""
+        return "steps" if self.batch_size else self.unit
+
+    def law_x(self, x: float) -> float:
+        """The law's own variable at a budget: M = C / B for a fixed batch, else the budget."""
+        return x / (self.batch_size or 1)
+
+    @cached_property
+    def backtest(self) -> Backtest:
+        """How well a part of the sweep predicts the rest, to its largest budget."""
+        of = self.posterior
+
+        def refit(curves: Sequence[Curve]) -> Posterior:
+            draws = min(self.draws, BACKTEST_DRAWS)
+            return fit_posterior(curves, unit=of.unit, select=of.select, draws=draws, seed=of.seed)
+
+        return backtest(of, refit, judged_at=float(of.last_J.max()), level=self.level)
+
+    def scores_at(self, x: ArrayLike) -> FloatArray:
+        """Draws of every configuration's score at budgets, (D, J, X); (D, J) for one number.
+
+        Beyond a configuration's data the draws stand as far apart as the back-test says they must:
+        `backtest.widened_by`, in full from the distance on that its first cut tested.
+
+        Raises:
+            InputError: a budget that is not finite and > 0.
+        """
+        amount = np.atleast_1d(np.asarray(x, dtype=np.float64))
+        if not (np.isfinite(amount) & (amount > 0)).all():
+            raise InputError(
+                f"`{self.unit} > 0` must hold for a budget, but got {x!r}; give a positive number."
+            )
+        out = self._scores(np.log10(amount))
+        return out if np.ndim(x) else out[:, :, 0]
+
+    def _scores(self, x_X: FloatArray) -> FloatArray:
+        score_DJX = self.posterior.scores(x_X)
+        wider_JX = self._wider(x_X - self.posterior.last_J[:, None])
+        if (wider_JX > 1).any():
+            mean_JX = score_DJX.mean(axis=0)
+            score_DJX = np.clip(mean_JX + (score_DJX - mean_JX) * wider_JX, 0.0, 1.0)
+        return score_DJX
+
+    def _wider(self, beyond: ArrayLike) -> FloatArray:
+        """Factor on the spread of draws so many decades beyond the data."""
+        share = np.clip(np.asarray(beyond) / _TESTED_DISTANCE, 0.0, 1.0)
+        # Inside the data there is nothing to ask the back-test for.
+        return 1 + share * (self.backtest.widened_by - 1 if (share > 1e-6).any() else 0)
+
+    @cached_property
+    def frontier(self) -> Frontier:
+        """What leads by budget, and where all that could lead was compared."""
+        of = self.posterior
+        every = np.concatenate([c.position(self.unit) for c in of.curves])
+        low, high = float(np.log10(every[every > 0].min())), float(of.last_J.max())
+        x_V = budget_grid(low, high, of.first_J, of.last_J)
+        score_DJV = self._scores(x_V)
+        return fit_frontier(of.configurations, of.first_J, of.last_J, x_V, score_DJV, self.level)
+
+    @property
+    def support(self) -> tuple[float, float]:
+        """Budgets between which all that could be best were compared."""
+        low, high = self.frontier.support
+        return 10**low, 10**high
+
+    @cached_property
+    def reported_X(self) -> FloatArray:
+        """log10 of the budgets that are reported: 25 of the support, and beyond as far apart."""
+        low, high = self.frontier.support
+        step = (high - low) / (REPORTED - 1)
+        if step < 1e-6:
+            return np.array([low])
+        before, after = low - self.frontier.x_V[0], self.frontier.x_V[-1] - high
+        more = [min(int(d / step + 1e-6), REPORTED) for d in (before, after)]
+        return np.asarray(low + step * np.arange(-more[0], REPORTED + more[1]))
+
+    @cached_property
+    def inside_X(self) -> NDArray[np.bool_]:
+        """Which reported budgets lie in the support."""
+        low, high = self.frontier.support
+        return (self.reported_X >= low - 1e-6) & (self.reported_X <= high + 1e-6)
+
+    def _ridge(self, x_X: FloatArray, score_DJX: FloatArray) -> Ridge:
+        """Best n of every draw at log10 budgets; along the fixed batch, where there is one."""
+        bp_J, n_J = self._bp_n
+        grid_F = log2_n_grid(n_J)
+        if self.batch_size is not None:
+            score = self.posterior.smooth_scores(self.batch_size / 2**grid_F, grid_F, x_X)
+            all_1F, none_DX = np.ones((1, len(grid_F)), bool), np.zeros((len(score), len(x_X)))
+            found = ridge(score[None], grid_F, np.zeros(1, int), all_1F, none_DX)
+            return found._replace(bp_DX=self.batch_size / 2**found.log2_n_DX)
+        tested_P = np.unique(bp_J)
+        low_P, high_P = np.log2([[f(n_J[bp_J == b]) for b in tested_P] for f in (min, max)])
+        inside_PF = (grid_F >= low_P[:, None] - 1e-6) & (grid_F <= high_P[:, None] + 1e-6)
+        # One call for all B_p: the draws of what lies between tested n are joint.
+        every = self.posterior.smooth_scores(
+            np.repeat(tested_P, len(grid_F)).astype(float), np.tile(grid_F, len(tested_P)), x_X
+        )
+        score_PDFX = every.reshape(len(every), len(tested_P), len(grid_F), -1).swapaxes(0, 1)
+        best_DX = bp_J[score_DJX.argmax(axis=1)].astype(float)
+        return ridge(score_PDFX, grid_F, tested_P, inside_PF, best_DX)
+
+    @cached_property
+    def _reported(self) -> tuple[FloatArray, Ridge]:
+        score_DJX = self._scores(self.reported_X)
+        return score_DJX, self._ridge(self.reported_X, score_DJX)
+
+    @cached_property
+    def best(self) -> list[Best]:
+        """What is best at every reported budget."""
+        return self._best(self.reported_X, *self._reported)
+
+    def best_at(self, x: float) -> Best:
+        """What is best at one budget; raises InputError unless it is finite and > 0."""
+        score_DJX, at = self.scores_at([x]), np.log10([x])
+        return self._best(at, score_DJX, self._ridge(at, score_DJX))[0]
+
+    def _best(self, x_X: FloatArray, score_DJX: FloatArray, of: Ridge) -> list[Best]:
+        n_J, (low, high) = self._bp_n[1], self.frontier.support
+        probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
+        middle_X = np.median(of.log2_n_DX, axis=0)
+        spread_DX = (of.log2_n_DX - middle_X) * self._wider(x_X - high)
+        n_DX = 2 ** np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
+        mean_JX = score_DJX.mean(axis=0)
+        at_X = [choice(mean_J) for mean_J in mean_JX.T]
+        n_ends, ends = (
+            np.stack(draw_interval(d, self.level), axis=1).tolist()
+            for d in (n_DX, score_DJX[:, at_X, np.arange(len(x_X))])
+        )
+        by_n = {int(n): n_J == n for n in np.unique(n_J)}
+        return [
+            Best(
+                x=float(10**x),
+                rollouts_per_problem=float(2 ** middle_X[i]),
+                interval=tuple(n_ends[i]),
+                probability={n: float(probability_JX[j, i].sum()) for n, j in by_n.items()},
+                expected_regret={n: float(regret_JX[j, i].min()) for n, j in by_n.items()},
+                as_good=sorted(set(n_J[as_good(mean_JX[:, i], at)].tolist())),
+                confidence_set=confidence_set(probability_JX[:, i], n_J, self.level),
+                problems_per_batch=self.configurations[at].problems_per_batch,
+                tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
+                score=float(mean_JX[at, i]),
+                score_interval=tuple(ends[i]),
+                extrapolated=not low - 1e-6 <= x <= high + 1e-6,
+            )
+            for i, (x, at) in enumerate(zip(x_X, at_X, strict=True))
+        ]
+
+    @cached_property
+    def path(self) -> tuple[FloatArray, FloatArray]:
+        """log10 budgets of the support (X), and log2 n* of every draw there (D, X)."""
+        return self.reported_X[self.inside_X], self._reported[1].log2_n_DX[:, self.inside_X]
+
+    @cached_property
+    def rise(self) -> Rise:
+        """How far n* moves over the support."""
+        top_X = self._reported[0].mean(axis=0).max(axis=0)[self.inside_X]
+        return rise(*self.path, top_X, float(self.posterior.floor_D.mean()))
+
+    @cached_property
+    def direction(self) -> dict[str, Any]:
+        """Whether the optimum follows n or the batch: `answers.direction`."""
+        return direction(self.frontier, self._reported[1].at(self.inside_X), self.level)
+
+    def expected_scores(self, x: float) -> dict[Configuration, float]:
+        """Mean over the draws of every configuration's score; raises as `scores_at`."""
+        mean_J = self.scores_at(x).mean(axis=0)
+        return dict(zip(self.configurations, mean_J.tolist(), strict=True))
+
+    def scores_of(self, which: Sequence[Configuration], x: float) -> FloatArray:
+        """Draws of the score of any (B_p, n) at a budget, (D, F), joint with all others.
+
+        Of a tested one its own; of another what its neighbours say, widened as `scores_at`.
+        """
+        known_DJ, at = self.scores_at(x), [np.log10(x)]
+        place = {c: j for j, c in enumerate(self.configurations)}
+        out_DF = np.empty((len(known_DJ), len(which)))
+        tested = [f for f, c in enumerate(which) if c in place]
+        out_DF[:, tested] = known_DJ[:, [place[which[f]] for f in tested]]
+        if other := [f for f, c in enumerate(which) if c not in place]:
+            bp_F, n_F = np.array([which[f] for f in other], dtype=np.float64).T
+            score_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), np.array(at))[:, :, 0]
+            mean_F = score_DF.mean(axis=0)
+            wider = self._wider(at[0] - self.posterior.last_J.max())
+            out_DF[:, other] = np.clip(mean_F + (score_DF - mean_F) * wider, 0.0, 1.0)
+        return out_DF
+
+    def best_n_along(
+        self, problems_per_batch_F: FloatArray, log2_n_F: FloatArray, x: float
+    ) -> tuple[float, tuple[float, float]]:
+        """Best n along a line of (B_p, n), tested or not, and its interval.
+
+        Args:
+            problems_per_batch_F: B_p at each n of the grid.
+            log2_n_F: even grid.
+            x: the budget.
+        """
+        at = np.log10([x])
+        score_DFX = self.posterior.smooth_scores(problems_per_batch_F, log2_n_F, at)
+        best_D = continuous_best(score_DFX, log2_n_F)[0][:, 0]
+        middle = float(np.median(best_D))
+        wide_D = middle + (best_D - middle) * self._wider(at[0] - self.frontier.support[1])
+        low, high = interval(np.clip(wide_D, log2_n_F[0], log2_n_F[-1]), self.level)
+        return 2**middle, (2**low, 2**high)
+
+    def score_at(
+        self, problems_per_batch: int, rollouts_per_problem: int, x: float
+    ) -> tuple[float, float, float] | None:
+        """(expected score, low, high) of a configuration; None where it has no curve."""
+        which = Configuration(problems_per_batch, rollouts_per_problem)
+        if which not in self.configurations:
+            return None
+        score_D = self.scores_at(x)[:, self.configurations.index(which)]
+        return (float(score_D.mean()), *interval(score_D, self.level))
+
+    def neighbours(self, x: float) -> list[dict[str, Any]]:
+        """What untested n would score at a budget, at the B_p of the choice: a guess of the model.
+
+        Octaves of n between those tested there, and one beyond either end.
+
+        Returns:
+            Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
+            the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
+        """
+        b_p, chosen = self.best_at(x).configuration
+        tested = [
+            c.rollouts_per_problem for c in self.configurations if c.problems_per_batch == b_p
+        ]
+        octaves = range(round(np.log2(min(tested))) - 1, round(np.log2(max(tested))) + 2)
+        wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
+        if self.batch_size is not None or not wanted:
+            return []
+        every = np.log2([*wanted, chosen])
+        score_DF = self.posterior.smooth_scores(float(b_p), every, np.log10([x]))[:, :, 0]
+        gain_DF = score_DF - score_DF[:, -1:]
+        return [
+            {
+                **Configuration(b_p, n)._asdict(),
+                "score": float(score_DF[:, i].mean()),
+                "interval": interval(score_DF[:, i], self.level),
+                "gain": float(gain_DF[:, i].mean()),
+                "gain_interval": interval(gain_DF[:, i], self.level),
+            }
+            for i, n in enumerate(wanted)
+        ]
+
+    @cached_property
+    def unhealthy(self) -> dict[Configuration, str]:
+        """Configurations with a run that failed a health rule or broke, and what it failed."""
+        failed: dict[Configuration, set[str]] = {}
+        for curve in self.curves:
+            if curve.failed_rules:
+                failed.setdefault(curve.configuration, set()).update(curve.failed_rules)
+        for c, state in zip(self.configurations, self.posterior.state_J, strict=True):
+            if state == "broken":
+                failed.setdefault(c, set()).add("broken_run")
+        return {c: ", ".join(sorted(rules)) for c, rules in failed.items()}
+
+    def stable_problems_per_batch(
+        self,
+        rollouts_per_problem: float,
+        x: float,
+        unhealthy: Mapping[Configuration, str] | None = None,
+        among: Sequence[Configuration] | None = None,
+    ) -> tuple[int, list[Notice]]:
+        """Smallest tested B_p at this n whose expected score is within 0.002 of the best B_p's.
+
+        Args:
+            rollouts_per_problem: n; where it was not tested, the tested n nearest to it.
+            x: the budget.
+            unhealthy: configurations that failed, with the rules; None: those of the runs.
+            among: the configurations that limits leave; None: all.
+
+        Returns:
+            B_p, and what limits it: `bp_untested`, `bp_unhealthy` or `bp_unstable`.
+        """
+        sick = self.unhealthy if unhealthy is None else unhealthy
+        scores = self.expected_scores(x)
+        if among is not None:
+            scores = {c: scores[c] for c in among}
+        found = smallest_stable(scores, sick, rollouts_per_problem)
+        b_p, n = found
+        wished = smallest_stable(scores, {}, n)
+        notices = []
+        if (self._bp_n[1] == n).sum() == 1:
+            notices.append(notice("bp_untested", bp=b_p, n=n))
+        if found in sick:
+            notices.append(notice("bp_unstable", bp=b_p, n=n, rules=sick[found]))
+        elif wished in sick:
+            about = {"bp": wished.problems_per_batch, "n": n, "rules": sick[wished]}
+            notices.append(notice("bp_unhealthy", **about, taken=b_p))
+        return b_p, notices

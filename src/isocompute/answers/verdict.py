@@ -1,0 +1,183 @@
+"""What limits the answers of a sweep, and the verdict that comes of it.
+
+Shape legend: D draws, J configurations, X budgets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from isocompute.answers.best import AS_GOOD
+from isocompute.answers.direction import confounded
+from isocompute.answers.overfit import SURE, WINDOW, falls, noise_scale, windows_of
+from isocompute.answers.reading import Reading
+from isocompute.domain import Configuration, Notice, notice, ordered
+from isocompute.health.shape import roughness
+
+# Of the back-test's intervals. Fewer than this inside, of seven curves at two cuts, is chance in
+# one of 2,300 sound sweeps at 95%; below a third in none, below nine tenths in one of seven.
+WELL_HELD = 2 / 3
+_OCTAVE = float(np.log10(2))
+
+
+class Verdict(NamedTuple):
+    """How far a fit may be relied on, with the one reason that weighs most."""
+
+    level: Literal["ok", "caution", "stop"]
+    reason: str
+
+
+def verdict_of(notices: Sequence[Notice]) -> Verdict:
+    """The level of the gravest notice, and its text."""
+    for one in ordered(notices):
+        if one.level != "note":
+            return Verdict(one.level, one.text)
+    return Verdict("ok", "")
+
+
+def limits(fit: Reading, law: Mapping[str, Any], gaps: Sequence[Mapping[str, Any]]) -> list[Notice]:
+    """Every notice of a fit, the gravest first.
+
+    Args:
+        fit: the answers.
+        law: its law, as in the document.
+        gaps: rows of `overfitting`.
+    """
+    return ordered(
+        [*_own_test(fit), *_scores(fit), *_untested(fit), *_best(fit, law), *_runs(fit, gaps)]
+    )
+
+
+def name_of(fit: Reading, c: Configuration) -> str:
+    """One configuration in words: its n, with its B_p where several were fitted."""
+    several = len({one.problems_per_batch for one in fit.configurations}) > 1
+    return f"{c} (B_p x n)" if several else f"n = {c.rollouts_per_problem}"
+
+
+def unbounded(fit: Reading) -> list[Configuration]:
+    """Configurations whose ceiling lies beyond what their data say."""
+    share_J = (fit.posterior.log10_midpoint_DJ > fit.posterior.last_J).mean(axis=0)
+    tail = (1 - fit.level) / 2  # so that the interval's upper end is one of the prior alone
+    return [c for c, share in zip(fit.configurations, share_J, strict=True) if share > tail]
+
+
+def _own_test(fit: Reading) -> Iterator[Notice]:
+    test = fit.backtest
+    if test.excess is None or test.skill is None or test.coverage is None:
+        return
+    # Worse than no change by what somebody would pay for, and by more than chance.
+    if test.excess[0] > 0 and sum(test.excess) / 2 > AS_GOOD:
+        yield notice("no_skill", skill=test.skill)
+    if test.coverage < WELL_HELD:
+        held = {"share": test.coverage, "n_held_out": len(test.rows)}
+        yield notice("intervals_missed", **held, level=fit.level)
+
+
+def _scores(fit: Reading) -> Iterator[Notice]:
+    """Whether the runs learned, by their scores alone."""
+    of = windows_of(fit.curves, fit.unit)
+    ends = {c: w.change(0, -1) for c, w in of.items()}
+    fallen = [c for c, (_, sure) in ends.items() if sure < -SURE]
+    rises = any(
+        sure > SURE or (move > 0 and of[c].x_K[-1] - of[c].x_K[0] < WINDOW)
+        for c, (move, sure) in ends.items()
+    )
+    if 2 * len(fallen) > len(of):
+        yield notice("scores_fall", n_fallen=len(fallen), n_configurations=len(of))
+        return
+    if not rises:
+        yield notice("scores_flat")
+    if late := [name_of(fit, c) for c, w in of.items() if falls(w)]:
+        yield notice("falls_after_peak", which=late)
+
+
+def _untested(fit: Reading) -> Iterator[Notice]:
+    runs_J = np.asarray(fit.posterior.n_runs_J)
+    if (runs_J == 1).all():
+        yield notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+    elif (runs_J < 3).any():
+        few = [c for c, r in zip(fit.configurations, runs_J, strict=True) if r < 3]
+        yield notice("few_seeds", which=[name_of(fit, c) for c in few])
+    n = sorted({c.rollouts_per_problem for c in fit.configurations})
+    if len(n) < 3:
+        apart = len(n) == 2 and n[1] >= 4 * n[0]
+        wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
+        yield notice("one_or_two_n", which=n, wanted=wanted)
+    if confounded(fit.configurations):
+        yield notice("n_confounded_with_batch")
+
+
+def _best(fit: Reading, law: Mapping[str, Any]) -> Iterator[Notice]:
+    """What limits the best n, at the end of the support and on the way there."""
+    last = [b for b, inside in zip(fit.best, fit.inside_X, strict=True) if inside][-1]
+    tested = sorted(last.probability)
+    if len(tested) == 1:
+        return
+    tied = last.confidence_set
+    if 2 * len(tied) > len(tested) and not len(tied) == 2 < len(tested):
+        yield notice("n_not_told_apart", at=last.x, unit=fit.unit, which=tied)
+    for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
+        if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
+            yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end)
+    if fit.rise.octaves > 0.05 and not fit.rise.claimed:
+        yield notice("rise_not_claimed", octaves=fit.rise.octaves)
+    if fit.rise.falls:
+        yield notice("falling", octaves=-fit.rise.octaves)
+    for code in ("non_monotone", "slope_not_identified"):
+        if code in law["flags"]:
+            yield notice(code)
+
+
+def _runs(fit: Reading, gaps: Sequence[Mapping[str, Any]]) -> Iterator[Notice]:
+    """What is the matter with single runs, and what the sweep lacks of them."""
+    of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
+    state = dict(zip(fit.configurations, of.state_J, strict=True))
+    failed = [c for c in curves if c.failed_rules]
+    phi = noise_scale(curves)
+    sound = [c for c in curves if state.get(c.configuration, "broken") != "broken"]
+    found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi)) for c in sound]
+    rough = [c.configuration for c, r in found if r is not None and r.too_rough]
+    over = [row for row in gaps if row["overfits"]]
+    worst = max(over, key=lambda row: row["validation_lost"], default={})
+    shared = fit.frontier.compared and of.last_J.max() - high < _OCTAVE
+    short_J = of.last_J <= high + _OCTAVE / 2
+    mixed = [c for c in curves if c.n_repeated > len(c.score_K) / 20]
+    sizes = sorted({c.trials for c in curves if c.trials})
+
+    def names(which: Iterable[Configuration]) -> list[str]:
+        return [name_of(fit, c) for c in sorted(set(which))]
+
+    if broken := names(c for c, s in state.items() if s == "broken"):
+        yield notice("unhealthy_run", which=broken)
+    if stopped := names(c for c, s in state.items() if s == "stopped"):
+        yield notice("stopped_early", which=stopped)
+    if failed:
+        rules = sorted({c.configuration for c in failed})
+        listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in rules]
+        yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed)
+    if rough:
+        yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names(rough))
+    if over:
+        of_over = names(
+            Configuration(r["problems_per_batch"], r["rollouts_per_problem"]) for r in over
+        )
+        at = {"at": worst["from"], "unit": fit.unit}
+        yield notice("overfitting", which=of_over, lost=worst["validation_lost"], **at)
+    if open_ := names(unbounded(fit)):
+        yield notice("ceiling_unbounded", which=open_)
+    if not shared:
+        short = names(c for c, is_short in zip(state, short_J, strict=True) if is_short)
+        yield notice("budgets_not_shared", at=fit.support[1], unit=fit.unit, which=short)
+    if out := names({c.configuration for c in curves} - set(state)):
+        yield notice("configuration_left_out", which=out, why="no score after step 0")
+    if mixed:
+        yield notice("runs_mixed", n_rows=sum(c.n_repeated for c in mixed))
+    if missing := sum(c.n_missing for c in curves):
+        yield notice("scores_missing", n_rows=missing)
+    if len(sizes) > 1:
+        yield notice("unequal_evaluations", fewest=sizes[0], most=sizes[-1])
+    if not sizes:
+        yield notice("noise_estimated")

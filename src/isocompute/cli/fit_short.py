@@ -1,0 +1,225 @@
+"""What `fit` says in one screen: what is best when, how sure, what to run next."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isocompute.cli.cells import WIDTH
+from isocompute.domain.text import compact
+
+Row = Mapping[str, Any]
+
+LINES = 14
+_LABEL = 12  # columns
+_PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
+
+
+def fit_lines(document: Row) -> list[str]:
+    """The `fit --json` document in at most 14 lines of 80 columns."""
+    best = [b for b in document["best"] if not b["extrapolated"]]
+    confidence = _closing("Confidence", _verdict(document))
+    steps = _next(document)
+    while True:
+        lines = [
+            *textwrap.wrap(_setting(document), WIDTH, max_lines=1, placeholder=" ..."),
+            "",
+            *_best(best, document),
+            *_line("", _rise(document["law"], document["notices"]), best),
+            *_line("Wrong n", _wrong(best[-1]), best),
+            *_line("Predicts", _predicts(document["backtest"])),
+            *_line("Batch or n", _batch_or_n(document)),
+            "",
+            *confidence,
+            *_closing("Next", "; then ".join(steps) + "."),
+            _pointers(document),
+        ]
+        if len(lines) <= LINES or len(steps) < 2:
+            return lines
+        steps.pop()
+
+
+def setting_words(document: Row) -> str:
+    """What was held fixed: "B_p = 32", "batch of 8,192", "B_p = 32, 64, 256 together"."""
+    setting = document["setting"]
+    tested = sorted({c["problems_per_batch"] for c in document["curves"]})
+    if setting["kind"] == "fixed_batch_size":
+        return f"batch of {compact(setting['value'])}"
+    if setting["kind"] == "fixed_problems_per_batch":
+        return f"B_p = {setting['value']}"
+    listed = ", ".join(map(str, tested[:4])) + (f" to {tested[-1]}" if len(tested) > 4 else "")
+    return f"B_p = {listed}" + (" together" if len(tested) > 1 else "")
+
+
+def _setting(document: Row) -> str:
+    n = sorted({c["rollouts_per_problem"] for c in document["curves"]})
+    tested = f"n = {n[0]}" + (f" to {n[-1]}" if len(n) > 1 else "")
+    runs = sum(c["n_runs"] for c in document["curves"])
+    top = compact(max(c["at"][-1]["x"] for c in document["curves"]))
+    return (
+        f"{document['metric']}, {runs} run{'s' * (runs > 1)}, {tested}, "
+        f"{setting_words(document)}, up to {top} {document['unit']}"
+    )
+
+
+def _line(label: str, text: str, best: Sequence[Row] = ()) -> list[str]:
+    """A label and one line of text; nothing where it is about n and only one was tested."""
+    if best and len(best[-1]["probability"]) < 2:
+        return []
+    return [f"{label:<{_LABEL}}{textwrap.shorten(text, WIDTH - _LABEL, placeholder=' ...')}"]
+
+
+def _closing(label: str, text: str) -> list[str]:
+    """A sentence of two lines at most."""
+    return textwrap.wrap(
+        f"{label}: {text}", WIDTH, subsequent_indent="  ", max_lines=2, placeholder=" ...",
+        break_on_hyphens=False,
+    )  # fmt: skip
+
+
+def _best(best: Sequence[Row], document: Row) -> list[str]:
+    """N*, at the first, middle and last budget that was compared; B_p where it was open."""
+    picked = [best[i] for i in sorted({0, len(best) // 2, len(best) - 1})]
+    if len(picked[-1]["probability"]) < 2:
+        (n,) = picked[-1]["probability"]
+        return _line("Best n", f"n = {n} alone was tested")
+    cells = [f"{_budget(b['x'])}: {n_words(b)}" for b in picked]
+    lines = _packed("Best n", cells)
+    kind, value = document["setting"]["kind"], document["setting"]["value"]
+    if kind == "joint":
+        cells = [f"{_budget(b['x'])}: {b['problems_per_batch']}" for b in picked]
+    elif kind == "fixed_batch_size":
+        cells = [f"{_budget(b['x'])}: {whole(value / b['rollouts_per_problem'])}" for b in picked]
+    else:
+        return lines
+    return lines + _packed("Best B_p", cells)
+
+
+def n_words(best: Row) -> str:
+    """52 (30 to 90)."""
+    low, high = (whole(v) for v in best["interval"])
+    return f"{whole(best['rollouts_per_problem'])} ({low} to {high})"
+
+
+def whole(n: float | None) -> str:
+    """An n or B_p as a whole number; a dash where it is not known."""
+    return compact(None if n is None else round(n))
+
+
+def _budget(x: float) -> str:
+    """Two digits: 670k, 4.1M."""
+    return compact(float(f"{x:.2g}"))
+
+
+def _packed(label: str, cells: Sequence[str]) -> list[str]:
+    """Cells beside each other, on two lines where one does not hold them."""
+    for gap in ("    ", "  "):
+        if _LABEL + len(gap.join(cells)) <= WIDTH:
+            return [f"{label:<{_LABEL}}{gap.join(cells)}"]
+    return [f"{label:<{_LABEL}}{'    '.join(cells[:-1])}", " " * _LABEL + cells[-1]]
+
+
+def _rise(law: Row, notices: Sequence[Row]) -> str:
+    codes, rising = {one["code"] for one in notices}, law["rising"]
+    if "falling" in codes:
+        return f"falls by {-rising['octaves']:.1f} octaves as the budget grows"
+    if not rising["claimed"]:
+        if rising["octaves"] > 0.05:
+            return f"rises by {rising['octaves']:.1f} octaves, which noise alone may do"
+        return "does not rise with the budget"
+    text = f"rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f}"
+    if "non_monotone" in codes:
+        return f"{text}, but goes up and down on the way"
+    if None in (law["plateau_interval"] or [None]):
+        return f"{text}; where it levels off is not known"
+    low, high = map(whole, law["plateau_interval"])
+    return f"{text}; levels off at {whole(law['plateau'])} ({low} to {high})"
+
+
+def _wrong(last: Row) -> str:
+    """What other n score below the choice at the largest budget compared."""
+    regret, chosen = last["expected_regret"], last["tested_rollouts_per_problem"]
+    lost = {int(n): value - regret[_key(regret, chosen)] for n, value in regret.items()}
+    good = [n for n in map(int, last["as_good"]) if n != chosen]
+    also = f"n = {', '.join(map(str, good))} as good as {chosen}" if good else ""
+    apart = sorted((loss, n) for n, loss in lost.items() if n not in (chosen, *good))
+    if not apart:
+        return f"costs nothing that shows at {_budget(last['x'])}: {also}"
+    least, most = apart[0], apart[-1]
+    text = f"costs {most[0]:.3f} at {_budget(last['x'])} (n = {most[1]})"
+    if least != most:
+        text += f", {least[0]:.3f} (n = {least[1]})"
+    return f"{text}; {also}" if also else text
+
+
+def _key(values: Row, n: int) -> Any:
+    """An n as the document has it: JSON makes it text."""
+    return n if n in values else str(n)
+
+
+def _predicts(test: Row) -> str:
+    if test["mae_model"] is None:
+        return "not known: no part of these runs can be held out"
+    return (
+        f"scores it was not shown within {test['mae_model']:.3f} "
+        f"(best so far: {test['mae_best_so_far']:.3f})"
+    )
+
+
+def _batch_or_n(document: Row) -> str:
+    says = document["direction"]
+    if says["d_log_n_d_log_bp"] is None:
+        codes = {one["code"] for one in document["notices"]}
+        if "n_confounded_with_batch" in codes:
+            return "cannot be told from one B_p per n"
+        return "cannot be told: the best n is at an end of those tested"
+    low, high = says["interval"]
+    moves = (
+        f"best n moves {says['d_log_n_d_log_bp']:+.1f} octaves per octave of B_p "
+        f"({low:.1f} to {high:.1f})"
+    )
+    follows = {"n": "n", "batch": "the batch", "between": "between", None: "not known"}
+    return f"{follows[says['follows']]}: {moves}"
+
+
+def _verdict(document: Row) -> str:
+    verdict = document["verdict"]
+    return f"{verdict['level']}. {verdict['reason']}".strip()
+
+
+def _next(document: Row) -> list[str]:
+    """At most two things to run, from what limits the answer most; else the plan."""
+    grave = [one for one in document["notices"] if one["level"] != "note"]
+    if grave and grave[0]["level"] == "stop":
+        grave = grave[:1]
+    steps = [_step(one, document) for one in grave]
+    if not steps:
+        top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
+        budget = _budget(_PLAN_FACTOR * top).replace(",", "")
+        unit = "tok" if document["unit"] == "tokens" else ""
+        return [f"isocompute plan --law {_source(document)} --budget {budget}{unit}"]
+    return list(dict.fromkeys(steps))[:2]
+
+
+def _step(notice: Row, document: Row) -> str:
+    if notice["code"] == "optimum_at_edge":
+        n = sorted(c["rollouts_per_problem"] for c in document["curves"])
+        if "largest" in notice["text"]:
+            return f"test n = {compact(2 * n[-1])}: {n[-1]} is the largest tested and still best"
+        return f"test n = {whole(n[0] / 2)}: {n[0]} is the smallest tested and still best"
+    return str(notice["remedy"][0].lower() + notice["remedy"][1:].rstrip("."))
+
+
+def _source(document: Row) -> str:
+    return shlex.join(document["provenance"]["sources"]) or "SOURCE"
+
+
+def _pointers(document: Row) -> str:
+    # The gravest is the reason given; the others wait.
+    more = len(document["notices"]) - (document["verdict"]["level"] != "ok")
+    notes = f" and {more} more note{'s' * (more > 1)}" if more else ""
+    line = f"Details{notes}: --full    Picture: isocompute report"
+    with_source = f"{line} {_source(document)}"
+    return with_source if len(with_source) <= WIDTH else line

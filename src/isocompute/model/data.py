@@ -1,0 +1,212 @@
+"""Curves -> what the model sees: one mean curve per configuration, and how its runs differ.
+
+Shape legend: J configurations, K positions of one configuration (padded), R its runs.
+
+A run's evaluations are averaged over narrow bins of log C, runs of one configuration over each
+bin. `overlap_JKK` carries which runs stand behind which bin, so that runs of any length add up.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.domain import Configuration, Curve
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+MIN_STEPS = 20  # where budgets are compared (a configuration's first updates are warm-up)
+# Bins of one configuration. Finer ones cost time and tell nothing: a curve of slope 4 per decade
+# moves by less than 0.001 inside a bin. Twice as many change no score by more than 0.0005.
+POSITIONS = 20
+TYPICAL_TRIALS = 1200.0  # 300 problems, 4 samples (arXiv 2603.12151), where a source says nothing
+BROKEN_SHARE = 0.5  # a run that lost more than half of its rise for good is broken, not noisy
+
+
+class Runs(NamedTuple):
+    """Runs of one configuration on its bins; NaN where a run has nothing."""
+
+    score_RK: FloatArray
+    rows_RK: FloatArray
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepData:
+    """A sweep as the model sees it.
+
+    Args:
+        configurations: J, sorted by (B_p, n).
+        x_JK, score_JK, has_JK: log10 position, mean score, and where there is one.
+        white_JK: variance of the mean score per unit of one evaluation's variance.
+        overlap_JKK: share of a run's own (lasting) variance in the covariance of two bins.
+        runs_J: number of runs.
+        of_runs: per configuration its runs, for what differs between them.
+        floor: mean score at step 0; None where nobody evaluated it.
+        floor_evaluations: how many such evaluations.
+        trials: outcomes behind one evaluation (median); None where no source says.
+        broken: (configuration, run) pairs that lost what they had learnt.
+        first_J, last_J: log10 position of the first evaluation with 20 steps, and of the last.
+    """
+
+    configurations: tuple[Configuration, ...]
+    x_JK: FloatArray
+    score_JK: FloatArray
+    has_JK: NDArray[np.bool_]
+    white_JK: FloatArray
+    overlap_JKK: FloatArray
+    runs_J: IntArray
+    points_J: IntArray
+    of_runs: tuple[Runs, ...]
+    floor: float | None
+    floor_evaluations: int
+    trials: float | None
+    broken: tuple[tuple[Configuration, str], ...]
+    first_J: FloatArray
+    last_J: FloatArray
+
+    @property
+    def log2_n_J(self) -> FloatArray:
+        """log2 of rollouts per problem."""
+        return np.log2([c.rollouts_per_problem for c in self.configurations])
+
+    @property
+    def log2_bp_J(self) -> FloatArray:
+        """log2 of problems per batch."""
+        return np.log2([c.problems_per_batch for c in self.configurations])
+
+
+class _Run(NamedTuple):
+    x: FloatArray
+    y: FloatArray
+
+
+def reduce_curves(curves: Sequence[Curve], unit: str) -> SweepData:
+    """Average runs over bins and configurations.
+
+    Args:
+        curves: of one metric; at least one with a score beyond step 0.
+        unit: "rollouts" or "tokens", what x counts.
+    """
+    groups: dict[Configuration, list[Curve]] = defaultdict(list)
+    for curve in curves:
+        groups[curve.configuration].append(curve)
+    start = [c.score_K[c.position(unit) <= 0] for c in curves]
+    zero = np.concatenate(start) if start else np.zeros(0)
+    floor = float(zero.mean()) if len(zero) else None
+    trials = [c.trials for c in curves if c.trials]
+    configurations, parts, broken = [], [], []
+    first, last, points = [], [], []
+    for configuration in sorted(groups):
+        runs, ended = _runs(groups[configuration], unit, floor)
+        broken += [(configuration, name) for name in ended]
+        if not any(len(run.x) for run in runs):
+            continue
+        configurations.append(configuration)
+        parts.append(_binned([run for run in runs if len(run.x)]))
+        points.append(sum(len(run.x) for run in runs))
+        first.append(_first(groups[configuration], unit))
+        last.append(max(float(run.x[-1]) for run in runs if len(run.x)))
+    J, K = len(parts), max(len(x) for x, _ in parts)
+    x_JK, y_JK, white = np.zeros((J, K)), np.zeros((J, K)), np.ones((J, K))
+    has, overlap = np.zeros((J, K), bool), np.zeros((J, K, K))
+    for j, (x, of) in enumerate(parts):
+        k, there = len(x), np.isfinite(of.score_RK)
+        n = there.sum(axis=0)
+        x_JK[j, :k], x_JK[j, k:] = x, x[-1]
+        y_JK[j, :k] = np.where(there, of.score_RK, 0.0).sum(axis=0) / n
+        has[j, :k] = True
+        white[j, :k] = np.where(there, 1 / np.maximum(of.rows_RK, 1), 0.0).sum(axis=0) / n**2
+        share = there / n
+        overlap[j, :k, :k] = share.T @ share
+    return SweepData(
+        configurations=tuple(configurations),
+        x_JK=x_JK,
+        score_JK=y_JK,
+        has_JK=has,
+        white_JK=white,
+        overlap_JKK=overlap,
+        runs_J=np.array([len(of.score_RK) for _, of in parts]),
+        points_J=np.array(points),
+        of_runs=tuple(of for _, of in parts),
+        floor=floor,
+        floor_evaluations=len(zero),
+        trials=float(np.median(trials)) if trials else None,
+        broken=tuple(broken),
+        first_J=np.array(first),
+        last_J=np.array(last),
+    )
+
+
+def _runs(curves: Sequence[Curve], unit: str, floor: float | None) -> tuple[list[_Run], list[str]]:
+    """Runs in log10 position; of a broken one among sound ones what came before its fall."""
+    runs, falls = [], []
+    for curve in curves:
+        x = curve.position(unit)
+        order = np.argsort(x, kind="stable")
+        order = order[x[order] > 0]
+        runs.append(_Run(np.log10(x[order]), curve.score_K[order]))
+        falls.append(_breaks_at(runs[-1].y, floor))
+    broken = [curve.run for curve, at in zip(curves, falls, strict=True) if at is not None]
+    kept = [
+        run if at is None else _Run(run.x[:at], run.y[:at])
+        for run, at in zip(runs, falls, strict=True)
+    ]
+    return kept, broken
+
+
+def _breaks_at(y: FloatArray, floor: float | None) -> int | None:
+    """Index from which a run never again reaches half of its rise."""
+    if len(y) < 4:
+        return None
+    low = min(floor if floor is not None else float(y[0]), float(y[0]))
+    # The third largest: one lucky evaluation is no level that a run had reached.
+    high = float(np.sort(y)[-3])
+    above = np.flatnonzero(y >= low + BROKEN_SHARE * (high - low))
+    after = int(above[-1]) + 1 if len(above) else len(y)
+    if len(y) - after < 3 or high - low < 0.02:
+        return None
+    return after
+
+
+def _binned(runs: Sequence[_Run]) -> tuple[FloatArray, Runs]:
+    """Common bins of the runs of one configuration: mean position, and each run's mean score."""
+    every = np.concatenate([run.x for run in runs])
+    low, high = float(every.min()), float(every.max())
+    width = max((high - low) / POSITIONS, 1e-6)
+    distinct = np.unique(np.round(every, 6))
+    if len(distinct) <= POSITIONS:
+        place = [np.searchsorted(distinct, np.round(run.x, 6)) for run in runs]
+        bins = len(distinct)
+    else:
+        place = [np.minimum(((run.x - low) / width).astype(int), POSITIONS - 1) for run in runs]
+        bins = POSITIONS
+    rows = np.array([np.bincount(p, minlength=bins) for p in place], dtype=np.float64)
+    total = np.array(
+        [np.bincount(p, run.y, minlength=bins) for p, run in zip(place, runs, strict=True)]
+    )
+    where = sum(np.bincount(p, run.x, minlength=bins) for p, run in zip(place, runs, strict=True))
+    used = rows.sum(axis=0) > 0
+    rows, total, where = rows[:, used], total[:, used], np.asarray(where)[used]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        score = total / rows
+    return where / rows.sum(axis=0), Runs(score, rows)
+
+
+def _first(curves: Sequence[Curve], unit: str) -> float:
+    """log10 position from which a configuration counts: its first evaluation with 20 steps."""
+    found = []
+    for curve in curves:
+        x = curve.position(unit)
+        steps = curve.steps_K
+        if steps is None:
+            steps = curve.rollouts_K / curve.configuration.batch_size
+        enough = x[(steps >= MIN_STEPS) & (x > 0)]
+        if len(enough):
+            found.append(float(np.log10(enough.min())))
+    return min(found) if found else np.inf

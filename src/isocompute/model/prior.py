@@ -1,0 +1,153 @@
+"""What is believed of a sweep before it is seen: scales, and how configurations resemble each other.
+
+Every parameter of a configuration's curve is a smooth function of (log2 n, log2 B_p) with a nugget:
+
+    parameter = constant + line in log2 n + line in log2 B_p + Matern-3/2 + nugget
+
+Its scales are hyperparameters, each log-normal around what the shipped sweeps have (docs/model.md
+has the prior-predictive figure). The model weighs them by evidence, so pooling is as strong as a
+sweep bears out.
+
+Shape legend: J configurations, H hypotheses (hyperparameters), P parameters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; half or twice: docs/model.md
+
+
+class Scale(NamedTuple):
+    """Prior of one parameter: standard deviation of its constant, medians of its other scales."""
+
+    constant: float
+    line_n: float
+    line_bp: float
+    smooth: float
+    nugget: float
+    mean_line_n: float = 0.0
+    mean_line_bp: float = 0.0
+
+
+# Medians over octaves. Learnt from the shipped sweeps by benchmarks/prior_scales.py.
+SCALES: tuple[Scale, ...] = (
+    Scale(1.2, 0.13, 0.05, 0.08, 0.045),  # logit of the ceiling above the floor
+    Scale(0.6, 0.07, 0.04, 0.07, 0.06),  # log slope per decade
+    Scale(1.0, 0.065, 0.10, 0.065, 0.045, 0.10, 0.10),  # midpoint, decades
+    Scale(1.0, 0.10, 0.05, 0.10, 0.20),  # log of the fall per decade
+    Scale(0.3, 0.05, 0.05, 0.05, 0.05),  # onset of the fall, decades
+)
+BUMP = 0.02  # of the form, in shares of the rise
+SPREAD = 1.0  # standard deviation of the logarithm of every scale
+SHARED = ((-0.7, 1.0), (-1.0, 1.0))  # log nu, log q: mean and standard deviation
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Priors of a sweep's curves under H hypotheses.
+
+    Args:
+        log2_n_J, log2_bp_J: the configurations.
+        centre: mean of each parameter at the centre of the sweep, (own + 3,).
+        floor_sd: standard deviation of the logit of the floor.
+        own: parameters per configuration.
+    """
+
+    log2_n_J: FloatArray
+    log2_bp_J: FloatArray
+    centre: FloatArray
+    floor_sd: float
+    own: int
+
+    @property
+    def several_bp(self) -> bool:
+        """Whether B_p varies."""
+        return bool(np.ptp(self.log2_bp_J) > 0)
+
+    @property
+    def scales(self) -> int:
+        """Hyperparameters of one hypothesis."""
+        return self.own * 4 + 1
+
+    def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Log scales from their prior, (size, own * 4): line n, line B_p, smooth, nugget."""
+        return self._median() + SPREAD * rng.standard_normal((size, self.scales))
+
+    def log_density(self, log_scales: FloatArray) -> FloatArray:
+        """Log density of log scales up to a constant, (H,)."""
+        z = (log_scales - self._median()) / SPREAD
+        out: FloatArray = -0.5 * (z**2).sum(axis=1)
+        return out
+
+    def _median(self) -> FloatArray:
+        rows = [(s.line_n, s.line_bp, s.smooth, s.nugget) for s in SCALES[: self.own]]
+        return np.log(np.append(np.array(rows).ravel(), BUMP))
+
+    def mean(self) -> FloatArray:
+        """Prior mean of all parameters, (P,)."""
+        n, bp = self.log2_n_J - self.log2_n_J.mean(), self.log2_bp_J - self.log2_bp_J.mean()
+        own = [
+            self.centre[i] + s.mean_line_n * n + s.mean_line_bp * bp
+            for i, s in enumerate(SCALES[: self.own])
+        ]
+        return np.concatenate([*own, self.centre[self.own :]])
+
+    def covariance(self, log_scales: FloatArray) -> FloatArray:
+        """Prior covariance of all parameters, (H, P, P)."""
+        H, J, own = len(log_scales), len(self.log2_n_J), self.own
+        P = own * J + len(self.centre) - own
+        o = own * J
+        out = np.zeros((H, P, P))
+        for i in range(own):
+            smooth = self.smooth(i, log_scales, self.log2_n_J, self.log2_bp_J)
+            nugget = np.exp(2 * log_scales[:, 4 * i + 3])
+            out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = (
+                smooth + nugget[:, None, None] * np.eye(J)
+            )
+        out[:, o, o] = self.floor_sd**2
+        out[:, o + 1, o + 1] = SHARED[0][1] ** 2
+        out[:, o + 2, o + 2] = SHARED[1][1] ** 2
+        bumps = np.arange(o + 3, P)
+        out[:, bumps, bumps] = np.exp(2 * log_scales[:, -1])[:, None]
+        return out
+
+    def smooth(
+        self,
+        parameter: int,
+        log_scales: FloatArray,
+        log2_n: FloatArray,
+        log2_bp: FloatArray,
+        other_n: FloatArray | None = None,
+        other_bp: FloatArray | None = None,
+    ) -> FloatArray:
+        """Covariance of the smooth part of a parameter between two sets of points, (H, ., .)."""
+        other_n = log2_n if other_n is None else other_n
+        other_bp = log2_bp if other_bp is None else other_bp
+        line_n, line_bp, rough, _ = (
+            np.exp(2 * log_scales[:, 4 * parameter + i])[:, None, None] for i in range(4)
+        )
+        mid_n, mid_bp = self.log2_n_J.mean(), self.log2_bp_J.mean()
+        lines = np.outer(log2_n - mid_n, other_n - mid_n)
+        lines_bp = np.outer(log2_bp - mid_bp, other_bp - mid_bp)
+        apart = np.hypot(log2_n[:, None] - other_n, log2_bp[:, None] - other_bp)
+        out: FloatArray = (
+            SCALES[parameter].constant ** 2
+            + line_n * lines
+            + line_bp * lines_bp
+            + rough * np.exp(-0.5 * (apart / OCTAVES) ** 2)
+        )
+        return out
+
+
+def matern(distance: FloatArray, length: float) -> FloatArray:
+    """Matern-3/2 correlation."""
+    d = np.sqrt(3.0) * np.abs(distance) / length
+    out: FloatArray = (1 + d) * np.exp(-d)
+    return out

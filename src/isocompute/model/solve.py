@@ -1,0 +1,157 @@
+"""Posterior modes of many problems at once: batched Gauss-Newton on whitened residuals.
+
+Shape legend: B problems (hypotheses or draws), J configurations, K positions, P parameters,
+C = own + 3 parameters that one configuration's curve depends on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.model.form import Form
+
+FloatArray = NDArray[np.float64]
+
+LONGEST_STEP = 1.0  # of any parameter: all live on scales of about one
+CONVERGED = 3e-3  # longest step of a problem that is done, far below any posterior spread
+STUCK = 1e3  # damping at which a problem has nowhere better to go
+
+
+class Mode(NamedTuple):
+    """Where each problem ended."""
+
+    parameters: FloatArray  # (B, P)
+    loss: FloatArray  # (B,) residuals and prior, summed squares
+    precision: FloatArray  # (B, P, P) Gauss-Newton
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """Curves and what weighs their residuals.
+
+    Args:
+        form: of the curves.
+        x_JK: positions.
+        whiten: (G, J, K, K) inverse Cholesky factors, one per hypothesis of the noise; zero where
+            there are no data.
+        group_B: which of them each problem uses, ascending.
+    """
+
+    form: Form
+    x_JK: FloatArray
+    whiten: FloatArray
+    group_B: NDArray[np.int64]
+
+    def only(self, rows: NDArray[np.int64]) -> Problem:
+        """Some of the problems."""
+        return replace(self, group_B=self.group_B[rows])
+
+    def split(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(own, J, B) and (3, B) out of (B, P)."""
+        B, own, J = len(parameters), self.form.own, len(self.x_JK)
+        columns = np.ascontiguousarray(parameters.T)
+        return columns[: own * J].reshape(own, J, B), columns[own * J :]
+
+    def whitened(self, values: FloatArray) -> FloatArray:
+        """Whitened (J, K, C, B) values, each problem by its own factors."""
+        J, K, C, B = values.shape
+        out = np.empty_like(values)
+        edges = np.flatnonzero(np.diff(self.group_B, prepend=-1, append=-1))
+        for low, high in pairwise(edges):
+            part = np.ascontiguousarray(values[..., low:high]).reshape(J, K, C * (high - low))
+            product = self.whiten[self.group_B[low]] @ part
+            out[..., low:high] = product.reshape(J, K, C, high - low)
+        return out
+
+
+def solve_modes(
+    problem: Problem,
+    start_BP: FloatArray,
+    score_BJK: FloatArray,
+    mean_BP: FloatArray,
+    precision_BPP: FloatArray,
+    *,
+    iterations: int,
+) -> Mode:
+    """Minimise |whitened residuals|^2 + (p - mean)' precision (p - mean), damped.
+
+    Args:
+        problem: curves and noise.
+        start_BP: first parameters.
+        score_BJK: what is fitted (perturbed data, for a draw), (B or 1, J, K).
+        mean_BP: prior means.
+        precision_BPP: prior precisions, (B, P, P).
+        iterations: at most.
+    """
+    p = np.array(start_BP)
+    damping = np.full(len(p), 1e-3)
+    loss, hessian, gradient = _normal(problem, p, score_BJK, mean_BP, precision_BPP)
+    identity = np.eye(p.shape[1])
+    going = np.arange(len(p))
+    for _ in range(iterations):
+        here = hessian[going]
+        diagonal = damping[going, None] * np.einsum("bpp->bp", here)
+        step = np.linalg.solve(here + diagonal[:, :, None] * identity, gradient[going][:, :, None])
+        step = step[:, :, 0]
+        length = np.abs(step).max(axis=1)
+        step *= np.minimum(1.0, LONGEST_STEP / np.maximum(length, 1e-12))[:, None]
+        trial = p[going] + step
+        new_loss, new_hessian, new_gradient = _normal(
+            problem.only(going),
+            trial,
+            score_BJK if len(score_BJK) == 1 else score_BJK[going],
+            mean_BP[going],
+            precision_BPP[going],
+        )
+        better = new_loss < loss[going]
+        took = going[better]
+        p[took], loss[took] = trial[better], new_loss[better]
+        hessian[took], gradient[took] = new_hessian[better], new_gradient[better]
+        damping[going] *= np.where(better, 0.2, 8.0)
+        going = going[(length > CONVERGED) & (damping[going] < STUCK)]
+        if not len(going):
+            break
+    return Mode(p, loss, hessian)
+
+
+def _normal(
+    problem: Problem,
+    p: FloatArray,
+    score_BJK: FloatArray,
+    mean_BP: FloatArray,
+    precision_BPP: FloatArray,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Loss, Gauss-Newton matrix and downhill direction (half gradients)."""
+    own, shared = problem.split(p)
+    value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
+    J, K, C, B = jacobian.shape
+    both = np.empty((J, K, C + 1, B))
+    both[:, :, :C] = jacobian
+    both[:, :, C] = score_BJK.transpose(1, 2, 0) - value
+    both = problem.whitened(both)
+    columns = np.ascontiguousarray(both.transpose(3, 0, 2, 1))  # (B, J, C + 1, K)
+    products = columns @ columns.transpose(0, 1, 3, 2)  # (B, J, C + 1, C + 1)
+    hessian, gradient = precision_BPP.copy(), np.empty_like(p)
+    apart = mean_BP - p
+    prior = np.einsum("bpq,bq->bp", precision_BPP, apart)
+    gradient[:] = prior
+    o, n_own = np.arange(J), problem.form.own
+    for c in range(n_own):
+        at = c * J + o
+        gradient[:, at] += products[:, :, c, C]
+        for d in range(n_own):
+            hessian[:, at, d * J + o] += products[:, :, c, d]
+        for s in range(C - n_own):
+            cross = products[:, :, c, n_own + s]
+            hessian[:, at, n_own * J + s] += cross
+            hessian[:, n_own * J + s, at] += cross
+    shared_part = products[:, :, n_own:C, :].sum(axis=1)
+    hessian[:, n_own * J :, n_own * J :] += shared_part[:, :, n_own:C]
+    gradient[:, n_own * J :] += shared_part[:, :, C]
+    loss = products[:, :, C, C].sum(axis=1) + np.einsum("bp,bp->b", apart, prior)
+    return loss, hessian, gradient

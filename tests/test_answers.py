@@ -1,0 +1,632 @@
+"""A whole fit on planted draws: best n by budget, direction, back-test, verdict, document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fake_posterior import FakePosterior, rising, runs_of
+from isocompute.answers import reading
+from isocompute.answers.backtest import backtest, simple_rules
+from isocompute.answers.best import Ridge
+from isocompute.answers.direction import confounded, direction
+from isocompute.answers.fit import Fit, fit_sweep
+from isocompute.answers.overfit import falls, noise_scale, overfitting, windows_of
+from isocompute.answers.verdict import verdict_of
+from isocompute.domain import Configuration, Curve, notice
+from isocompute.errors import InputError, RefusalError
+
+SEVEN = [(32, 2**k) for k in range(3, 10)]
+FIXED = {"kind": "fixed_problems_per_batch", "value": 32}
+JOINT = {"kind": "joint", "value": None}
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def honest_refits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is fitted to a part of the curves says of the rest what the planted draws say."""
+
+    def refit(curves: Sequence[Curve], **_: Any) -> FakePosterior:
+        arms = sorted({c.configuration for c in curves})
+        return FakePosterior(
+            arms, rising, move_D=np.random.default_rng(1).normal(0, 0.2, 200), curves=curves
+        )
+
+    monkeypatch.setattr(reading, "fit_posterior", refit)
+
+
+def fit_of(
+    rng: np.random.Generator,
+    arms: Sequence[tuple[int, int]] = SEVEN,
+    setting: dict[str, Any] = FIXED,
+    level: float = 0.9,
+    draws: int = 400,
+    sd: float = 0.2,
+    **planted: Any,
+) -> Fit:
+    move = rng.normal(0, sd, draws)
+    fake = FakePosterior(arms, planted.pop("surface", rising), move_D=move, **planted)
+    fake.curves = tuple(runs_of(fake, rng))
+    return Fit(posterior=fake, setting=setting, metric="avg@4", level=level, draws=draws)
+
+
+def test_the_best_n_is_that_of_the_surface_with_the_spread_of_its_draws(rng) -> None:
+    fit = fit_of(rng)
+    for x, log2_n in ((3e4, 3.954), (1e5, 5.0), (1e6, 7.0)):
+        best = fit.best_at(x)
+        assert np.log2(best.rollouts_per_problem) == pytest.approx(log2_n, abs=0.03)
+        # 90% of a normal of 0.2 octaves: 0.329 on either side
+        width = np.log2(best.interval[1] / best.interval[0])
+        assert width == pytest.approx(2 * 1.645 * 0.2, abs=0.09)
+        near = 2 ** round(log2_n)
+        assert best.configuration == (32, near)
+        assert best.probability[near] > 0.95
+        assert sum(best.probability.values()) == pytest.approx(1)
+        assert best.as_good == [near]
+        assert best.expected_regret[near] < 0.001
+        # a neighbour lies an octave from an optimum that is 0.2 octaves off at random
+        assert best.expected_regret[near * 2] == pytest.approx(0.02 * 1, abs=0.005)
+        score = fit.score_at(32, near, x)
+        assert score is not None
+        assert (best.score, *best.score_interval) == pytest.approx(score)
+        assert fit.expected_scores(x)[Configuration(32, near)] == pytest.approx(score[0])
+    assert fit.score_at(64, 8, 1e5) is None
+
+
+def test_narrower_at_a_lower_level(rng) -> None:
+    fit = fit_of(rng, level=0.5)
+    low, high = fit.best_at(1e5).interval
+    assert np.log2(high / low) == pytest.approx(2 * 0.674 * 0.2, abs=0.05)
+
+
+def test_at_least_twenty_budgets_are_reported_evenly(rng) -> None:
+    fit = fit_of(rng, last=[6.0] * 6 + [6.6])
+    assert fit.support[1] == pytest.approx(1e6)  # n = 256 could win beyond and has no data there
+    inside = [b for b in fit.best if not b.extrapolated]
+    assert len(inside) == 25
+    steps = np.diff(np.log10([b.x for b in fit.best]))
+    assert steps == pytest.approx(np.full(len(steps), steps[0]))
+    assert fit.best[-1].x == pytest.approx(10**6.6, rel=0.3)
+    assert fit.best[-1].extrapolated
+
+
+def test_a_rise_is_claimed_where_the_surface_rises(rng) -> None:
+    fit = fit_of(rng)
+    # scores rise by 0.3 from the floor of 0.1 at 10^3, where the best n is below the 8 tested: they
+    # have made a fifth of that at 10^3.6, and n* goes on from 8 to 128
+    assert fit.rise.start == pytest.approx(3.6, abs=0.2)
+    assert fit.rise.claimed
+    assert fit.rise.octaves == pytest.approx(4.0, abs=0.1)
+
+    def level(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.1 * (x - 3.0) + 0.1 - 0.02 * (log2_n - 6.0) ** 2 + 0 * log2_bp
+
+    flat = fit_of(rng, surface=level)
+    assert flat.rise.octaves == pytest.approx(0.0, abs=1e-6)
+    assert not flat.rise.claimed
+
+
+def test_beyond_the_data_draws_are_as_wide_as_the_back_test_says(rng, monkeypatch) -> None:
+    fit = fit_of(rng, last=5.5)
+    inside = np.diff(fit.score_at(32, 128, 10**5.4)[1:]).item()
+    wide = fit_of(np.random.default_rng(0), last=5.5)
+    monkeypatch.setitem(wide.__dict__, "backtest", reading.Backtest(widened_by=2.0))
+    monkeypatch.setitem(fit.__dict__, "backtest", reading.Backtest(widened_by=1.0))
+    assert np.diff(wide.score_at(32, 128, 10**5.4)[1:]).item() == inside
+    full = np.diff(fit.score_at(32, 128, 10**6.3)[1:]).item()
+    ratio = np.diff(wide.score_at(32, 128, 10**6.3)[1:]).item() / full
+    assert ratio == pytest.approx(2.0)
+    # half of the tested distance of log10 2 beyond the end: half of the widening
+    ratio = np.diff(wide.score_at(32, 128, 10 ** (5.5 + np.log10(2) / 2))[1:]).item()
+    base = np.diff(fit.score_at(32, 128, 10 ** (5.5 + np.log10(2) / 2))[1:]).item()
+    assert ratio / base == pytest.approx(1.5)
+    mean = fit.scores_at(10**6.3).mean(axis=0)[2:]  # scores of the first two end at 0
+    assert wide.scores_at(10**6.3).mean(axis=0)[2:] == pytest.approx(mean)
+    low, high = wide.best_at(10**6.3).interval
+    base_low, base_high = fit.best_at(10**6.3).interval
+    assert np.log2(high / low) > 1.5 * np.log2(base_high / base_low)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_budget_must_be_a_positive_number(rng, bad: float) -> None:
+    fit = fit_of(rng, draws=20)
+    for ask in (fit.best_at, fit.scores_at, fit.expected_scores):
+        with pytest.raises(InputError, match="`rollouts > 0` must hold for a budget"):
+            ask(bad)
+
+
+def test_several_budgets_at_once(rng) -> None:
+    fit = fit_of(rng, draws=20)
+    assert fit.scores_at([1e4, 1e5]).shape == (20, 7, 2)
+    assert fit.scores_at(1e5).shape == (20, 7)
+    assert (fit.scores_at([1e4, 1e5])[:, :, 1] == fit.scores_at(1e5)).all()
+
+
+@pytest.mark.parametrize(("top", "best"), [(3.0, 64), (9.0, 256)])
+def test_the_best_n_lies_between_those_tested_at_the_best_b_p(rng, top, best) -> None:
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.3 + 0.1 * (x - 5) - 0.001 * (log2_n - top) ** 2 + 0.1 * (log2_bp < 5)
+
+    fit = fit_of(rng, [(16, 64), (16, 256), (32, 8), (32, 512)], JOINT, surface=surface)
+    assert fit.best_at(1e5).rollouts_per_problem == pytest.approx(best)
+    assert fit.best_at(1e5).configuration == (16, best)
+
+
+def two_by_two(slope: float) -> Any:
+    """log2 n* at 10^5 = 6 + slope (log2 B_p - 5)."""
+
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        best = 6 + slope * (log2_bp - 5) + (x - 5)
+        return 0.3 + 0.1 * (x - 5) - 0.01 * (log2_n - best) ** 2 - 0.001 * (log2_bp - 5) ** 2
+
+    return surface
+
+
+GRID = [(b, 2**k) for b in (16, 32, 64) for k in range(3, 10)]
+
+
+@pytest.mark.parametrize(
+    ("slope", "sd", "follows"),
+    [(0.0, 0.2, "n"), (-1.0, 0.2, "batch"), (-0.5, 0.2, "between"), (-0.5, None, None)],
+)
+def test_the_optimum_follows_n_or_the_batch_or_neither(rng, slope, sd, follows) -> None:
+    if sd is None:  # draws that turn the ridge: every slope from -1.5 to 0.5
+        turn = np.linspace(-1, 1, 400)
+        found = direction(
+            fit_of(rng, GRID, JOINT, surface=two_by_two(slope)).frontier,
+            planted_ridge(slope + turn),
+            0.9,
+        )
+    else:
+        found = fit_of(rng, GRID, JOINT, surface=two_by_two(slope), first=4.0).direction
+    assert found["d_log_n_d_log_bp"] == pytest.approx(slope, abs=0.03)
+    assert found["follows"] == follows
+    assert found["interval"][0] <= slope + 1e-6
+    assert slope - 1e-6 <= found["interval"][1]
+    word = {"n": "follows n,", "batch": "follows the batch,", "between": "neither", None: "cannot"}
+    assert word[follows] in found["sentence"]
+    assert f"{slope:.1f} octaves" in found["sentence"].replace("-0.0", "0.0")
+
+
+def planted_ridge(slope_D: np.ndarray, edge: bool = False) -> Ridge:
+    tested = np.array([16, 64])
+    log2_n = 5 + slope_D[None, :, None] * np.array([-1.0, 1.0])[:, None, None]
+    flags = np.zeros(log2_n.shape, int)
+    if edge:
+        flags[0] = 1
+    D = len(slope_D)
+    return Ridge(log2_n[0], np.full((D, 1), 16.0), tested, log2_n, flags)
+
+
+def test_an_n_at_the_end_of_those_tested_says_nothing_of_the_direction(rng) -> None:
+    fit = fit_of(rng, GRID, JOINT, surface=two_by_two(0.0), draws=50)
+    told = direction(fit.frontier, planted_ridge(np.full(50, -1.0)), 0.9)
+    assert (told["follows"], told["d_log_n_d_log_bp"]) == ("batch", pytest.approx(-1))
+    bound = direction(fit.frontier, planted_ridge(np.full(50, -1.0), edge=True), 0.9)
+    assert "lies at an end of those tested" in bound["sentence"]
+    assert bound["follows"] is bound["d_log_n_d_log_bp"] is bound["interval"] is None
+
+
+def test_one_b_p_per_n_confounds_n_with_the_batch(rng) -> None:
+    assert confounded([Configuration(32, n) for n in (8, 16)])
+    assert confounded([Configuration(64, 8), Configuration(32, 16)])
+    assert not confounded([Configuration(64, 8), Configuration(32, 8)])
+    fit = fit_of(rng)
+    assert fit.direction["follows"] is None
+    assert "one B_p per n" in fit.direction["sentence"]
+    assert "n_confounded_with_batch" in {n.code for n in fit.notices}
+
+
+def test_equal_batches_are_compared(rng) -> None:
+    found = fit_of(rng, GRID, JOINT, surface=two_by_two(0.0)).direction
+    sizes = [row["batch_size"] for row in found["equal_batch"]]
+    assert sizes == [16 * 2**k for k in range(4, 11) if k < 11][: len(sizes)]
+    row = next(r for r in found["equal_batch"] if r["batch_size"] == 2048)
+    pairs = [(s["problems_per_batch"], s["rollouts_per_problem"]) for s in row["scores"]]
+    assert pairs == [(16, 128), (32, 64), (64, 32)]
+
+
+def test_a_fixed_batch_moves_n_and_b_p_against_each_other(rng) -> None:
+    arms = [(2**k, 2 ** (12 - k)) for k in range(3, 10)]
+    fit = fit_of(rng, arms, {"kind": "fixed_batch_size", "value": 4096})
+    best = fit.best_at(1e5)
+    assert np.log2(best.rollouts_per_problem) == pytest.approx(5.0, abs=0.03)
+    law, other = fit.document["law"], fit.document["law_problems_per_batch"]
+    assert law["variable"] == other["variable"] == "steps"
+    for row, mirrored in zip(law["at"], other["at"], strict=True):
+        assert row["x"] == mirrored["x"]
+        product = row["rollouts_per_problem"] * mirrored["problems_per_batch"]
+        assert product == pytest.approx(4096)
+        assert mirrored["interval"][0] <= mirrored["problems_per_batch"] <= mirrored["interval"][1]
+    assert law["at"][-1]["x"] == pytest.approx(1e6 / 4096)
+    assert "falling" in other["flags"]
+    assert "falling" not in law["flags"]
+    assert fit_of(rng).document["law_problems_per_batch"] is None
+
+
+def test_the_back_test_measures_misses_by_hand(rng) -> None:
+    """Refits that say 0.02 less than what came, with a standard deviation of 0.01."""
+    arms = SEVEN[:4]
+    shift = np.tile(rng.normal(0, 0.01, 4000)[:, None], (1, 4))
+    shift = (shift - shift.mean()) / shift.std() * 0.01
+
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.2 + 0.1 * (x - 4) + 0.01 * (log2_n - 3) + 0 * log2_bp
+
+    whole = FakePosterior(arms, surface, shift_DJ=np.zeros((4000, 4)), first=4.0)
+    whole.curves = tuple(runs_of(whole, rng))
+    seen = []
+
+    def refit(curves: Sequence[Curve]) -> FakePosterior:
+        seen.append(max(c.rollouts_K.max() for c in curves))
+        return FakePosterior(arms, surface, shift_DJ=shift - 0.02, first=4.0)
+
+    found = backtest(whole, refit, judged_at=6.0, level=0.9)
+    assert found.cuts == pytest.approx((5e5, 2.5e5))
+    assert max(seen) <= 5e5
+    assert len(found.rows) == 2 * 4 * 3
+    assert found.mae_model == pytest.approx(0.02)
+    # best so far was 0.02 lower too, and the score then rose by 0.1 a decade; on average over a
+    # third, two thirds and all of the way of log10 2 and of log10 4
+    rise = 0.1 * np.log10(2) * np.mean([1 / 3, 2 / 3, 1.0]) * np.array([1, 2])
+    assert found.mae_best_so_far == pytest.approx(0.02 + rise.mean())
+    assert found.skill == pytest.approx(1 - 0.02 / (0.02 + rise.mean()))
+    assert found.coverage == 0.0  # 0.02 is two standard deviations, the interval 1.645
+    # per observation the errors are all alike: the model's 0.02, the other's by cut
+    each = -0.1 * np.log10(2) * np.array([1] * 4 + [2] * 4) * 2 / 3
+    doubt = 2 * each.std() / np.sqrt(7)
+    assert found.excess == pytest.approx((each.mean() - doubt, each.mean() + doubt))
+    assert [row["miss"] for row in found.rows] == pytest.approx([2.0] * 24)
+    # eight configurations at a cut, each four; four beforehand, each one
+    assert found.widened_by == pytest.approx(np.sqrt((4 + 8 * 4) / 12))
+    # n = 64 is the best of four all the time: the largest, the leader, and nothing is next
+    assert found.rules == pytest.approx(
+        {"model": 0.0, "best_so_far": 0.0, "largest_n": 0.0, "next_n": 0.0}
+    )
+    assert backtest(whole, refit, judged_at=6.0, level=0.99).coverage == 1.0
+    whole.first_J[3] = 5.55  # its 20th step lies between the two cuts
+    whole.last_J[1:3] = 5.0
+    later = backtest(whole, refit, judged_at=6.0, level=0.9)
+    assert later.excess is None  # three observations
+    later = later.rows
+    assert [(r["cut"] > 4e5) for r in later if r["rollouts_per_problem"] == 64] == [True] * 3
+
+
+def test_rules_lose_what_the_surface_says(rng) -> None:
+    fit = fit_of(rng, first=4.0, sd=0.01)
+    found = fit.backtest
+    assert found.widened_by == 1.0
+    # n* = 8 at 10^4 to 128 at 10^6; at the cut 10^5.70 the leader is 64 (6.4) or, at 10^5.40, 64
+    # (5.8), which lies an octave from the best at the end; next is 128, largest is 512
+    assert found.rules["best_so_far"] == pytest.approx(0.02, abs=0.002)
+    assert found.rules["next_n"] == pytest.approx(0.0, abs=0.001)
+    assert found.rules["largest_n"] == pytest.approx(0.08, abs=0.003)
+    assert found.rules["model"] == pytest.approx(0.0, abs=0.001)
+
+
+def test_a_sweep_that_cannot_be_cut_has_no_back_test(rng) -> None:
+    whole = FakePosterior(SEVEN, rising, first=4.0)
+    whole.curves = tuple(runs_of(whole, rng))
+
+    def refuses(curves: Sequence[Curve]) -> FakePosterior:
+        raise RefusalError("nothing to fit")
+
+    found = backtest(whole, refuses, judged_at=6.0, level=0.9)
+    assert (found.mae_model, found.skill, found.coverage) == (None, None, None)
+    assert (found.widened_by, found.rules, found.cuts) == (1.0, {}, ())
+
+
+def test_simple_rules_keep_the_leaders_b_p() -> None:
+    arms = [Configuration(b, n) for b in (16, 32) for n in (8, 64, 256)]
+    rules = simple_rules(arms, Configuration(16, 256))
+    assert rules["next_n"] == rules["largest_n"] == rules["best_so_far"] == (16, 256)
+    assert simple_rules(arms, Configuration(32, 8))["next_n"] == (32, 64)
+
+
+def test_a_verdict_is_that_of_the_gravest_notice() -> None:
+    note, caution = notice("n_confounded_with_batch"), notice("few_n", which=[8, 16])
+    stop = notice("scores_flat")
+    assert verdict_of([]) == ("ok", "")
+    assert verdict_of([note]) == ("ok", "")
+    assert verdict_of([note, caution]) == ("caution", caution.text)
+    assert verdict_of([caution, note, stop]) == ("stop", stop.text)
+
+
+def codes(fit: Fit) -> set[str]:
+    return {n.code for n in fit.notices}
+
+
+def test_what_was_not_tested_is_said(rng) -> None:
+    assert "seeds_missing" in codes(fit_of(rng, runs=1))
+    assert "few_seeds" in codes(fit_of(rng, runs=2))
+    sound = codes(fit_of(rng, runs=3))
+    assert not sound & {"seeds_missing", "few_seeds", "one_or_two_n", "n_not_told_apart"}
+    two = fit_of(rng, [(32, 8), (32, 64)])
+    (said,) = [n for n in two.notices if n.code == "one_or_two_n"]
+    assert "8, 64" in said.text
+    assert "Test n = 16 first" in said.remedy or "Test n = 32 first" in said.remedy
+    (said,) = [n for n in fit_of(rng, [(32, 16)]).notices if n.code == "one_or_two_n"]
+    assert "n = 32 first" in said.remedy
+    assert two.verdict.level == "caution"
+
+
+def test_untested_n_have_a_guess_one_octave_beyond_and_between(rng) -> None:
+    fit = fit_of(rng, [(32, 16), (32, 128)], first=4.0)
+    rows = fit.neighbours(1e6)  # n* = 128 there, 0.02 per squared octave
+    assert [r["rollouts_per_problem"] for r in rows] == [8, 32, 64, 256]
+    assert [r["gain"] for r in rows] == pytest.approx([-0.32, -0.08, -0.02, -0.02], abs=0.003)
+    assert rows[2]["score"] - rows[2]["gain"] == pytest.approx(fit.score_at(32, 128, 1e6)[0])
+    for row in rows:
+        low, high = row["gain_interval"]
+        # 0.04 per octave times the octaves of a move of 0.2 on either side, 90%
+        apart = abs(np.log2(row["rollouts_per_problem"] / 128))
+        assert high - low == pytest.approx(0.04 * apart * 2 * 1.645 * 0.2, rel=0.15)
+        assert row["interval"][0] < row["score"] < row["interval"][1]
+    at_batch = {"kind": "fixed_batch_size", "value": 2048}
+    assert fit_of(rng, [(128, 16), (16, 128)], at_batch).neighbours(1e6) == []
+    assert [r["rollouts_per_problem"] for r in fit_of(rng).neighbours(1e5)] == [4, 1024]
+
+
+def test_edges_ties_and_turns_of_the_best_n_are_said(rng) -> None:
+    edge = fit_of(rng, SEVEN[:3], first=4.0)  # 8 to 32, and n* goes on to 128
+    (said,) = [n for n in edge.notices if n.code == "optimum_at_edge"]
+    assert "is 32, the largest tested" in said.text
+    wide = fit_of(rng, sd=2.0)
+    assert "n_not_told_apart" in codes(wide)
+
+    def falling(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return rising(log2_bp, 12 - log2_n, x)
+
+    assert "falling" in codes(fit_of(rng, surface=falling, first=4.0))
+
+    def turning(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        best = 8.0 - 4 * np.abs(x - 5.0)
+        return 0.1 + 0.1 * (x - 3) - 0.02 * (log2_n - best) ** 2 + 0 * log2_bp
+
+    assert "non_monotone" in codes(fit_of(rng, surface=turning, first=4.0))
+    assert "non_monotone" not in codes(fit_of(rng, first=4.0))
+
+
+def test_what_is_the_matter_with_runs_is_said(rng) -> None:
+    fit = fit_of(rng, last=[6.0] * 6 + [6.5], state=["broken", "stopped", *["complete"] * 5])
+    curves = list(fit.curves)
+    curves[0] = curves[0].replace(failed_rules=("kl_drift",), n_missing=3, trials=400)
+    curves[4] = curves[4].replace(n_repeated=20)
+    rough = 0.3 + 0.25 * rng.choice([-1, 1], 30)
+    curves[5] = curves[5].replace(score_K=rough)
+    curves.append(curves[0].replace(rollouts_per_problem=4096))
+    fit.posterior.curves = tuple(curves)
+    said = {n.code: n.text for n in fit.notices}
+    assert "n = 8" in said["unhealthy_run"]
+    assert "n = 16" in said["stopped_early"]
+    assert "broken_run, kl_drift" in said["failed_health"]
+    assert "6 rows" in said["scores_missing"]
+    assert "20 rows" in said["runs_mixed"]
+    assert "400 to 1200" in said["unequal_evaluations"]
+    assert "1 of 22 runs" in said["not_smooth"]
+    assert "4096" in said["configuration_left_out"]
+    assert "n = 8" in said["budgets_not_shared"]
+    sound = codes(fit_of(rng))
+    assert not sound & (set(said) - {"n_confounded_with_batch", "slope_not_identified"})
+
+
+def test_runs_that_do_not_learn_stop_everything(rng) -> None:
+    fit = fit_of(rng)
+    down = tuple(c.replace(score_K=c.score_K[::-1].copy()) for c in fit.curves)
+    fit.posterior.curves = down
+    assert "scores_fall" in codes(fit)
+    assert "falls_after_peak" not in codes(fit)
+    assert fit.verdict.level == "stop"
+    one = fit_of(rng)
+    one.posterior.curves = (*down[:3], *one.curves[3:])
+    (said,) = [n for n in one.notices if n.code == "falls_after_peak"]
+    assert "n = 8;" in said.text
+    assert one.verdict.level == "caution"
+    still = fit_of(rng)
+    noise = np.random.default_rng(3)
+    still.posterior.curves = tuple(
+        c.replace(score_K=0.3 + 0.01 * noise.standard_normal(30)) for c in still.curves
+    )
+    assert "scores_flat" in codes(still)
+
+
+def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
+    good = reading.Backtest(skill=0.5, coverage=0.9, excess=(-0.02, -0.01), rows=({},) * 12)
+    for change, code in (
+        ({}, None),
+        ({"excess": (0.001, 0.005), "skill": -0.5}, "no_skill"),
+        ({"excess": (0.001, 0.002), "skill": -0.5}, None),  # by nothing that anybody pays for
+        ({"excess": (-0.001, 0.02), "skill": -0.5}, None),  # by no more than chance
+        ({"coverage": 0.5}, "intervals_missed"),
+        ({"coverage": 0.5, "excess": None}, None),
+    ):
+        fit = fit_of(rng)
+        monkeypatch.setitem(fit.__dict__, "backtest", replace(good, **change))
+        assert (codes(fit) & {"no_skill", "intervals_missed"}) == ({code} if code else set())
+        assert (fit.verdict.level == "stop") == (code is not None)
+
+
+def test_the_smallest_stable_b_p_is_one_without_a_failure(rng) -> None:
+    def cheap(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.3 + 0.1 * (x - 5) - 0.01 * (log2_n - 6) ** 2 - 0.0005 * (6 - log2_bp)
+
+    arms = [*GRID, (16, 1024)]
+    fit = fit_of(rng, arms, JOINT, surface=cheap)
+    assert fit.stable_problems_per_batch(64, 1e5) == (16, [])
+    assert fit.stable_problems_per_batch(60, 1e5) == (16, [])
+    sick = {Configuration(16, 64): "kl_drift"}
+    b_p, (said,) = fit.stable_problems_per_batch(64, 1e5, sick)
+    assert (b_p, said.code) == (32, "bp_unhealthy")
+    assert "kl_drift" in said.text
+    every = {Configuration(b, 64): "kl_drift" for b in (16, 32, 64)}
+    assert fit.stable_problems_per_batch(64, 1e5, every)[1][0].code == "bp_unstable"
+    assert fit.stable_problems_per_batch(1024, 1e5)[1][0].code == "bp_untested"
+    fit.posterior.curves = tuple(
+        c.replace(failed_rules=("dead_batches",)) if c.configuration == (16, 64) else c
+        for c in fit.curves
+    )
+    fit.__dict__.pop("unhealthy")
+    assert fit.unhealthy == {Configuration(16, 64): "dead_batches"}
+    assert fit.stable_problems_per_batch(64, 1e5)[0] == 32
+
+
+def test_noise_is_measured_on_neighbours_and_no_collapse_moves_it(rng) -> None:
+    p = 0.4 + 0.1 * np.linspace(0, 1, 2000)
+    y = p + np.sqrt(p * (1 - p) / 1200) * rng.standard_normal(2000)
+    y[900:905] = 0.0
+    run = Curve(
+        problems_per_batch=32, rollouts_per_problem=8, run="a",
+        rollouts_K=np.arange(1.0, 2001), score_K=y,
+    )  # fmt: skip
+    assert noise_scale([run]) == pytest.approx(1 / 1200, rel=0.1)
+    assert noise_scale([]) == 0.0
+
+
+def test_overfitting_is_a_fall_of_validation_alone() -> None:
+    x = np.geomspace(1e3, 1e6, 31)
+    up = np.linspace(0.2, 0.5, 31)
+    down = np.where(x > 1e5, 0.4 - 0.05 * np.log10(x / 1e5), np.minimum(up, 0.4))
+
+    def run(score: np.ndarray, split: str, n: int) -> Curve:
+        return Curve(
+            problems_per_batch=32, rollouts_per_problem=n, run=f"{split} {n}", split=split,
+            rollouts_K=x, score_K=score,
+        )  # fmt: skip
+
+    validation, train = [run(down, "validation", 8), run(up, "validation", 16)], [
+        run(up, "train", 8), run(up, "train", 16), run(up, "train", 32),
+    ]  # fmt: skip
+    first, second = overfitting(validation, train)
+    assert first["overfits"]
+    assert not second["overfits"]
+    assert first["validation_lost"] == pytest.approx(0.045, abs=0.006)
+    assert first["from"] == pytest.approx(1e5, rel=0.3)
+    assert first["gap"] == pytest.approx(0.5 - 0.355, abs=0.02)
+    assert overfitting(validation, []) == []
+    assert not overfitting(validation, [run(down, "train", 8)])[0]["overfits"]
+    (of,) = windows_of([run(down, "validation", 8)], "rollouts").values()
+    assert falls(of)
+    assert windows_of([], "rollouts") == {}
+
+
+def test_overfitting_is_not_asked_of_the_best_of_k(rng) -> None:
+    fit = fit_of(rng)
+    train = tuple(c.replace(split="train") for c in fit.curves)
+    assert len(replace(fit, train=train).train_test) == 7
+    assert replace(fit, train=train, metric="best@4").train_test == []
+
+
+def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> None:
+    fit = fit_of(rng)
+    document = fit.document
+    json.dumps(document, allow_nan=False)
+    assert document["version"] == 2
+    assert document["verdict"] == {"level": fit.verdict.level, "reason": fit.verdict.reason}
+    assert list(document["notices"][0]) == ["code", "level", "text", "remedy"]
+    assert [w["code"] for w in document["warnings"]] == [n["code"] for n in document["notices"]]
+    assert len(document["best"]) >= 20
+    row = document["best"][-1]
+    assert set(row) >= {
+        "x", "rollouts_per_problem", "interval", "probability", "as_good", "expected_regret",
+        "problems_per_batch", "score", "score_interval", "extrapolated",
+    }  # fmt: skip
+    assert row["probability"]["128"] == pytest.approx(1.0, abs=0.05)
+    (curve, *_) = document["curves"]
+    assert curve["ceiling"] == pytest.approx(0.6)
+    assert curve["state"] == "complete"
+    assert curve["max_rollouts"] == pytest.approx(1e6)
+    last = curve["at"][-1]
+    assert last["x"] == pytest.approx(1e6)
+    assert last["score"] == pytest.approx(fit.score_at(32, 8, 1e6)[0])
+    assert last["interval"] == pytest.approx(list(fit.score_at(32, 8, 1e6)[1:]))
+    assert document["frontier"][0]["from"] == pytest.approx(1e3)
+    assert document["frontier"][-1]["to"] == pytest.approx(1e6)
+    for left, right in zip(document["frontier"], document["frontier"][1:], strict=False):
+        assert left["to"] == right["from"]
+    steps = [(c["from_rollouts_per_problem"], c["to_rollouts_per_problem"])
+             for c in document["crossovers"]]  # fmt: skip
+    assert steps == [(8, 16), (16, 32), (32, 64), (64, 128)]
+    # log2 n* = 3.5 where 8 and 16 are level: 10^4.25
+    assert document["crossovers"][0]["at"] == pytest.approx(10**4.25, rel=0.05)
+    assert (
+        document["crossovers"][0]["interval"][0]
+        < 10**4.25
+        < document["crossovers"][0]["interval"][1]
+    )
+    assert document["law"]["at"][0]["x"] == pytest.approx(document["best"][0]["x"])
+    assert document["law"]["rising"]["claimed"]
+    assert document["backtest"]["n_held_out"] == len(document["backtest"]["rows"]) > 0
+    assert document["probabilities"]["configurations"][0] == [32, 8]
+    assert np.array(document["probabilities"]["best"]).sum(axis=0) == pytest.approx(1.0)
+    assert [r["rollouts_per_problem"] for r in document["neighbours"]] == [4, 1024]
+    assert document["paper"]["method"] == "paper"
+    assert document["spread"]["rollouts_per_problem"][0]["problems_per_batch"] == 32
+
+
+def test_a_curve_says_where_its_data_end(rng) -> None:
+    (curve, *_, other) = fit_of(rng, last=[5.5] + [6.0] * 6, draws=50).document["curves"]
+    assert {row["extrapolated"] for row in curve["at"] if row["x"] <= 10**5.5 + 1} == {False}
+    assert {row["extrapolated"] for row in curve["at"] if row["x"] > 10**5.51} == {True}
+    assert not any(row["extrapolated"] for row in other["at"])
+
+
+def test_a_ceiling_that_lies_beyond_the_data_is_open(rng) -> None:
+    fit = fit_of(rng)
+    fit.posterior.log10_midpoint_DJ[: len(fit.posterior.move_D) // 16, 0] = 6.5
+    first, second = fit.document["curves"][:2]
+    assert first["flags"] == ["ceiling_unbounded"]
+    assert first["ceiling_interval"][1] is None
+    assert second["flags"] == []
+    assert second["ceiling_interval"][1] is not None
+    assert "ceiling_unbounded" in codes(fit)
+    wider = replace(fit, level=0.8)  # a sixteenth of the draws is less than its tail
+    assert wider.document["curves"][0]["flags"] == []
+
+
+def test_provenance_tells_data_and_options(rng) -> None:
+    fit = fit_of(rng)
+    said = fit.document["provenance"]
+    assert said["n_runs"] == 21
+    assert said["n_points"] == 630
+    other = fit_of(np.random.default_rng(5))
+    assert said["data_sha256"] != other.document["provenance"]["data_sha256"]
+    assert said["code_sha256"] == other.document["provenance"]["code_sha256"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fix": "batch_size"}, "`fix` must be a pair"),
+        ({"fix": ("nonsense", 3)}, "--fix must name problems_per_batch or batch_size"),
+        ({"fix": ("problems_per_batch", 3)}, "must match a run, but the curves have"),
+        ({"fix": ("batch_size", 256), "joint": True}, "--joint and --fix exclude each other"),
+        ({"fix": ("batch_size", 256), "unit": "tokens"}, "needs a `tokens` column"),
+        ({"level": 0.4}, "`0.5 <= level < 1` must hold"),
+        ({"draws": 1}, "`draws >= 2` must hold"),
+        ({"unit": "hours"}, "unit must be rollouts or tokens"),
+        ({"select": "last"}, "select must be best or final"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_refused(rng, options, message) -> None:
+    curves = fit_of(rng, draws=5).curves
+    with pytest.raises(InputError, match=message):
+        fit_sweep(curves, **options)
+
+
+def test_what_is_no_curve_is_refused(rng) -> None:
+    with pytest.raises(InputError, match="must be a list of Curve"):
+        fit_sweep("runs.csv")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="at least 1 run, but got 0"):
+        fit_sweep([])
+    curves = [c.replace(tokens_K=c.rollouts_K) for c in fit_of(rng, draws=5).curves]
+    with pytest.raises(InputError, match="a fixed batch is a law in steps"):
+        fit_sweep(curves, fix=("batch_size", 256), unit="tokens")

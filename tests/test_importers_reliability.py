@@ -23,6 +23,7 @@ from isocompute.importers import (
     ImportedRun,
     collect,
     convert_runs,
+    ledger,
     read_log,
     reading,
     sqlite,
@@ -178,7 +179,7 @@ def test_row_15_series_and_points_are_capped(
 def test_row_15_errors_are_capped_and_counted(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", verl(0, 0.5), *([b"torn {"] * 3000))
     run, _ = one(path)
-    assert len(run.errors) == collect.MAX_ERRORS_KEPT
+    assert len(run.errors) == ledger.MAX_ERRORS_KEPT
     assert run.n_errors == 3000
 
 

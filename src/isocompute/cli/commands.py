@@ -386,34 +386,6 @@ def doctor(options: Options) -> int:
     return 1 if any(f.severity == "error" for f in found) else 0
 
 
-def import_runs(options: Options) -> int:
-    """Logs of others -> study folder, or a look at what would be read."""
-    check_target(options.json, options.source)
-    from isocompute.cli.imports import import_document, preview_lines, stored_lines
-    from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
-
-    if options.output is None and not options.preview:
-        raise InputError(
-            "an import must have a study folder, but got none; add -o DIR, or --preview."
-        )
-    score_range = None if options.range is None else (options.range[0], options.range[1])
-    settings = load_settings(options.set, options.map)
-    runs = read_logs(options.source, settings=settings, score_range=score_range)
-    if options.preview:
-        for line in note_lines((run.name, note) for run in runs for note in run.notes):
-            warn(line)
-        write_json(import_document(runs), options.json)
-        show(preview_lines(runs, options), quiet=options.json == "-")
-        return 0
-    summary = store_runs(runs, options.output)
-    for line in note_lines(summary.notes):
-        warn(line)
-    document = import_document(load_imported(options.output), summary)
-    write_json(document, options.json)
-    show(stored_lines(runs, summary, options), quiet=options.json == "-")
-    return 0
-
-
 def export(options: Options) -> int:
     """Unpack a study to Parquet or CSV."""
     from isocompute.store.export import export_study

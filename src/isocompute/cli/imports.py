@@ -1,4 +1,4 @@
-"""What an import read and what it concluded, as a table and as JSON."""
+"""`import`: logs of others -> study folder; what was read and concluded, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.cells import indented, table
+from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.errors import InputError
-from isocompute.importers.convert import require_configuration
 
 if TYPE_CHECKING:
     from isocompute.importers import ImportedRun
@@ -20,6 +20,33 @@ if TYPE_CHECKING:
 _MOST = 24  # runs in the table
 _MOST_LINES = 8  # inferences, metrics
 _PLAIN = (0.0, 1.0)
+
+
+def import_runs(options: argparse.Namespace) -> int:
+    """Logs of others -> study folder, or a look at what would be read."""
+    check_target(options.json, options.source)
+    from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
+
+    if options.output is None and not options.preview:
+        raise InputError(
+            "an import must have a study folder, but got none; add -o DIR, or --preview."
+        )
+    score_range = None if options.range is None else (options.range[0], options.range[1])
+    settings = load_settings(options.set, options.map)
+    runs = read_logs(options.source, settings=settings, score_range=score_range)
+    if options.preview:
+        for line in note_lines((run.name, note) for run in runs for note in run.notes):
+            warn(line)
+        write_json(import_document(runs), options.json)
+        show(preview_lines(runs, options), quiet=options.json == "-")
+        return 0
+    summary = store_runs(runs, options.output)
+    for line in note_lines(summary.notes):
+        warn(line)
+    document = import_document(load_imported(options.output), summary)
+    write_json(document, options.json)
+    show(stored_lines(runs, summary, options), quiet=options.json == "-")
+    return 0
 
 
 def import_document(
@@ -77,6 +104,8 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         words += ["--map", options.map]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
+    from isocompute.importers.convert import require_configuration
+
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
     lines = [count, *_read_lines(runs)]
     try:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from isocompute import __version__
 from isocompute.cli import commands
+from isocompute.cli.import_parser import add_import, add_settings
 from isocompute.cli.options import Parser
 from isocompute.cli.options import add_json as _add_json
 from isocompute.cli.options import stage as _stage
@@ -35,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_lr_sweep(stages)
     add_run(stages)
     add_folder(stages)
-    _add_import(stages)
+    add_import(stages)
     _add_fit(stages)
     _add_plan(stages)
     _add_compare(stages)
@@ -95,7 +96,7 @@ def _add_scores(parser: Parser) -> None:
         metavar=("LOW", "HIGH"),
         help="what scores may be (default: 0 1); they are rescaled to 0..1",
     )
-    _add_settings(parser)
+    add_settings(parser)
 
 
 def _add_select(parser: Parser) -> None:
@@ -123,20 +124,6 @@ def _add_setting(parser: Parser) -> None:
         choices=("rollouts", "tokens"),
         default="rollouts",
         help="what compute is counted in (default: rollouts)",
-    )
-
-
-def _add_settings(parser: Parser) -> None:
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="what the logs do not say: problems_per_batch, rollouts_per_problem, steps, seed, "
-        "evaluation_samples, evaluation_problems, pattern, problem_set, split, step, resumed, run",
-    )
-    parser.add_argument(
-        "--map", metavar="FILE.yaml", help="the same in a file, with columns: {KEY: avg@4}"
     )
 
 
@@ -299,29 +286,6 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"
     )
-    _add_json(parser)
-
-
-def _add_import(stages: argparse._SubParsersAction[Parser]) -> None:
-    parser = _stage(
-        stages,
-        "import",
-        commands.import_runs,
-        "logs of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL -> study folder",
-        "example: isocompute import runs/ -o study --set "
-        "pattern='bp{problems_per_batch}_n{rollouts_per_problem}'",
-    )
-    parser.add_argument("source", nargs="+", metavar="SOURCE", help="log files, or folders of them")
-    parser.add_argument("-o", "--output", metavar="DIR", help="the study folder")
-    parser.add_argument(
-        "--preview", action="store_true",
-        help="show what would be read and inferred, and write nothing",
-    )  # fmt: skip
-    parser.add_argument(
-        "--range", nargs=2, type=finite, metavar=("LOW", "HIGH"),
-        help="what the scores may be (default: 0 1); kept with the runs",
-    )  # fmt: skip
-    _add_settings(parser)
     _add_json(parser)
 
 

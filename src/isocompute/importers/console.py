@@ -1,5 +1,7 @@
-"""Consoles: verl's `step:5 - KEY:VALUE - ...` behind prefixes, the command, the configuration;
-and what transformers' trainers print (`progress`).
+"""Consoles of verl and of transformers' trainers.
+
+verl prints `step:5 - KEY:VALUE - ...` behind prefixes, its command and its configuration; for the
+others see `progress`.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ _EASYR1 = re.compile(r"val/(?:reward_score|(?P<var>[^/]{1,300})_reward)")
 # tinker-cookbook (2026-08), rl/metric_util.py: RLTestSetEvaluator, named "test" by default
 _TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|(?P<var>correct))")
 
-# Keys that stand alone: NeMo-RL 0.1 (algorithms/grpo.py: accuracy is the mean reward over all
+# Keys that stand alone: NeMo-RL (2026-08, algorithms/grpo.py: accuracy is the mean reward over all
 # rollouts, pass_k whether any is above 0), AReaL 1.0.4 (workflow/rlvr.py), verl (mean reward of
 # the batch that the update uses), prime-rl, SkyRL, slime.
 _ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, trainer

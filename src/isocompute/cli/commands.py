@@ -387,43 +387,6 @@ def doctor(options: Options) -> int:
     return 1 if any(f.severity == "error" for f in found) else 0
 
 
-def import_runs(options: Options) -> int:
-    """Logs of others -> study folder."""
-    check_target(options.json, options.source)
-    from isocompute.importers import import_logs, load_imported, load_settings, note_lines
-
-    settings = load_settings(options.set, options.map)
-    summary = import_logs(options.source, options.output, settings=settings)
-    for line in note_lines(summary.notes):
-        warn(line)
-    document = {
-        "version": 1,
-        "stored": summary.stored,
-        "known": summary.known,
-        "n_errors": summary.n_errors,
-        "runs": [
-            {
-                "name": run.name,
-                "problems_per_batch": run.problems_per_batch,
-                "rollouts_per_problem": run.rollouts_per_problem,
-                "metrics": sorted({s.metric.label for s in run.series}),
-                "n_missing": sum(s.n_missing for s in run.series),
-                "source": run.provenance.path,
-            }
-            for run in load_imported(options.output)
-        ],
-    }
-    write_json(document, options.json)
-    known = len(summary.known)
-    lines = [f"{len(summary.stored)} runs imported into {options.output}"]
-    if known:
-        lines.append(f"{known} run{' that was' if known == 1 else 's that were'} there already")
-    if summary.n_errors:
-        lines.append(f"{summary.n_errors} rows were not used: see import_errors in study.db")
-    show(lines, quiet=options.json == "-")
-    return 0
-
-
 def export(options: Options) -> int:
     """Unpack a study to Parquet or CSV."""
     from isocompute.store.export import export_study

@@ -21,9 +21,8 @@ import numpy as np
 from playwright.sync_api import sync_playwright
 
 from isocompute.allocation import parse_budget
+from isocompute.answers import fit_sweep, plan_from_source
 from isocompute.domain import Curve
-from isocompute.laws import fit_sweep
-from isocompute.plan import plan_from_source
 from isocompute.report import html, render_report
 
 TIMES = """

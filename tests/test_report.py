@@ -284,9 +284,10 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
 
 
 def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureFit) -> None:
-    plan = {**make_plan(4e7), "extrapolation_log10": 1.0}
+    plan = {**make_plan(4e7), "extrapolation_log10": 1.0, "steps": 15625}
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "10x beyond your largest tested budget" in said
+    assert "15,625 steps, M" in said  # every digit: it is typed into a trainer
 
 
 def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:
@@ -309,9 +310,12 @@ def test_refusal_says_why_and_what_to_run_next(tmp_path: Path, fit: FixtureFit) 
     }
     page = page_of(tmp_path, [("a", fit)], plan)
     text = first_screen(page)
-    assert "No plan one configuration only. Confidence: stop." in text
+    assert "No plan Confidence: stop. one configuration only." in text
+    assert text.count(reason) == 1
     assert "Do first Run isocompute run more.yaml ." in text
     assert "problems per batch" not in text
+    old = page_of(tmp_path, [], {"refusal": {"reason": reason}, "warnings": []}).text
+    assert "No plan one configuration only." in old  # version 1 has no verdict to say it
     assert "svg" not in [tag for tag, _ in page.tags]  # no choice to mark
 
 
@@ -589,7 +593,8 @@ def test_who_leads_when() -> None:
     assert frontier_sentence(document) == ("n = 8 scores best at every budget that was compared.")
     document["curves"].append({"problems_per_batch": 64, "rollouts_per_problem": 8})
     assert frontier_sentence(document).startswith("32 × 8 scores best")
-    assert frontier_sentence({}) == ""
+    document["curves"] = document["curves"][:1]  # one configuration leads nobody
+    assert frontier_sentence(document) == frontier_sentence({}) == ""
 
 
 def test_backtest_is_compared_with_no_change() -> None:

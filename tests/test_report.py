@@ -337,6 +337,13 @@ def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None
     x = [float(pair.split(",")[0]) for pair in (lines[0]["points"] or "").split()]
     share = (math.log10(4e6) - math.log10(8192)) / (math.log10(8388608) - math.log10(8192))
     assert float(circle["cx"] or 0) == pytest.approx(x[0] + share * (x[-1] - x[0]), abs=0.2)
+    low = make_plan() | {"predicted_score": 0.5}
+    (lower,) = [a for tag, a in page_of(tmp_path, [("a", fit)], low).tags if tag == "circle"]
+    top = max(row["at"][-1]["score"] for row in fit.document["curves"])
+    bottom = min(at["score"] for row in fit.document["curves"] for at in row["at"])
+    assert float(lower["cy"] or 0) == pytest.approx(
+        160 - 148 * (0.5 - bottom) / (top - bottom), abs=2
+    )
     without = page_of(tmp_path, [], make_plan()).tags
     assert "polyline" not in {tag for tag, _ in without}
 

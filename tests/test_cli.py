@@ -262,9 +262,7 @@ def test_an_unknown_metric_is_bad_input(
     assert "best@7" in complaint(capsys)
 
 
-def test_one_n_is_planned_with_caution(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_n_is_planned_with_caution(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_csv(tmp_path / "one.csv", sweep(n_values=(8,)))
     assert main(["fit", str(source)]) == 0
     out = capsys.readouterr().out

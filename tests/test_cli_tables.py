@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from isocompute.cli.cells import number, span, table
-from isocompute.cli.live import LiveLine
 from isocompute.cli.fit_full import full_lines
 from isocompute.cli.fit_short import fit_lines
+from isocompute.cli.live import LiveLine
 from isocompute.cli.tables import difficulty_lines, health_lines, quickstart_lines
+
 
 def document() -> dict[str, Any]:
     def curve(n: int, ceiling: float, top: float | None) -> dict[str, Any]:
@@ -131,9 +132,7 @@ def test_what_another_n_costs() -> None:
     assert line(d, "Wrong n").endswith("costs 0.091 at 10M (n = 8); n = 32 as good as 128")
     for best in d["best"]:
         best["as_good"] = [8, 32, 128]
-    assert line(d, "Wrong n").endswith(
-        "costs nothing that shows at 10M: n = 8, 32 as good as 128"
-    )
+    assert line(d, "Wrong n").endswith("costs nothing that shows at 10M: n = 8, 32 as good as 128")
 
 
 def test_the_batch_or_n() -> None:

@@ -57,9 +57,7 @@ def paper_lines(document: Row) -> list[str]:
         f"{setting_words({**document, 'curves': curves})}; no intervals: it has none",
         "",
         "Sigmoids through the records of each configuration:",
-        *indented(
-            table(("B_p", "n", "records", "floor", "ceiling", "slope", "half way"), rows)
-        ),
+        *indented(table(("B_p", "n", "records", "floor", "ceiling", "slope", "half way"), rows)),
     ]
     if said["left_out"]:
         left = ", ".join(str(c["rollouts_per_problem"]) for c in said["left_out"])
@@ -93,9 +91,7 @@ def _paper(said: Row) -> list[str]:
     terms = {name: law[name] for name in ("form", "variable", "L", "k", "x0", "b")}
     ends = said["frontier"][0]["from"], said["frontier"][-1]["to"]
     budgets = (ends[0], math.sqrt(ends[0] * ends[1]), ends[1])
-    path = ", ".join(
-        f"{whole(float(Law(**terms).predict(x)))} at {compact(x)}" for x in budgets
-    )
+    path = ", ".join(f"{whole(float(Law(**terms).predict(x)))} at {compact(x)}" for x in budgets)
     lines += wrapped(f"Its law: n = {path}; levels off at {whole(law['plateau'])}.")
     for width in said["by_bin_width"]:
         text = f"no answer: {width['refused']}" if "refused" in width else _path(width)
@@ -188,8 +184,7 @@ def _sparkline(frontier: Sequence[Row]) -> list[str]:
     return [
         f"score  {bars}  {low:.3f} to {high:.3f}",
         f"n      {owners.rstrip()}",
-        f"       {compact(known[0]['from'])}".ljust(_SPARK_WIDTH)
-        + compact(known[-1]["to"]),
+        f"       {compact(known[0]['from'])}".ljust(_SPARK_WIDTH) + compact(known[-1]["to"]),
     ]
 
 
@@ -254,5 +249,3 @@ def _law_table(law: Row, quantity: str, name: str) -> list[str]:
     if quantity == "problems_per_batch":  # the set and the regret are those of n
         return table(header[:2], [row[:2] for row in rows])
     return table(header, rows, left=1)
-
-

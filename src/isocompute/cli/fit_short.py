@@ -136,7 +136,7 @@ def _rise(law: Row, notices: Sequence[Row]) -> str:
 def _wrong(last: Row) -> str:
     """What other n score below the choice at the largest budget compared."""
     regret, chosen = last["expected_regret"], last["tested_rollouts_per_problem"]
-    lost = {int(n): value - regret[_key(regret, chosen)] for n, value in regret.items()}
+    lost = {int(n): value - regret[str(chosen)] for n, value in regret.items()}
     good = [n for n in map(int, last["as_good"]) if n != chosen]
     also = f"n = {', '.join(map(str, good))} as good as {chosen}" if good else ""
     apart = sorted((loss, n) for n, loss in lost.items() if n not in (chosen, *good))
@@ -147,11 +147,6 @@ def _wrong(last: Row) -> str:
     if least != most:
         text += f", {least[0]:.3f} (n = {least[1]})"
     return f"{text}; {also}" if also else text
-
-
-def _key(values: Row, n: int) -> Any:
-    """An n as the document has it: JSON makes it text."""
-    return n if n in values else str(n)
 
 
 def _predicts(test: Row) -> str:

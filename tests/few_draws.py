@@ -1,4 +1,4 @@
-"""Fits with few bootstrap draws: import `few_draws` into a module to have them in all its tests.
+"""Fits with few draws: import `few_draws` into a module to have them in all its tests.
 
 For tests of what a fit says and of what is done with it. How often intervals hold, and what the
 shipped number of draws gives, is tested where no number of draws is changed.
@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from isocompute.laws import backtest, fit_sweep, leave_out
+from isocompute.answers import fit_sweep
 
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """A quarter of the draws of fits and of their back-tests."""
     monkeypatch.setitem(fit_sweep.__kwdefaults__, "draws", 100)
-    monkeypatch.setattr(backtest, "_DRAWS", 50)
-    monkeypatch.setattr(leave_out, "_DRAWS", 50)

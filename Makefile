@@ -13,7 +13,7 @@ DIR ?= quickstart
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-ray test-gpu \
         test-docs \
-        lint coverage bench bench-importers engines-agree coverage-table validation docs clean
+        lint coverage bench bench-importers engines-agree validation docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -145,11 +145,6 @@ bench: $(STAMP)  ## speed of the model, and of the engine beside TRL; twenty min
 validation: $(STAMP)  ## the model judged on planted truth and published panels (resumes)
 	@OMP_NUM_THREADS=1 PYTHONPATH=benchmarks $(PY) -m validation --jobs 2 \
 	  $(if $(ARGS),$(ARGS),-o docs/validation.md)
-
-# The page is of the whole table; a smaller one is printed only.
-coverage-table: $(STAMP)  ## how often intervals hold on planted truth (resumes; SWEEPS=40: 20 minutes)
-	@OMP_NUM_THREADS=1 $(PY) benchmarks/law_coverage.py --jobs 2 --sweeps $(or $(SWEEPS),2000) $(ARGS)
-	@test -n '$(SWEEPS)' || $(PY) benchmarks/law_coverage_page.py docs/coverage.md --sweeps 2000 $(ARGS)
 
 $(VENV)/.isocompute-docs: $(STAMP)
 	@$(PIP_INSTALL) -e '.[docs]'

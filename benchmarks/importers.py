@@ -59,6 +59,9 @@ def verl_rows(steps: int, score: float = 0.4, seed: int = 0) -> Iterator[dict[st
             data["val-core/math/acc/mean@4"] = min(1.0, max(0.0, now))
         if step:
             data |= dict(zip(TRAINING, rng.random(len(TRAINING)).tolist(), strict=True))
+            data["training/global_step"] = step
+            length = data["prompt_length/mean"] + data["response_length/mean"]
+            data["perf/total_num_tokens"] = ROLLOUTS * length
         yield {"step": step, "data": data}
 
 
@@ -68,6 +71,8 @@ def few_keys(rows: int) -> Iterator[dict[str, object]]:
         yield {"step": step, "data": {"val-core/math/acc/mean@4": a, "critic/score/mean": b,
                                       "response_length/mean": 512.25, "actor/entropy": 0.31}}
 
+
+ROLLOUTS = 32 * 16  # of a step, in every log of `verl_rows`
 
 READ = """
 import json, sys, time

@@ -1,4 +1,4 @@
-"""Runs small studies in forked children that die at a chosen system call.
+"""Runs small studies by the command line in forked children that die at a chosen system call.
 
 Started with the shim preloaded. Reads one JSON command per line ({"folder", "at", "tear",
 "errno"}), answers one JSON line ({"status", "count", "message"}).
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import io
 import json
 import os
 import sys
 from dataclasses import replace
 
-from isocompute.errors import IsocomputeError
-from isocompute.runner import run_study
+import isocompute.runner
+import isocompute.runner.run
+from isocompute.cli import main as command
 from study_helpers import FAST, small_study
 
 
@@ -33,6 +35,15 @@ def tree_study():
     )
 
 
+def run(study, folder, workers, settings):
+    """`isocompute run` of a study and settings that no file holds; its exit code."""
+    isocompute.runner.open_study = lambda *_: study
+    isocompute.runner.run.Settings = lambda: settings
+    words = ["--workers", str(workers), "--calibrate", "0"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        return command(["run", "study.yaml", "-o", folder, *words])
+
+
 def serve_trees():
     tree_study()
     process = 0
@@ -44,21 +55,19 @@ def serve_trees():
         process = os.fork()
         if process == 0:
             os.setpgid(0, 0)
-            os._exit(run_study(tree_study(), word, workers=2, settings=FAST).exit_code)
+            os._exit(run(tree_study(), word, 2, FAST))
         with contextlib.suppress(PermissionError):  # the child may have come first
             os.setpgid(process, process)
         print(process, flush=True)
 
 
-def child(command, shim, answer):
-    shim.crash_arm(os.fsencode(command["folder"]), command["at"], command["tear"], command["errno"])
-    message = ""
-    try:
-        # No heartbeat but the first: the number of system calls must not depend on time.
-        settings = replace(FAST, beat_s=1e6)
-        run_study(crash_study(), command["folder"], workers=0, settings=settings)
-    except IsocomputeError as error:
-        message = str(error)
+def child(request, shim, answer):
+    shim.crash_arm(os.fsencode(request["folder"]), request["at"], request["tear"], request["errno"])
+    said = io.StringIO()
+    # No heartbeat but the first: the number of system calls must not depend on time.
+    with contextlib.redirect_stderr(said):
+        code = run(crash_study(), request["folder"], 0, replace(FAST, beat_s=1e6))
+    message = said.getvalue().splitlines()[-1] if code else ""
     os.write(answer, json.dumps({"count": shim.crash_count(), "message": message}).encode())
     os._exit(0)
 
@@ -69,11 +78,11 @@ def main():
     shim.crash_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_long, ctypes.c_long]
     crash_study()
     for line in sys.stdin:
-        command = json.loads(line)
+        request = json.loads(line)
         ours, theirs = os.pipe()
         process = os.fork()
         if process == 0:
-            child(command, shim, theirs)
+            child(request, shim, theirs)
         os.close(theirs)
         with os.fdopen(ours) as file:
             answer = json.loads(file.read() or '{"count": 0, "message": ""}')

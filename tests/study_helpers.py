@@ -7,6 +7,7 @@ import json
 import math
 import os
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -21,6 +22,7 @@ from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.engines.simulator import SimulatorEngine, simulated_problems
 from isocompute.recipe import Recipe
 from isocompute.runner import Settings
+from isocompute.store import Database
 from isocompute.store.export import export_study
 from isocompute.study import Limits, RunSpec, Study
 
@@ -56,6 +58,14 @@ def small_study(
             for seed in seeds for n in ns
         ],
     )  # fmt: skip
+
+
+def edit(study_folder: Path, sql: str, *values: Any) -> None:
+    """Change records as isocompute itself would: the rows stay sealed."""
+    database = Database(study_folder, write=True, verify=False)
+    with database.write() as connection:
+        connection.execute(sql, values)
+    database.close()
 
 
 def digest(study_folder: Path, work: Path) -> str:
@@ -169,6 +179,16 @@ class OddEngine(SimulatorEngine):
     def _memory(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         block = np.ones(60_000_000)  # 480 MB
         self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(0.05 * block[0])))
+
+
+    def _memory_of_a_child(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
+        code = "import time; block = bytearray(480_000_000); time.sleep(300)"
+        child = subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+        Path(os.environ["CHILD_FILE"]).write_text(str(child.pid))
+        try:
+            self._plain(spec, resume, _Hook(sink, lambda step: time.sleep(0.05)))
+        finally:
+            child.kill()
 
 
 class _Hook:

@@ -23,6 +23,8 @@ PACKAGE = ROOT / "src" / "isocompute"
 ORDER = (
     "errors",
     "files",
+    "credentials",
+    "process_tree",
     "domain",
     "allocation",
     "intervals",

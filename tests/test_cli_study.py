@@ -161,6 +161,10 @@ def test_export(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main(["export", str(finished), "--format", "parquet", "-o", str(tmp_path / "t")]) == 0
     assert (tmp_path / "t" / "runs.parquet").is_file()
     assert f"wrote {curves}" in capsys.readouterr().out
+    timeless = ["export", str(finished), "--format", "csv", "--no-times"]
+    assert main([*timeless, "-o", str(tmp_path / "u")]) == 0
+    assert not (tmp_path / "u" / "attempts.csv").exists()
+    assert "wall_s" not in (tmp_path / "u" / "steps.csv").read_text()
 
 
 @pytest.mark.parametrize("command", ["status", "watch", "doctor", "export"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from isocompute.errors import InputError
 from isocompute.importers import ImportedRun, note_lines, read_log
 from isocompute.sources import load_curves
 
@@ -107,11 +108,11 @@ def test_what_a_folder_left_out_is_said_once(tmp_path: Path) -> None:
     from isocompute.importers import settings_from
 
     curves = load_curves([tmp_path], settings=settings_from(PATTERN), say=said.append)
-    assert len(curves) == 4
+    assert [c.steps_K.tolist() for c in curves if c.steps_K is not None] == [[0, 5, 8]] * 2
     assert len(said) == 2
     assert "2 other files of the folder gave no run" in said[0]
     assert "must have the step on its x axis" in said[0]
-    assert "begins at step 5; if it goes on with run 0, join" in said[1]
+    assert "which goes on from step 5" in said[1]
     assert said[1].endswith("(and 1 more run alike)")
 
 
@@ -128,3 +129,29 @@ def test_a_run_without_the_metric_is_said(tmp_path: Path) -> None:
 def test_notes_that_differ_in_numbers_are_one_line() -> None:
     notes = [("a", "7 rows"), ("b", "9 rows"), ("c", "other"), ("d", "1 rows")]
     assert note_lines(notes) == ["run a: 7 rows (and 2 more runs alike)", "run c: other"]
+
+
+BARS = "\r{p}%|##   | {n}/12 [00:0{n}<00:10,  1.02s/it]"
+
+
+def test_what_transformers_prints_has_its_steps_in_the_bar_behind_it(tmp_path: Path) -> None:
+    parts = ["Map: 100%|####| 500/500 [00:00<00:00]\n", BARS.format(p=0, n=0)]
+    for n in range(1, 7):
+        lag = BARS.format(p=8, n=max(0, n - 1))  # the bar is drawn at most ten times a second
+        if n % 2 == 0:
+            parts.append("\n 50%|##| 1/2 [00:00<00:00]")
+            score = f"'{n / 10}'" if n == 4 else str(n / 10)  # transformers 5 prints text
+            row = f"{{'eval_reward': {score}, 'eval_loss': nan, 'epoch': {n / 12:.2f}}}"
+        else:
+            row = f"{{'loss': 0.1, 'completions/mean_length': 7.0, 'epoch': {n / 12:.2f}}}"
+        parts.append(f"{lag}\r      \r{row}\n 100%|##| 2/2 [00:00]{BARS.format(p=9, n=n)}")
+    path = tmp_path / "bp2_n4.log"
+    path.write_text("".join(parts) + "\n")
+    run = read_log(path, settings=PATTERN)[0]
+    assert (run.provenance.format, run.steps) == ("trl-console", 12)
+    s = next(s for s in run.series if s.split == "validation")
+    assert s.step_K.tolist() == [2, 4, 6]
+    assert s.score_K.tolist() == [0.2, 0.4, 0.6]
+    path.write_text("{'eval_reward': 0.5, 'epoch': 0.5}\n")
+    with pytest.raises(InputError, match="1 rows and no bar.*give the trainer_state.json"):
+        read_log(path, settings=PATTERN)

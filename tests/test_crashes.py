@@ -113,6 +113,13 @@ def test_rows_1_and_4_killed_at_some_system_calls(server):
 
 
 @pytest.mark.long
+def test_row_1_killed_from_the_first_instant_on(server):
+    """The first calls make study.db: a death there must not leave a file that is refused."""
+    for at in (1, 2, 3, 5, 8, 12, 16):
+        crash_at(server, at, tear=at % 2)
+
+
+@pytest.mark.long
 def test_row_1_killed_again_and_again(server):
     folder = server.work / "study"
     shutil.rmtree(folder, ignore_errors=True)

@@ -19,9 +19,10 @@ from isocompute.importers import (
     settings_from,
     to_curves,
 )
+from isocompute.importers.configuration import configuration
 from isocompute.importers.runs import Metric, Series
 from isocompute.importers.settings import parse_metric
-from isocompute.importers.vocabulary import column_of, configuration
+from isocompute.importers.vocabulary import column_of
 
 LOGS = Path(__file__).parent / "fixtures" / "logs"
 BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
@@ -210,7 +211,8 @@ def test_prime_rl_metrics_use_the_samples_that_it_counts(tmp_path: Path) -> None
 def test_wandb_chart_export(tmp_path: Path) -> None:
     path = tmp_path / "export.csv"
     path.write_text(
-        '"Step","bp2_n4 - eval/reward","bp2_n4 - eval/reward__MIN","bp2_n4 - eval/reward__MAX",'
+        '"train/global_step","bp2_n4 - eval/reward","bp2_n4 - eval/reward__MIN",'
+        '"bp2_n4 - eval/reward__MAX",'
         '"bp2_n8 - a - eval/reward","bp2_n8 - a - eval/reward__MIN"\n'
         '"0","0.25","0","1","0.5","0"\n"5","NaN","","","0.75",""\n"6","","","","",""\n'
     )
@@ -219,7 +221,7 @@ def test_wandb_chart_export(tmp_path: Path) -> None:
         ("bp2_n4", 2, 4), ("bp2_n8 - a", 2, 8)]
     assert series(runs[0], "avg").n_missing == 1
     assert series(runs[1], "avg").rollouts_K.tolist() == [0, 80]
-    path.write_text(path.read_text().replace('"Step"', '"Relative Time (Wall)"'))
+    path.write_text(path.read_text().replace('"train/global_step"', '"Relative Time (Wall)"'))
     with pytest.raises(InputError, match="must have the step on its x axis"):
         read_log(path)
 
@@ -340,7 +342,7 @@ def test_configurations_of_the_trainers() -> None:
     # half of what one generation gives is used per update
     assert configuration(trl | {"steps_per_generation": 8})[:2] == (4, 8)
     reused = configuration(trl | {"num_iterations": 2})
-    assert reused.problems_per_batch is None
+    assert (reused.problems_per_batch, reused.updates_per_batch) == (8, 2)
     assert "every batch is used for 2 updates" in reused.notes[0]
     refill = configuration({"data.train_batch_size": 8, "actor_rollout_ref.rollout.n": 4,
                             "algorithm.filter_groups.enable": True})

@@ -39,8 +39,11 @@ def test_importing_twice_keeps_a_run_once(tmp_path: Path) -> None:
     first = import_logs([LOGS / "mlflow.db"], tmp_path / "s")
     again = import_logs([LOGS / "mlflow.db", LOGS / "trackio.db"], tmp_path / "s")
     assert first.stored == ["trl-bp2-n4"]
-    assert (again.stored, again.known) == (["trl-bp2-n4"], ["trl-bp2-n4"])
-    assert len(load_imported(tmp_path / "s")) == 2
+    # another tracker's record of the same run is that run
+    assert (again.stored, again.known) == ([], ["trl-bp2-n4"])
+    third = import_logs([LOGS / "trackio.db"], tmp_path / "s")
+    assert (third.stored, third.known) == ([], ["trl-bp2-n4"])
+    assert len(load_imported(tmp_path / "s")) == 1
 
 
 def test_nothing_is_written_before_everything_is_known(tmp_path: Path) -> None:
@@ -115,7 +118,8 @@ def test_one_command_reads_logs_that_do_not_say_their_configuration(
     logs.mkdir()
     for n in (4, 8):
         for seed in (0, 1):
-            rows = [{"step": s, "data": {"my/val": 0.2 + 0.05 * s / n, "critic/score/mean": 0.1}}
+            rows = [{"step": s, "data": {
+                "my/val": 0.2 + 0.05 * s / n + 0.001 * seed, "critic/score/mean": 0.1}}
                     for s in range(0, 64, 2)]
             (logs / f"n{n}_seed{seed}.jsonl").write_text(
                 "".join(json.dumps(row) + "\n" for row in rows))

@@ -23,6 +23,7 @@ from isocompute.importers import (
     ImportedRun,
     collect,
     convert_runs,
+    ledger,
     read_log,
     reading,
     sqlite,
@@ -178,7 +179,7 @@ def test_row_15_series_and_points_are_capped(
 def test_row_15_errors_are_capped_and_counted(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", verl(0, 0.5), *([b"torn {"] * 3000))
     run, _ = one(path)
-    assert len(run.errors) == collect.MAX_ERRORS_KEPT
+    assert len(run.errors) == ledger.MAX_ERRORS_KEPT
     assert run.n_errors == 3000
 
 
@@ -289,11 +290,14 @@ def test_row_17_crc32c_of_the_known_vector_and_resynchronisation() -> None:
     assert find_header(b"short", 0) is None
 
 
-def test_row_18_every_attempt_has_its_own_file_and_both_are_read(tmp_path: Path) -> None:
+def test_row_18_every_attempt_has_its_own_file_and_they_are_one_run(tmp_path: Path) -> None:
     lines(tmp_path / "run.attempt0.jsonl", verl(0, 0.1), verl(1, 0.2))
     lines(tmp_path / "run.attempt1.jsonl", verl(1, 0.2), verl(2, 0.3))
     runs = read_log(tmp_path, settings=BP_N)
-    assert [r.series[0].step_K.tolist() for r in runs] == [[0, 1], [1, 2]]
+    assert [r.series[0].step_K.tolist() for r in runs] == [[0, 1, 2]]
+    assert "joined with" in runs[0].provenance.inferred[0]
+    apart = read_log(tmp_path, settings={**BP_N, "resumed": "apart"})
+    assert [r.series[0].step_K.tolist() for r in apart] == [[0, 1], [1, 2]]
 
 
 def test_row_20_pickles_are_refused(tmp_path: Path) -> None:

@@ -22,10 +22,14 @@ from isocompute.engines.local.worlds import BitRuleWorld  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
 from isocompute.problems import Problem, ProblemSet  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
-from isocompute.study import RunSpec  # noqa: E402
+from isocompute.runner import run_study  # noqa: E402
+from isocompute.store import Store  # noqa: E402
+from isocompute.store.health import failed_rules  # noqa: E402
+from isocompute.study import RunSpec, Study  # noqa: E402
 from isocompute.testing import EngineTestCase  # noqa: E402
 from isocompute.verifiers import load_verifier  # noqa: E402
 from local_tools import WORLD, tiny_folder, tiny_model  # noqa: E402
+from study_helpers import FAST  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +62,6 @@ class TestLocalEngine(EngineTestCase):
         {"aggregation": "seq-mean-token-sum"},
         {"advantage_std": "population"},
         {"kl_coef": 0.5},
-        {"kl_coef": 0.5, "kl_estimator": "k1"},
         {"kl_coef": 0.5, "entropy_coef": 0.5},
         {"zero_variance_filter": "loss"},
         {"kl_coef": 0.5, "zero_variance_filter": "regularizers"},
@@ -317,3 +320,16 @@ def test_supervision_teaches_the_rule_and_repeats(kind):
     assert len(losses) == 65
     assert np.mean(losses[50:60]) < 0.93 * np.log(16)
     assert trained(3)[:3] == losses[:3]
+
+
+@pytest.mark.parametrize("changes", [{"learning_rate": 1e30}, {"kl_coef": 1e30}])
+def test_a_run_that_diverges_is_told_so_once(folder, tmp_path, changes):
+    """Another try ends the same: no retry, one line, a finding of divergence."""
+    spec = make_spec(folder, recipe=Recipe(**{"learning_rate": 1e-3, **changes}))
+    study = Study(name="s", runs=[spec], slices=(1.0,))
+    summary = run_study(study, tmp_path / "s", workers=0, settings=FAST)
+    assert (summary.failed, summary.accounting.attempts, summary.warnings) == (1, 1, ())
+    assert "must be finite" in summary.problems[0][1]
+    with Store(tmp_path / "s") as store:
+        (run,) = store.runs()
+        assert failed_rules(store, run) == ("divergence",)

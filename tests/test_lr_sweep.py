@@ -186,6 +186,13 @@ def test_the_batch_nearest_to_the_recipes_and_the_default_rates():
     assert len(study.runs) == 7 * 2
 
 
+def test_a_folder_whose_first_start_was_cut_short_holds_no_rates(tmp_path):
+    (tmp_path / "study.db").touch()
+    study = small_study(ns=(2,), rollouts=160)
+    rates = {spec.recipe.learning_rate for spec in lr_study(study, [1e-3], tmp_path).runs}
+    assert rates == {1e-3}
+
+
 def test_bad_input_is_refused(tmp_path):
     base = small_study()
     for bad in (0.0, -1.0, math.inf, math.nan):

@@ -266,7 +266,10 @@ def test_learning_rate_rules():
 def test_the_optimizer_equals_that_of_torch(tmp_path):
     ours, theirs = tiny_model(), tiny_model()
     mine = FlatAdamW(ours, weight_decay=0.1, max_grad_norm=0.5)
-    reference = torch.optim.AdamW(theirs.parameters(), lr=1.0, weight_decay=0.1)
+    # Norms apart, as in transformers' trainers.
+    groups = [{"params": [p for p in theirs.parameters() if (p.ndim > 1) == decays],
+               "weight_decay": 0.1 * decays} for decays in (True, False)]  # fmt: skip
+    reference = torch.optim.AdamW(groups, lr=1.0)
     token = torch.tensor([[1, 2, 3, 4, 5]])
     for step in range(1, 6):
         for group in reference.param_groups:

@@ -368,15 +368,37 @@ def test_a_guess_must_gain_more_than_what_nobody_pays_for() -> None:
     kept = planted({(32, 32): (0.0081,) * 2}, surface=steep, notices=[FEW])
     d = plan_budget(kept, AT).document
     assert (arm(d), d["chosen_by"]) == ((32, 32), "expected_score")
-    assert d["as_good"] == [32, 64]
+    assert d["as_good"] == [32]
     assert d["run_next"][0]["do"] == "train n = 64"  # what could be better is tried first
     left = planted({(32, 32): (0.0079,) * 2}, surface=steep, notices=[FEW])
     assert arm(plan_budget(left, AT).document) == (32, 64)
 
 
+def test_a_guess_must_be_sure() -> None:
+    # Twenty draws whose slope in n is 0.03, but in one (or two) it falls: 95% (or 90%).
+    def fan(falling: int) -> Any:
+        slope_D = np.where(np.arange(20) < falling, -0.01, 0.03)[:, None, None]
+        return lambda bp, n, x: line(bp, n, x) + slope_D * (n - 5)
+
+    some = {(32, 32): (0.0,) * 20}
+    sure = plan_budget(planted(some, surface=fan(1), notices=[FEW]), AT).document
+    assert arm(sure) == (32, 64)
+    kept = plan_budget(planted(some, surface=fan(2), notices=[FEW]), AT)
+    assert arm(kept.document) == (32, 32)
+    twice, half = kept.document["neighbours"]  # it improves by 0.027 in the mean, or by 0.001
+    assert (half["rollouts_per_problem"], twice["rollouts_per_problem"]) == (16, 64)
+    assert kept.document["run_next"][0]["do"] == "train n = 64"
+    assert twice["gain"] == pytest.approx(0.9 * 0.03 - 0.1 * 0.01)
+    assert twice["gain_interval"] == pytest.approx([-0.01, 0.03])
+    assert twice["score"] == pytest.approx(0.426)
+    assert twice["interval"] == pytest.approx([0.39, 0.43])
+    assert "  untested n 64: +0.026 (-0.010 to +0.030), 16: -0.026 (-0.030 to +0.010)" in said(kept)
+
+
 def test_with_three_n_nothing_untested_is_prescribed() -> None:
     arms = {(32, n): (0.0, 0.0) for n in (16, 32, 64)}
-    assert arm(plan_budget(planted(arms, surface=steep), AT).document) == (32, 64)
+    d = plan_budget(planted(arms, surface=steep), AT).document
+    assert (arm(d), d["neighbours"]) == ((32, 64), [])
 
 
 # Beyond the data

@@ -132,7 +132,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     fit.document["direction"]["sentence"] = HOSTILE
     plan = make_plan()
     plan.update(notices=[noticed], verdict=verdict)
-    plan["run_next"] = [{"do": HOSTILE, "command": HOSTILE, "settles": HOSTILE}]
+    plan["run_next"] = [{"do": HOSTILE, "command": HOSTILE, "settles": HOSTILE}] * 5
     plan["learning_rate_from"] = HOSTILE
     plan["recipe"] = {HOSTILE: HOSTILE}
     plan["trainer"] = {HOSTILE: {HOSTILE: HOSTILE}}
@@ -253,7 +253,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "2.83e-6 (that of Qwen2.5-7B-Instruct)",
         "310 GPU-hours, $620, 6.4B tokens",
         "1.3 over the training problems",
-        "Measure your learning rate. isocompute lr-sweep study.yaml This rate comes from",
+        "Test a second Bₚ. isocompute run study.yaml Only Bₚ = 16 was tested at n = 256.",
         "A rollout is one sampled answer",
         "avg@4, 14 runs, n = 8 to 512, Bₚ = 16, up to 8.39M rollouts",
         "The largest n 16 × 512 0.667 0.008",
@@ -263,6 +263,12 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         assert part in answer, part
     assert answer.index("What to run") < answer.index("Confidence") < answer.index("Score")
     assert "`" not in page.text
+
+
+def test_at_most_three_things_are_to_be_done_first(tmp_path: Path) -> None:
+    plan = make_plan() | {"run_next": [{"do": f"do {i}", "settles": "x"} for i in range(5)]}
+    text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
+    assert "Before you spend Do 0. Do 1. Do 2. avg@4" in text
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
@@ -563,7 +569,7 @@ def test_how_sure_and_what_the_wrong_n_costs() -> None:
         "contention there."
     )
     document["best"][-1]["confidence_set"] = [256, 512]
-    assert "n = 256, 512 are still in contention" in probability_sentence(document)
+    assert "n = 256 and 512 are still in contention" in probability_sentence(document)
     assert loss_sentence(document) == (
         "At 4M rollouts, n = 8 costs 0.090 of score against the true best, n = 512 0.001."
     )

@@ -13,6 +13,8 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 
@@ -24,6 +26,7 @@ from isocompute.runner.pool import InlinePool, ProcessPool
 from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
 from isocompute.runner.pulse import Pulse
+from isocompute.runner.ray import RayPool, RemoteRun, _Running
 from isocompute.store import Database, FencedError, StorageError, Store, leases, processes
 from isocompute.store.register import register
 from isocompute.study import Limits
@@ -172,6 +175,59 @@ def test_memory_limit(tmp_path):
     summary = run_study(study, tmp_path, workers=1, settings=FAST)
     assert summary.failed == 1
     assert "it passed its limit memory_gb=0.4" in summary.problems[0][1]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.long
+def test_memory_limit_counts_what_a_run_started(tmp_path, monkeypatch):
+    monkeypatch.setenv("CHILD_FILE", str(tmp_path / "child"))
+    study = odd("memory_of_a_child", ns=(2,), rollouts=4096, limits=Limits(memory_gb=0.4))
+    try:
+        summary = run_study(study, tmp_path / "s", workers=1, settings=FAST)
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert summary.failed == 1
+    assert "it passed its limit memory_gb=0.4" in summary.problems[0][1]
+
+
+def test_a_memory_limit_that_cannot_be_enforced_is_said_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("isocompute.runner.pool.memory_bytes", lambda _: None)
+    monkeypatch.setattr("isocompute.runner.run._UNKNOWN_S", -1.0)
+    study = small_study(ns=(2, 4), limits=Limits(memory_gb=4))
+    summary = run_study(study, tmp_path, workers=0, settings=FAST)
+    assert (summary.done, len(summary.warnings)) == (2, 1)
+    assert summary.warnings[0].startswith("limits.memory_gb is not enforced")
+
+
+def test_memory_of_a_run_on_ray_is_what_its_actor_says_last():
+    """Asked for one answer at a time, and never waited for."""
+    answers = {"first": 5, "second": 7}
+
+    class FakeRay:
+        class exceptions:  # ray's own name
+            RayError = KeyError
+
+        there: ClassVar[set[str]] = set()
+
+        def wait(self, references, timeout):
+            assert timeout == 0
+            return [r for r in references if r in self.there], []
+
+        get = staticmethod(answers.__getitem__)
+
+    words = iter([*answers, "lost"])
+    actor = SimpleNamespace(memory=SimpleNamespace(remote=lambda: next(words)))
+    pool = RayPool.__new__(RayPool)
+    task, pool._ray = object(), FakeRay()
+    pool._running = [_Running(task=task, actor=actor, writer=None, message=None)]
+    assert pool.memory_bytes(object()) is None
+    assert pool.memory_bytes(task) is None
+    FakeRay.there = {"first"}
+    assert pool.memory_bytes(task) == 5
+    assert pool.memory_bytes(task) == 5  # the second has been asked for
+    FakeRay.there = {"first", "second", "lost"}
+    assert [pool.memory_bytes(task) for _ in range(2)] == [7, 7]
+    assert RemoteRun().memory() > 0
 
 
 @pytest.mark.parametrize(

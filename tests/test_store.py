@@ -36,7 +36,7 @@ from isocompute.store.pack import count_text, pack, unpack
 from isocompute.store.register import differences, register
 from isocompute.store.status import study_status
 from isocompute.store.writer import RunWriter
-from study_helpers import FAST, digest, small_study
+from study_helpers import FAST, digest, edit, small_study
 
 DATA = Path(__file__).parent / "data"
 
@@ -390,31 +390,46 @@ def test_row_11_tables_are_not_changed_under_an_older_runner(tmp_path, monkeypat
 
     thread = threading.Thread(target=beat)
     thread.start()
-    for create in (False, True):
-        with pytest.raises(InputError, match="a runner of an older isocompute works on it; wait"):
-            Database(tmp_path, create=create)
+    Database(tmp_path).close()  # who only reads does not ask
+    with pytest.raises(InputError, match="a runner of an older isocompute works on it; wait"):
+        Database(tmp_path, create=True)
     over.set()
     thread.join()
     assert older.execute("PRAGMA user_version").fetchone() == (1,)
     monkeypatch.setattr(schema, "_WATCH_S", 0.6)  # one that has gone does not hold it up for ever
-    Database(tmp_path).close()
+    Database(tmp_path, create=True).close()
     assert older.execute("PRAGMA user_version").fetchone() == (schema.SCHEMA_VERSION,)
 
 
-@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_studies_of_older_schemas_still_open(tmp_path, version):
-    """Files written by older versions are kept; they open, extend and stay sound."""
+    """Files written by older versions are kept; they are read as they are, and extended."""
     shutil.copy(DATA / f"store-v{version}" / "study.db", tmp_path)
+    before = (tmp_path / "study.db").read_bytes()
     with Store(tmp_path) as store:
         assert [(r.state, r.rollouts) for r in store.runs()] == [("done", 64), ("done", 64)]
         assert store.evaluations().rollouts_K.tolist() == [0, 32, 64] * 2
         assert store.steps(store.runs()[0].hash).step_K.tolist() == list(range(1, 9))
-        assert schema.check(store.database.connection) == schema.SCHEMA_VERSION
+        assert schema.check(store.database.connection) == version
         assert [r.findings is None for r in store.runs()] == [version < 2] * 2
+        assert store.unjudged() == []
+    assert study_status(tmp_path).states["done"] == 2
+    codes = {f.code for f in examine(tmp_path)}
+    assert codes == {"checkpoint_unusable"} | ({"older_version"} if version < 4 else set())
+    one = export_study(tmp_path, tmp_path / "a.csv")[0].read_bytes()
+    assert (tmp_path / "study.db").read_bytes() == before
     # The checkpoints were not kept: the runs start over and say so.
     summary = run_study(small_study(rollouts=128), tmp_path, workers=0, settings=FAST)
     assert summary.done == 2
-    assert "its folder is missing" in summary.warnings[0]
+    copy = tmp_path / f"study.schema-{version}.db"
+    assert any("its folder is missing" in line for line in summary.warnings)
+    assert (str(copy) in summary.warnings[0]) == copy.exists() == (version < 4)
+    if version < 4:  # the copy is what it was
+        (tmp_path / "old").mkdir()
+        shutil.copy(copy, tmp_path / "old" / "study.db")
+        assert export_study(tmp_path / "old", tmp_path / "b.csv")[0].read_bytes() == one
+        with Store(tmp_path / "old") as store:
+            assert schema.check(store.database.connection) == version
     assert summary.accounting.wasted_rollouts == 128
     assert examine(tmp_path) == [] or {f.code for f in examine(tmp_path)} == {"mixed_versions"}
 
@@ -471,9 +486,8 @@ def test_a_study_whose_recipe_had_fewer_words_continues(tmp_path):
         spec = {k: v for k, v in run.spec.items() if k != "steps"}
         other = "0123456789abcdef"
         older = {k: v for k, v in spec["recipe"].items() if k != "gae_gamma"} | {"gone": None}
-        with store.database.write() as connection:
-            connection.execute("UPDATE runs SET hash = ?, spec = ?",
-                               (other, json.dumps({**spec, "recipe": older})))  # fmt: skip
+    edit(tmp_path, "UPDATE runs SET hash = ?, spec = ?", other,
+         json.dumps({**spec, "recipe": older}))  # fmt: skip
     run_folder(tmp_path, run.hash).rename(run_folder(tmp_path, other))
     summary = run_study(small_study(ns=(2,), rollouts=128), tmp_path, workers=0, settings=FAST)
     assert (summary.done, summary.warnings) == (1, ())
@@ -615,10 +629,7 @@ def test_doctor_finds(tmp_path, code, sql):
     run_study(small_study(), tmp_path, workers=0, settings=FAST)
     process = json.loads(processes.this_process())
     dead = json.dumps([*process[:3], 1, "other start"])
-    connection = sqlite3.connect(tmp_path / "study.db")
-    connection.execute(sql.replace("{}", dead))
-    connection.commit()
-    connection.close()
+    edit(tmp_path, sql.replace("{}", dead))
     assert code in {finding.code for finding in examine(tmp_path)}
 
 
@@ -708,3 +719,157 @@ def test_row_12_a_clock_that_jumps_changes_nothing(tmp_path, monkeypatch):
     monkeypatch.undo()
     run_study(small_study(), tmp_path / "calm", workers=0, settings=FAST)
     assert digest(tmp_path / "jump", tmp_path / "a") == digest(tmp_path / "calm", tmp_path / "b")
+
+
+def _flips(folder, count, seed):
+    """Single flipped bits of a study: (export or None where it is refused, doctor's codes)."""
+    whole = (folder / "study.db").read_bytes()
+    rng = np.random.default_rng(seed)
+    for at in rng.choice(8 * len(whole), count, replace=False).tolist():
+        data = bytearray(whole)
+        data[at // 8] ^= 1 << (at % 8)
+        for file in folder.glob("study.db*"):
+            file.unlink()
+        (folder / "study.db").write_bytes(data)
+        try:
+            read = digest(folder, folder / "export"), study_status(folder).lines()
+        except InputError as error:
+            read = None if "\n" not in str(error) else str(error)
+        try:
+            codes = {f.code for f in examine(folder) if f.severity == "error"}
+        except InputError:
+            codes = {"newer"}
+        yield at, read, codes
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(40, marks=pytest.mark.long), pytest.param(400, marks=pytest.mark.slow)]
+)
+def test_a_flipped_bit_is_found_or_changes_nothing(tmp_path, count):
+    run_study(small_study(rollouts=512), tmp_path, workers=0, settings=FAST)
+    truth = digest(tmp_path, tmp_path / "export"), study_status(tmp_path).lines()
+    found = 0
+    for at, read, codes in _flips(tmp_path, count, seed=count):
+        assert read in (None, truth), f"bit {at} changed what is read"
+        assert codes or read == truth, f"the doctor missed bit {at}"
+        found += bool(codes)
+    assert found > count // 10
+
+
+@pytest.mark.parametrize(
+    ("sql", "where"),
+    [
+        ("UPDATE study SET value = '\"other\"' WHERE key = 'name'", "study (name)"),
+        ("UPDATE runs SET tokens = tokens + 1", "runs (HASH)"),
+        ("UPDATE runs SET lease_token = 9", "runs (HASH)"),
+        ("UPDATE steps SET tokens = tokens + 1 WHERE step = 3", "steps (run 1, step 3)"),
+        ("UPDATE steps SET wall_s = wall_s + 1e-9 WHERE step = 3", "steps (run 1, step 3)"),
+        ("UPDATE steps SET seal = NULL WHERE step = 2", "steps (run 1, step 2)"),
+        ("UPDATE evaluations SET counts = '[1]' WHERE step = 4",
+         "evaluations (run 1, step 4)"),
+        ("UPDATE problems SET answer = 'x' WHERE rowid = 2", "problems (row 2)"),
+        ("UPDATE checkpoints SET bytes = bytes + 1", "checkpoints (row "),
+        ("UPDATE attempts SET host = 'x' WHERE attempt = 1", "attempts (row 1)"),
+        ("UPDATE problem_sets SET size = 3 WHERE rowid = 1", "problem_sets (row 1)"),
+    ],
+)  # fmt: skip
+def test_a_record_that_another_program_changed_is_named(tmp_path, sql, where):
+    study = small_study(ns=(2,), rollouts=64)
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    other = sqlite3.connect(tmp_path / "study.db")
+    other.execute(sql)
+    other.commit()
+    other.close()
+    where = where.replace("HASH", study.runs[0].hash)
+    (finding,) = [f for f in examine(tmp_path) if f.severity == "error"]
+    assert (finding.code, where in finding.message) == ("damaged_records", True)
+    with pytest.raises(InputError, match="damaged at") as caught:
+        export_study(tmp_path, tmp_path / "x.csv")
+    assert where in str(caught.value)
+    longer = small_study(ns=(2,), rollouts=128)
+    if where.startswith("problems "):  # a runner has its problems from the study file
+        assert run_study(longer, tmp_path, workers=0, settings=FAST).done == 1
+    else:
+        with pytest.raises(InputError, match="damaged at"):
+            run_study(longer, tmp_path, workers=0, settings=FAST)
+
+
+def test_steps_that_are_missing_are_not_passed_over(tmp_path):
+    study = small_study(ns=(2,), rollouts=64)
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    edit(tmp_path, "DELETE FROM steps WHERE step = 8")
+    with (
+        Store(tmp_path) as store,
+        pytest.raises(InputError, match=f"some of run {study.runs[0].hash} are missing"),
+    ):
+        store.steps(study.runs[0].hash)
+
+
+def test_swapped_checkpoints_are_called_so_and_the_run_starts_anew(tmp_path):
+    study = small_study(ns=(2,), rollouts=64)
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    truth, name = digest(tmp_path, tmp_path / "x"), study.runs[0].hash
+    one, two = sorted((tmp_path / "checkpoints" / name).iterdir())
+    one.rename(tmp_path / "away")
+    two.rename(one)
+    (tmp_path / "away").rename(two)
+    found = [f.message for f in examine(tmp_path)]
+    assert any("its folder holds the checkpoint of step" in message for message in found)
+    longer = small_study(ns=(2,), rollouts=128)
+    summary = run_study(longer, tmp_path, workers=0, settings=FAST)
+    assert "the folders were swapped or copied" in summary.warnings[0]
+    assert summary.warnings[1].endswith("; it starts anew")
+    run_study(longer, tmp_path / "whole", workers=0, settings=FAST)
+    assert digest(tmp_path, tmp_path / "x") == digest(tmp_path / "whole", tmp_path / "y") != truth
+
+
+def test_row_5_a_note_says_where_a_run_goes_on(database):
+    claim = leases.claim(database, "me", first)
+    writer = writer_of(database, claim)
+    for step in (1, 2):
+        writer.step(step_record(step))
+        folder = commit(writer, step)
+    shutil.rmtree(folder)
+    again = leases.claim(database, "you", first, dead={"me"})
+    assert again.notes[0].endswith("its folder is missing; it goes on from step 1")
+
+
+def test_runners_that_died_are_forgotten(tmp_path):
+    study = small_study(ns=(2,), rollouts=64)
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    process = json.loads(processes.this_process())
+    edit(tmp_path, "INSERT INTO runners VALUES ('r', ?, 3)",
+         json.dumps([*process[:3], 1, "other start"]))  # fmt: skip
+    edit(tmp_path, "INSERT INTO runners VALUES ('elsewhere', '[\"host\", \"boot\"]', 3)")
+    assert {f.code for f in examine(tmp_path)} == {"dead_runners"}
+    run_study(study, tmp_path, workers=0, settings=FAST)
+    assert examine(tmp_path) == []
+    with Store(tmp_path) as store:  # of another machine: not known to have died
+        assert store.database.read("SELECT runner FROM runners") == [("elsewhere",)]
+
+
+def test_a_reader_takes_back_a_commit_that_was_cut_off(tmp_path):
+    run_study(small_study(ns=(2,), rollouts=64), tmp_path, workers=0, settings=FAST)
+    truth = digest(tmp_path, tmp_path / "x")
+    code = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None); "
+        "c.execute('PRAGMA cache_size = 1'); c.execute('BEGIN'); "
+        "c.execute('UPDATE steps SET tokens = 0'); c.execute('DELETE FROM evaluations'); "
+        "c.execute('CREATE TABLE more AS SELECT zeroblob(300000)'); os._exit(1)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path / "study.db"], check=False)
+    assert (tmp_path / "study.db-journal").stat().st_size > 0
+    assert digest(tmp_path, tmp_path / "x") == truth
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_an_export_follows_no_link(tmp_path, name):
+    run_study(small_study(ns=(2,), rollouts=64), tmp_path / "s", workers=0, settings=FAST)
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    for link in (name, f".{name}.partial"):
+        (tmp_path / link).symlink_to(victim)
+    export_study(tmp_path / "s", tmp_path / name)
+    assert victim.read_text() == "mine"
+    assert not (tmp_path / name).is_symlink()
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f".{name}.partial", "s", "victim", name]

@@ -52,8 +52,8 @@ def test_kept_findings_are_those_of_the_steps(tmp_path: Path) -> None:
         assert run.findings == expected
         failures = [(f.code, f.step) for f in expected if f.severity == "failure"]
         assert failures == [("divergence", 3)]
-        with store.database.write() as connection:  # findings of another step say nothing
-            connection.execute("UPDATE runs SET findings = '{\"step\": 1, \"findings\": []}'")
+        # findings of another step say nothing
+        study_helpers.edit(tmp_path, "UPDATE runs SET findings = ?", '{"step": 1, "findings": []}')
         assert store.runs()[0].findings is None
         assert study_health(store) == {run.hash: expected}
 

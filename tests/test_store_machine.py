@@ -38,7 +38,7 @@ class Trainer:
 
     def __init__(self, name, folder, claim):
         self.name, self.claim = name, claim
-        self.database = Database(folder)
+        self.database = Database(folder, write=True)
         self.writer = RunWriter(self.database, claim, {"val": 8}, commit_share=float("inf"))
         self.step = claim.from_step
         self.dead = False

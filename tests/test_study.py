@@ -174,6 +174,12 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("budget=0", "finite amount > 0"),
         ("budget=12 bananas", "finite amount > 0"),
         ("budget=3", "at least one batch must fit"),
+        ("budget=1e30", r"at most 1e\+15 rollouts per run, but got 1e\+30"),
+        ("grid.seeds=1000000000", "less than or equal to 1000000, but got 1000000000"),
+        ("grid.seeds=100000", "at most 100,000 runs, but the grid asks for 300,000"),
+        ("evaluation.samples=1000000000", "evaluation.samples .* less than or equal to 1000000"),
+        ("problems.train.options.size=1e12", "at most 10,000,000, but got size="),
+        ("recipe.learning_rate=1e300", r"`learning_rate` must be finite and > 0 and at most 1e"),
         ("budget=5gpuh", "needs `rollouts_per_gpu_hour` > 0"),
         ("grid.rollouts_per_problem={low: 8}", r"must have 'grid\.rollouts_per_problem\.high'"),
         ("grid.rollouts_per_problem={low: 8, high: 4}", "`low <= high` must hold"),
@@ -249,7 +255,8 @@ def test_a_missing_file(tmp_path):
 @pytest.mark.parametrize(
     "override",
     ["engine_options.api_key=abc", "engine_options.hf_token=x", "name=hf_abcdefghijklmnopqrst",
-     "engine_options.x={password: p}", "engine_options.x=[sk-abcdefghijklmnop1234]"],
+     "engine_options.x={password: p}", "engine_options.x=[sk-abcdefghijklmnop1234]",
+     "engine_options.private_key=[a, b]", "engine_options.url=https://me:pass1@host/v1"],
 )  # fmt: skip
 def test_row_27_secrets_are_refused(load, override):
     with pytest.raises(InputError, match="must not hold secrets"):

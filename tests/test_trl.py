@@ -86,7 +86,6 @@ def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     ({"recipe": Recipe(aggregation="seq-mean-token-sum")}, "`aggregation` must be 'token-mean'"),
     ({"recipe": Recipe(objective="cispo", aggregation="seq-mean-token-mean")},
      "cispo is token-mean"),
-    ({"recipe": Recipe(kl_estimator="k1", kl_coef=0.1)}, "`kl_estimator` must be 'k3'"),
     ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be"),
     ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
     ({"recipe": Recipe(gradient_rollouts=4)}, "`gradient_rollouts` must be None"),

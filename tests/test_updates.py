@@ -95,7 +95,7 @@ class TestClippedGrpo(Local):
     recipe = {"updates_per_batch": 4, "kl_coef": 0.1, "entropy_coef": 0.1}
     supported = (
         {"clip_low": 0.0}, {"clip_high": 0.0}, {"zero_variance_filter": "loss"},
-        {"zero_variance_filter": "regularizers"}, {"kl_estimator": "k1"},
+        {"zero_variance_filter": "regularizers"},
     )  # fmt: skip
 
 
@@ -420,7 +420,7 @@ def test_a_run_goes_on_with_a_verifier_that_fails(folder, monkeypatch):
         told = [one for r in run.steps for one in r.unjudged]
         told += [one for r in run.evaluations for one in r.unjudged]
         evaluated = run.evaluations[-1]
-    assert 0.05 < min(shares) < max(shares) < 0.6
+    assert 0.01 < min(shares) < max(shares) < 0.6
     assert {one.message for one in told} <= {"broken pipe", "ValueError: broken pipe"}
     assert all(one.response[0] in "0123" and one.rollouts > 0 for one in told)
     drawn_again = evaluated.sampled_rollouts - evaluated.samples * len(evaluated.successes_P)
@@ -558,7 +558,7 @@ def test_difficulty_names_what_could_not_be_judged(folder, monkeypatch):
     some = measured(lambda text, _: text[0] in "0123")
     assert 0 < some.errors == sum(one.rollouts for one in some.unjudged)
     lost = {one.problem: one.rollouts for one in some.unjudged}
-    second = some.successes_P == 0
+    second = some.first_successes_P == 0
     drawn_P = np.where(second, 16, 8)
     assert some.judged_P.tolist() == [
         int(drawn) - lost.get(i, 0) for i, drawn in enumerate(drawn_P)

@@ -53,6 +53,42 @@ def test_rules(spec: str, response: str, answer: str, reward: int) -> None:
     assert load_verifier(spec)(response, answer) == Outcome(reward)
 
 
+LONG = "1" * 4_301  # what Python's int refuses
+
+
+@pytest.mark.parametrize(
+    ("spec", "response", "answer", "reward"),
+    [
+        ("integer", f"so it is {LONG}", "1", 0),
+        ("integer", f"-0{LONG}", f"-{LONG}", 1),
+        ("integer", LONG, LONG + "0", 0),
+        ("integer", "\u0664\u0662", "42", 1),  # the digits of another script
+        ("countdown", "1*1", f"11>{LONG}", 0),
+        ("countdown", "+".join(LONG), f"{LONG}>4301", 1),
+        ("countdown", "*".join("9" * 4_600), f"{'9' * 4_600}>0", 0),
+        ("bits>=1", LONG, LONG, 1),
+        ("hexbits>=1", LONG, LONG, 1),
+        ("exact", "\ud800", LONG, 0),
+    ],
+)
+def test_no_length_of_a_response_raises(
+    spec: str, response: str, answer: str, reward: int
+) -> None:
+    assert load_verifier(spec)(response, answer) == Outcome(reward)
+
+
+@pytest.mark.parametrize("at", ["rule", "fault"])
+def test_a_rule_that_raises_gives_no_reward(at: str) -> None:
+    def broken(*_: str) -> bool:
+        raise RecursionError("too\ndeep")
+
+    verifier = (
+        RuleVerifier("own", broken, lambda _: None) if at == "rule"
+        else RuleVerifier("own", lambda _r, _a: True, broken)  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert verifier("1", "1") == Outcome(None, "RecursionError: too deep")
+
+
 def test_parts_of_rules() -> None:
     assert last_integer("+7, -8") == -8
     assert last_integer("x7") is None
@@ -302,9 +338,11 @@ def test_judge_counts_errors_apart_and_judges_repeats_once() -> None:
 
 def test_the_worker_side_without_a_process(user_file: Path) -> None:
     rule = load_rule(f"{user_file}:check")
-    assert answer_question(rule, '{"response": "4", "answer": "4"}') == {"reward": 1}
-    assert answer_question(rule, '{"response": "raise", "answer": "4"}') == {
-        "error": "ValueError: no idea second line"
-    }
+    assert answer_question(rule, '{"response": "4", "answer": "4", "nonce": "a"}') == {
+        "nonce": "a", "reward": 1,
+    }  # fmt: skip
+    assert answer_question(rule, '{"response": "raise", "answer": "4", "nonce": "b"}') == {
+        "nonce": "b", "error": "ValueError: no idea second line",
+    }  # fmt: skip
     with pytest.raises(ImportError, match="has no function 'absent'"):
         load_rule(f"{user_file}:absent")

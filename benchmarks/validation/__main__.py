@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import isocompute
-from validation.adapters import ADAPTERS, Today
+from validation.adapters import ADAPTERS
 from validation.cells import DEFINITIVE, DEVELOPMENT, Cell, Chunk, Counts, cells_of, chunks_of
 from validation.figures import Cells, Summary, of_document, to_document
 from validation.panels import panel_rows, panels_of
@@ -35,7 +35,6 @@ HERE = Path(__file__).parent
 ROOMS = {
     "model": ("domain", "model"),
     "answers": ("domain", "model", "answers"),
-    "today": ("curves", "frontier.py", "laws", "plan", "sigmoid.py", "projection.py"),
 }
 
 
@@ -136,8 +135,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     panels = []
     if "panels" in options.parts:
         adapter = ADAPTERS[options.adapter]
-        if options.adapter == "today":
-            adapter = Today(whole=True, draws=1000)  # 18 fits: as its users had it
         panels = panel_rows(adapter, panels_of(options.panels))
     summaries = collected(cells, base, folder)
     title = "The model" if options.adapter == "answers" else options.adapter

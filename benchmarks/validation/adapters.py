@@ -253,115 +253,13 @@ def refined_peak(grid_F: np.ndarray, score_DF: np.ndarray) -> np.ndarray:
     return np.where(at_edge, grid_F[top_D], refined)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Today:
-    """The chain of rules that stood before the model: `laws`, `plan`."""
-
-    name: str = "today"
-    draws: int = 200
-    whole: bool = False  # with its back-test and every warning, which take long
-
-    def fit(self, curves: Sequence[Curve], seed: int) -> Answers:
-        """A fit of the old rooms."""
-        from isocompute.laws import fit_sweep
-
-        fit = fit_sweep(list(curves), draws=self.draws, seed=seed)
-        if not self.whole:
-            law = fit.law
-            fit.__dict__["document"] = {
-                "setting": fit.setting,
-                "unit": fit.unit,
-                "level": fit.level,
-                "law": {
-                    "form": law.law.form if law.monotone else None,
-                    "plateau": law.law.plateau if law.monotone else None,
-                    "identified": law.identified,
-                },
-                "backtest": {},
-                "warnings": [],
-            }
-        return TodayAnswers(fit)
-
-
-class TodayAnswers:
-    """Answers of the old rooms, each from where a user read it."""
-
-    verdict = "ok"
-
-    def __init__(self, fit: Any) -> None:
-        self.fit = fit
-        self._plans: dict[float, Any] = {}
-
-    @cached_property
-    def keys(self) -> list[Key]:
-        """Configurations in the order of the draws."""
-        return [(b.problems_per_batch, b.rollouts_per_problem) for b in self.fit.curve_fits.binned]
-
-    def _plan(self, budget: float) -> Any:
-        from isocompute.plan import plan_budget
-
-        if budget not in self._plans:
-            self._plans[budget] = plan_budget(self.fit, budget)
-        return self._plans[budget]
-
-    def refused(self, budget: float) -> bool:
-        """Whether `plan` refuses."""
-        return self._plan(budget).allocation is None
-
-    def chosen(self, budget: float) -> Choice | None:
-        """What `plan` says; in a refusal, the largest expected score."""
-        plan = self._plan(budget)
-        if plan.allocation is None:
-            expected = self.fit.expected_scores(budget)
-            key = max(expected, key=lambda k: expected[k])
-            named = self.fit.score_at(*key, budget)
-            return None if named is None else Choice(key, *named)
-        low, high = plan.document["predicted_score_interval"]
-        key = (plan.allocation.problems_per_batch, plan.allocation.rollouts_per_problem)
-        return Choice(key, plan.document["predicted_score"], low, high)
-
-    def n_star(self, budget: float, level: float) -> BestN | None:
-        """The law and its interval."""
-        interval = self.fit.law.interval(budget, level)
-        if interval is None:
-            return None
-        return BestN(float(self.fit.law.predict(budget)), *map(float, interval))
-
-    def p_best(self, budget: float) -> dict[Key, float]:
-        """Probabilities of the frontier; beyond it, of the draws that choose there."""
-        frontier, x = self.fit.frontier, np.log10(budget)
-        if budget <= self.fit.support[1] * (1 + 1e-9):
-            where = int(np.abs(frontier.x_V - x).argmin())
-            p_J = frontier.probability_JV[:, where]
-        else:
-            score_DJ = self.fit._curves_at(budget).draw_value(np.array([x]))[:, :, 0]
-            p_J = np.bincount(score_DJ.argmax(axis=1), minlength=len(self.keys)) / len(score_DJ)
-        return dict(zip(self.keys, map(float, p_J), strict=True))
-
-    def curve_interval(
-        self, configuration: Key, budget: float, level: float
-    ) -> tuple[float, float] | None:
-        """The fitted curve's interval."""
-        from isocompute.laws.outlook import score_with_interval
-
-        fits = self.fit._curves_at(budget)
-        named = score_with_interval(fits, configuration, budget, level, mean=False)
-        return None if named is None else named[1:]
-
-    def rise(self) -> Rise:
-        """The law's claim."""
-        bound = self.fit.law.lower_bound
-        return Rise(bool(self.fit.law.claimed), float("nan") if bound is None else float(bound))
-
-
 ADAPTERS: Mapping[str, Adapter] = {
     "answers": Shown(),
     "model": Model(),
-    "today": Today(),
 }
 REFUSALS = (IsocomputeError,)
 
 __all__ = [
     "ADAPTERS", "REFUSALS", "Adapter", "Answers", "BestN", "Choice", "Configuration", "Model",
-    "Rise", "Shown", "Today",
+    "Rise", "Shown",
 ]  # fmt: skip

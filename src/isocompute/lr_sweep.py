@@ -23,6 +23,7 @@ from isocompute.errors import InputError
 from isocompute.health import Finding, smoothness
 from isocompute.metrics import parse_metric, problem_scores, score_from_counts
 from isocompute.store import Store, StoredRun
+from isocompute.store.database import EmptyStudyError
 from isocompute.store.health import study_health
 from isocompute.study import RunSpec, Study
 
@@ -102,8 +103,11 @@ def lr_study(
 def _known_rates(folder: str | Path | None) -> list[float]:
     if folder is None or not (Path(folder) / "study.db").is_file():
         return []
-    with Store(folder) as store:
-        return [float(run.spec["recipe"]["learning_rate"]) for run in store.runs()]
+    try:
+        with Store(folder) as store:
+            return [float(run.spec["recipe"]["learning_rate"]) for run in store.runs()]
+    except EmptyStudyError:
+        return []
 
 
 def _tidy(value: float) -> float:

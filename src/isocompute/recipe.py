@@ -22,6 +22,9 @@ LearningRateScaling = Literal["sqrt", "linear", "constant"]
 Difficulty = Literal["easy", "hard", "mixed"]
 
 
+LARGEST = 1e30  # of a recipe's numbers: trainers compute in single precision, which ends at 3e38
+
+
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything about an update that is not the allocation.
@@ -34,7 +37,8 @@ class Recipe:
             group for grpo and cispo; of the batch's tokens, with their mean taken off, for ppo.
         aggregation: how token losses become one number, in the trainers' own words.
         kl_coef: weight of KL to the base model; 0 turns it off.
-        kl_estimator: "k3" (low variance, verl's low_var_kl) or "k1".
+        kl_estimator: "k3" (low variance, verl's low_var_kl) or "k1", which only measures: it is
+            refused with `kl_coef > 0`.
         entropy_coef: weight of the entropy bonus; needs `kl_coef > 0` unless forced.
         allow_entropy_without_kl: the force.
         zero_variance_filter: drop groups whose rewards agree from nothing, the whole loss, or
@@ -43,10 +47,12 @@ class Recipe:
         base_batch_size: B_base of the scaling rule, in rollouts.
         learning_rate_scaling: sqrt(B / B_base), linear, or constant.
         warmup_steps: linear warm-up, then constant; step i of the warm-up has i/warmup_steps.
-        weight_decay: AdamW's.
+        weight_decay: AdamW's; of the matrices in the embedded engine and TRL, of every parameter
+            in verl.
         max_grad_norm: clipping of the global gradient norm.
         clip_low, clip_high: bounds of the ratio of new to old policy, 1 - clip_low and
-            1 + clip_high; they act only with `updates_per_batch > 1`.
+            1 + clip_high; they act only with `updates_per_batch > 1`. No second bound for
+            negative advantages (verl's dual clip, `clip_ratio_c`, is put out of reach).
         temperature, top_p: of sampling, in training and in evaluation.
         updates_per_batch: 1 is strictly on-policy.
         update_split: with several updates, whether each takes its share of the batch's problems
@@ -126,10 +132,16 @@ class Recipe:
         )
         for name, rule, holds in rules:
             value = getattr(self, name)
-            if not holds or (isinstance(value, float) and not math.isfinite(value)):
+            if not holds or (isinstance(value, float) and not abs(value) <= LARGEST):
+                most = f" and at most {LARGEST:g}" if holds and math.isfinite(value) else ""
                 raise InputError(
-                    f"recipe `{name}` must be {rule}, but got {value!r}; correct the recipe."
+                    f"recipe `{name}` must be {rule}{most}, but got {value!r}; correct the recipe."
                 )
+        if self.kl_coef > 0 and self.kl_estimator == "k1":
+            raise InputError(
+                "a KL term needs an estimator whose gradient is that of the KL, but k1's is 0 on "
+                f"average (got kl_coef={self.kl_coef:g}); use kl_estimator: k3."
+            )
         if self.entropy_coef > 0 and self.kl_coef == 0 and not self.allow_entropy_without_kl:
             raise InputError(
                 "an entropy bonus needs the KL anchor (`kl_coef > 0`), but got entropy_coef="

@@ -352,7 +352,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
         "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
-        "rules": {}, "trainer": {}, "trainer_units": {},
+        "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
     }  # fmt: skip
 
 

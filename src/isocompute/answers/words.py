@@ -90,7 +90,7 @@ def advice_lines(
     if why:
         lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
     else:
-        lines += _steps(d, min(_FOREGROUND, _SCREEN - 2 - len(lines)))
+        lines += _steps(d, min(_FOREGROUND, max(_SCREEN - 2 - len(lines), 0)))
         more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
         lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
@@ -120,6 +120,10 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
+    if guesses := d["neighbours"][:2]:
+        said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
+                "{gain_interval[1]:+.3f})")  # fmt: skip
+        out += _row("untested n", ", ".join(said.format(**row) for row in guesses))
     model = d["learning_rate_from"]
     whose = "from your study" if model == "study" else f"{model}'s; use yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"

@@ -315,10 +315,11 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
 
         address = None if options.ray_address == "local" else options.ray_address
         pool = ray_pool(address=address, num_cpus=options.num_cpus, num_gpus=options.num_gpus)
-    is_new = not (Path(folder) / "study.db").is_file()
-    if not is_new:  # an edit that is refused is refused before its cost is told
-        with contextlib.closing(Database(folder)) as database:
-            register(database, study)
+    # An edit that is refused is refused before its cost is told. A first start that was cut short
+    # has left a file that is empty or holds no work yet: it is new still.
+    with contextlib.closing(Database(folder, create=True)) as database:
+        register(database, study)
+        is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
     with LiveLine() as progress:
         measured = None
         if is_new and pool is None and options.calibrate > 0:
@@ -386,47 +387,12 @@ def doctor(options: Options) -> int:
     return 1 if any(f.severity == "error" for f in found) else 0
 
 
-def import_runs(options: Options) -> int:
-    """Logs of others -> study folder."""
-    check_target(options.json, options.source)
-    from isocompute.importers import import_logs, load_imported, load_settings, note_lines
-
-    settings = load_settings(options.set, options.map)
-    summary = import_logs(options.source, options.output, settings=settings)
-    for line in note_lines(summary.notes):
-        warn(line)
-    document = {
-        "version": 1,
-        "stored": summary.stored,
-        "known": summary.known,
-        "n_errors": summary.n_errors,
-        "runs": [
-            {
-                "name": run.name,
-                "problems_per_batch": run.problems_per_batch,
-                "rollouts_per_problem": run.rollouts_per_problem,
-                "metrics": sorted({s.metric.label for s in run.series}),
-                "n_missing": sum(s.n_missing for s in run.series),
-                "source": run.provenance.path,
-            }
-            for run in load_imported(options.output)
-        ],
-    }
-    write_json(document, options.json)
-    known = len(summary.known)
-    lines = [f"{len(summary.stored)} runs imported into {options.output}"]
-    if known:
-        lines.append(f"{known} run{' that was' if known == 1 else 's that were'} there already")
-    if summary.n_errors:
-        lines.append(f"{summary.n_errors} rows were not used: see import_errors in study.db")
-    show(lines, quiet=options.json == "-")
-    return 0
-
-
 def export(options: Options) -> int:
     """Unpack a study to Parquet or CSV."""
     from isocompute.store.export import export_study
 
-    files = export_study(options.folder, options.output, format=options.format)
+    files = export_study(
+        options.folder, options.output, format=options.format, times=not options.no_times
+    )
     show([f"wrote {path}" for path in files])
     return 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from isocompute import __version__
 from isocompute.cli import commands
+from isocompute.cli.import_parser import add_import, add_settings
 from isocompute.cli.options import Parser
 from isocompute.cli.options import add_json as _add_json
 from isocompute.cli.options import stage as _stage
@@ -35,7 +36,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_lr_sweep(stages)
     add_run(stages)
     add_folder(stages)
-    _add_import(stages)
+    add_import(stages)
     _add_fit(stages)
     _add_plan(stages)
     _add_compare(stages)
@@ -84,7 +85,8 @@ def _add_scores(parser: Parser) -> None:
         metavar="KEY=VALUE",
         help="only these runs of a study that holds several recipes or problem sets, for example "
         "recipe=NAME, recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any "
-        "column; may be repeated. The same in brackets after a source: STUDY[recipe=NAME]",
+        "column; of logs, model=NAME, learning_rate=1e-6, run=PATTERN; may be repeated. The same "
+        "in brackets after a source: STUDY[recipe=NAME]",
     )
     parser.add_argument(
         "--range",
@@ -92,9 +94,9 @@ def _add_scores(parser: Parser) -> None:
         type=finite,
         default=(0.0, 1.0),
         metavar=("LOW", "HIGH"),
-        help="what scores of tidy files may be (default: 0 1); they are rescaled to 0..1",
+        help="what scores may be (default: 0 1); they are rescaled to 0..1",
     )
-    _add_settings(parser)
+    add_settings(parser)
 
 
 def _add_select(parser: Parser) -> None:
@@ -122,20 +124,6 @@ def _add_setting(parser: Parser) -> None:
         choices=("rollouts", "tokens"),
         default="rollouts",
         help="what compute is counted in (default: rollouts)",
-    )
-
-
-def _add_settings(parser: Parser) -> None:
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="what the logs do not say: problems_per_batch, rollouts_per_problem, seed, "
-        "evaluation_samples, pattern, problem_set, split, step, run",
-    )
-    parser.add_argument(
-        "--map", metavar="FILE.yaml", help="the same in a file, with columns: {KEY: avg@4}"
     )
 
 
@@ -301,21 +289,6 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
     _add_json(parser)
 
 
-def _add_import(stages: argparse._SubParsersAction[Parser]) -> None:
-    parser = _stage(
-        stages,
-        "import",
-        commands.import_runs,
-        "logs of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL -> study folder",
-        "example: isocompute import runs/ -o study --set "
-        "pattern='bp{problems_per_batch}_n{rollouts_per_problem}'",
-    )
-    parser.add_argument("source", nargs="+", metavar="SOURCE", help="log files, or folders of them")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="the study folder")
-    _add_settings(parser)
-    _add_json(parser)
-
-
 def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
     parser = _stage(
         stages,
@@ -330,6 +303,12 @@ def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
         "--format",
         choices=("parquet", "csv"),
         help="default: by the file's ending; parquet for a folder",
+    )
+    parser.add_argument(
+        "--no-times",
+        action="store_true",
+        help="leave out what depends on clocks, machines and interruptions: two exports of the "
+        "same study are then equal byte for byte",
     )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
 

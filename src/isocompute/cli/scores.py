@@ -15,7 +15,7 @@ Options = argparse.Namespace
 
 
 class Scores(TypedDict):
-    """Arguments of `curves.load_curves`."""
+    """Arguments of `sources.load_curves`."""
 
     metric: str | None
     problem_set: str | None

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.errors import RunError
+
 if TYPE_CHECKING:
     from isocompute.study import RunSpec
 
@@ -125,6 +127,10 @@ class Sink(Protocol):
 
 class StopRequested(Exception):
     """The runner asks the engine to end now; everything up to the last checkpoint is kept."""
+
+
+class DivergedError(RunError):
+    """Numbers of the policy or its gradient are no longer finite: another try ends the same."""
 
 
 class Engine(Protocol):

@@ -20,7 +20,8 @@ def write_bundle(sets: Iterable[ProblemSet], folder: Path) -> None:
     package = folder / "bundle" / "isocompute"
     shutil.rmtree(folder, ignore_errors=True)
     (package / "verifiers").mkdir(parents=True)
-    shutil.copy(source / "errors.py", package)
+    for name in ("errors.py", "credentials.py", "process_tree.py"):  # what verifiers import
+        shutil.copy(source / name, package)
     (package / "__init__.py").write_text('"""The part of isocompute that judges answers."""\n')
     for file in (source / "verifiers").glob("*.py"):
         shutil.copy(file, package / "verifiers")

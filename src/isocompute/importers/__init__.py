@@ -9,7 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isocompute.importers.archive import import_logs, load_imported, store_runs
+    from isocompute.importers.archive import import_logs, load_imported, read_logs, store_runs
     from isocompute.importers.convert import convert_runs, note_lines, to_curves
     from isocompute.importers.read import read_log
     from isocompute.importers.runs import ImportedRun
@@ -29,6 +29,7 @@ _HOME = {
     "note_lines": "convert",
     "parse_settings": "settings",
     "read_log": "read",
+    "read_logs": "archive",
     "settings_from": "settings",
     "store_runs": "archive",
     "to_curves": "convert",
@@ -46,6 +47,7 @@ __all__ = [
     "note_lines",
     "parse_settings",
     "read_log",
+    "read_logs",
     "settings_from",
     "store_runs",
     "to_curves",

@@ -10,14 +10,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.importers.convert import require_configuration
+from isocompute.importers.convert import keys_there, require_configuration
+from isocompute.importers.identity import settle_runs, stands_in
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
     ImportedRun,
@@ -27,6 +28,7 @@ from isocompute.importers.runs import (
     RowError,
     Series,
 )
+from isocompute.importers.scale import check_range
 from isocompute.importers.settings import Settings
 from isocompute.store.database import Database
 from isocompute.store.pack import count_text, pack, unpack
@@ -67,24 +69,42 @@ class ImportSummary(NamedTuple):
     notes: list[tuple[str, str]]
 
 
+def read_logs(
+    sources: Sequence[str | Path], *, settings: Settings | None = None,
+    score_range: tuple[float, float] | None = None,
+) -> list[ImportedRun]:
+    """The runs of several logs and folders, each run once; see `import_logs`."""
+    if not sources:
+        raise InputError("at least 1 source must be given, but got 0; name a log or a folder.")
+    if score_range is not None:
+        check_range(score_range)
+    runs = [run for source in sources for run in read_log(source, settings=settings)]
+    if len(sources) > 1:
+        runs = settle_runs(runs, resumed=None if settings is None else settings.resumed)
+    if score_range is None:
+        return runs
+    return [
+        replace(run, provenance=replace(run.provenance, score_range=score_range)) for run in runs
+    ]
+
+
 def import_logs(
-    sources: Sequence[str | Path], folder: str | Path, *, settings: Settings | None = None
+    sources: Sequence[str | Path], folder: str | Path, *, settings: Settings | None = None,
+    score_range: tuple[float, float] | None = None,
 ) -> ImportSummary:
-    """Read logs and keep their runs in a study folder; the same file twice is kept once.
+    """Read logs and keep their runs in a study folder; the same run twice is kept once.
 
     Args:
         sources: files and folders that `read_log` knows.
         folder: the study folder; made where it is missing.
         settings: what the logs do not say.
+        score_range: what scores may be, where that is not 0..1; kept with the runs.
 
     Raises:
         InputError: if a source is no log, or a run's B_p or n is not known. Nothing is written
             then: everything is read before.
     """
-    if not sources:
-        raise InputError("at least 1 source must be given, but got 0; name a log or a folder.")
-    runs = [run for source in sources for run in read_log(source, settings=settings)]
-    return store_runs(runs, folder)
+    return store_runs(read_logs(sources, settings=settings, score_range=score_range), folder)
 
 
 def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary:
@@ -96,10 +116,12 @@ def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary
     kept = [run for run in runs if run.series]
     if not kept:
         raise InputError(
-            f"at least 1 run must hold a metric that is known, but none of {len(runs)} does "
-            "(a run's own keys can be named in a column map: columns: {KEY: avg@4})."
+            f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
+            f"{keys_there(runs)}; name them in a column map (columns: {{KEY: avg@4}})."
         )
     require_configuration(kept)
+    there = load_imported(folder) if (Path(folder) / "study.db").is_file() else []
+    doubles = {id(run) for run in kept if stands_in(run, there)}
     database = Database(folder, create=True)
     stored: list[str] = []
     known: list[str] = []
@@ -113,7 +135,8 @@ def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary
                 (json.dumps(Path(folder).absolute().name),),
             )
             for run in kept:
-                (stored if _store(connection, run) else known).append(run.name)
+                new = id(run) not in doubles and _store(connection, run)
+                (stored if new else known).append(run.name)
     finally:
         database.close()
     notes = [(run.name, note) for run in kept for note in run.notes]
@@ -213,5 +236,14 @@ def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
     return ImportedRun(
         name=name, problems_per_batch=b_p, rollouts_per_problem=n, steps=steps, seed=seed,
         series=tuple(series), outcomes=outcomes, errors=errors, n_errors=n_errors, n_rows=n_rows,
-        notes=tuple(json.loads(notes)), provenance=Provenance(**json.loads(provenance)),
+        notes=tuple(json.loads(notes)), provenance=_provenance(json.loads(provenance)),
     )
+
+
+def _provenance(kept: dict[str, Any]) -> Provenance:
+    """As it was stored; a study of an earlier version has fewer fields, of a later one more."""
+    known = {f.name: kept[f.name] for f in fields(Provenance) if f.name in kept}
+    for name in ("inferred", "unread", "score_range"):
+        if known.get(name) is not None:
+            known[name] = tuple(known[name])
+    return Provenance(**known)

@@ -1,79 +1,64 @@
 """Rows of any log -> an ImportedRun: the rules that hold for every source are here once.
 
-Rules: a step is a whole number >= 0; of two scores of one metric at one step the first counts
-(a trainer that resumes evaluates again); rows may come in any order; NaN, infinite, null and
-"NaN" are missing, counted, never 0; unknown keys are left alone.
+Rules: a step is a whole number >= 0, and counts updates (`steps` decides which of a log's counters
+does); of two scores of one metric at one step the first counts (a trainer that resumes evaluates
+again); rows may come in any order; NaN, infinite, null and "NaN" are missing, counted, never 0;
+unknown keys are left alone, and named where nothing else was found.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from isocompute import __version__
+from isocompute.importers.configuration import Found, configuration, facts_of
+from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.points import Compute, Points, repeated, series_of
 from isocompute.importers.reading import (
     clean_text,
     flatten,
     is_missing_word,
     number,
-    sha256_of,
     whole,
 )
 from isocompute.importers.runs import (
-    FloatArray,
     ImportedRun,
-    IntArray,
-    Metric,
     Outcomes,
     Provenance,
-    RowError,
-    Series,
+    UnclearError,
 )
 from isocompute.importers.settings import Column, Settings
+from isocompute.importers.steps import FROM_ZERO, Counters, from_one
 from isocompute.importers.vocabulary import (
     EVICTED_KEY,
     LENGTH_KEYS,
+    PROMPT_KEY,
     ROLLOUTS_KEY,
-    TOKENS_KEY,
-    Found,
+    STEP_KEYS,
+    TOKENS_KEYS,
+    TOTAL_TOKENS_KEY,
     column_of,
-    configuration,
 )
 
-MAX_ERRORS_KEPT = 1_000
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
+MAX_UNREAD = 200
 _NOTES = 50
+_FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
 
-_LENGTH, _TOKENS, _ROLLOUTS = "length", "tokens", "rollouts"
+_CHECKS = ("total", "prompt")  # held against B_p * n, so the first rows will do
+_ENOUGH = 500
 
-
-class Errors:
-    """Rows that were not used: the first ones kept, all of them counted."""
-
-    def __init__(self, file: str) -> None:
-        self.file = clean_text(file)
-        self.kept: list[RowError] = []
-        self.count = 0
-
-    def add(self, line: int, reason: str) -> None:
-        """Take one row that was not used."""
-        self.count += 1
-        if len(self.kept) < MAX_ERRORS_KEPT:
-            self.kept.append(RowError(self.file, line, clean_text(reason)))
-
-
-@dataclass(slots=True)
-class _Points:
-    column: Column
-    step: array[int] = field(default_factory=lambda: array("q"))
-    value: array[float] = field(default_factory=lambda: array("d"))
-    n_missing: int = 0
+_SIDES = {
+    **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
+    ROLLOUTS_KEY: "rollouts", EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total",
+    PROMPT_KEY: "prompt",
+}
 
 
 class Collector:
@@ -91,15 +76,18 @@ class Collector:
         self.settings = settings
         self.notes: list[str] = []
         self.outcomes: list[Outcomes] = []
+        self.passed: list[str] = []  # keys of rows that were none of a log, for a message
+        self.extras: dict[str, str] = {}  # what a table says of the run beside its configuration
         self.n_rows = 0
         self._config: dict[str, object] = {}
         self._found: Found | None = None
-        self._kinds: dict[str, _Points | str | None] = {}
-        self._points: dict[Column, _Points] = {}
-        self._side: dict[str, dict[int, float]] = {_LENGTH: {}, _TOKENS: {}, _ROLLOUTS: {}}
+        self._kinds: dict[str, Points | str | None] = {}
+        self._points: dict[Column, Points] = {}
+        self._side: dict[str, dict[int, float]] = {kind: {} for kind in set(_SIDES.values())}
         self._n_points = 0
         self._evicted = False
-        self._repeats: dict[str, tuple[int, int]] = {}
+        self._first_rows: dict[str, int] = {}
+        self.counters = Counters(settings.step)
 
     def note(self, text: str) -> None:
         """Take one line that a reader of the result should know."""
@@ -125,62 +113,120 @@ class Collector:
                 self.note(f"the log changes {name} from {old} to {new} within one run")
                 self._found = Found()  # neither value holds for the whole run
 
-    def row(self, step: object, values: Mapping[str, object], line: int) -> None:
-        """Take one logged row: a step and its numbers."""
+    def row(
+        self, step: object, values: Mapping[str, object], line: int, *, calls: bool = False
+    ) -> None:
+        """Take one logged row: the tracker's step and its numbers.
+
+        `calls`: that step counts calls of the tracker, so any key that counts updates is better.
+        """
         self.n_rows += 1
+        counters = self.counters
+        if counters.busy:
+            step = counters.place(step, values, calls)
         at = whole(step)
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
+        if calls:
+            counters.calls = True
+        kinds = self._kinds
+        owns: dict[str, int | None] = {}  # this row's own counters
         for key, value in values.items():
-            kind = self._kinds.get(key, ...)
-            if kind is ...:
-                kind = self._learn(key)
+            kind = kinds.get(key, ...)
             if kind is None:
                 continue
+            if kind is ...:
+                if self._learn(values):  # a counter came to light: the row is taken anew
+                    self._undo(values, key)
+                    self.n_rows -= 1
+                    self.row(step, values, line, calls=calls)
+                    return
+                kind = kinds.get(key)
+                if kind is None:
+                    continue
             if isinstance(kind, str):
-                self._take_side(kind, at, value)
-            else:
-                self._take(kind, at, value, line, key)
+                place = at if not calls else counters.side(at, values)
+                self._take_side(kind, place, value)
+                continue
+            place, axis = at, kind.axis
+            if axis is not None:
+                own = owns[axis] if axis in owns else counters.value(values.get(axis))
+                owns[axis] = own
+                if own is None:
+                    kind.n_elsewhere += 1
+                elif calls:
+                    place = own
+                elif own != at:
+                    counters.differ(axis, at, own)
+            self._take(kind, place, value, line, key)
 
     def score(self, column: Column, step: int, value: float, line: int) -> None:
         """Take one score whose meaning is known already."""
         self._take(self._series(column), step, value, line, column.metric.label)
 
-    def _learn(self, key: object) -> _Points | str | None:
-        if not isinstance(key, str):
-            return None
-        kind: _Points | str | None = None
-        if key in self.settings.columns:
-            kind = self._series(self.settings.columns[key])
-        elif key in LENGTH_KEYS:
-            kind = _LENGTH
-        elif key == TOKENS_KEY:
-            kind = _TOKENS
-        elif key == ROLLOUTS_KEY:
-            kind = _ROLLOUTS
-        elif key == EVICTED_KEY:
-            kind = "evicted"
-        elif (column := column_of(key)) is not None:
-            kind = self._series(column)
-        if len(self._kinds) < MAX_KEYS:
-            self._kinds[key] = kind
-        return kind
+    def _undo(self, values: Mapping[str, object], upto: str) -> None:
+        """Take back what a row gave before its key `upto`."""
+        for key, value in values.items():
+            kind = self._kinds.get(key)
+            if key == upto:
+                return
+            if not isinstance(kind, Points):
+                continue
+            if number(value) is None:
+                kind.n_missing -= is_missing_word(value) or isinstance(value, (int, float))
+                continue
+            self._n_points -= 1
+            kind.value.pop()
+            if kind.step.pop() == 0:
+                kind.zero_rows.pop()
+            kind.n_elsewhere = min(kind.n_elsewhere, len(kind.step))
 
-    def _series(self, column: Column) -> _Points | None:
+    def _learn(self, values: Mapping[str, object]) -> bool:
+        """Decide what the keys of a row mean that no row before it had; True for a new counter."""
+        before = len(self.counters.seen)
+        for key in values:
+            if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
+                self.counters.seen.setdefault(key, None)
+        for key in values:
+            if isinstance(key, str) and key not in self._kinds:
+                kind = self._meaning(key)
+                if len(self._kinds) < MAX_KEYS:
+                    self._kinds[key] = kind
+        found = len(self.counters.seen) > before
+        if found:
+            for key, known in self._kinds.items():  # words that several trainers use
+                if known is None and (column := column_of(key, self.counters.seen)) is not None:
+                    self._kinds[key] = self._series(column, key)
+            for points in self._points.values():
+                axis = self.counters.axis(points.key)
+                if axis != points.axis:
+                    points.axis, points.n_elsewhere = axis, len(points.step)
+        return found
+
+    def _meaning(self, key: str) -> Points | str | None:
+        if key in self.settings.columns:
+            return self._series(self.settings.columns[key], key)
+        if key in _SIDES:
+            return _SIDES[key]
+        column = column_of(key, self.counters.seen)
+        return None if column is None else self._series(column, key)
+
+    def _series(self, column: Column, key: str = "") -> Points | None:
         split = self.settings.split or column.split
         problem_set = clean_text(column.problem_set or self.settings.problem_set or "")
-        column = Column(metric=column.metric, problem_set=problem_set, split=split)
+        column = replace(column, problem_set=problem_set, split=split)
         points = self._points.get(column)
         if points is None:
             if len(self._points) >= MAX_SERIES:
                 self.note(f"more than {MAX_SERIES} metrics: the further ones were not read")
                 return None
-            points = self._points[column] = _Points(column)
+            points = self._points[column] = Points(column, key)
+            points.axis = self.counters.axis(key)
         return points
 
     def _take(
-        self, points: _Points | None, step: int, value: object, line: int, key: str
+        self, points: Points | None, step: int, value: object, line: int, key: str
     ) -> None:
         if points is None:
             return
@@ -195,10 +241,16 @@ class Collector:
             self.note(f"more than {MAX_POINTS} scores in one run: the further ones were not read")
             return
         self._n_points += 1
+        if not step:
+            points.zero_rows.append(self.n_rows)
+        if not points.step:
+            points.first_row = self.n_rows
         points.step.append(step)
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
+        if kind in _CHECKS and len(self._side[kind]) >= _ENOUGH:
+            return
         result = number(value)
         if result is None or result < 0:
             return
@@ -209,6 +261,8 @@ class Collector:
                           "B_p * n * step counts")
             return
         side = self._side[kind]
+        if not side:
+            self._first_rows[kind] = self.n_rows
         if len(side) < MAX_POINTS // 8:
             side.setdefault(step, result)
 
@@ -216,7 +270,7 @@ class Collector:
         """The run, with cumulative rollouts and tokens at every point.
 
         Raises:
-            InputError: never for what the log holds; settings were checked before.
+            UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
         """
         found = self._found or configuration(self._config)
         for text in found.notes:
@@ -226,30 +280,108 @@ class Collector:
             for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                          "evaluation_samples")
         }
+        self._settle_steps(path, self.settings.steps or found.steps)
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
         batch = None if b_p is None or n is None else b_p * n
-        token_step, token_total = self._tokens(batch, found.window)
-        self._repeats = {}
+        self._check_batch(batch, given=None in (found.problems_per_batch,
+                                                found.rollouts_per_problem))
+        compute = Compute(
+            batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
+            tokens=self._side["tokens"], lengths=self._side["length"],
+            rollouts=self._side["rollouts"],
+        )
         series = tuple(
             made for points in self._points.values()
-            if (made := self._finish_series(points, batch, token_step, token_total,
-                                            values["evaluation_samples"])) is not None
+            if (made := series_of(points, compute, values["evaluation_samples"])) is not None
         )
-        self._note_repeats()
+        self._note_order()
+        provenance = provenance or provenance_of(path, source)
+        unread = [
+            key for key, kind in self._kinds.items()
+            if kind is None and key not in (*STEP_KEYS, "step", "Step") and key[:1] != "_"
+        ]
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),
             problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
             seed=values["seed"], series=series, outcomes=tuple(self.outcomes),
             errors=tuple(self.errors.kept), n_errors=self.errors.count, n_rows=self.n_rows,
-            notes=tuple(self.notes), provenance=provenance or provenance_of(path, source),
+            notes=tuple(self.notes),
+            provenance=replace(
+                provenance, facts={**self.extras, **facts_of(self._config)},
+                evaluation_problems=self.settings.evaluation_problems,
+                unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+                inferred=(*self.settings.inferred, *self.counters.inferred),
+            ),
         )
 
-    def _note_repeats(self) -> None:
-        if self._repeats:
-            repeats, changed = (max(pair) for pair in zip(*self._repeats.values(), strict=True))
+    def _settle_steps(self, path: Path, planned: int | None) -> None:
+        """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
+        last = max((int(p.steps_K.max()) for p in self._points.values() if p.step), default=0)
+        elsewhere = [
+            (p.key, p.axis, p.n_elsewhere) for p in self._points.values()
+            if p.n_elsewhere and p.axis is not None
+        ]
+        trainers = {p.column.trainer for p in self._points.values() if p.step}
+        self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers)
+        if not trainers & set(FROM_ZERO):
+            return
+        training = [p for p in self._points.values() if p.column.split == "train" and p.step]
+        zero = 0 in self._side["length"] or any(p.zero_rows for p in training)
+        first = min(
+            [p.first_row for p in training] + [self._first_rows.get("length", self.n_rows + 1)]
+        )
+        for points in self._points.values():
+            if points.column.split == "train" or not points.step:
+                continue
+            shifted = from_one(
+                points.steps_K, points.column.trainer, points.zero_rows, first,
+                trains_at_zero=zero,
+            )
+            if shifted is not None:
+                points.step = array("q", shifted.tolist())
+                self.counters.infer(
+                    "step: the log counts its first update as step 0, so every evaluation stands "
+                    "one update later"
+                )
+
+    def _check_batch(self, batch: int | None, *, given: bool) -> None:
+        """B_p * n against the tokens of a step, where a log has both (verl)."""
+        steps = self._side["total"].keys() & self._side["prompt"].keys() & (
+            self._side["length"].keys())
+        if batch is None or not steps:
+            return
+        logged = float(np.median([
+            self._side["total"][s] / max(self._side["prompt"][s] + self._side["length"][s], 1e-9)
+            for s in steps
+        ]))
+        if batch / _FAR < logged < batch * _FAR:
+            return
+        text = (
+            f"B_p * n is {batch}, but {TOTAL_TOKENS_KEY} over the mean lengths says "
+            f"{logged:.0f} rollouts per step"
+        )
+        if given:
+            raise UnclearError(
+                f"run {self.name}: B_p * n must agree with the tokens of a step, but {text}; "
+                "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
+            )
+        self.note(text)
+
+    def _note_order(self) -> None:
+        repeats: dict[str, tuple[int, int]] = {}
+        for points in self._points.values():
+            step = points.steps_K
+            label = points.column.metric.label
+            count, changed = repeated(step, points.scores_K)
+            if count:
+                repeats[label] = count, changed
+            elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
+                self.note(f"{label}: rows out of order were sorted by step")
+        if repeats:
+            count, changed = (max(pair) for pair in zip(*repeats.values(), strict=True))
             self.note(
-                f"{repeats} further rows of a step that was there already were left out "
-                f"({changed} with another score; of {', '.join(sorted(self._repeats)):.80}); the "
+                f"{count} further rows of a step that was there already were left out "
+                f"({changed} with another score; of {', '.join(sorted(repeats)):.80}); the "
                 "first counts"
             )
 
@@ -258,69 +390,3 @@ class Collector:
         if found is not None and given is not None and found != given:
             self.note(f"the log says {name}={found}, the setting {given}: the log's is used")
         return given if found is None else found
-
-    def _tokens(self, batch: int | None, window: int) -> tuple[IntArray, FloatArray]:
-        """Cumulative generated tokens at steps, as far as rows follow each other without a gap."""
-        per_step = self._side[_TOKENS]
-        lengths = self._side[_LENGTH]
-        if per_step:
-            source, scale, width = per_step, 1.0, 1
-        elif lengths and batch is not None:
-            source, scale, width = lengths, float(batch), window
-        else:
-            return np.zeros(0, np.int64), np.zeros(0)
-        step = np.array(sorted(source), np.int64)
-        value = np.array([source[int(s)] for s in step])
-        if step[0] == 0:  # prime-rl counts its steps from 0; a length at step 0 trains nothing
-            step, value = step[1:], value[1:]
-        span = np.diff(step, prepend=0)
-        gap = np.flatnonzero((span > width) if width > 1 else (span != 1))
-        stop = int(gap[0]) if gap.size else len(step)
-        total = np.cumsum(value[:stop] * span[:stop] * scale)
-        return np.concatenate(([0], step[:stop])).astype(np.int64), np.concatenate(([0.0], total))
-
-    def _finish_series(
-        self, points: _Points, batch: int | None, token_step: IntArray, token_total: FloatArray,
-        samples: int | None,
-    ) -> Series | None:
-        step = np.frombuffer(points.step, np.int64) if points.step else np.zeros(0, np.int64)
-        score = np.frombuffer(points.value) if points.value else np.zeros(0)
-        if step.size == 0 and points.n_missing == 0:
-            return None
-        unique, first = np.unique(step, return_index=True)
-        if unique.size < step.size:
-            repeats = step.size - unique.size
-            changed = int(np.sum(score != score[first][np.searchsorted(unique, step)]))
-            self._repeats[points.column.metric.label] = (repeats, changed)
-        elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
-            self.note(f"{points.column.metric.label}: rows out of order were sorted by step")
-        rollouts = unique.astype(np.float64) * (np.nan if batch is None else float(batch))
-        if self._side[_ROLLOUTS]:
-            logged = self._side[_ROLLOUTS]
-            rollouts = np.array([
-                logged.get(int(s), 0.0 if s == 0 else float(r))
-                for s, r in zip(unique, rollouts, strict=True)
-            ], np.float64)
-        tokens = np.full(unique.size, np.nan)
-        if token_step.size:
-            place = np.minimum(np.searchsorted(token_step, unique), token_step.size - 1)
-            known = token_step[place] == unique
-            tokens[known] = token_total[place][known]
-        metric = points.column.metric
-        if metric.kind == "avg" and metric.samples is None and samples is not None:
-            k = samples if points.column.split == "validation" else None
-            metric = Metric(kind="avg", samples=k, estimator=metric.estimator,
-                            variable=metric.variable, core=metric.core)
-        return Series(
-            metric=metric, problem_set=points.column.problem_set, split=points.column.split,
-            step_K=unique, rollouts_K=rollouts, tokens_K=tokens, score_K=score[first],
-            n_missing=points.n_missing,
-        )
-
-
-def provenance_of(path: Path, source: str, sha256: str | None = None) -> Provenance:
-    """Where a run came from."""
-    return Provenance(
-        path=clean_text(path), sha256=sha256_of(path) if sha256 is None else sha256,
-        size_bytes=path.stat().st_size, format=source, version=__version__,
-    )

@@ -1,4 +1,8 @@
-"""verl's console: `step:5 - KEY:VALUE - ...` behind prefixes, the command, the configuration."""
+"""Consoles of verl and of transformers' trainers.
+
+verl prints `step:5 - KEY:VALUE - ...` behind prefixes, its command and its configuration; for the
+others see `progress`.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,14 @@ import ast
 import re
 from pathlib import Path
 
-from isocompute.importers.collect import Collector, Errors, provenance_of
-from isocompute.importers.reading import flatten, iter_lines, open_log
+from isocompute.errors import InputError
+from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import Found, configuration
+from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.progress import Progress
+from isocompute.importers.reading import flatten, iter_lines, open_log, run_name
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
-from isocompute.importers.vocabulary import Found, configuration
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # what srun (a rank) and container logs (a time) put before a line, and (TaskRunner pid=123, ip=...)
@@ -31,22 +38,39 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     """The runs that a console log tells of, one after the other; no rows if it is no such log."""
     errors = Errors(str(path))
     runs = _Runs(path, errors, settings)
+    progress = Progress()
     config: list[str] = []
     with open_log(path) as handle:
         for number, data in iter_lines(handle, str(path)):
             if data is None:
                 errors.add(number, "a line is too long or cannot be unpacked")
                 continue
+            text = _ANSI.sub("", data.decode("utf-8", "replace"))
+            if "%|" in text or "'epoch': " in text:
+                for step, values, at in progress.take(text, number):
+                    runs.source = "trl-console"
+                    runs.row(str(step), values, at)
             # a progress bar rewrites its line: what follows the last return is what stood there
-            text = _ANSI.sub("", data.decode("utf-8", "replace")).rsplit("\r", 1)[-1]
+            text = text.rsplit("\r", 1)[-1]
             text = _PREFIX.sub("", text)
             match = _STEP.search(text)
             if match:
                 runs.row(match.group(1), _pairs(match.group(2)), number)
-            elif config or text.startswith("{'"):
+            elif config or (text.startswith("{'") and "'epoch': " not in text):
                 config = _configuration(config, text, runs.pending)
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
+    progress.finish()
+    if progress.unplaced:
+        errors.add(0, f"{progress.unplaced} rows are not followed by the trainer's progress bar")
+        if progress.total is None:
+            raise InputError(
+                f"a console of transformers' trainers must hold the progress bar, which counts the "
+                f"updates, but {str(path)!r} has {progress.unplaced} rows and no bar (it goes to "
+                "stderr); give the trainer_state.json of the last checkpoint."
+            )
+    if progress.total is not None and runs.source == "trl-console":
+        runs.plan(progress.total)
     return runs.finish()
 
 
@@ -57,11 +81,16 @@ class _Runs:
         self.path = path
         self.errors = errors
         self.settings = settings
-        self.name = path.name.split(".")[0]
+        self.name = run_name(path)
         self.found = [Collector(self.name, errors, settings)]
         self.pending: dict[str, object] = {}  # a configuration that no row has followed yet
         self.known = Found()
         self.first_step: int | None = None
+        self.source = "verl-console"
+
+    def plan(self, steps: int) -> None:
+        """Take the number of updates that a progress bar counts to."""
+        self.found[-1].configure({"max_steps": steps})
 
     def row(self, step: str, values: dict[str, object], number: int) -> None:
         if self.pending:
@@ -93,8 +122,8 @@ class _Runs:
             self.found[-1].configure(self.pending)
         if self.errors.count:
             self.found[0].note(f"{self.errors.count} lines were not used")
-        provenance = provenance_of(self.path, "verl-console")
-        return [c.finish(self.path, "verl-console", provenance) for c in self.found]
+        provenance = provenance_of(self.path, self.source)
+        return [c.finish(self.path, self.source, provenance) for c in self.found]
 
 
 def _pairs(text: str) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -13,6 +14,10 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.runs import ImportedRun, Series
+from isocompute.importers.scale import MOST_ROLLOUTS
+from isocompute.importers.vocabulary import column_of
+
+_MEAN = re.compile(r"avg(?:@([0-9]+))?")
 
 
 class Conversion(NamedTuple):
@@ -32,6 +37,12 @@ def to_curves(
         InputError: see `convert_runs`; also if every run is left out.
     """
     conversion = convert_runs(runs, metric, problem_set=problem_set, split=split)
+    means = sorted({
+        s.metric.label for run in runs for s in run.series
+        if _MEAN.fullmatch(s.metric.label) and split in (None, s.split)
+    } - {"avg"})
+    if means and say is not None and {c.metric for c in conversion.curves} == {"avg"}:
+        say(_pooled_line(means))
     if not conversion.curves:
         name, reason = conversion.excluded[0]
         raise InputError(
@@ -42,6 +53,31 @@ def to_curves(
         for line in note_lines((name, f"left out: {why}") for name, why in conversion.excluded):
             say(line)
     return conversion.curves
+
+
+def pooled(
+    curves: list[Curve], metric: str | None, say: Callable[[str], None] | None = None
+) -> list[Curve]:
+    """Curves of several sources that differ in the k of avg@k alone, as one metric.
+
+    avg@k estimates the same success rate whatever k is, with noise of its own (`Curve.trials`).
+    """
+    labels = sorted({c.metric for c in curves})
+    if len(labels) < 2 or not all(_MEAN.fullmatch(label) for label in labels):
+        return curves
+    runs = Counter(
+        (c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.problem_set, c.split)
+        for c in curves
+    )
+    if metric not in (None, "avg") or max(runs.values()) > 1:
+        return curves
+    if say is not None:
+        say(_pooled_line(labels))
+    return [c.replace(metric="avg") for c in curves]
+
+
+def _pooled_line(labels: Sequence[str]) -> str:
+    return f"{', '.join(labels)} are read as avg: a mean over samples, however many they are"
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
@@ -69,7 +105,8 @@ def convert_runs(
     Args:
         runs: what `read_log` gave, from any number of logs.
         metric: a label such as "avg@4" or "best@4:bootstrap"; None: the only one there is, or
-            the only avg@k among several.
+            the only avg@k among several. "avg" is avg@k whatever k is, of several in one run the
+            one of most samples; runs that differ in k alone are read so by themselves.
         problem_set: None: every one, a curve each.
         split: "validation", "train", or None for both.
 
@@ -84,7 +121,11 @@ def convert_runs(
         if split in (None, s.split) and problem_set in (None, s.problem_set)
     ]
     label = _label(runs, chosen, metric, problem_set, split)
-    chosen = [(run, s) for run, s in chosen if s.metric.label == label]
+    if label == "avg" and any(s.metric.label != label and _MEAN.fullmatch(s.metric.label)
+                              for _, s in chosen):
+        chosen = _of_most_samples(chosen)
+    else:
+        chosen = [(run, s) for run, s in chosen if s.metric.label == label]
     _refuse_mixtures(chosen, label)
     require_configuration([run for run, _ in chosen])
     curves: list[Curve] = []
@@ -102,8 +143,27 @@ def convert_runs(
                 else "its cumulative rollouts are not known",
             ))
             continue
-        curves.append(_curve(run, s, keep))
+        if s.rollouts_K[keep].max() > MOST_ROLLOUTS:
+            raise InputError(
+                f"rollouts must be at most {MOST_ROLLOUTS:.0e}, but run {run.name!r} has "
+                f"{s.rollouts_K[keep].max():.3g}; correct its steps, B_p or n."
+            )
+        curves.append(_curve(run, s, keep, label))
     return Conversion(curves, excluded)
+
+
+def _of_most_samples(
+    chosen: Sequence[tuple[ImportedRun, Series]]
+) -> list[tuple[ImportedRun, Series]]:
+    """The avg@k of most samples of every run, problem set and split."""
+    most: dict[tuple[int, str, str], tuple[ImportedRun, Series]] = {}
+    for run, s in chosen:
+        if _MEAN.fullmatch(s.metric.label) is None:
+            continue
+        key = (id(run), s.problem_set, s.split)
+        if key not in most or (s.metric.samples or 0) > (most[key][1].metric.samples or 0):
+            most[key] = (run, s)
+    return list(most.values())
 
 
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
@@ -123,6 +183,8 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
     first = Path(lacking[0].provenance.path)
     # Folders speak for their logs where a folder of several was read.
     names_seen = [first.name, lacking[0].name, *([first.parent.name] if others else [])]
+    if others:
+        names_seen += ["/".join(first.parts[-depth:]) for depth in (3, 4)]
     named = next((p for name in names_seen if (p := _pattern_in(name, missing))), None)
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = named or "_".join(f"{short[n]}{{{n}}}" for n in missing)
@@ -175,10 +237,16 @@ def _label(
         })
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
-            f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}; choose another "
+            f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
+            f"{keys_there(runs)}; choose another "
             "split or problem set, or name the keys in a column map (columns: {KEY: avg@4})."
         )
     if metric is not None:
+        named = column_of(metric)  # by the log's own key
+        if metric not in labels and named is not None and named.metric.label in labels:
+            return named.metric.label
+        if metric == "avg" and any(_MEAN.fullmatch(name) for name in labels):
+            return metric
         if metric not in labels:
             hint = ("; the log does not say k: add --set evaluation_samples=K, or"
                     if "@" in metric and metric.split("@")[0] in labels else ";")
@@ -189,13 +257,33 @@ def _label(
         return metric
     if len(labels) == 1:
         return labels[0]
-    means = [name for name in labels if re.fullmatch(r"avg(@[0-9]+)?", name)]
+    means = [name for name in labels if _MEAN.fullmatch(name)]
     if len(means) == 1:
         return means[0]
+    of_run = Counter(
+        (id(run), s.problem_set, s.split) for run, s in chosen if s.metric.label in means
+    )
+    if means and max(of_run.values()) == 1:  # runs differ in k alone
+        return "avg"
     raise InputError(
         f"one metric must be chosen, but the log holds {', '.join(labels)}; "
         f"add --metric {(means or labels)[0]}."
     )
+
+
+def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
+    """The keys of logs that were not understood, for a message; the likely scores first.
+
+    >>> keys_there([])
+    ''
+    """
+    keys = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
+    likely = [k for k in keys if re.search("eval|val|test|acc|score|reward|pass", k, re.I)]
+    listed = [*likely, *(k for k in keys if k not in likely)]
+    if not listed:
+        return ""
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f" (keys that were not read: {', '.join(listed[:most])}{more})"
 
 
 def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
@@ -213,14 +301,28 @@ def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -
         )
 
 
-def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_]) -> Curve:
+def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> Curve:
     tokens = s.tokens_K[keep]
     assert run.problems_per_batch is not None  # asked for above
     assert run.rollouts_per_problem is not None
     return Curve(
         problems_per_batch=run.problems_per_batch, rollouts_per_problem=run.rollouts_per_problem,
         run=run.name, seed=run.seed, rollouts_K=s.rollouts_K[keep], score_K=s.score_K[keep],
-        metric=s.metric.label, problem_set=s.problem_set, split=s.split,
+        metric=label, problem_set=s.problem_set, split=s.split,
         tokens_K=tokens if np.isfinite(tokens).all() else None,
-        steps_K=s.step_K[keep].astype(np.float64), n_missing=s.n_missing + int((~keep).sum()),
+        steps_K=s.step_K[keep].astype(np.float64), trials=_trials(run, s),
+        n_missing=s.n_missing + int((~keep).sum()),
     )
+
+
+def _trials(run: ImportedRun, s: Series) -> int | None:
+    """Outcomes behind each score: problems, times samples for a mean; None where not known."""
+    samples = s.metric.samples if s.metric.kind == "avg" else 1
+    problems = min(
+        (len(o.problem_P) for o in run.outcomes
+         if (o.problem_set, o.split) == (s.problem_set, s.split)),
+        default=run.provenance.evaluation_problems,
+    )
+    if problems is None or samples is None or s.split != "validation":
+        return None
+    return problems * samples

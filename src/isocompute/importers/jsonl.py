@@ -6,12 +6,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import configuration
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
-from isocompute.importers.reading import MAX_LINE_BYTES, flatten, iter_lines, open_log, parse_json
+from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.reading import (
+    MAX_LINE_BYTES,
+    flatten,
+    iter_lines,
+    open_log,
+    parse_json,
+    run_name,
+)
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
+_BESIDE = ("config.json", "experiment_config.json")
+_OF_MAX = "global_step/max_steps"
+_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update")
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
 
@@ -52,7 +64,8 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     """
     first = paths[0]
     errors = Errors(str(first))
-    collector = Collector(name or first.name.split(".")[0], errors, settings)
+    collector = Collector(name or run_name(first), errors, settings)
+    _configure(collector, first)
     dumps: dict[tuple[int, str], Dump] = {}
     source = ""
     for path in paths:
@@ -63,13 +76,29 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     if not source:
         raise InputError(
             f"a JSON-lines log must hold rows with a step, or samples with a score, but "
-            f"{str(first)!r} has none; name the step's key with --set step=KEY."
+            f"{str(first)!r} has none{_keys(collector)}; name the step's key with --set step=KEY."
         )
     finish_dumps(dumps, collector)
     if errors.count:
         collector.note(f"{errors.count} rows were not used; the first: line "
                        f"{errors.kept[0].line}: {errors.kept[0].reason}")
     return [collector.finish(first, source, provenance_of(first, source))]
+
+
+def _configure(collector: Collector, path: Path) -> None:
+    """Take the configuration that tinker-cookbook and EasyR1 write beside their metrics."""
+    for name in _BESIDE:
+        file = path.parent / name
+        if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
+            config, _ = parse_json(file.read_bytes())
+            found = configuration(flatten(config))
+            if found.problems_per_batch or found.rollouts_per_problem:
+                collector.configure(config)
+
+
+def _keys(collector: Collector) -> str:
+    keys = ", ".join(collector.passed[:8])
+    return f" (its rows have {keys})" if keys else ""
 
 
 def _take(
@@ -84,10 +113,16 @@ def _take(
     if isinstance(data, dict) and "step" in row:
         collector.row(row["step"], data, number)
         return "verl-file"
-    key = collector.settings.step or "step"
+    key = collector.settings.step or next((k for k in _STEPS if k in row), "step")
     if key in row:
+        calls = key == "_step"
+        if key == _OF_MAX:  # ms-swift: "5/100", of all that are planned
+            done, _, planned = str(row[key]).partition("/")
+            collector.configure({"max_steps": planned})
+            row = {**row, key: done}
         nested = any(isinstance(value, dict) for value in row.values())
-        collector.row(row[key], flatten(row, separator="/") if nested else row, number)
+        flat = flatten(row, separator="/") if nested else row
+        collector.row(row[key], flat, number, calls=calls)
         return "jsonl"
     step = step_of_path(path)
     if step is not None and any(k.startswith("eval/") for k in row):
@@ -98,4 +133,5 @@ def _take(
         collector.configure(config, number)
         return ""
     collector.errors.add(number, f"a row must have the key {key!r}")
+    collector.passed.extend(k[:60] for k in list(row)[:8] if k not in collector.passed)
     return ""

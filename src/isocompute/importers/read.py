@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections import defaultdict
 from collections.abc import Mapping
@@ -11,19 +12,18 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.console import read_console
+from isocompute.importers.convert import keys_there
+from isocompute.importers.csvlogs import is_csv_log, read_csv_log
+from isocompute.importers.identity import settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
+from isocompute.importers.mlflow_store import is_mlflow_run, read_mlflow_run
 from isocompute.importers.reading import clean_text, open_log
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.sqlite import read_sqlite
 from isocompute.importers.tensorboard import is_event_file, read_tensorboard
 from isocompute.importers.trainer_state import read_trainer_state
-from isocompute.importers.wandb import (
-    is_wandb_csv,
-    is_wandb_file,
-    read_wandb,
-    read_wandb_csv,
-)
+from isocompute.importers.wandb import is_wandb_file, read_wandb
 
 MAX_FILES = 100_000
 _NOTHING = "holds nothing of them"
@@ -32,6 +32,11 @@ _SKIPPED_ENDINGS = (
     ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
     ".db-journal", ".db-wal", ".db-shm", ".model",
+)
+# Beside logs, read with them or nothing of ours.
+_NO_LOGS = (
+    "config.json", "experiment_config.json", "wandb-summary.json", "wandb-metadata.json",
+    "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".csv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
@@ -61,12 +66,32 @@ def read_log(
     if not isinstance(settings, Settings):
         settings = settings_from(settings or {})
     if path.is_dir():
-        return _read_folder(path, settings)
-    if not path.is_file():
+        runs = _read_folder(path, settings)
+    elif path.is_file():
+        runs = _read_file(path, settings.for_path(path))
+    else:
         raise InputError(
             f"a log must be a file or a folder, but {str(path)!r} is neither; check the path."
         )
-    return _read_file(path, settings.for_file(path.name))
+    _check_columns(path, runs, settings)
+    return settle_runs(runs, resumed=settings.resumed)
+
+
+def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> None:
+    """A column map that names nothing which is there has a slip of the pen."""
+    if not settings.columns:
+        return
+    meant = {(c.metric, c.split) for c in settings.columns.values()}
+    if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
+           for run in runs for s in run.series):
+        return
+    there = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
+    near = [m for key in settings.columns for m in difflib.get_close_matches(key, there, n=1)]
+    hint = f"; did you mean {near[0]}?" if near else f"{keys_there(runs)}; correct it."
+    raise InputError(
+        f"a column map must name keys of the log, but {path} has none of "
+        f"{', '.join(list(settings.columns)[:6])}{hint}"
+    )
 
 
 def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -98,8 +123,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     if looks_like_jsonl(path):
         return read_jsonl([path], settings)
     first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
-    if is_wandb_csv(first) and (path.suffix == ".csv" or first.startswith('"')):
-        return read_wandb_csv(path, settings)
+    if is_csv_log(first, path):
+        return read_csv_log(path, settings)
     if b"{" in head and path.suffix == ".json":
         return read_trainer_state(path, settings)
     runs = read_console(path, settings)
@@ -116,16 +141,25 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 def is_candidate(path: Path) -> bool:
     """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
-    if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS):
+    if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS:
         return False
     return name.endswith(_LOG_ENDINGS) or "tfevents" in name
 
 
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
+    stores: list[Path] = []
+    special = 0
     for parent, folders, names in os.walk(folder):
+        if is_mlflow_run(Path(parent), names, folders):
+            stores.append(Path(parent))
+            folders[:] = []
+            continue
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        files.extend(p for n in sorted(names) if is_candidate(p := Path(parent, n)))
+        named = [p for n in sorted(names) if is_candidate(p := Path(parent, n))]
+        regular = [p for p in named if p.is_file()]  # a pipe or device would never end
+        special += len(named) - len(regular)
+        files.extend(regular)
         if len(files) > MAX_FILES:
             raise InputError(
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "
@@ -151,22 +185,26 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     def attempt(read: Any, *arguments: Any) -> None:
         try:
             runs.extend(read(*arguments))
+        except UnclearError:
+            raise
         except InputError as error:
             reasons.append(str(error))
 
     for home, paths in states.items():
         latest = max(paths, key=_checkpoint_number)
-        attempt(read_trainer_state, latest, settings.for_file(home.name))
+        attempt(read_trainer_state, latest, settings.for_path(home))
     for home, paths in dumps.items():
         paths.sort(key=lambda p: (len(p.stem), p.stem))
-        attempt(read_jsonl, paths, settings.for_file(home.name), home.name)
+        attempt(read_jsonl, paths, settings.for_path(home), home.name)
+    for store in stores:
+        attempt(read_mlflow_run, store, settings)
     for path in single:
-        named = settings.for_file(path.name)
-        attempt(_read_file, path, named if named is not settings else
-                settings.for_file(path.parent.name))
+        attempt(_read_file, path, settings.for_path(path))
     if runs and reasons:
         runs[0] = replace(runs[0], notes=(*runs[0].notes, _not_read(reasons)))
-    _note_resumed(runs)
+    if runs and special:
+        note = f"{special} pipes, devices or broken links of the folder were not opened"
+        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
     if not runs:
         hint = f" (the first of {len(reasons)}: {reasons[0]})" if reasons else ""
         raise InputError(
@@ -181,28 +219,6 @@ def _not_read(reasons: list[str]) -> str:
     telling = next((r for r in reasons if _NOTHING not in r), reasons[0])
     count = f"{len(reasons)} other file{'s' if len(reasons) > 1 else ''} of the folder"
     return clean_text(f"{count} gave no run (one: {telling})", 400)
-
-
-def _note_resumed(runs: list[ImportedRun]) -> None:
-    """A run that begins in the middle beside one that covers the beginning may be its sequel."""
-    first = [min((int(s.step_K[0]) for s in r.series if s.step_K.size), default=0) for r in runs]
-    for i, run in enumerate(runs):
-        for j, other in enumerate(runs):
-            alike = (
-                (run.problems_per_batch, run.rollouts_per_problem, run.seed)
-                == (other.problems_per_batch, other.rollouts_per_problem, other.seed)
-                and run.problems_per_batch is not None
-                and run.provenance.path != other.provenance.path
-                and (Path(run.provenance.path).parent == Path(other.provenance.path).parent
-                     or run.name == other.name)
-            )  # fmt: skip
-            if alike and first[j] <= 1 < first[i]:
-                note = (
-                    f"it begins at step {first[i]}; if it goes on with run {other.name}, join the "
-                    "two files (cat), else both count as runs of their own"
-                )
-                runs[i] = replace(run, notes=(*run.notes, note))
-                break
 
 
 def _checkpoint_number(path: Path) -> int:

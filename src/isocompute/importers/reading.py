@@ -193,6 +193,24 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
     return flat
 
 
+_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb")
+# Names that trainers give every run's log: the folder is what the run is called.
+_COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
+           "stdout", "trainer_log")
+
+
+def run_name(path: Path) -> str:
+    """What a file calls its run: its name without the endings of logs, dots and all else kept.
+
+    >>> run_name(Path("sweep/qwen2.5-lr1e-6.jsonl.gz")), run_name(Path("n8/metrics.jsonl"))
+    ('qwen2.5-lr1e-6', 'n8')
+    """
+    name = path.name
+    while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
+        name = name.removesuffix(ending)
+    return path.parent.name or name if name in _COMMON else name
+
+
 def sha256_of(path: Path) -> str:
     """SHA-256 of a file's bytes, in chunks."""
     digest = hashlib.sha256()

@@ -5,8 +5,8 @@ Shape legend: K points of one series; P validation problems.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -16,6 +16,8 @@ from isocompute.errors import InputError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+
+FROM_NAME = "from the name"  # how `inferred` says what a pattern found
 
 Estimator = Literal["mean", "unbiased", "bootstrap", "unknown"]
 
@@ -114,6 +116,10 @@ class Outcomes:
     successes_P: IntArray = field(repr=False)
 
 
+class UnclearError(InputError):
+    """A log that may be read in two ways: stops an import also where bad files are passed over."""
+
+
 class RowError(NamedTuple):
     """A row that was not used: file, line (or record) number from 1, and why."""
 
@@ -137,13 +143,28 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a run came from: path as given, SHA-256 of the file, size, format, tool version."""
+    """Where a run came from, and what was decided about it.
+
+    Args:
+        path, sha256, size_bytes, format, version: the file as given, its hash and size, what it
+            was read as, and this package's version.
+        inferred: what was concluded rather than read, one line each.
+        facts: settings that repetitions of a run share: model, learning_rate, ...
+        score_range: what scores may be, as declared at the import; None: 0..1.
+        evaluation_problems: how many problems an evaluation has, where scores are successes.
+        unread: keys of the log that were not understood, the first ones.
+    """
 
     path: str
     sha256: str
     size_bytes: int
     format: str
     version: str
+    inferred: tuple[str, ...] = ()
+    facts: Mapping[str, str] = field(default_factory=dict)
+    score_range: tuple[float, float] | None = None
+    evaluation_problems: int | None = None
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,7 +181,7 @@ class ImportedRun:
         errors: the first rows that were not used; `n_errors` counts all of them.
         n_rows: rows read.
         notes: what a reader of the result should know, one line each.
-        provenance: file, hash, version.
+        provenance: file, hash, version, and what was inferred.
     """
 
     name: str
@@ -175,6 +196,16 @@ class ImportedRun:
     n_rows: int = 0
     notes: tuple[str, ...] = ()
     provenance: Provenance
+
+    @property
+    def concluded(self) -> tuple[str, ...]:
+        """What was inferred, but for what the user's own pattern found."""
+        return tuple(line for line in self.provenance.inferred if FROM_NAME not in line)
+
+    def inferring(self, *lines: str) -> ImportedRun:
+        """The run, with more that was concluded rather than read."""
+        told = dict.fromkeys((*self.provenance.inferred, *lines))
+        return replace(self, provenance=replace(self.provenance, inferred=tuple(told)))
 
     def rows(self) -> Iterator[Row]:
         """Every score, one by one."""

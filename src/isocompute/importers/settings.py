@@ -11,20 +11,27 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.reading import whole
-from isocompute.importers.runs import Metric
+from isocompute.importers.runs import FROM_NAME, Metric
 
-_WHOLE = ("problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples")
+_WHOLE = (
+    "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
+    "evaluation_problems",
+)
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """What one key of the log means: a metric, and the problem set and split it belongs to."""
+    """What one key of the log means: a metric, and the problem set and split it belongs to.
+
+    `trainer` names whose word it is, where that is known: trainers count their steps differently.
+    """
 
     metric: Metric
     problem_set: str = ""
     split: str = "validation"
+    trainer: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +41,17 @@ class Settings:
     Args:
         problems_per_batch, rollouts_per_problem, steps, seed: the run's configuration.
         evaluation_samples: k of the log's avg@k where its key does not hold it.
-        pattern: the file's name (without folder) with placeholders for the five above, for
-            example "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in it.
+        evaluation_problems: how many problems an evaluation has, where scores are successes: what
+            the noise of a score follows from.
+        pattern: names of files, runs or folders with placeholders for the six above, for example
+            "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
+            folders where it holds a slash.
         run: name of the run.
         problem_set, split: of metrics whose key holds none.
-        step: key that holds the step, in tables where it is not obvious.
+        step: key that holds the updates, where the log counts more than one thing.
+        resumed: "join" or "apart": whether a log that begins where another ends goes on with it.
         columns: key of the log -> what it means; replaces the built-in reading of that key.
+        inferred: what `pattern` found, in words; not to be set.
 
     Raises:
         InputError: on a number that is not whole, or a placeholder that is not known.
@@ -50,12 +62,15 @@ class Settings:
     steps: int | None = None
     seed: int | None = None
     evaluation_samples: int | None = None
+    evaluation_problems: int | None = None
     pattern: str | None = None
     run: str | None = None
     problem_set: str | None = None
     split: str | None = None
     step: str | None = None
+    resumed: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
+    inferred: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in _WHOLE:
@@ -72,6 +87,11 @@ class Settings:
                 f"setting `split` must be train or validation, but got {self.split!r}; "
                 "write --set split=validation."
             )
+        if self.resumed not in (None, "join", "apart"):
+            raise InputError(
+                f"setting `resumed` must be join or apart, but got {self.resumed!r}; "
+                "write --set resumed=join."
+            )
         for name in _PLACEHOLDER.findall(self.pattern or ""):
             if name not in _WHOLE:
                 raise InputError(
@@ -80,8 +100,19 @@ class Settings:
                     "--set pattern='bp{problems_per_batch}_n{rollouts_per_problem}'."
                 )
 
+    def for_path(self, path: Path) -> Settings:
+        """With what `pattern` finds in a path: in its name, else in it and more of its folders."""
+        if self.pattern is None:
+            return self
+        parts = path.parts
+        for first in range(len(parts) - 1, -1, -1):
+            found = self.for_file("/".join(parts[first:]))
+            if found is not self:
+                return found
+        return self
+
     def for_file(self, name: str) -> Settings:
-        """With what `pattern` finds in the file's name; unchanged where it does not match."""
+        """With what `pattern` finds in a name; unchanged where it does not match."""
         if self.pattern is None:
             return self
         parts = _PLACEHOLDER.split(self.pattern)
@@ -100,7 +131,11 @@ class Settings:
             return self
         found = {key: int(text) for key, text in match.groupdict().items()
                  if getattr(self, key) is None}
-        return replace(self, **found)  # type: ignore[arg-type]
+        if not found:
+            return replace(self)
+        told = ", ".join(f"{key}={value}" for key, value in found.items())
+        line = f"{told}: {FROM_NAME} {match.group(0)!r}"
+        return replace(self, **found, inferred=(*self.inferred, line))  # type: ignore[arg-type]
 
 
 def parse_metric(text: str, *, key: str = "") -> Metric:
@@ -134,7 +169,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     Raises:
         InputError: on a name that is not known, with the nearest one that is.
     """
-    known = [f.name for f in fields(Settings)]
+    known = [f.name for f in fields(Settings) if f.name != "inferred"]
     result: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors, provenance_of
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import MAX_LINE_BYTES, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
@@ -108,10 +109,9 @@ def _mlflow(
             names[str(uuid)] = str(name or uuid)
     # is_nan: MLflow stores NaN as the value 0 with this flag
     flag = "is_nan" if "is_nan" in metrics else "0"
+    # in the order in which they were written: the clock of a machine may go back
     rows = connection.execute(
         f"SELECT rowid, run_uuid, step, key, value, {flag} FROM metrics ORDER BY rowid"
-        if "timestamp" not in metrics else
-        f"SELECT rowid, run_uuid, step, key, value, {flag} FROM metrics ORDER BY timestamp, rowid"
     )
     for rowid, uuid, step, key, value, is_nan in rows:
         uuid = str(uuid)
@@ -146,11 +146,7 @@ def _trackio(
         if not isinstance(values, dict):
             errors.add(int(rowid), reason or "metrics must be a JSON object")
             continue
-        for wanted in (settings.step, "train/global_step"):
-            if wanted is not None and wanted in values:
-                step = values[wanted]
-                break
-        collector.row(step, values, int(rowid))
+        collector.row(step, values, int(rowid), calls=True)
     columns = _columns(connection, "configs")
     if {"run_name", "config"} <= columns:
         identity = "run_id" if "run_id" in columns else "run_name"

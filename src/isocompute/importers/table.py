@@ -33,17 +33,17 @@ Naming = Callable[[list[str]], dict[str, str]]
 
 
 def is_table(path: Path) -> bool:
-    """A file that is a CSV or Parquet table, unless its header is that of a W&B chart."""
-    from isocompute.importers.wandb import is_wandb_csv
+    """A file that is a CSV or Parquet table, unless its header is that of a log."""
+    from isocompute.importers.csvlogs import is_csv_log
 
     name = path.name.removesuffix(".gz")
     if not (path.is_file() and name.endswith(_TABLES)):
         return False
-    if path.suffix != ".csv":
+    if name.endswith(".parquet"):
         return True
     with path.open("rb") as file:
-        header = file.readline(1 << 16).decode("utf-8", "replace")
-    return not is_wandb_csv(header)
+        header = file.readline(1 << 16).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+    return not is_csv_log(header.rstrip("\r\n"), path)
 
 
 def tables_or_runs(

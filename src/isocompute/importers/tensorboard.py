@@ -15,7 +15,8 @@ from typing import IO
 
 import numpy as np
 
-from isocompute.importers.collect import Collector, Errors
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Callable, Mapping
 from importlib import resources
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +15,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import FloatArray, numbers_of, read_table, some, texts_of
+from isocompute.importers.tidy_checks import SCORES, check_configurations, check_numbers
 from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
 _NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
 _TEXTS = ("run", "metric", "problem_set", "split", "arm")
-_SCORES = ("score", "best", "worst")
 _SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 
 
@@ -33,6 +33,7 @@ def load_tidy(
     score_range: tuple[float, float] = (0.0, 1.0),
     where: Mapping[str, str] | None = None,
     settings: Settings | None = None,
+    say: Callable[[str], None] | None = None,
 ) -> list[Curve]:
     """Read tidy curves.
 
@@ -56,7 +57,15 @@ def load_tidy(
         InputError: names the row and the value that breaks the contract.
     """
     path = Path(path)
-    return _load(path, score_range, where or {}, (settings or Settings()).for_file(path.name))
+    settings = (settings or Settings()).for_path(path)
+    curves = _load(path, score_range, where or {}, settings, say=say)
+    repeated = sum(c.n_repeated for c in curves)
+    if say is not None and repeated:
+        say(
+            f"{path}: {repeated} rows stand at rollouts for which their run has another score; all "
+            "count, as further evaluations of it"
+        )
+    return curves
 
 
 class _Scores(NamedTuple):
@@ -75,6 +84,7 @@ def _load(
     settings: Settings,
     *,
     copies: bool = False,
+    say: Callable[[str], None] | None = None,
 ) -> list[Curve]:
     """Curves of a table; `copies` keeps rows that are the same twice."""
     header: list[str] = []
@@ -87,7 +97,7 @@ def _load(
         names |= {c: c.strip() for c in columns if c.strip() in where and c not in names}
         if not names:
             unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
-            raise _not_there(path, unsaid, header)
+            raise _not_there(path, unsaid, header, settings)
         return names
 
     table = _select(read_table(path, naming), where, path)
@@ -97,6 +107,7 @@ def _load(
     numbers = {name: numbers_of(table, name, path) for name in _NUMBERS if name in there}
     texts = {name: texts_of(table, name) for name in _TEXTS if name in there}
     curves: list[Curve] = []
+    n_copies = 0
     for one in scores or [_Scores("score", settings)]:
         mine = dict(numbers)
         if one.column in there:
@@ -113,16 +124,20 @@ def _load(
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
             )
         if missing := [name for name in REQUIRED if name not in mine]:
-            raise _not_there(path, missing, header)
-        _check(mine, path, score_range)
+            raise _not_there(path, missing, header, settings)
+        check_numbers(mine, path, score_range)
         low, high = score_range
-        for name in set(_SCORES) & set(mine):
+        for name in set(SCORES) & set(mine):
             mine[name] = (mine[name] - low) / (high - low)
         words = dict(texts)
         if one.metric is not None:
             words["metric"] = (np.zeros(table.num_rows, dtype=np.int64), [one.metric])
-        curves += _group(mine, words, copies=copies, is_wide=one.is_wide)
-    _check_configurations(curves, path)
+        found, dropped = _group(mine, words, copies=copies, is_wide=one.is_wide)
+        curves += found
+        n_copies += dropped
+    if n_copies and say is not None:
+        say(f"{path}: {n_copies} rows are copies of another row of their run and count once")
+    check_configurations(curves, path)
     return curves
 
 
@@ -158,7 +173,9 @@ def _plain(name: str) -> str:
     return name.lower().replace(" ", "_").replace("-", "_")
 
 
-def _not_there(path: Path, missing: list[str], header: list[str]) -> InputError:
+def _not_there(
+    path: Path, missing: list[str], header: list[str], settings: Settings
+) -> InputError:
     constants = [name for name in missing if name in _SETTINGS]
     theirs = ", ".join(f"KEY: {name}" for name in missing if name not in constants)
     cure = f"name them in a column map (--map, columns: {{{theirs or f'KEY: {missing[-1]}'}}})"
@@ -167,6 +184,12 @@ def _not_there(path: Path, missing: list[str], header: list[str]) -> InputError:
     if "rollouts" in missing:
         cure += "; compute is counted in rollouts, B_p * n * step: tokens or hours become rollouts "
         cure += "by what one rollout takes, or give a column steps"
+    slips = [key for key in settings.columns if key not in (c.strip() for c in header)]
+    if slips:
+        near = difflib.get_close_matches(slips[0], header, n=1)
+        cure = f"the column map names {slips[0]!r}" + (
+            f", did you mean {near[0]!r}? Or " if near else ", which is not there; "
+        ) + cure
     return InputError(
         f"{path}: columns {', '.join(REQUIRED)} must exist, but {', '.join(missing)} "
         f"{'is' if len(missing) == 1 else 'are'} missing (the file has {some(header)}); "
@@ -222,71 +245,15 @@ def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
     return table
 
 
-def _check(numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float]) -> None:
-    def refuse(name: str, rule: str, bad: NDArray[np.bool_], cure: str) -> None:
-        if bad.any():
-            row = int(bad.argmax())
-            raise InputError(
-                f"{path}: `{name}` must be {rule}, but row {row + 1} has "
-                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}."
-            )
-
-    for name in ("problems_per_batch", "rollouts_per_problem"):
-        v = numbers[name]
-        refuse(
-            name,
-            "a whole number >= 1",
-            ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
-            "correct the column",
-        )
-    v = numbers["rollouts"]
-    refuse(
-        "rollouts",
-        "cumulative rollouts, finite and >= 0",
-        ~((v >= 0) & np.isfinite(v)),
-        "correct or drop those rows",
-    )
-    for name in ("steps", "tokens"):
-        if name in numbers:
-            v = numbers[name]
-            refuse(
-                name,
-                "finite and >= 0, or empty",
-                ~np.isnan(v) & ~((v >= 0) & np.isfinite(v)),
-                "correct or empty those cells",
-            )
-    if "seed" in numbers:
-        v = numbers["seed"]
-        refuse(
-            "seed",
-            "a whole number, or empty",
-            ~np.isnan(v) & ~(np.isfinite(v) & (v == np.floor(v)) & (np.abs(v) < 2**53)),
-            "correct or empty those cells",
-        )
-    low, high = score_range
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise InputError(
-            f"`low < high` must hold for the range of scores, but got {low:g} {high:g}; "
-            "give --range LOW HIGH."
-        )
-    for name in _SCORES:
-        if name in numbers:
-            v = numbers[name]
-            refuse(
-                name,
-                f"in {low:g}..{high:g}",
-                ~np.isnan(v) & ~((v >= low) & (v <= high)),
-                "correct those rows, or give --range LOW HIGH if scores are on another scale",
-            )
-
-
 def _group(
     numbers: dict[str, FloatArray],
     texts: dict[str, tuple[NDArray[np.int64], list[str]]],
     *,
     copies: bool,
     is_wide: bool,
-) -> list[Curve]:
+) -> tuple[list[Curve], int]:
+    """Curves by configuration and labels, and how many rows were copies of another."""
+    n_copies = 0
     keys: list[NDArray[Any]] = [numbers["problems_per_batch"], numbers["rollouts_per_problem"]]
     keys += [codes for codes, _ in texts.values()]
     seed = numbers.get("seed")
@@ -303,7 +270,7 @@ def _group(
         first = rows[0]
         text = {name: values[codes[first]] for name, (codes, values) in texts.items()}
         this_seed = None if seed is None or np.isnan(seed[first]) else int(seed[first])
-        for column in (c for c in _SCORES if c in numbers):
+        for column in (c for c in SCORES if c in numbers):
             score = numbers[column][rows]
             if column != "score" and np.isnan(score).all():
                 continue
@@ -311,7 +278,9 @@ def _group(
             n_missing = 0 if is_wide else int((~kept).sum())
             x = numbers["rollouts"][rows]
             if not copies:
-                kept &= _first_of_copies(x, score)
+                first_K = _first_of_copies(x, score)
+                n_copies += int((kept & ~first_K).sum())
+                kept &= first_K
             if is_wide and not kept.any():
                 continue
             optional: dict[str, Any] = {
@@ -336,7 +305,7 @@ def _group(
                     **optional,
                 )
             )
-    return curves
+    return curves, n_copies
 
 
 def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:
@@ -347,47 +316,3 @@ def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:
     order = np.lexsort((score, x))
     first[order[1:]] = (np.diff(x[order]) != 0) | (np.diff(score[order]) != 0)
     return first
-
-
-def _check_changes(curves: list[Curve], path: Path) -> None:
-    """A named run whose rows go over from one configuration to another has neither."""
-    parts: dict[tuple[object, ...], list[Curve]] = {}
-    for c in curves:
-        if c.run and len(c.rollouts_K):
-            key = (c.run, c.seed, c.metric, c.problem_set, c.split, c.arm)
-            parts.setdefault(key, []).append(c)
-    for (run, *_), found in parts.items():
-        found.sort(key=lambda c: float(c.rollouts_K[0]))
-        for before, after in pairwise(found):
-            if after.rollouts_K[0] > before.rollouts_K[-1]:
-                raise InputError(
-                    f"{path}: a run must have one configuration, but run {run!r} goes over from "
-                    f"problems_per_batch={before.problems_per_batch}, rollouts_per_problem="
-                    f"{before.rollouts_per_problem} to {after.problems_per_batch}, "
-                    f"{after.rollouts_per_problem} at {after.rollouts_K[0]:,.0f} rollouts; drop "
-                    "what follows, or name them apart if they are two runs."
-                )
-
-
-def _check_configurations(curves: list[Curve], path: Path) -> None:
-    for c in curves:
-        if len(c.rollouts_K) > 5 and c.rollouts_K[0] == c.rollouts_K[-1] > 0:
-            raise InputError(
-                f"{path}: `rollouts` must be cumulative, but all {len(c.rollouts_K)} rows of "
-                f"problems_per_batch={c.problems_per_batch}, rollouts_per_problem="
-                f"{c.rollouts_per_problem} have {c.rollouts_K[0]:g}; multiply by the step."
-            )
-    _check_changes(curves, path)
-    points: dict[tuple[str, int, int], int] = {}
-    missing: dict[tuple[str, int, int], int] = {}
-    for c in curves:
-        key = (c.metric, c.problems_per_batch, c.rollouts_per_problem)
-        points[key] = points.get(key, 0) + len(c.score_K)
-        missing[key] = missing.get(key, 0) + c.n_missing
-    for (_, b_p, n), count in points.items():
-        if count == 0:
-            raise InputError(
-                f"{path}: every configuration must have at least 1 score, but problems_per_batch="
-                f"{b_p}, rollouts_per_problem={n} has 0 of {missing[(_, b_p, n)]} rows with one; "
-                "add its scores or drop its rows."
-            )

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
@@ -30,7 +31,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     errors = Errors(str(path))
     folder = path.parent
     name = folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
-    collector = Collector(name or path.stem, errors, settings.for_file(name))
+    collector = Collector(name or path.stem, errors, settings)
     data = path.read_bytes()
     state, reason = parse_json(data)
     if isinstance(state, dict) and isinstance(state.get("log_history"), list):

@@ -1,16 +1,15 @@
-"""The words of the trainers: which logged key is which metric, which setting is B_p, n, M.
+"""The words of the trainers: which logged key is which score, and which counts updates.
 
 Every reading was checked against the trainer's own source or a file that it wrote, at the
-versions that `docs/trainers.md` lists; a key that is not here is left alone, never guessed.
+version that stands beside it (see also `docs/trainers.md`); a key that is not here is left alone,
+never guessed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
 
-from isocompute.importers.reading import whole
 from isocompute.importers.runs import Metric
 from isocompute.importers.settings import Column
 
@@ -18,22 +17,62 @@ _K = r"(?P<k>[1-9][0-9]{0,5})"
 _SET = r"(?P<set>.{1,300}?)"
 
 # verl 0.9.1, trainer/ppo/ray_trainer.py and metric_utils.py: SOURCE/VARIABLE/METRIC@N.
-# best, worst and maj are means of 1,000 bootstrap draws with replacement.
+# best, worst and maj are means of 1,000 bootstrap draws with replacement. MLflow has no @: verl
+# 0.7, utils/tracking.py, writes _at_; tensorboardX (2.6, summary.py) makes it a single _.
 _VERL = re.compile(
-    rf"val-(?P<part>core|aux)/{_SET}/(?P<var>[^/]+)/(?P<kind>mean|best|worst|maj)@{_K}(?P<mean>/mean)?"
+    rf"val-(?P<part>core|aux)/{_SET}/(?P<var>[^/]+)/"
+    rf"(?P<kind>mean|best|worst|maj)(?:@|_at_|_){_K}(?P<mean>/mean)?"
 )
 _VERL_OLD = re.compile(r"val/test_score/(?P<set>.{1,300})")  # before 0.3: the mean score
 # TRL 1.16, GRPOTrainer.log; trainer_state.json says eval_reward, the trackers eval/reward.
+# ms-swift 4.4 (rlhf_trainers/grpo_trainer.py) and Unsloth log the same.
 _TRL_EVAL = re.compile(r"eval[_/](?:reward|rewards/(?P<var>.{1,300})/mean)")
 _TRL_TRAIN = re.compile(r"(?:train/)?(?:reward|rewards/(?P<var>.{1,300})/mean)")
 # prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct).
 _PRIME = re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}")
 # SkyRL 0.3, train/utils/trainer_utils.py: any of N samples right, N all there are.
 _SKYRL = re.compile(rf"eval/{_SET}/(?:(?P<avg>avg_score)|pass_at_{_K})")
+# OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: pass1 is the mean over all
+# samples, passN the mean of each problem's best of N.
+_OPENRLHF = re.compile(rf"eval/eval_{_SET}_pass{_K}")
+# slime 0.3.1, observability/rollout_metrics.py and metric_utils.py: the mean, unbiased pass@k
+_SLIME_PASS = re.compile(rf"eval/{_SET}-pass(?:@|_){_K}")
+_SLIME_MEAN = re.compile(r"eval/(?P<set>[^/]{1,300})")
+# open-instruct 0.3.0, grpo_utils.py, compute_pass_at_k_metrics: pass_at_1 is the mean over all
+_OPEN_INSTRUCT = re.compile(rf"eval/pass_at_{_K}(?P<unbiased>_unbiased)?")
+# EasyR1 0.3.2, trainer/ray_trainer.py, _validate
+_EASYR1 = re.compile(r"val/(?:reward_score|(?P<var>[^/]{1,300})_reward)")
+# tinker-cookbook (2026-08), rl/metric_util.py: RLTestSetEvaluator, named "test" by default
+_TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|(?P<var>correct))")
+
+# Keys that stand alone: NeMo-RL (2026-08, algorithms/grpo.py: accuracy is the mean reward over all
+# rollouts, pass_k whether any is above 0), AReaL 1.0.4 (workflow/rlvr.py), verl (mean reward of
+# the batch that the update uses), prime-rl, SkyRL, slime.
+_ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, trainer
+    "validation/accuracy": ("avg", "accuracy", "validation", "nemo-rl"),
+    "validation/pass_k": ("best", "accuracy", "validation", "nemo-rl"),
+    "eval-rollout/reward": ("avg", "reward", "validation", "areal"),
+    "rollout/reward": ("avg", "reward", "train", "areal"),
+    "critic/score/mean": ("avg", "score", "train", "verl"),
+    "reward/all/mean": ("avg", "reward", "train", "prime-rl"),
+    "reward/avg_raw_reward": ("avg", "reward", "train", "skyrl"),
+    "rollout/raw_reward": ("avg", "reward", "train", "slime"),
+    "eval/scores": ("avg", "scores", "validation", "open-instruct"),
+}
+_SLIME_MARKS = ("eval/step", "rollout/step")
+_NO_SET = {
+    "step", "epoch", "global_step", "loss", "reward", "runtime", "samples_per_second",
+    "steps_per_second", "num_tokens", "entropy", "stop_rate", "scores", "sequence_lengths",
+    "reward_std", "frac_reward_zero_std", "kl",
+}
 
 
-def column_of(key: str) -> Column | None:
+def column_of(key: str, seen: Iterable[str] = ()) -> Column | None:
     """What a logged key means, or None where it is no score that is known.
+
+    Args:
+        key: as it stands in the log.
+        seen: other keys of that log, for words that several trainers use.
 
     >>> column_of("val-core/math/acc/best@4/mean").metric.label
     'best@4:bootstrap'
@@ -43,35 +82,82 @@ def column_of(key: str) -> Column | None:
     if key.startswith("val-"):
         return _verl(key)
     if match := _VERL_OLD.fullmatch(key):
-        return Column(metric=Metric(kind="avg", variable="score"), problem_set=match["set"])
-    if key.startswith("eval/"):
-        if match := _PRIME.fullmatch(key):
-            kind = {"avg@": "avg", "pass@": "best", "pass^": "worst"}[match["kind"]]
-            return Column(
-                metric=Metric(
-                    kind=kind, samples=int(match["k"]), variable=match["var"] or "reward",
-                    estimator="mean" if kind == "avg" else "unbiased",
-                ),
-                problem_set=match["set"],
-            )
-        if match := _SKYRL.fullmatch(key):
-            metric = (
-                Metric(kind="avg", variable="score") if match["avg"] else
-                Metric(kind="best", samples=int(match["k"]), estimator="unbiased",
-                       variable="score")
-            )
-            return Column(metric=metric, problem_set=match["set"])
+        return _column("avg", "score", match["set"], trainer="verl")
+    if key in _ALONE:
+        kind, variable, split, trainer = _ALONE[key]
+        return Column(
+            metric=Metric(
+                kind=kind, variable=variable, core=trainer != "open-instruct",
+                estimator="mean" if kind == "avg" else "unbiased",
+            ),
+            split=split, trainer=trainer,
+        )
+    if key.startswith("eval/") and (found := _evaluation(key, seen)) is not None:
+        return found
     if match := _TRL_EVAL.fullmatch(key):
         return _trl(match["var"], "validation")
     if match := _TRL_TRAIN.fullmatch(key):
         return _trl(match["var"], "train")
-    if key == "critic/score/mean":  # verl: mean reward of the batch that the update uses
-        return Column(metric=Metric(kind="avg", variable="score"), split="train")
-    if key == "reward/all/mean":  # prime-rl: mean over problems of the batch
-        return Column(metric=Metric(kind="avg", variable="reward"), split="train")
-    if key == "reward/avg_raw_reward":  # SkyRL
-        return Column(metric=Metric(kind="avg", variable="reward"), split="train")
+    if match := _EASYR1.fullmatch(key):
+        variable = match["var"]
+        return Column(
+            metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
+            trainer="easyr1",
+        )
+    if match := _TINKER.fullmatch(key):
+        problem_set = "" if match["set"] == "all" else match["set"]
+        return Column(
+            metric=Metric(kind="avg", variable=match["var"] or "reward", core=match["var"] is None),
+            problem_set=problem_set, split="validation" if match["test"] else "train",
+            trainer="tinker",
+        )
     return None
+
+
+def _evaluation(key: str, seen: Iterable[str]) -> Column | None:
+    """Keys that begin with `eval/`, the most telling form first."""
+    if match := _PRIME.fullmatch(key):
+        kind = {"avg@": "avg", "pass@": "best", "pass^": "worst"}[match["kind"]]
+        return _column(kind, match["var"] or "reward", match["set"], int(match["k"]), "prime-rl")
+    if match := _SKYRL.fullmatch(key):
+        if match["avg"]:
+            return _column("avg", "score", match["set"], trainer="skyrl")
+        return _column("best", "score", match["set"], int(match["k"]), "skyrl")
+    if match := _OPENRLHF.fullmatch(key):
+        if match["k"] == "1":  # k is in the configuration
+            return _column("avg", "reward", match["set"], trainer="openrlhf")
+        return _column("best", "reward", match["set"], int(match["k"]), "openrlhf")
+    if match := _OPEN_INSTRUCT.fullmatch(key):
+        if match["k"] == "1":
+            return None if match["unbiased"] else _column("avg", "correct", "",
+                                                          trainer="open-instruct")
+        # pass_at_N without the word equals the unbiased one of all N samples, beside it
+        return (
+            _column("best", "correct", "", int(match["k"]), "open-instruct")
+            if match["unbiased"] else None
+        )
+    if match := _SLIME_PASS.fullmatch(key):
+        return _column("best", "reward", match["set"], int(match["k"]), "slime")
+    if match := _SLIME_MEAN.fullmatch(key):
+        name = match["set"]
+        if name in _NO_SET or ("-" in name and name.endswith(("_ratio", "_rate"))):
+            return None
+        # `eval/NAME` is anybody's; slime is told by the counters that it logs beside it
+        if any(mark in seen for mark in _SLIME_MARKS):
+            return _column("avg", "reward", name, trainer="slime")
+    return None
+
+
+def _column(
+    kind: str, variable: str, problem_set: str, samples: int | None = None, trainer: str = "",
+) -> Column:
+    return Column(
+        metric=Metric(
+            kind=kind, samples=samples, variable=variable,
+            estimator="mean" if kind == "avg" else "unbiased",
+        ),
+        problem_set=problem_set, trainer=trainer,
+    )
 
 
 def _verl(key: str) -> Column | None:
@@ -92,127 +178,55 @@ def _verl(key: str) -> Column | None:
             variable=match["var"],
             core=core,
         ),
-        problem_set=match["set"],
+        problem_set=match["set"], trainer="verl",
     )
 
 
 def _trl(variable: str | None, split: str) -> Column:
     return Column(
         metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
-        split=split,
+        split=split, trainer="trl",
     )
 
 
 # Mean generated length of the window of steps that a row covers, in tokens.
 LENGTH_KEYS = ("response_length/mean", "completions/mean_length", "train/completions/mean_length")
 # Generated tokens of one step, and cumulative rollouts, where a trainer logs them (prime-rl).
-TOKENS_KEY = "progress/decode_tokens"
+TOKENS_KEYS = ("progress/decode_tokens", "env/all/total_ac_tokens")
 ROLLOUTS_KEY = "progress/total_samples"
 EVICTED_KEY = "training/filter_groups/evicted_samples"  # verl: drawn, not trained on
+# verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
+TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 
-
-class Found(NamedTuple):
-    """Configuration found in a log; None where it is not there."""
-
-    problems_per_batch: int | None = None
-    rollouts_per_problem: int | None = None
-    steps: int | None = None
-    seed: int | None = None
-    evaluation_samples: int | None = None
-    window: int = 1
-    notes: tuple[str, ...] = ()
-
-
-class _Words(NamedTuple):
-    """A trainer's keys: batch, group, steps; whether the batch counts completions."""
-
-    batch: str
-    group: str
-    steps: str | None
-    completions: bool
-    samples: str | None = None
-    mark: str | None = None  # a key that must be there as well, where the others are common words
-
-
-# From each trainer's own configuration (see docs/trainers.md for versions).
-_TRAINERS = (
-    _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
-           "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
-    _Words("orchestrator.batch_size", "orchestrator.group_size", "max_steps", True),
-    _Words("trainer.train_batch_size", "generator.n_samples_per_prompt",
-           "trainer.max_training_steps", False, "generator.eval_n_samples_per_prompt"),
-    _Words("grpo.num_prompts_per_step", "grpo.num_generations_per_prompt",
-           "grpo.max_num_steps", False),
-    _Words("rollout.batch_size", "rollout.n_samples_per_prompt", None, False),
-    _Words("rollout_batch_size", "n_samples_per_prompt", "num_rollout", False,
-           "n_samples_per_eval_prompt"),
-    _Words("train_dataset.batch_size", "gconfig.n_samples", "total_train_steps", False),
-    _Words("num_unique_prompts_rollout", "num_samples_per_prompt_rollout", None, False),
-    # prime-rl's orchestrator logs its configuration without the prefix
-    _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
+# What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
+# utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py; slime 0.3.1, wandb_utils.py; ms-swift
+# 4.4, trainers/patcher.py ("5/100").
+STEP_KEYS = (
+    "train/global_step", "trainer/global_step", "training/global_step", "global_step",
+    "global_step/max_steps", "training_step", "rollout/step", "train/step", "eval/global_step",
+    "eval/step", "progress/batch", "update", "updates", "iteration", "trainer/step",
 )
+# Keys of the Hugging Face trainer under W&B and trackio, whose own step counts calls of log
+# (transformers 5.23, integrations/integration_utils.py: train/global_step is logged beside it).
+CALLS = ("trl", "openrlhf", "slime")
 
 
-def configuration(config: Mapping[str, object]) -> Found:
-    """B_p, n, M and the seed in the flattened configuration of any trainer that is known.
+def axis_of(key: str, seen: Mapping[str, object], defined: Mapping[str, str]) -> str | None:
+    """The key that counts updates for a logged key; None where the tracker's own step does.
 
-    TRL counts completions: B = generation_batch_size * gradient accumulation /
-    steps_per_generation, all processes included.
+    Args:
+        key: of a score.
+        seen: counters that the log holds.
+        defined: what the log's own `define_metric` says, NAME or GLOB* -> counter.
     """
-    seed = next((whole(config[k]) for k in ("seed", "trainer.seed", "data.seed")
-                 if whole(config.get(k)) is not None), None)
-    if "num_generations" in config:
-        return _trl_configuration(config, seed)
-    for words in _TRAINERS:
-        batch, group = whole(config.get(words.batch)), whole(config.get(words.group))
-        if not batch or not group or (words.mark is not None and words.mark not in config):
-            continue
-        notes: list[str] = []
-        problems: int | None = batch
-        if words.completions:
-            problems = batch // group if batch % group == 0 else None
-        if str(config.get("algorithm.filter_groups.enable", "")).lower() == "true":
-            notes.append(
-                "algorithm.filter_groups refills batches: more rollouts were drawn than "
-                "B_p * n * step counts"
-            )
-        return Found(
-            problems_per_batch=problems, rollouts_per_problem=group,
-            steps=(whole(config.get(words.steps)) or None) if words.steps else None, seed=seed,
-            evaluation_samples=(whole(config.get(words.samples)) or None) if words.samples
-            else None,
-            notes=tuple(notes),
-        )
-    return Found(seed=seed)
-
-
-def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
-    n = whole(config.get("num_generations")) or None
-    accumulation = whole(config.get("gradient_accumulation_steps")) or None
-    generated = whole(config.get("generation_batch_size")) or None
-    per_generation = whole(config.get("steps_per_generation")) or accumulation
-    iterations = whole(config.get("num_iterations")) or 1
-    notes: list[str] = []
-    problems: int | None = None
-    if n and accumulation and generated and per_generation:
-        batch = generated * accumulation
-        divisor = per_generation * n
-        problems = batch // divisor if batch % divisor == 0 else None
-    if iterations > 1:
-        notes.append(
-            f"num_iterations={iterations}: every batch is used for {iterations} updates, so a "
-            "step draws fewer rollouts than B_p * n; not on-policy, left without rollouts"
-        )
-        problems = None
-    elif accumulation and per_generation and per_generation > accumulation:
-        notes.append(
-            "steps_per_generation is above gradient_accumulation_steps: updates are partly "
-            "off-policy"
-        )
-    window = whole(config.get("logging_steps")) or 1
-    return Found(
-        problems_per_batch=problems, rollouts_per_problem=n,
-        steps=whole(config.get("max_steps")) or None, seed=seed,
-        evaluation_samples=whole(config.get("num_generations_eval")) or n,
-        window=window, notes=tuple(notes),
-    )
+    if key in defined and defined[key] in seen:
+        return defined[key]
+    globs = [g for g in defined if g.endswith("*") and key.startswith(g[:-1])]
+    for glob in sorted(globs, key=len, reverse=True):
+        if defined[glob] in seen:
+            return defined[glob]
+    if key.startswith("eval/"):
+        for own in ("eval/global_step", "eval/step"):
+            if own in seen:
+                return own
+    return next((k for k in STEP_KEYS if k in seen and not k.startswith("eval/")), None)

@@ -1,4 +1,4 @@
-"""W&B offline runs (`run-ID.wandb`) and the CSV files that its pages export.
+"""W&B offline runs (`run-ID.wandb`).
 
 The package ships no reader any more, and `wandb sync` needs its server; the file is a LevelDB
 log of protobuf records.
@@ -9,16 +9,15 @@ LAST; wandb/proto/wandb_internal.proto for the field numbers.
 
 from __future__ import annotations
 
-import csv
 import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from isocompute.errors import InputError
-from isocompute.importers.collect import Collector, Errors, provenance_of
-from isocompute.importers.reading import flatten, iter_lines, open_log, parse_json
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
+from isocompute.importers.reading import flatten, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 from isocompute.importers.wire import WireError, iter_fields, signed, text
@@ -26,12 +25,9 @@ from isocompute.importers.wire import WireError, iter_fields, signed, text
 _BLOCK = 32 * 1024
 _HEADER = 7
 MAX_RECORD_BYTES = 16 << 20
-MAX_CSV_COLUMNS = 10_000
 
-# Numbers of the fields in wandb_internal.proto.
-_HISTORY, _CONFIG, _RUN = 2, 5, 17
-# Steps that the trainers log themselves are better than the count of log calls.
-_STEP_KEYS = ("train/global_step", "trainer/global_step", "global_step", "training/global_step")
+# Numbers of the fields in wandb_internal.proto (0.31; metric: MetricRecord).
+_HISTORY, _CONFIG, _METRIC, _RUN = 2, 5, 13, 17
 
 
 def is_wandb_file(head: bytes) -> bool:
@@ -100,6 +96,8 @@ def read_wandb(path: Path, settings: Settings) -> list[ImportedRun]:
                         _run(value, record, collector)
                     elif number == _CONFIG:
                         collector.configure(dict(_items(value)), record)
+                    elif number == _METRIC:
+                        _define(value, collector)
             except WireError as error:
                 errors.add(record, str(error))
     if errors.count:
@@ -149,64 +147,11 @@ def _history(data: bytes, record: int, collector: Collector) -> None:
         if number == 2 and isinstance(field, bytes) and step is None:
             step = next((signed(v) for f, v in iter_fields(field)
                          if f == 1 and isinstance(v, int)), 0)
-    wanted = collector.settings.step
-    for key in ((wanted,) if wanted else _STEP_KEYS):
-        if key in values:
-            step = values[key]
-            break
     if step is not None:
-        collector.row(step, values, record)
+        collector.row(step, values, record, calls=True)
 
 
-def is_wandb_csv(header: str) -> bool:
-    """True for the header of a chart's export: a step, then `RUN - METRIC` columns."""
-    cells = _cells(header)
-    return len(cells) > 1 and sum(" - " in cell for cell in cells[1:]) > 0
-
-
-def read_wandb_csv(path: Path, settings: Settings) -> list[ImportedRun]:
-    """One run per `RUN - METRIC` name before the last dash; __MIN and __MAX are left out.
-
-    Raises:
-        InputError: if the first column is a time, or no column is a metric that is known.
-    """
-    errors = Errors(str(path))
-    with open_log(path) as handle:
-        lines = iter_lines(handle, str(path))
-        first = next(lines)
-        header = _cells((first.data or b"").decode("utf-8", "replace"))[:MAX_CSV_COLUMNS]
-        axis = settings.step or header[0]
-        if axis not in header or "time" in axis.lower() or "epoch" in axis.lower():
-            raise InputError(
-                f"a W&B export must have the step on its x axis, but {str(path)!r} has {axis!r}; "
-                "choose a step axis in the chart before exporting, or name the column with "
-                "--set step=COLUMN."
-            )
-        at = header.index(axis)
-        collectors: dict[str, Collector] = {}
-        columns: list[tuple[int, Collector, str]] = []
-        for i, cell in enumerate(header):
-            run, dash, key = cell.rpartition(" - ")
-            if i == at or not dash or key.endswith(("__MIN", "__MAX")):
-                continue
-            if run not in collectors:
-                collectors[run] = Collector(run, errors, settings.for_file(run))
-            columns.append((i, collectors[run], key))
-        for number, data in lines:
-            cells = _cells(data.decode("utf-8", "replace")) if data is not None else []
-            if len(cells) != len(header):
-                if data is None or data.strip():
-                    errors.add(number, f"a row must have {len(header)} cells, but got {len(cells)}")
-                continue
-            for i, collector, key in columns:
-                if cells[i].strip():  # an empty cell is a step that this run did not log
-                    collector.row(cells[at], {key: cells[i]}, number)
-    provenance = provenance_of(path, "wandb-csv")
-    return [c.finish(path, "wandb-csv", provenance) for c in collectors.values()]
-
-
-def _cells(line: str) -> list[str]:
-    try:
-        return next(csv.reader([line.replace("\0", "")], strict=True), [])
-    except csv.Error:
-        return []
+def _define(data: bytes, collector: Collector) -> None:
+    """`define_metric`: name (1) or glob (2), and the metric that counts its steps (4)."""
+    words = {number: text(value) for number, value in iter_fields(data) if number in (1, 2, 4)}
+    collector.counters.define(words.get(1) or words.get(2, ""), words.get(4, ""))

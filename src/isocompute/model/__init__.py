@@ -1,5 +1,6 @@
 """One hierarchical model of a sweep: curves in, draws out. Nothing else estimates."""
 
-from isocompute.model.posterior import Posterior, fit_posterior
+from isocompute.model.fit import fit_posterior
+from isocompute.model.posterior import Posterior
 
 __all__ = ["Posterior", "fit_posterior"]

@@ -31,6 +31,8 @@ HINGE = 0.15
 # Bumps of the form, in z: from before its foot to well past its bend.
 SPACING = 3.0
 KNOTS = np.arange(-3.0, 9.1, SPACING)
+BLOCK = 8192  # numbers of one work array; 4,096 and 16,384 are as fast
+BEFORE_BUMPS = 3  # shared parameters before the bumps: logit of the floor, log nu, log q
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Form:
         """Parameters of each configuration: a, k, m, and of a decline e, t."""
         return 5 if self.declines else 3
 
-    shared = 3 + len(KNOTS)  # logit of the floor, log nu, log q, then the bumps of the form
+    shared = BEFORE_BUMPS + len(KNOTS)
 
     def value(self, own: FloatArray, shared: FloatArray, x: FloatArray) -> FloatArray:
         """Scores, shape (J, K, B).
@@ -71,91 +73,113 @@ class Form:
     def _evaluate(
         self, own: FloatArray, shared: FloatArray, x: FloatArray, *, derivatives: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        x = x[:, :, None]
+        """In blocks of the batch that stay in a processor's cache: twice as fast as in one."""
+        J, B = own.shape[1:]
+        K = x.shape[1]
+        value = np.empty((J, K, B))
+        jacobian = np.empty((J, K, self.own + self.shared, B)) if derivatives else None
+        block = max(BLOCK // max(J * K, 1), 8)
+        for low in range(0, B, block):
+            part = slice(low, low + block)
+            self._fill(
+                value[..., part],
+                None if jacobian is None else jacobian[..., part],
+                own[..., part],
+                shared[:, part],
+                x[:, :, None],
+            )
+        return value, jacobian
+
+    def _fill(
+        self,
+        value: FloatArray,
+        jacobian: FloatArray | None,
+        own: FloatArray,
+        shared: FloatArray,
+        x: FloatArray,
+    ) -> None:
         a, k, m = (own[i][:, None, :] for i in range(3))
         nu, q = np.exp(shared[1]), np.exp(shared[2])
         slope = np.exp(k)
         far = x - m
-        z = np.clip(slope * far, -30.0, 30.0)
+        # Trajectories of draws may leave the finite numbers; they are then not taken.
+        z = np.nan_to_num(np.clip(slope * far, -30.0, 30.0))
         e = np.exp(-z)
         ve = nu * e
         log_base = np.log1p(ve) / nu
-        log_g = -log_base
-        rest = -np.expm1(log_g)  # 1 - G
-        hazard = -np.log(np.maximum(rest, 1e-300))
+        rest = -np.expm1(-log_base)  # 1 - G
+        np.maximum(rest, 1e-300, out=rest)
+        hazard = -np.log(rest)
         tail = 1 + q * hazard
-        log_tail = np.log(tail)
-        survive = np.exp(-log_tail / q)
-        g = 1 - survive
-        g = g + _spline(z, shared[3:])
-        floor, height = _sigma(shared[0]), _sigma(a)
+        log_tail = np.log(tail) / q
+        survive = np.exp(-log_tail)
+        spline, dspline = _spline(z, shared[BEFORE_BUMPS:], derivative=jacobian is not None)
+        g = 1 - survive + spline
+        floor, height = sigma(shared[0]), sigma(a)
         rise = (1 - floor) * height
-        value = floor + rise * g
+        np.multiply(rise, g, out=value)
+        value += floor
         fall = None
         if self.declines:
             u = (x - own[4][:, None, :]) / HINGE
             fall = np.exp(own[3][:, None, :]) * HINGE * np.logaddexp(0.0, u)
-            value = value - fall
-        if not derivatives:
-            return value, None
-        dg_dhazard = survive / tail
-        dg_dG = dg_dhazard / np.maximum(rest, 1e-300)
-        G = np.exp(log_g)
+            value -= fall
+        if jacobian is None:
+            return
+        dg_dG = survive / (tail * rest)
         share = e / (1 + ve)
-        dg_dz = dg_dG * G * share
-        bump, dbump = _bumps(z)
-        for part, weight in zip(dbump, shared[3:], strict=True):
-            dg_dz += part * weight
-        dg_dlognu = dg_dG * G * (log_base - share)
-        dg_dlogq = -survive * (log_tail / q - hazard / tail)
-        J, K, B = value.shape
-        out = np.empty((J, K, self.own + self.shared, B))
-        out[:, :, 0] = rise * (1 - height) * g
-        out[:, :, 1] = rise * dg_dz * slope * far
-        out[:, :, 2] = -rise * dg_dz * slope
-        if self.declines and fall is not None:
-            out[:, :, 3] = -fall
-            out[:, :, 4] = np.exp(own[3][:, None, :]) * _sigma(u)
+        dg = dg_dG * (1 - rest)
+        dz = rise * (dg * share + dspline)
+        jacobian[:, :, 0] = rise * (1 - height) * g
+        jacobian[:, :, 2] = dz * -slope
+        jacobian[:, :, 1] = dz * (slope * far)
+        if fall is not None:
+            jacobian[:, :, 3] = -fall
+            jacobian[:, :, 4] = np.exp(own[3][:, None, :]) * sigma(u)
         o = self.own
-        out[:, :, o] = floor * (1 - floor) * (1 - height * g)
-        out[:, :, o + 1] = rise * dg_dlognu
-        out[:, :, o + 2] = rise * dg_dlogq
-        out[:, :, o + 3 :] = (rise * bump).transpose(1, 2, 0, 3)
-        return value, out
+        jacobian[:, :, o] = floor * (1 - floor) * (1 - height * g)
+        jacobian[:, :, o + 1] = rise * dg * (log_base - share)
+        jacobian[:, :, o + 2] = rise * -survive * (log_tail - hazard / tail)
+        for r, knot in enumerate(KNOTS):
+            jacobian[:, :, o + BEFORE_BUMPS + r] = rise * _bump(z, knot)
 
 
-def _bumps(z: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Cubic B-splines at z and their derivatives, (knots, *z.shape)."""
-    t = (z - KNOTS.reshape(-1, *[1] * z.ndim)) * (1 / SPACING)
-    u = np.abs(t)
-    far = np.maximum(2 - u, 0.0)
-    near = np.maximum(1 - u, 0.0)
-    far_square, near_square = far * far, near * near
-    value = 0.25 * (far_square * far - 4 * near_square * near)
-    slope = np.sign(t) * (near_square * 4 - far_square) * (0.75 / SPACING)
-    return value, slope
-
-
-def _spline(z: FloatArray, weights: FloatArray) -> FloatArray:
-    """The weighted sum of the bumps at z (J, K, B), from the four that are not 0 there."""
-    place = np.clip((z - KNOTS[0]) / SPACING, -2.0, len(KNOTS) + 0.999)
-    left = np.floor(place)
-    u = place - left
-    v = 1 - u
-    padded = np.pad(weights, ((3, 4), (0, 0))).ravel()
-    at = (left.astype(np.int64) + 2) * weights.shape[1] + np.arange(weights.shape[1])
-    uuu, vvv = u * u * u, v * v * v
-    out = padded[at] * vvv
-    at += weights.shape[1]
-    out += padded[at] * ((1 + v) ** 2 * (1 + v) - 4 * vvv)
-    at += weights.shape[1]
-    out += padded[at] * ((1 + u) ** 2 * (1 + u) - 4 * uuu)
-    at += weights.shape[1]
-    out += padded[at] * uuu
+def _bump(z: FloatArray, knot: float) -> FloatArray:
+    """One cubic B-spline at z."""
+    near = 1 - np.abs(z - knot) * (1 / SPACING)
+    far = np.maximum(near + 1, 0.0)
+    np.maximum(near, 0.0, out=near)
+    out: FloatArray = far * far * far
+    out -= 4 * (near * near * near)
     out *= 0.25
     return out
 
 
-def _sigma(z: FloatArray) -> FloatArray:
+def _spline(
+    z: FloatArray, weights: FloatArray, *, derivative: bool
+) -> tuple[FloatArray, FloatArray | float]:
+    """The weighted sum of the bumps at z (J, K, B), and its slope, from the four not 0 there."""
+    place = np.clip((z - KNOTS[0]) * (1 / SPACING), -2.0, len(KNOTS) + 0.999)
+    left = np.floor(place)
+    u = place - left
+    v = 1 - u
+    B = weights.shape[1]
+    padded = np.pad(weights, ((3, 4), (0, 0))).ravel()
+    at = (left.astype(np.int64) + 2) * B + np.arange(B)
+    w0, w1, w2, w3 = (padded[at + i * B] for i in range(4))
+    uu, vv = u * u, v * v
+    value = w0 * (vv * v) + w1 * ((1 + v) ** 2 * (1 + v) - 4 * (vv * v))
+    value += w2 * ((1 + u) ** 2 * (1 + u) - 4 * (uu * u)) + w3 * (uu * u)
+    value *= 0.25
+    if not derivative:
+        return value, 0.0
+    slope = w3 * uu - w0 * vv
+    slope += w2 * ((1 + u) ** 2 - 4 * uu) - w1 * ((1 + v) ** 2 - 4 * vv)
+    slope *= 0.75 / SPACING
+    return value, slope
+
+
+def sigma(z: FloatArray) -> FloatArray:
+    """The logistic function."""
     out: FloatArray = 0.5 * (1 + np.tanh(0.5 * z))
     return out

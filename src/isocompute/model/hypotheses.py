@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from isocompute.model.data import SweepData
 from isocompute.model.form import Form
-from isocompute.model.noise import Noise
+from isocompute.model.noise import Noise, Scaling
 from isocompute.model.prior import Prior
 from isocompute.model.solve import Problem, solve_modes
 
@@ -56,8 +56,7 @@ class Hypotheses:
         form: of its curves.
         prior: of their parameters and scales.
         noise: settings of the noise.
-        whiten: (S, J, K, K) inverse Cholesky factors of the settings' covariances.
-        log_det: (S,) half the logarithms of their determinants.
+        scaling: factors of the settings' covariances.
         start: parameters to begin from, (P,).
     """
 
@@ -65,8 +64,7 @@ class Hypotheses:
     form: Form
     prior: Prior
     noise: Noise
-    whiten: FloatArray
-    log_det: FloatArray
+    scaling: Scaling
     start: FloatArray
     log_scales: FloatArray = field(init=False)
     setting: IntArray = field(init=False)
@@ -89,7 +87,7 @@ class Hypotheses:
         problem = Problem(
             form=self.form,
             x_JK=self.data.x_JK,
-            whiten=self.whiten,
+            whiten=self.scaling.whiten,
             group_B=setting,
         )
         shape = (size, len(self.start))
@@ -103,7 +101,7 @@ class Hypotheses:
         )
         evidence = (
             -0.5 * found.loss
-            - self.log_det[setting]
+            - self.scaling.log_det[setting]
             - 0.5 * np.linalg.slogdet(covariance)[1]
             - 0.5 * np.linalg.slogdet(found.precision)[1]
         )

@@ -14,11 +14,11 @@ Shape legend: J configurations, K positions, S hypotheses of the noise, R runs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from isocompute.model.data import TYPICAL_TRIALS, SweepData
 from isocompute.model.prior import matern
@@ -32,8 +32,8 @@ LEAST_VARIANCE = 0.01  # of p (1 - p): a set of mostly unsolved problems still h
 # rise and midpoint shift in decades of a run (ScaleRL saw ceilings of repeats within 0.02), lasting
 # noise in units of one evaluation's binomial noise, misfit in shares of the rise.
 SIZES = ((0.03, 0.6), (0.04, 0.6), (0.3, 1.0), (0.012, 1.3))
-CANDIDATES = 96
-SETTINGS = 16
+CANDIDATES = 192
+SETTINGS = 24
 
 
 class Reference(NamedTuple):
@@ -64,6 +64,27 @@ class Noise(NamedTuple):
     weight_S: FloatArray
     covariance: FloatArray
     misfit: FloatArray
+
+
+class Scaling(NamedTuple):
+    """Covariances ready for use: factors, their inverses, half the log determinants.
+
+    Args:
+        lower: (S, J, K, K) Cholesky factors.
+        whiten: their inverses, zero where there are no data.
+        log_det: (S,).
+    """
+
+    lower: FloatArray
+    whiten: FloatArray
+    log_det: FloatArray
+
+
+def scaling_of(covariance: FloatArray, has_JK: NDArray[np.bool_]) -> Scaling:
+    """Factors of covariances (S, J, K, K) of mean curves."""
+    lower = np.linalg.cholesky(covariance)
+    log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
+    return Scaling(lower, np.linalg.inv(lower) * has_JK[:, :, None], log_det)
 
 
 def white_variance(data: SweepData, fitted_JK: FloatArray) -> tuple[float, float]:
@@ -97,9 +118,24 @@ def white_variance(data: SweepData, fitted_JK: FloatArray) -> tuple[float, float
 
 
 def noise_hypotheses(
-    data: SweepData, reference: Reference, white: tuple[float, float], rng: np.random.Generator
+    data: SweepData,
+    reference: Reference,
+    white: tuple[float, float],
+    evidence: Callable[[FloatArray], FloatArray],
+    rng: np.random.Generator,
 ) -> Noise:
-    """Hypotheses of the sizes, weighed by how the runs of one configuration differ."""
+    """Hypotheses of the sizes, weighed by how the runs of one configuration differ.
+
+    Few of many candidates are kept, chosen by what the mean curves say of them, too, so that most
+    of those kept matter; `weight_S` has that part of the choice taken out again.
+
+    Args:
+        data: the sweep.
+        reference: curves around which noise is measured.
+        white: variance of one evaluation per p (1 - p), and its relative error.
+        evidence: log evidence (S,) of the mean curves under covariances (S, J, K, K).
+        rng: of candidates and choice.
+    """
     median, spread = (np.array(part) for part in zip(*SIZES, strict=True))
     z = rng.standard_normal((CANDIDATES, 5))
     sizes = np.empty((CANDIDATES, 5))
@@ -107,17 +143,14 @@ def noise_hypotheses(
     sizes[:, 1:] = median * np.exp(spread * z[:, 1:])
     # Lasting noise counts in units of the binomial noise that an evaluation would have.
     sizes[:, 3] *= np.sqrt(max(white[0], 1 / (data.trials or TYPICAL_TRIALS)))
-    log_weight = _run_evidence(data, reference, sizes)
+    covariance = _mean_covariance(data, reference, sizes)
+    of_means = evidence(covariance)
+    log_weight = _run_evidence(data, reference, sizes) + of_means
     weight = np.exp(log_weight - log_weight.max())
-    chosen = sizes[_systematic(weight / weight.sum(), SETTINGS, rng)]
-    # Runs say nothing of the misfit: its sizes are spread evenly over their prior.
-    rank = (rng.permutation(SETTINGS) + 0.5) / SETTINGS
-    chosen[:, 4] = median[3] * np.exp(spread[3] * ndtri(rank))
+    kept, count = np.unique(_systematic(weight / weight.sum(), SETTINGS, rng), return_counts=True)
+    prior = count * np.exp(of_means[kept].min() - of_means[kept])
     return Noise(
-        chosen,
-        np.full(SETTINGS, 1 / SETTINGS),
-        _mean_covariance(data, reference, chosen),
-        chosen[:, 4] * reference.rise,
+        sizes[kept], prior / prior.sum(), covariance[kept], sizes[kept, 4] * reference.rise
     )
 
 

@@ -1,17 +1,10 @@
-"""Curves -> draws of the whole sweep: every configuration's curve, jointly.
+"""Draws of a whole sweep: every configuration's curve, jointly, at any budget and any n.
 
-Hypotheses (scales of the prior, sizes of the noise, whether scores decline) are weighed by their
-Laplace evidence, adaptively: a first set from the prior, further ones from where the weight is.
-Draws are randomised modes: data and prior mean are perturbed by their own covariance and the mode
-is found again, which is exact where curves are linear in their parameters and follows bent
-posteriors where they are not. `docs/model.md` has how close this comes to full sampling.
-
-Shape legend: D draws, J configurations, K positions, H hypotheses, P parameters, X budgets.
+Shape legend: D draws, J configurations, K positions, P parameters, X budgets, F values of n.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -20,33 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.domain import Configuration, Curve
-from isocompute.errors import RefusalError
-from isocompute.model.data import SweepData, reduce_curves
-from isocompute.model.form import Form
-from isocompute.model.hypotheses import Hypotheses
-from isocompute.model.noise import (
-    MISFIT_LENGTH,
-    Noise,
-    Reference,
-    noise_hypotheses,
-    white_variance,
-)
-from isocompute.model.prior import SCALES, SHARED, Prior, matern, similarity
-from isocompute.model.solve import Problem, solve_modes
+from isocompute.model.data import SweepData
+from isocompute.model.form import Form, sigma
+from isocompute.model.noise import MISFIT_LENGTH, Noise
+from isocompute.model.prior import SCALES, Prior, matern, similarity
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Select = Literal["best", "final"]
 
-ROUNDS, TRIED, LEAST_TRIED = 4, 72, 16  # hypotheses; the first round from the prior
-DECLINE = 0.1  # prior probability that scores fall after a peak
-WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
 HALF = float(np.log10(2))
 BEYOND = 1.3  # decades beyond the data over which scores may be asked for
 STEP = 0.06  # decades between the positions at which the misfit is drawn
 
 
-class _Drawn(NamedTuple):
+class Drawn(NamedTuple):
     """Draws of one form."""
 
     prior: Prior
@@ -74,7 +55,7 @@ class Posterior:
     select: Select
     seed: int
     noise: Noise
-    parts: tuple[_Drawn, ...]
+    parts: tuple[Drawn, ...]
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
@@ -96,13 +77,13 @@ class Posterior:
     @cached_property
     def floor_D(self) -> FloatArray:
         """Score of the base model."""
-        return np.asarray(_sigma(self._shared(0)))
+        return np.asarray(sigma(self._shared(0)))
 
     @cached_property
     def ceiling_DJ(self) -> FloatArray:
         """Score that each configuration tends to."""
         floor = self.floor_D[:, None]
-        return np.asarray(floor + (1 - floor) * _sigma(self._own(0)))
+        return np.asarray(floor + (1 - floor) * sigma(self._own(0)))
 
     @cached_property
     def slope_DJ(self) -> FloatArray:
@@ -185,7 +166,7 @@ class Posterior:
         return np.clip(smooth[:, :F] + np.einsum("fj,djx->dfx", share, own), 0.0, 1.0)
 
     def _curves(
-        self, part: _Drawn, parameters: FloatArray, x: FloatArray, places: FloatArray
+        self, part: Drawn, parameters: FloatArray, x: FloatArray, places: FloatArray
     ) -> FloatArray:
         """Parametric curves (D, len(places), X), best so far where they may fall."""
         D, F = len(parameters), len(places)
@@ -228,194 +209,8 @@ class Posterior:
         return lattice, np.concatenate(out)
 
 
-def fit_posterior(
-    curves: Sequence[Curve],
-    *,
-    unit: str = "rollouts",
-    select: Select = "best",
-    draws: int = 400,
-    seed: int = 0,
-) -> Posterior:
-    """Fit the model of a sweep.
-
-    Args:
-        curves: runs of one metric on one problem set, scores in 0..1.
-        unit: "rollouts" or "tokens".
-        select: see `Posterior`.
-        draws: number of draws.
-        seed: of every random number used.
-
-    Raises:
-        RefusalError: no curve has a score beyond step 0.
-    """
-    if not any((c.position(unit) > 0).any() for c in curves):
-        raise RefusalError(
-            f"a fit needs at least 1 evaluation after step 0, but {len(curves)} curves have none; "
-            "train further or check what was read.",
-            [],
-        )
-    rng = np.random.default_rng((seed, 1))
-    data = reduce_curves(curves, unit)
-    reference, white, start = _reference(data)
-    noise = noise_hypotheses(data, reference, white, rng)
-    lower = np.linalg.cholesky(noise.covariance)
-    whiten = np.linalg.inv(lower) * data.has_JK[:, :, None]
-    log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
-    found = []
-    for form in (Form(), Form(declines=True)):
-        prior = _prior(data, form, white[0])
-        begin = _begin(prior, start, len(data.configurations))
-        found.append(Hypotheses(data, form, prior, noise, whiten, log_det, begin))
-    for round_ in range(ROUNDS):
-        share = _shares(found) if round_ else np.full(2, 0.5)
-        for hypotheses, weight in zip(found, share, strict=True):
-            if weight > 0:
-                hypotheses.explore(max(int(weight * TRIED), LEAST_TRIED), rng)
-    count = rng.multinomial(draws, _shares(found))
-    parts = tuple(
-        _draw(hypotheses, lower, int(size), rng)
-        for hypotheses, size in zip(found, count, strict=True)
-        if size
-    )
-    return Posterior(
-        data=data,
-        curves=tuple(curves),
-        unit=unit,
-        select=select,
-        seed=seed,
-        noise=noise,
-        parts=parts,
-    )
-
-
-def _prior(data: SweepData, form: Form, white: float) -> Prior:
-    """The prior of one form, centred on the range of the scores and of the budgets."""
-    scores, x = data.score_JK[data.has_JK], data.x_JK[data.has_JK]
-    least = 0.5 * min(white, 0.02)
-    low = data.floor if data.floor is not None else float(np.quantile(scores, 0.05))
-    low = float(np.clip(low, least, 0.98))
-    high = float(np.quantile(scores, 0.95))
-    height = float(np.clip((high - low) / (1 - low), 0.02, 0.95))
-    known = data.floor is not None
-    sd = np.sqrt(white / (max(data.floor_evaluations, 1) * low * (1 - low))) if known else 1.0
-    rise = height * (1 - low)
-    decline = [np.log(0.1 * rise), float(data.last_J.max()) - 0.4] if form.declines else []
-    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline, _logit(low), SHARED[0][0], SHARED[1][0]]
-    centre += [0.0] * (form.shared - 3)
-    return Prior(
-        data.log2_n_J, data.log2_bp_J, np.array(centre), float(np.clip(sd, 0.02, 1.0)), form.own
-    )
-
-
-def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatArray]:
-    """A first fit, around which noise is measured."""
-    form, white = Form(), 1 / (data.trials or 1200.0)
-    prior = _prior(data, form, white)
-    J, K = data.x_JK.shape
-    y = data.score_JK
-    for _ in range(2):
-        variance = white * np.maximum(y * (1 - y), 0.01) * data.white_JK + 0.005**2
-        whiten = np.zeros((1, J, K, K))
-        whiten[0, :, np.arange(K), np.arange(K)] = (data.has_JK / np.sqrt(variance)).T
-        starts = _starts(prior, J)
-        problem = Problem(
-            form=form, x_JK=data.x_JK, whiten=whiten,
-            group_B=np.zeros(len(starts), np.int64),
-        )  # fmt: skip
-        precision = np.linalg.inv(prior.covariance(prior.sample(1, _Median())))
-        mean = np.broadcast_to(prior.mean(), starts.shape)
-        mode = solve_modes(
-            problem, starts, data.score_JK[None], mean,
-            np.broadcast_to(precision, (len(starts), *precision.shape[1:])), iterations=30,
-        )  # fmt: skip
-        best = mode.parameters[[int(mode.loss.argmin())]]
-        value, jacobian = form.value_and_jacobian(*problem.split(best), data.x_JK)
-        y = np.clip(value[:, :, 0], 0.0, 1.0)
-        found = white_variance(data, y)
-        white = found[0]
-    own, shared = problem.split(best)
-    floor = float(_sigma(shared[0, 0]))
-    gained = y - floor
-    rise = float(np.clip(gained[data.has_JK].max(), 0.01, 1.0))
-    # A run's ceiling moves by a share of the sweep's rise, in proportion to what is gained.
-    height = (1 - floor) * _sigma(own[0, :, 0])[:, None]
-    ceiling = rise * gained / np.maximum(height, 1e-6)
-    return Reference(y, ceiling, -jacobian[:, :, 2, 0], rise), found, best[0]
-
-
-class _Median:
-    """Stands for a generator where the prior's median is wanted."""
-
-    def standard_normal(self, shape: tuple[int, ...]) -> FloatArray:
-        return np.zeros(shape)
-
-
-def _starts(prior: Prior, J: int) -> FloatArray:
-    """First parameters: the prior's centre with other slopes and midpoints."""
-    mean = prior.mean()
-    out = []
-    for slope in (0.0, 0.7):
-        for shift in (-0.7, 0.0, 0.7):
-            p = mean.copy()
-            p[J : 2 * J] += slope
-            p[2 * J : 3 * J] += shift
-            out.append(p)
-    return np.array(out)
-
-
-def _begin(prior: Prior, start: FloatArray, J: int) -> FloatArray:
-    """Parameters to begin from: those of the first fit, and the prior's mean of a decline."""
-    out = prior.mean()
-    shared = Form.shared
-    out[: 3 * J], out[-shared:] = start[: 3 * J], start[-shared:]
-    return out
-
-
-def _shares(found: Sequence[Hypotheses]) -> FloatArray:
-    """Posterior share of each form; nothing where it is next to nothing."""
-    log_mass = np.array([np.logaddexp.reduce(h.log_weights()) for h in found])
-    mass = np.exp(log_mass - log_mass.max()) * (1 - DECLINE, DECLINE)
-    mass /= mass.sum()
-    mass = np.where(mass < WEIGHTLESS, 0.0, mass)
-    return np.asarray(mass / mass.sum())
-
-
-def _draw(
-    hypotheses: Hypotheses, lower: FloatArray, size: int, rng: np.random.Generator
-) -> _Drawn:
-    """Randomised modes of one form."""
-    data, prior, form = hypotheses.data, hypotheses.prior, hypotheses.form
-    log_weight = hypotheses.log_weights()
-    weight = np.exp(log_weight - log_weight.max())
-    at = (np.arange(size) + rng.random()) / size
-    row = np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), at), len(weight) - 1)
-    row = row[np.argsort(hypotheses.setting[row], kind="stable")]
-    setting = hypotheses.setting[row]
-    luck = rng.standard_normal((size, *data.x_JK.shape, 1))
-    score = data.score_JK + (lower[setting] @ luck)[..., 0] * data.has_JK
-    distinct, back = np.unique(row, return_inverse=True)
-    covariance = prior.covariance(hypotheses.log_scales[distinct])
-    luck = rng.standard_normal((size, covariance.shape[1], 1))
-    mean = prior.mean() + (np.linalg.cholesky(covariance)[back] @ luck)[..., 0]
-    problem = Problem(
-        form=form,
-        x_JK=data.x_JK,
-        whiten=hypotheses.whiten,
-        group_B=setting,
-    )
-    found = solve_modes(
-        problem,
-        hypotheses.mode[row],
-        score,
-        mean,
-        np.linalg.inv(covariance)[back],
-        iterations=12,
-    )
-    return _Drawn(prior, form, found.parameters, hypotheses.log_scales[row], setting)
-
-
 def _between(
-    part: _Drawn, log2_n: FloatArray, log2_bp: FloatArray, rng: np.random.Generator
+    part: Drawn, log2_n: FloatArray, log2_bp: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """Smooth parts of the draws' parameters at other points, (D, own * F).
 
@@ -465,7 +260,7 @@ def _nearness(
     return out
 
 
-def _half_way(part: _Drawn) -> FloatArray:
+def _half_way(part: Drawn) -> FloatArray:
     """Z at which g is one half, (D,)."""
     k = part.form.shared
     nu, q = np.exp(part.parameters[:, 1 - k]), np.exp(part.parameters[:, 2 - k])
@@ -482,12 +277,3 @@ def _interpolate(lattice: FloatArray, values: FloatArray, x: FloatArray) -> Floa
     share = place - left
     out: FloatArray = values[..., left] * (1 - share) + values[..., left + 1] * share
     return out
-
-
-def _sigma(z: FloatArray) -> FloatArray:
-    out: FloatArray = 0.5 * (1 + np.tanh(0.5 * np.asarray(z)))
-    return out
-
-
-def _logit(p: float) -> float:
-    return float(np.log(p / (1 - p)))

@@ -77,16 +77,20 @@ class Prior:
         return self.own * 4 + 1
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Log scales from their prior, (size, own * 4): line n, line B_p, smooth, nugget."""
-        return self._median() + SPREAD * rng.standard_normal((size, self.scales))
+        """Log scales from their prior, (size, scales).
+
+        For each parameter line in n, line in B_p, smooth part, nugget; then that of the bumps.
+        """
+        return self.median() + SPREAD * rng.standard_normal((size, self.scales))
 
     def log_density(self, log_scales: FloatArray) -> FloatArray:
         """Log density of log scales up to a constant, (H,)."""
-        z = (log_scales - self._median()) / SPREAD
+        z = (log_scales - self.median()) / SPREAD
         out: FloatArray = -0.5 * (z**2).sum(axis=1)
         return out
 
-    def _median(self) -> FloatArray:
+    def median(self) -> FloatArray:
+        """Log scales at their medians, (scales,)."""
         rows = [(s.line_n, s.line_bp, s.smooth, s.nugget) for s in SCALES[: self.own]]
         return np.log(np.append(np.array(rows).ravel(), BUMP))
 

@@ -51,20 +51,25 @@ class Problem:
         """Some of the problems."""
         return replace(self, group_B=self.group_B[rows])
 
+    def grouped(self, group_B: NDArray[np.int64]) -> Problem:
+        """Other problems of the same curves."""
+        return replace(self, group_B=group_B)
+
     def split(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
         """(own, J, B) and (3, B) out of (B, P)."""
         B, own, J = len(parameters), self.form.own, len(self.x_JK)
         columns = np.ascontiguousarray(parameters.T)
         return columns[: own * J].reshape(own, J, B), columns[own * J :]
 
-    def whitened(self, values: FloatArray) -> FloatArray:
-        """Whitened (J, K, C, B) values, each problem by its own factors."""
-        J, K, C, B = values.shape
+    def whitened(self, values: FloatArray, *, back: bool = False) -> FloatArray:
+        """Whitened (J, K, C, B) values, by each problem's factors or (back) their transposes."""
+        J, K, C, _ = values.shape
         out = np.empty_like(values)
         edges = np.flatnonzero(np.diff(self.group_B, prepend=-1, append=-1))
         for low, high in pairwise(edges):
             part = np.ascontiguousarray(values[..., low:high]).reshape(J, K, C * (high - low))
-            product = self.whiten[self.group_B[low]] @ part
+            factor = self.whiten[self.group_B[low]]
+            product = (factor.transpose(0, 2, 1) if back else factor) @ part
             out[..., low:high] = product.reshape(J, K, C, high - low)
         return out
 
@@ -155,3 +160,55 @@ def _normal(
     gradient[:, n_own * J :] += shared_part[:, :, C]
     loss = products[:, :, C, C].sum(axis=1) + np.einsum("bp,bp->b", apart, prior)
     return loss, hessian, gradient
+
+
+def gauss_newton(
+    problem: Problem, p: FloatArray, mean_BP: FloatArray, precision_BPP: FloatArray
+) -> FloatArray:
+    """Gauss-Newton matrices (B, P, P) at given parameters; the scores do not matter to them."""
+    score = np.zeros((1, *problem.x_JK.shape))
+    mean = np.broadcast_to(mean_BP, p.shape)
+    return _normal(problem, p, score, mean, precision_BPP)[1]
+
+
+def linear_evidence(
+    problem: Problem,
+    p: FloatArray,
+    score_JK: FloatArray,
+    mean_P: FloatArray,
+    precision_PP: FloatArray,
+) -> FloatArray:
+    """Log evidence (B,) with curves made linear at p (P,), without the noise's determinants."""
+    B = len(problem.group_B)
+    at, mean = np.broadcast_to(p, (B, len(p))), np.broadcast_to(mean_P, (B, len(p)))
+    precision = np.broadcast_to(precision_PP, (B, *precision_PP.shape))
+    loss, hessian, down = _normal(problem, at, score_JK[None], mean, precision)
+    gain = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
+    out: FloatArray = (
+        -0.5 * (loss - (gain * down).sum(axis=1))
+        - 0.5 * np.linalg.slogdet(hessian)[1]
+    )
+    return out
+
+
+def slope(
+    problem: Problem,
+    p: FloatArray,
+    score_JK: FloatArray,
+    mean_P: FloatArray,
+    precision_BPP: FloatArray,
+) -> tuple[FloatArray, FloatArray]:
+    """Loss (B,) and downhill direction (B, P; half gradients) without the Gauss-Newton matrix."""
+    own, shared = problem.split(p)
+    value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
+    left = (score_JK[:, :, None] - value)
+    scaled = problem.whitened(left[:, :, None])
+    weighed = problem.whitened(scaled, back=True)[:, :, 0]
+    each = np.einsum("jkcb,jkb->cjb", jacobian, weighed)
+    apart = mean_P - p
+    pull = (precision_BPP @ apart[:, :, None])[:, :, 0]
+    n_own = problem.form.own
+    of_own = each[:n_own].reshape(-1, len(p))
+    down = pull + np.concatenate([of_own, each[n_own:].sum(axis=1)]).T
+    loss = (scaled**2).sum(axis=(0, 1, 2)) + (apart * pull).sum(axis=1)
+    return loss, down

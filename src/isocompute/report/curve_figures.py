@@ -45,7 +45,8 @@ def learning_curves(fit: Fit, *, title: str | None = None) -> Figure:
     labels: list[tuple[float, SeriesStyle]] = []
     for pair, line in lines.items():
         style = styles[pair]
-        axes.fill_between(line.x, line.low, line.high, color=style.light, alpha=0.1, linewidth=0)
+        alpha = 0.1 if len(lines) <= 8 else 0.05  # more of them lie over each other
+        axes.fill_between(line.x, line.low, line.high, color=style.light, alpha=alpha, linewidth=0)
         _curve(axes, line, style, linewidth=1.5, alpha=1.0)
         labels.append((float(line.score[-1]), style))
     budget_axis(axes, document)

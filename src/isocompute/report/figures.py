@@ -98,7 +98,7 @@ FIGURES: tuple[FitFigure, ...] = (
     FitFigure(
         "learning-curves", learning_curves, "Learning curves",
         words.frontier_sentence,
-        "Dots: every evaluation. Line and band: the score of the best checkpoint so far, without "
+        "Faint: every evaluation. Line and band: the score of the best checkpoint so far, without "
         "evaluation noise, and its interval; dotted beyond a configuration's own data. Broad "
         "underlay: the frontier, in the colour of who leads.",
         lambda document: bool(document.get("curves")),

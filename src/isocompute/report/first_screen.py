@@ -128,10 +128,23 @@ def _do_first(document: Document) -> list[Section]:
     """At most three things to do before spending, with the command where one settles it."""
     steps = document.get("run_next") or (document.get("refusal") or {}).get("run_next") or []
     if not steps:
-        steps = [{"do": row["todo"], "settles": row["text"]} for row in told(document)
+        steps = [{"do": row["todo"], "why": row["text"]} for row in told(document)
                  if row["level"] != "note" and row["todo"]]  # fmt: skip
+    why = {row["code"]: row["text"] for row in told(document)}
     rows = [one if isinstance(one, Mapping) else {"do": one} for one in steps[:_FIRST]]
-    return [{key: str(row.get(key) or "") for key in ("do", "command", "settles")} for row in rows]
+    return [
+        {
+            "do": _sentence(str(row.get("do") or "")),
+            "command": str(row.get("command") or ""),
+            "why": str(row.get("why") or why.get(str(row.get("settles")), "")),
+        }
+        for row in rows
+    ]
+
+
+def _sentence(text: str) -> str:
+    """With a capital and a full stop."""
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "`")) else ".")
 
 
 def _interval_sentence(plan: Document) -> str:

@@ -231,7 +231,9 @@ def probability_sentence(fit: Document) -> str:
     top = max(share, key=lambda n: share[n])
     at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
     known = [str(n) for n in last.get("confidence_set") or []]
-    left = f"Only n = {top} is" if len(known) < 2 else f"n = {', '.join(known)} are"
+    left = f"Only n = {top} is"
+    if len(known) > 1:
+        left = f"n = {', '.join(known[:-1])} and {known[-1]} are"
     return (
         f"At {at}, n = {top} is best with probability {chance(share[top])}. {left} still in "
         "contention there."

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Literal
 
 from isocompute.engines import load_engine
-from isocompute.engines.base import StopRequested
+from isocompute.engines.base import DivergedError, StopRequested
 from isocompute.errors import InputError, IsocomputeError
 from isocompute.health import Finding
-from isocompute.store.database import Database, FencedError, StorageError
+from isocompute.store.database import BusyError, Database, FencedError, StorageError
 from isocompute.store.leases import Claim, Spent, is_fenced
 from isocompute.store.writer import RunWriter
 from isocompute.study.spec import RunSpec
@@ -93,6 +93,10 @@ def execute(
         ending, detail = "storage", str(error)
     except InputError as error:
         ending, detail = "failed", str(error)
+    except DivergedError as error:
+        ending, detail = "failed", str(error)
+        with contextlib.suppress(FencedError, StorageError, BusyError):
+            writer.diverged(detail)
     except Exception as error:  # noqa: BLE001  # a run ends here, whatever the engine raised
         ending, detail = _crash(error, task.folder)
     if ending in ("failed", "crashed"):

@@ -15,10 +15,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Protocol
 
 from isocompute.errors import RunError
+from isocompute.process_tree import memory_bytes
 from isocompute.runner.execute import Ending, Outcome, Task, execute
 from isocompute.runner.worker import READY, STOPS
 from isocompute.store.database import Database
@@ -64,7 +64,7 @@ class Pool(Protocol):
         """End a task at once; its event follows, "failed" if it passed a limit."""
 
     def memory_bytes(self, task: Task) -> int | None:
-        """Resident memory of the task's process, where it can be known."""
+        """Memory of the task's process and all that it started; None where it is not known."""
 
     def stop(self) -> None:
         """Ask every task to end at its next checkpoint."""
@@ -137,10 +137,10 @@ class ProcessPool:
                 worker.process.kill()
 
     def memory_bytes(self, task: Task) -> int | None:
-        """Resident set of the task's worker, from /proc; None elsewhere."""
+        """Of the task's worker with verifiers and trainers, from /proc; None elsewhere."""
         for worker in self._workers:
             if worker.task is task:
-                return _resident(worker.process.pid)
+                return memory_bytes(worker.process.pid)
         return None
 
     def stop(self) -> None:
@@ -272,8 +272,8 @@ class InlinePool:
             self._killed = reason, limit
 
     def memory_bytes(self, task: Task) -> int | None:
-        """Resident set of this process while the task runs in it."""
-        return _resident(os.getpid()) if task is self._task else None
+        """Of this process, and what it started, while the task runs in it."""
+        return memory_bytes(os.getpid()) if task is self._task else None
 
     def stop(self) -> None:
         """End at the next checkpoint."""
@@ -281,11 +281,3 @@ class InlinePool:
 
     def close(self) -> None:
         """Nothing is left to end."""
-
-
-def _resident(process: int) -> int | None:
-    try:
-        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
-    except OSError:
-        return None
-    return int(pages) * os.sysconf("SC_PAGE_SIZE")

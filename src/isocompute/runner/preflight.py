@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from pathlib import Path
 
 from isocompute.store.database import StorageError, storage_error
@@ -23,15 +24,14 @@ def check_folder(folder: Path) -> list[str]:
     Raises:
         StorageError: if the folder cannot be written or has no room.
     """
-    probe = folder / f".probe-{os.getpid()}"
     try:
-        descriptor = os.open(probe, os.O_WRONLY | os.O_CREAT, 0o644)
+        descriptor, probe = tempfile.mkstemp(dir=folder, prefix=".probe-")
         try:
             os.write(descriptor, b"\0" * 4096)
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-            probe.unlink(missing_ok=True)
+            Path(probe).unlink(missing_ok=True)
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise storage_error(error) from error

@@ -26,9 +26,10 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.engines import load_engine
-from isocompute.engines.base import EvaluationRecord, StepRecord, StopRequested
+from isocompute.engines.base import DivergedError, EvaluationRecord, StepRecord, StopRequested
 from isocompute.engines.jobs import RAY_TOKEN, ray_authentication, ray_words
 from isocompute.errors import InputError, RunError
+from isocompute.process_tree import memory_bytes
 from isocompute.runner.execute import Ending, Outcome, Task, finding_line
 from isocompute.runner.pool import Event
 from isocompute.store.database import Database, FencedError, StorageError
@@ -97,6 +98,8 @@ class _Running:
     message: Any  # the reference of the actor's next messages
     killed: tuple[str, bool] | None = None
     told_to_stop: bool = False
+    asked: Any = None  # the reference of the actor's next word on its memory
+    memory: int | None = None
     faults: list[tuple[Ending, str]] = field(default_factory=list)
     notes: list[Event] = field(default_factory=list)
 
@@ -119,7 +122,7 @@ class RayPool:
         custom = {k: v for k, v in self._each.items() if k not in ("CPU", "GPU")}
         self._actor_class = ray.remote(RemoteRun).options(
             num_cpus=self._each.get("CPU", 0), num_gpus=self._each.get("GPU", 0),
-            resources=custom, max_concurrency=3, max_restarts=0,
+            resources=custom, max_concurrency=4, max_restarts=0,
         )  # fmt: skip
 
     @property
@@ -175,8 +178,19 @@ class RayPool:
                 running.killed = reason, limit
                 self._ray.kill(running.actor)
 
-    def memory_bytes(self, task: Task) -> int | None:  # noqa: ARG002  # Ray limits memory itself
-        """Not known here."""
+    def memory_bytes(self, task: Task) -> int | None:
+        """Of the task's actor and what it started, as its node last said."""
+        for running in self._running:
+            if running.task is not task:
+                continue
+            if running.asked is None:
+                running.asked = running.actor.memory.remote()
+            ready, _ = self._ray.wait([running.asked], timeout=0)
+            if ready:
+                running.asked = None
+                with contextlib.suppress(self._ray.exceptions.RayError):  # its end says so
+                    running.memory = self._ray.get(ready[0])
+            return running.memory
         return None
 
     def stop(self) -> None:
@@ -229,6 +243,8 @@ class RayPool:
                 writer.step(content[0])
             elif kind == "evaluation":
                 writer.evaluation(content[0])
+            elif kind == "diverged":
+                writer.diverged(content[0])
             else:
                 step, files = content
                 with writer.checkpoint(step) as folder:
@@ -290,6 +306,10 @@ class RemoteRun:
         """The driver's answer to a checkpoint."""
         self._answers.put(reply)
 
+    def memory(self) -> int | None:
+        """Bytes of this process and what it started."""
+        return memory_bytes(os.getpid())
+
     def want_checkpoint(self) -> None:
         """The driver would like a checkpoint soon."""
         self._wanted.set()
@@ -308,6 +328,9 @@ class RemoteRun:
             except StopRequested:
                 end = ("end", "stopped", "asked to stop")
             except InputError as error:
+                end = ("end", "failed", str(error))
+            except DivergedError as error:
+                self._outbox.put(("diverged", str(error)))
                 end = ("end", "failed", str(error))
             except Exception as error:  # noqa: BLE001  # a run ends here, whatever was raised
                 line = " ".join(str(error).split())[:500]

@@ -23,11 +23,19 @@ from isocompute.runner.pulse import Pulse
 from isocompute.runner.settings import Settings
 from isocompute.runner.verdict import verdict
 from isocompute.store import leases
-from isocompute.store.database import BusyError, Database, FencedError, StorageError
+from isocompute.store.database import (
+    BusyError,
+    Database,
+    FencedError,
+    StorageError,
+    moved_line,
+)
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
 from isocompute.study.sweep import Study
+
+_UNKNOWN_S = 5.0  # so long after its start a run's memory may be unknown without a word
 
 
 class _StopNow(BaseException):
@@ -114,6 +122,8 @@ class _Runner:
         database = Database(self.folder, create=True)
         try:
             self.database = database
+            if database.copy is not None:
+                self.warnings.append(moved_line(database.copy))
             s, wait_s = self.settings, 0.25 if self.workers or pool else 0.05  # here training waits
             self.pulse = Pulse(database, self.id, s.beat_s, s.lease_beats, patience_s=wait_s)
             self.warnings += check_folder(self.folder)
@@ -164,7 +174,7 @@ class _Runner:
             if claim is None:
                 return
             for note in claim.notes:
-                self._say(f"{note}; the one before it is used")
+                self._say(note)
             spec = self.specs[claim.hash]
             task = Task(
                 engine=self.engines[spec.engine], spec=slice_of(spec, claim.target_steps),
@@ -276,12 +286,22 @@ class _Runner:
                 reason = f"it passed its limit wall_s={limits.wall_s:g}; raise it, then retry"
                 self.pool.kill(task, reason, limit=True)
             memory = None if limits.memory_gb is None else self.pool.memory_bytes(task)
+            if limits.memory_gb is not None and memory is None and now - started > _UNKNOWN_S:
+                self._unenforced()
             if limits.memory_gb is not None and (memory or 0) > limits.memory_gb * 1e9:
                 reason = (
                     f"it passed its limit memory_gb={limits.memory_gb:g} with "
                     f"{(memory or 0) / 1e9:.2f}; raise it, then retry"
                 )
                 self.pool.kill(task, reason, limit=True)
+
+    def _unenforced(self) -> None:
+        line = (
+            "limits.memory_gb is not enforced: how much memory a run holds cannot be known here "
+            "(it is read from /proc)"
+        )
+        if line not in self.warnings:
+            self._say(line)
 
     # -- stopping ----------------------------------------------------------------------------
 
@@ -331,7 +351,7 @@ class _Runner:
                 leases.settle(self.database, task.claim, "stopped", spent, detail="cut off")
             self.tasks.clear()
             leases.book_lost(self.database)
-            leases.leave(self.database, self.id)
+            leases.leave(self.database, self.id, self.pulse.dead())
 
     # -- reports -----------------------------------------------------------------------------
 

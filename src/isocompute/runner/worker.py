@@ -60,7 +60,7 @@ def main(descriptor: int) -> None:
 
         try:
             if task.folder not in databases:
-                databases[task.folder] = Database(task.folder)
+                databases[task.folder] = Database(task.folder, write=True)
             outcome = execute(task, databases[task.folder], stop=stop.is_set, on_step=report,
                               on_note=connection.send)  # fmt: skip
         except IsocomputeError as error:

@@ -12,8 +12,11 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers import Settings, load_imported, load_published, load_tidy
-from isocompute.importers.convert import note_lines, to_curves
+from isocompute.importers.convert import note_lines, pooled, to_curves
+from isocompute.importers.identity import without_doubles
+from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
+from isocompute.importers.scale import PLAIN, rescaled
 from isocompute.importers.table import tables_or_runs
 from isocompute.metrics import parse_metric
 from isocompute.sources.studies import is_study, study_curves
@@ -99,9 +102,15 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
+        require_one_arm([run for one in found for run in one.logs], shared)
+        curves, lines = without_doubles([one.curves for one in found])
+        if asked.say is not None:
+            for line in lines:
+                asked.say(line)
     if len({c.arm for c in curves if c.arm}) > 1:
         _one(curves, "arm", None)
     curves = _one(curves, "problem_set", None)
+    curves = pooled(curves, labels["metric"], asked.say)
     curves = _one(curves, "metric", _metric(curves, None))
     return Loaded(curves, _of_metric([c for one in found for c in one.train], curves[0].metric))
 
@@ -125,6 +134,7 @@ class _Found(NamedTuple):
     curves: list[Curve]
     train: Sequence[Curve] = ()
     runs: Sequence[StoredRun] = ()
+    logs: Sequence[ImportedRun] = ()
 
 
 def _names(sources: Sources) -> list[str]:
@@ -173,7 +183,7 @@ def _read(asked: _Asked) -> _Found:
             split=asked.split, train=asked.train,
         )  # fmt: skip
         logs = _of_logs(asked, imported) if (imported := load_imported(file)) else _Found([])
-        return _Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs)
+        return _Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)
     if not file.exists():
         raise InputError(
             f"{asked.path}: a source must be a file, a folder or published:NAME, but there is "
@@ -184,25 +194,43 @@ def _read(asked: _Asked) -> _Found:
         curves = []
         for table in tables:
             curves += load_tidy(
-                table, score_range=asked.score_range, where=asked.where, settings=asked.settings
-            )
+                table, score_range=asked.score_range, where=asked.where,
+                settings=asked.settings, say=asked.say,
+            )  # fmt: skip
         train = [c for c in curves if c.split == "train"] if asked.train else []
         return _Found([c for c in curves if c.split == asked.split], train)
     if asked.say is not None:
-        for line in note_lines((run.name, note) for run in runs for note in run.notes):
+        told = [(run.name, note) for run in runs for note in (*run.notes, *run.concluded)]
+        for line in note_lines(told):
             asked.say(line)
     return _of_logs(asked, runs)
 
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
+    path, score_range = asked.path, asked.score_range
+    runs = select_imported(path, runs, asked.where)
+    require_one_arm([run for run in runs if run.series], asked.where)
+    if score_range == PLAIN:  # as it was declared at the import
+        score_range = next((r for run in runs if (r := run.provenance.score_range)), PLAIN)
     train: list[Curve] = []
     if asked.train:
-        with contextlib.suppress(InputError):  # nothing about training, or several metrics of it
-            train = _narrow(asked, to_curves(runs, split="train"))
-    curves = to_curves(
-        runs, asked.metric, problem_set=asked.problem_set, split=asked.split, say=asked.say
+        # nothing about training, several metrics of it, or rewards on another scale
+        with contextlib.suppress(InputError):
+            train = rescaled(to_curves(runs, split="train"), score_range, path)
+    curves = rescaled(
+        to_curves(
+            runs, asked.metric, problem_set=asked.problem_set, split=asked.split, say=asked.say
+        ),
+        score_range,
+        path,
     )
-    return _Found(_narrow(asked, curves), train)
+    if score_range != PLAIN and asked.say is not None:
+        low, high = score_range
+        asked.say(
+            f"{path}: scores of {low:g}..{high:g} are shown in 0..1; best@k and worst@k of rewards "
+            "that are no success or failure are the log's own, never computed"
+        )
+    return _Found(curves, train, logs=runs)
 
 
 def _narrow(asked: _Asked, curves: list[Curve]) -> list[Curve]:
@@ -275,9 +303,12 @@ def _one(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
     listed = ", ".join(repr(label or unnamed) for label in labels) or "none"
     what = name.replace("_", " ")
     if wanted is not None and wanted not in labels:
-        raise InputError(
-            f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
-        )
+        fits = [label for label in labels if arms.matches(label, wanted)]
+        if not fits:
+            raise InputError(
+                f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
+            )
+        return [c for c in curves if getattr(c, name) in fits]
     if wanted is None and len(labels) != 1:
         raise InputError(
             f"the sources must hold one {what}, but hold {listed}; choose one with "

@@ -11,12 +11,12 @@ import errno
 import os
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError, RunError
-from isocompute.store import schema
+from isocompute.store import schema, seals
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _STORAGE = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
@@ -30,6 +30,10 @@ class BusyError(RunError):
 
 class StorageError(RunError):
     """The folder cannot be written: full, read-only, quota, failing disk."""
+
+
+class EmptyStudyError(InputError):
+    """A study.db without tables: its first start was cut short."""
 
 
 class FencedError(RunError):
@@ -47,21 +51,36 @@ def storage_error(error: OSError) -> StorageError:
     )
 
 
+def moved_line(copy: Path) -> str:
+    """One line about a study that was brought up to date."""
+    return f"study.db was brought up to date from an older version; as it was it is kept in {copy}"
+
+
 class Database:
     """study.db of a study folder.
 
     Args:
         folder: the study folder.
-        create: make the folder and the tables where they are missing.
+        create: write; make the folder and the tables where they are missing, and bring those of
+            an older version up to date, after a copy (`copy` says where).
+        write: write to a file of this version.
+        verify: refuse a file whose small tables are damaged; rows of runs are verified as they are
+            read.
+
+    Without `create` or `write` nothing is written, and an older file is read as it is.
 
     Raises:
         InputError: if there is no study, or it is from a newer isocompute, or damaged.
         StorageError: if the folder cannot be written although `create` asks for it.
     """
 
-    def __init__(self, folder: str | Path, *, create: bool = False) -> None:
+    def __init__(
+        self, folder: str | Path, *, create: bool = False, write: bool = False, verify: bool = True
+    ) -> None:
         self.folder = Path(folder)
         self.path = self.folder / "study.db"
+        self.copy: Path | None = None
+        self.version = schema.SCHEMA_VERSION
         if create:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -74,39 +93,70 @@ class Database:
                 f"a study folder must hold study.db, but {str(self.folder)!r} does not; "
                 "give the folder that `isocompute run` wrote."
             )
-        with self._translated():
-            self.connection = self._open(create)
+        try:
+            with self._translated():
+                self.connection = self._open(create=create, write=write)
+        except OSError as error:
+            raise storage_error(error) from error
+        if verify:
+            try:
+                self.refuse_damage(seals.SMALL)
+            except BaseException:
+                self.close()
+                raise
 
-    def _open(self, create: bool) -> sqlite3.Connection:
-        # A reader of a folder that it may not write still reads.
-        writable = create or (
-            os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
-        )
-        mode = "rwc" if create else ("rw" if writable else "ro")
+    def _open(self, *, create: bool, write: bool) -> sqlite3.Connection:
+        # A reader, too, opens a file for writing where it may: a commit that was cut off is then
+        # taken back. Nothing else is written (`query_only`).
+        allowed = os.access(self.path, os.W_OK) and os.access(self.path.parent, os.W_OK)
+        mode = "rwc" if create else ("rw" if allowed else "ro")
         uri = self.path.absolute().as_uri() + f"?mode={mode}"
         connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30.0)
         try:
+            seals.prepare(connection)
             version = schema.check(connection)
             if version == 0 and not create:
-                raise InputError(
+                raise EmptyStudyError(
                     f"study.db must hold a study, but {str(self.path)!r} is empty; run the study "
                     "file again, which starts it anew."
                 )
-            if writable:
+            if create or write:
                 connection.execute("PRAGMA journal_mode = DELETE")
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
-            if create or (writable and version < schema.SCHEMA_VERSION):
-                schema.create(connection)
-            elif version < schema.SCHEMA_VERSION:
-                raise InputError(
-                    f"a study of schema {version} must be brought to {schema.SCHEMA_VERSION} "
-                    "before it is read, but its folder is read-only; copy it to a writable one."
-                )
+                self.copy = schema.create(connection)
+            else:
+                schema.read_as_now(connection, version)
+                connection.execute("PRAGMA query_only = ON")
+                self.version = version
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def faults(self) -> list[str]:
+        """What is wrong with the file's structure."""
+        rows = [str(row[0]) for row in self.read("PRAGMA integrity_check(10)")]
+        found = [row for row in rows if row != "ok"]
+        if not found and self.version == schema.SCHEMA_VERSION:
+            with self._translated():
+                missing = schema.missing_columns(self.connection)
+            found = [f"column {column} is missing" for column in missing]
+        return found
+
+    def refuse_damage(self, tables: Sequence[str], run: int | None = None) -> None:
+        """Compare rows with their seals; older files have none.
+
+        Args:
+            tables: which.
+            run: only this run's rows.
+
+        Raises:
+            InputError: names the rows that are not as they were committed.
+        """
+        if self.version == schema.SCHEMA_VERSION:
+            rows = seals.broken(self.connection, self.read, tables, run)
+            seals.refuse_broken(rows, str(self.path))
 
     def close(self) -> None:
         """Close the connection."""
@@ -161,7 +211,7 @@ class Database:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             code = getattr(error, "sqlite_errorcode", None)
             primary = None if code is None else code & 0xFF
             if primary in _BUSY:
@@ -175,7 +225,9 @@ class Database:
                     "make room or set its permissions, then run the same command again: nothing "
                     "committed is lost."
                 ) from error
-            if primary in _DAMAGED:
+            if primary in _DAMAGED or not isinstance(
+                error, (sqlite3.ProgrammingError, sqlite3.IntegrityError)
+            ):
                 raise InputError(
                     f"study.db must be an intact SQLite file, but SQLite says {error}; run "
                     "`isocompute doctor` on its folder, or restore it from a copy."

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.files import drafted
+from isocompute.store import seals
 from isocompute.store.arms import arm_labels
 from isocompute.store.database import storage_error
 from isocompute.store.pack import unpack
@@ -55,6 +56,8 @@ def export_study(
         )
     write = _write_csv if format == "csv" else _write_parquet
     with Store(folder) as store:
+        seals.refuse_broken(store.database.faults(), str(store.database.path))
+        store.database.refuse_damage(seals.TABLES)
         runs = sorted(store.runs(), key=lambda run: run.hash)
         tables: dict[str, Callable[[], Iterator[Row]]] = {
             "runs": lambda: _runs(runs, times),
@@ -177,15 +180,13 @@ def _attempts(store: Store) -> Iterator[Row]:
 
 
 def _write_csv(path: Path, rows: Iterator[Row]) -> Path:
-    temporary = path.with_name(f".{path.name}.partial")
-    with temporary.open("w", newline="", encoding="utf-8") as file:
+    with drafted(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         writer: Any = None
         for row in rows:
             if writer is None:
                 writer = csv.DictWriter(file, list(row), lineterminator="\n")
                 writer.writeheader()
             writer.writerow({key: _cell(value) for key, value in row.items()})
-    os.replace(temporary, path)
     return path
 
 
@@ -207,17 +208,16 @@ def _write_parquet(path: Path, rows: Iterator[Row]) -> Path:
             "Parquet needs the package pyarrow, which is not installed; install it, or export "
             "with format csv."
         ) from error
-    temporary = path.with_name(f".{path.name}.partial")
     writer: Any = None
-    for chunk in _chunks(rows, 20_000):
+    with drafted(path) as draft:
+        for chunk in _chunks(rows, 20_000):
+            if writer is None:
+                writer = parquet.ParquetWriter(draft, _arrow_schema(arrow, path.stem, chunk))
+            writer.write_table(arrow.Table.from_pylist(chunk, schema=writer.schema))
         if writer is None:
-            writer = parquet.ParquetWriter(temporary, _arrow_schema(arrow, path.stem, chunk))
-        writer.write_table(arrow.Table.from_pylist(chunk, schema=writer.schema))
-    if writer is None:
-        parquet.write_table(arrow.table({}), temporary)
-    else:
-        writer.close()
-    os.replace(temporary, path)
+            parquet.write_table(arrow.table({}), draft)
+        else:
+            writer.close()
     return path
 
 

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,8 +63,14 @@ def seal(folder: Path) -> tuple[str, str, int]:
     return found
 
 
-def fault(folder: Path, sha256: str) -> str:
-    """Why a checkpoint cannot be used, or "" if it is complete."""
+def fault(folder: Path, sha256: str, owner: Callable[[str], str] = lambda _: "") -> str:
+    """Why a checkpoint cannot be used, or "" if it is complete.
+
+    Args:
+        folder: of the checkpoint.
+        sha256: as committed.
+        owner: hash -> which other checkpoint was committed with it, in words, or "".
+    """
     try:
         if not folder.is_dir():
             return "its folder is missing"
@@ -71,6 +78,8 @@ def fault(folder: Path, sha256: str) -> str:
     except OSError as error:
         return f"it cannot be read ({error.strerror})"
     if digest != sha256:
+        if size and (other := owner(digest)):
+            return f"its folder holds {other}; the folders were swapped or copied"
         return "its content is empty" if size == 0 else "its hash differs from the committed one"
     return ""
 

@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.health import Finding
+from isocompute.store.database import Database
+from isocompute.store.leases import Claim, check_token
 
 
 def monitored(
@@ -62,6 +64,28 @@ def dump_findings(step: int, findings: Sequence[Finding]) -> str:
         for f in findings
     ]
     return json.dumps({"step": step, "findings": plain}, allow_nan=False)
+
+
+def keep_divergence(
+    database: Database, claim: Claim, step: int, findings: Sequence[Finding], message: str
+) -> None:
+    """Keep with a run that it diverged after `step`, beside what was found before.
+
+    Raises:
+        FencedError: if the run was given to another runner.
+    """
+    diverged = Finding(
+        code="divergence", severity="failure", step=step, values={}, message=message
+    )
+    kept = [*(f for f in findings if f.code != diverged.code), diverged]
+    with database.write() as connection:
+        check_token(connection, claim)
+        (done,) = connection.execute(
+            "SELECT steps_done FROM runs WHERE run = ?", (claim.run,)
+        ).fetchone()
+        connection.execute(
+            "UPDATE runs SET findings = ? WHERE run = ?", (dump_findings(done, kept), claim.run)
+        )
 
 
 def load_findings(text: str | None, step: int) -> list[Finding] | None:

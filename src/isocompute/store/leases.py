@@ -20,6 +20,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from isocompute.credentials import hide
+from isocompute.store import seals
 from isocompute.store.database import Database, FencedError
 from isocompute.store.files import checkpoint_folder, fault, remove, run_folder
 
@@ -101,11 +103,17 @@ def beat(database: Database, runner: str, process: str, *, patience_s: float = 5
         )
 
 
-def leave(database: Database, runner: str) -> None:
-    """Forget this runner and free what it holds."""
+def leave(database: Database, runner: str, dead: Collection[str] = ()) -> None:
+    """Forget this runner, and others that died, and free what they hold.
+
+    One that was only paused is fenced where its run was taken, and known again at its next beat.
+    """
     with database.write() as connection:
-        connection.execute("UPDATE runs SET lease_runner = NULL WHERE lease_runner = ?", (runner,))
-        connection.execute("DELETE FROM runners WHERE runner = ?", (runner,))
+        for name in (runner, *dead):
+            connection.execute(
+                "UPDATE runs SET lease_runner = NULL WHERE lease_runner = ?", (name,)
+            )
+            connection.execute("DELETE FROM runners WHERE runner = ?", (name,))
 
 
 def beats(database: Database) -> dict[str, tuple[str, int]]:
@@ -216,6 +224,7 @@ def settle(
     Returns:
         False if the run had been claimed by someone else: then only the cost is added.
     """
+    detail, reason = hide(detail), hide(reason)  # an engine's words may quote an address or a key
     with database.write() as connection:
         connection.execute(
             "UPDATE attempts SET outcome = ?, detail = ?, rollouts = ?, tokens = ?, "
@@ -282,7 +291,12 @@ def _close_lost(
 
 
 def _resume(database: Database, taken: Claim) -> Claim:
-    """Find the newest complete checkpoint; drop what is newer; remove orphans."""
+    """Find the newest complete checkpoint; drop what is newer; remove orphans.
+
+    Raises:
+        InputError: if the run's rows are not as they were committed.
+    """
+    database.refuse_damage(seals.OF_A_RUN, taken.run)
     rows = database.read(
         "SELECT step, token, serial, sha256 FROM checkpoints WHERE run = ? "
         "ORDER BY token DESC, serial DESC",
@@ -293,13 +307,14 @@ def _resume(database: Database, taken: Claim) -> Claim:
     step = 0
     for at, token, serial, sha256 in rows:
         folder = checkpoint_folder(database.folder, taken.hash, token, serial)
-        problem = "" if kept else fault(folder, sha256)
+        problem = "" if kept else fault(folder, sha256, functools.partial(owner_of, database))
         if problem:
             notes.append(f"checkpoint of step {at} of run {taken.hash} is not used: {problem}")
             continue
         step = step if kept else at
         kept.append(folder)
     if notes:
+        notes[-1] += f"; it goes on from step {step}" if kept else "; it starts anew"
         _rewind(database, taken, step if kept else -1, len(notes))
     try:
         found = list(run_folder(database.folder, taken.hash).iterdir())
@@ -313,6 +328,15 @@ def _resume(database: Database, taken: Claim) -> Claim:
     return Claim(run=taken.run, hash=taken.hash, token=taken.token, attempt=taken.attempt,
                  from_step=step, target_steps=taken.target_steps,
                  resume=kept[0] if kept else None, notes=tuple(notes))  # fmt: skip
+
+
+def owner_of(database: Database, sha256: str) -> str:
+    """Which checkpoint was committed with this hash, in words, or ""."""
+    rows = database.read(
+        "SELECT c.step, r.hash FROM checkpoints c JOIN runs r ON r.run = c.run WHERE c.sha256 = ?",
+        (sha256,),
+    )
+    return f"the checkpoint of step {rows[0][0]} of run {rows[0][1]}" if rows else ""
 
 
 def _rewind(database: Database, taken: Claim, step: int, dropped: int) -> None:

@@ -18,7 +18,7 @@ def has_died(process: str) -> bool:
     """True if that process is known to be gone; False also where that cannot be known."""
     try:
         _, boot, namespace, pid, start = json.loads(process)
-    except ValueError:
+    except (ValueError, TypeError):
         return False
     if not boot or [boot, namespace] != _machine():
         return False

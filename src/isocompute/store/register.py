@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from isocompute.engines import engine_target, load_engine
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
@@ -43,12 +44,45 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
                 "UPDATE runs SET state = 'pending', reason = '', failures = 0 "
                 "WHERE state IN ('failed', 'invalid')"
             )
+        revisions = _revisions(connection, study)
         for key, value in (("name", study.name), ("source", dict(study.source)),
-                           ("slices", list(study.slices))):  # fmt: skip
+                           ("slices", list(study.slices)), ("revisions", revisions)):  # fmt: skip
             connection.execute(
                 "INSERT OR REPLACE INTO study (key, value) VALUES (?, ?)",
                 (key, json.dumps(value, sort_keys=True)),
             )
+
+
+def _revisions(connection: sqlite3.Connection, study: Study) -> dict[str, int]:
+    """Of each engine at work: of its random numbers and rules, which a study never mixes.
+
+    Raises:
+        InputError: if runs that are to go on, or new ones, would follow others than those that
+            the study was begun with.
+    """
+    row = connection.execute("SELECT value FROM study WHERE key = 'revisions'").fetchone()
+    known: dict[str, int] = json.loads(row[0]) if row else {}
+    for name in sorted({spec.engine for spec in study.runs}):
+        revision = int(getattr(load_engine(engine_target(name)), "revision", 1))
+        begun, pending = (
+            connection.execute(sql, (name,)).fetchone()[0]
+            for sql in (
+                "SELECT count(*) FROM attempts a JOIN runs r ON r.run = a.run "
+                "WHERE json_extract(r.spec, '$.engine') = ?",
+                "SELECT count(*) FROM runs WHERE state = 'pending' "
+                "AND json_extract(spec, '$.engine') = ?",
+            )
+        )
+        before = known.get(name, 1) if begun else revision
+        if before != revision and pending:
+            raise InputError(
+                "a study must be finished with the random numbers that it was begun with, but "
+                f"engine {name!r} drew by scheme {before} and this isocompute draws by scheme "
+                f"{revision}; finish it with the version that began it, or begin anew in another "
+                "folder (-o)."
+            )
+        known[name] = before
+    return known
 
 
 _Stored = dict[str, tuple[dict[str, Any], int]]  # hash -> (specification, steps done)

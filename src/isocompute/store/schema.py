@@ -5,18 +5,22 @@ counts of problems by number of successes are JSON text ("[12,3,0,1,284]": 12 pr
 successes, 284 with all 4), and per-problem arrays are little-endian unsigned integers of
 equal width (bytes / problems = width). `runs.findings` is what the health rules found up to a step:
 {"step": 120, "findings": [...]}; where it is missing or of another step, steps say the same.
+`seal`, the last column of every table but `runners`, is a hash of the row (see `seals`).
 """
 
 from __future__ import annotations
 
 import sqlite3
 import time
+from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.files import drafted
+from isocompute.store import seals
 from isocompute.store.processes import has_died
 
 APPLICATION_ID = 0x69736F63  # "isoc", so that another program's database is told apart
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 _WATCH_S = 30.0  # a runner that works raises its counter every two seconds
 
 # problem_set is '' for the training set, position the place in the set.
@@ -87,35 +91,98 @@ CREATE TABLE ledger (
 _MIGRATIONS: dict[int, str] = {
     1: "ALTER TABLE runs ADD COLUMN findings TEXT",
     2: _UNJUDGED,
+    3: ";".join(f"ALTER TABLE {table} ADD COLUMN seal BLOB" for table in seals.TABLES),
+}
+# What a reader of version k puts before its tables, so that an old file is read as it is.
+_READ_AS_NOW: dict[int, str] = {
+    1: "CREATE TEMP VIEW runs AS SELECT *, NULL AS findings FROM main.runs",
+    2: _UNJUDGED.replace("CREATE TABLE", "CREATE TEMP TABLE"),
 }
 
 
-def create(connection: sqlite3.Connection) -> None:
-    """Make the tables in an empty database, in one transaction; a no-op on a current one.
+class NewerVersionError(InputError):
+    """The file is of a newer isocompute, which must read it."""
+
+
+def create(connection: sqlite3.Connection) -> Path | None:
+    """Make the tables in an empty database, in one transaction; bring older ones up to date.
+
+    Returns:
+        Where the file was copied before it was brought up to date, or None where nothing was.
 
     Raises:
         InputError: if the file is another program's, from a newer isocompute, or an older one is
             at work on it.
     """
     version = check(connection)
-    if version == SCHEMA_VERSION:
-        return
-    if version and _at_work(connection):
-        raise InputError(
-            f"a study of schema {version} must be at rest before it is brought to "
-            f"{SCHEMA_VERSION}, but a runner of an older isocompute works on it; wait for its end, "
-            "or stop it (Ctrl-C): it continues with this one."
-        )
-    connection.execute("BEGIN IMMEDIATE")
-    version = check(connection)  # another runner may have come first
-    if version == 0:
-        _statements(connection, _TABLES)
-        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    else:
+    copy = None
+    if version < SCHEMA_VERSION:
+        if version and _at_work(connection):
+            raise InputError(
+                f"a study of schema {version} must be at rest before it is brought to "
+                f"{SCHEMA_VERSION}, but a runner of an older isocompute works on it; wait for its "
+                "end, or stop it (Ctrl-C): it continues with this one."
+            )
+        connection.execute("BEGIN IMMEDIATE")
+        version = check(connection)  # another runner may have come first
+        if version == 0:
+            _statements(connection, _TABLES)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            version = 3  # what those tables are; the seals are the same for old and new files
+        elif version < SCHEMA_VERSION:
+            copy = _copy(connection, version)
         for older in range(version, SCHEMA_VERSION):
             _statements(connection, _MIGRATIONS[older])
-    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-    connection.execute("COMMIT")
+        if version < SCHEMA_VERSION:
+            seals.seal_all(connection)
+        connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    seals.install(connection)
+    return copy
+
+
+def read_as_now(connection: sqlite3.Connection, version: int) -> None:
+    """Lay over an older file what its tables lack; nothing of it is written to the file."""
+    connection.execute("PRAGMA temp_store = MEMORY")
+    for older in range(version, SCHEMA_VERSION):
+        _statements(connection, _READ_AS_NOW.get(older, ""))
+
+
+def missing_columns(connection: sqlite3.Connection) -> list[str]:
+    """Columns, as `table.name TYPE`, that a file of this version has under another name or not."""
+    fresh = sqlite3.connect(":memory:", isolation_level=None)
+    try:
+        seals.prepare(fresh)
+        create(fresh)
+        return sorted(_columns(fresh) - _columns(connection))
+    finally:
+        fresh.close()
+
+
+def _columns(connection: sqlite3.Connection) -> set[str]:
+    return {
+        f"{table}.{row[1]} {row[2]}"
+        for table in (*seals.TABLES, "runners")
+        for row in connection.execute(f"PRAGMA main.table_info({table})")
+    }
+
+
+def _copy(connection: sqlite3.Connection, version: int) -> Path:
+    """A copy of the file beside it, whole or not there, while its lock is held.
+
+    By SQLite: closing a file of one's own would drop the locks that this process has on it.
+    """
+    path = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+    copy = path.with_name(f"study.schema-{version}.db")
+    with drafted(copy) as draft:
+        source = sqlite3.connect(path.as_uri() + "?mode=ro", uri=True)
+        target = sqlite3.connect(draft)
+        try:
+            source.backup(target)
+        finally:
+            source.close()
+            target.close()
+    return copy
 
 
 def _at_work(connection: sqlite3.Connection) -> bool:
@@ -142,13 +209,18 @@ def check(connection: sqlite3.Connection) -> int:
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     tables = int(connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0])
+    if version == 0 and application == APPLICATION_ID:
+        raise InputError(
+            "study.db must name the version of its tables, but it says 0; it is damaged, restore "
+            "it from a copy."
+        )
     if application != APPLICATION_ID and (tables or application or version):
         raise InputError(
             "study.db must be a study of isocompute (application_id "
             f"{APPLICATION_ID}), but got {application}; choose another folder."
         )
     if version > SCHEMA_VERSION:
-        raise InputError(
+        raise NewerVersionError(
             f"this isocompute reads studies up to schema {SCHEMA_VERSION}, but study.db has "
             f"schema {version}; upgrade isocompute. The file was left as it is."
         )

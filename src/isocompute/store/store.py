@@ -6,8 +6,8 @@ P problems, Q problems of a batch.
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from isocompute.errors import InputError
 from isocompute.health import Finding
 from isocompute.problems import Problem, ProblemSet
+from isocompute.store import seals
+from isocompute.store.columns import PIECE, evaluation_columns, last_evaluation, spread_counts
 from isocompute.store.database import Database
 from isocompute.store.findings import load_findings
 from isocompute.store.ledger import spend
@@ -26,8 +28,6 @@ from isocompute.store.unjudged import UnjudgedRow, judged_of, training_failures,
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
-
-_CHUNK = 100_000  # rows per query: a reader never holds the file for long
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,16 +211,23 @@ class Store:
     def evaluations(
         self, run_hash: str | None = None, *, problem_set: str | None = None
     ) -> Evaluations:
-        """Evaluations of one run, or of all, optionally of one validation set."""
+        """Evaluations of one run, or of all, optionally of one validation set.
+
+        Raises:
+            InputError: if the rows of the run are damaged; those of all where they are not more
+                than 100,000, else `doctor` tells.
+        """
         where, values = ("", ()) if run_hash is None else (" WHERE hash = ?", (run_hash,))
         rows = self.database.read(f"SELECT run, hash, spec FROM runs{where}", values)
         names = {name for row in rows for name in json.loads(row[2]).get("validation", ())}
         names = names if problem_set is None else names & {problem_set}
         run = rows[0][0] if run_hash is not None and rows else None
+        if run is not None or last_evaluation(self.database) <= PIECE:
+            self.database.refuse_damage(("evaluations",), run)
         tables = [
             (i, columns)
             for i, name in enumerate(sorted(names))
-            for columns in self._evaluation_columns(name, run)
+            for columns in evaluation_columns(self.database, name, run)
         ]
         if not tables:
             return _no_evaluations()
@@ -228,7 +235,7 @@ class Store:
         run_K, step_K, rollouts_K, tokens_K, samples_K, wall_s_K = (
             np.concatenate([t[c] for _, t in tables]) for c in range(6)
         )
-        counts_KC = _counts(np.concatenate([t[6] for _, t in tables]), samples_K)
+        counts_KC = spread_counts(np.concatenate([t[6] for _, t in tables]), samples_K)
         order = np.lexsort((set_K, step_K, run_K))
         by_number = np.full(max(row[0] for row in rows) + 1, "", dtype="<U16")
         by_number[[row[0] for row in rows]] = [row[1] for row in rows]
@@ -238,32 +245,6 @@ class Store:
             step_K=step_K[order], rollouts_K=rollouts_K[order], tokens_K=tokens_K[order],
             samples_K=samples_K[order], counts_KC=counts_KC[order], wall_s_K=wall_s_K[order],
         )  # fmt: skip
-
-    def _evaluation_columns(self, name: str, run: int | None) -> Iterator[tuple[NDArray[Any], ...]]:
-        """Columns of one set's evaluations, in pieces.
-
-        SQLite joins each column into one text and numpy parses it: a million rows take seconds
-        instead of a minute, because no Python object is made per value.
-        """
-        sql = (
-            "SELECT group_concat(run), group_concat(step), group_concat(rollouts), "
-            "group_concat(tokens), group_concat(samples), group_concat(wall_s), "
-            "group_concat(substr(counts, 2, length(counts) - 2)) "
-            "FROM evaluations WHERE problem_set = ? AND "
-        )
-        last = 0 if run is not None else self.database.read(
-            "SELECT coalesce(max(rowid), -1) FROM evaluations")[0][0]  # fmt: skip
-        for start in range(0, last + 1, _CHUNK):
-            where, values = (
-                ("rowid BETWEEN ? AND ?", (start, start + _CHUNK - 1))
-                if run is None else ("run = ?", (run,))
-            )  # fmt: skip
-            row = self.database.read(sql + where, (name, *values))[0]
-            if row[0] is not None:
-                yield tuple(
-                    np.fromstring(text, sep=",", dtype=np.float64 if i == 5 else np.int64)
-                    for i, text in enumerate(row)
-                )
 
     def successes(self, run_hash: str, problem_set: str) -> tuple[IntArray, IntArray]:
         """(step_K, successes_KP): successes of every problem at every evaluation of a run."""
@@ -277,11 +258,15 @@ class Store:
         return steps, np.array(arrays, dtype=np.int64).reshape(len(rows), size[0] if size else 0)
 
     def steps(self, run_hash: str) -> Steps:
-        """Updates of one run."""
+        """Updates of one run, all up to its last commit."""
+        done = self.database.read("SELECT steps_done FROM runs WHERE hash = ?", (run_hash,))
         rows = self._rows(
             "steps", "t.step, t.rollouts, t.tokens, t.samples, t.wall_s, t.health, t.size, "
             "t.problems, t.successes, t.run, json_extract(r.spec, '$.recipe.objective')",
             run_hash)  # fmt: skip
+        if [row[0] for row in rows] != list(range(1, max(len(rows), *sum(done, ()), 0) + 1)):
+            seals.refuse_broken([f"steps (some of run {run_hash} are missing)"],
+                                str(self.database.path))  # fmt: skip
         failed = training_failures(self.database, rows[0][9]) if rows else {}
         health = [json.loads(row[5]) for row in rows]
         names = sorted({name for row in health for name in row})
@@ -305,6 +290,7 @@ class Store:
 
     def unjudged(self, *, total: bool = False) -> list[UnjudgedRow]:
         """What the verifiers failed on, by run, step and problem, or by problem over all."""
+        self.database.refuse_damage(("unjudged",))
         return list(unjudged_rows(self.database, total=total))
 
     def problem_set(self, sha256: str, name: str = "") -> ProblemSet:
@@ -319,6 +305,7 @@ class Store:
                 f"a problem set must be in the study, but none has hash {sha256!r}; take the "
                 "hash from a run's specification."
             )
+        self.database.refuse_damage(("problems",))
         rows = self.database.read(
             "SELECT id, prompt, answer, source, pass_rate, pass_rate_samples FROM problems "
             "WHERE set_sha256 = ? ORDER BY position",
@@ -363,32 +350,21 @@ class Store:
     def spend(self, purpose: str, *, rollouts: int, tokens: int = 0, wall_s: float = 0.0,
               detail: str = "") -> None:  # fmt: skip
         """Book rollouts that no run drew, for example with purpose "difficulty"."""
-        spend(self.database, purpose, rollouts=rollouts, tokens=tokens, wall_s=wall_s,
-              detail=detail)  # fmt: skip
+        with contextlib.closing(Database(self.folder, create=True)) as database:
+            spend(database, purpose, rollouts=rollouts, tokens=tokens, wall_s=wall_s,
+                  detail=detail)  # fmt: skip
 
     def _rows(
         self, table: str, columns: str, run_hash: str, extra: str = "", *values: str
     ) -> list[tuple[Any, ...]]:
-        """One run's rows by step."""
+        """One run's rows by step, as they were committed."""
+        for (run,) in self.database.read("SELECT run FROM runs WHERE hash = ?", (run_hash,)):
+            self.database.refuse_damage((table, "unjudged"), run)
         return self.database.read(
             f"SELECT {columns} FROM {table} t JOIN runs r ON r.run = t.run "
             f"WHERE r.hash = ? {extra} ORDER BY t.step",
             (run_hash, *values),
         )
-
-
-def _counts(flat: IntArray, samples_K: IntArray) -> IntArray:
-    """Counts one after the other -> one array (K, C), 0 beyond a row's samples."""
-    width = int(samples_K.max()) + 1
-    counts = np.zeros((len(samples_K), width), dtype=np.int64)
-    filled = np.arange(width)[None, :] <= samples_K[:, None]
-    if len(flat) != filled.sum():
-        raise InputError(
-            f"evaluations must hold one count per number of successes, {filled.sum()} in all, but "
-            f"got {len(flat)}; study.db is damaged, run `isocompute doctor`."
-        )
-    counts[filled] = flat
-    return counts
 
 
 def _no_evaluations() -> Evaluations:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.credentials import hide
 from isocompute.engines.base import Unjudged
 from isocompute.store.database import Database
 
@@ -92,7 +93,7 @@ def insert_unjudged(
         "INSERT INTO unjudged (run, step, problem_set, position, rollouts, message, response) "
         "VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (run, step, name, one.problem, one.rollouts, _storable(one.message),
+            (run, step, name, one.problem, one.rollouts, hide(_storable(one.message)),
              _storable(one.response))
             for step, name, one in unjudged
         ],

@@ -22,7 +22,7 @@ from isocompute.errors import InputError
 from isocompute.health import Finding, Monitor
 from isocompute.store.database import BusyError, Database, FencedError, storage_error
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
-from isocompute.store.findings import dump_findings, monitored
+from isocompute.store.findings import dump_findings, keep_divergence, monitored
 from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
 from isocompute.store.pack import count_text, pack, unpack
 from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, training_failures
@@ -169,9 +169,8 @@ class RunWriter:
                 f"{len(record.successes_Q)} counts for {len(record.problem_Q)} problems; "
                 "correct the engine."
             )
-        self._fresh.append((
-            record, dict(record.health), np.array(record.problem_Q), np.array(record.successes_Q)
-        ))  # fmt: skip
+        copies = dict(record.health), np.array(record.problem_Q), np.array(record.successes_Q)
+        self._fresh.append((record, *copies))
         self._position = _Position(
             step=record.step, rollouts=record.rollouts, tokens=record.tokens,
             evaluation_rollouts=here.evaluation_rollouts, evaluation_tokens=here.evaluation_tokens,
@@ -279,6 +278,10 @@ class RunWriter:
             raise storage_error(error) from error
         if self._stop():
             raise StopRequested
+
+    def diverged(self, message: str) -> None:
+        """Keep with the run that it diverged after the last update; see `keep_divergence`."""
+        keep_divergence(self._database, self._claim, self.position, self._monitor.findings, message)
 
     def close(self) -> None:
         """Close the progress file (its content stays until the attempt is settled)."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from isocompute.allocation import Rates, allocation_grid, parse_budget, powers_of_two
+from isocompute.credentials import secrets_in
 from isocompute.errors import InputError
 from isocompute.problems import (
     ProblemSet,
@@ -28,13 +28,10 @@ from isocompute.study.yaml12 import parse_yaml, read_yaml
 
 Generator = Callable[..., ProblemSet]
 
-_SECRET_KEY = re.compile(
-    r"(api[_-]?key|access[_-]?key|secret|passw(or)?d|credential|auth|(^|[_-])token)$", re.I
-)
-_SECRET_VALUE = re.compile(
-    r"\b(sk-[A-Za-z0-9_-]{16,}|hf_[A-Za-z0-9]{16,}|gh[pousr]_[A-Za-z0-9]{16,}|"
-    r"AKIA[0-9A-Z]{16}|xox[abpr]-[A-Za-z0-9-]{10,})"
-)
+MOST_RUNS = 100_000  # of a study
+MOST_ROLLOUTS = 10**15  # of a run: exact as a double and in SQLite
+MOST_PROBLEMS = 10**7  # that a generator is asked for
+
 _CODE_FLAGS = {"trust_remote_code", "allow_pickle", "weights_only"}
 _PICKLES = (".pt", ".pth", ".pkl", ".pickle", ".ckpt")
 
@@ -92,23 +89,12 @@ def _override(content: Any, text: str) -> Any:
     return changed
 
 
-def _refuse_secrets(value: Any, where: str, name: str = "") -> None:
-    if isinstance(value, dict):
-        for key, item in value.items():
-            spot = f"{name}.{key}" if name else key
-            if isinstance(item, str) and item and _SECRET_KEY.search(key):
-                raise InputError(
-                    f"{where} must not hold secrets, but {spot!r} looks like one; put it into an "
-                    "environment variable that the engine reads."
-                )
-            _refuse_secrets(item, where, spot)
-    elif isinstance(value, list):
-        for item in value:
-            _refuse_secrets(item, where, name)
-    elif isinstance(value, str) and _SECRET_VALUE.search(value):
+def _refuse_secrets(content: Any, where: str) -> None:
+    for name, named in secrets_in(content):
+        spot = repr(name) if named else f"the value of {name!r}"
         raise InputError(
-            f"{where} must not hold secrets, but the value of {name!r} looks like one; put it "
-            "into an environment variable that the engine reads."
+            f"{where} must not hold secrets, but {spot} looks like one; put it into an "
+            "environment variable that the engine reads."
         )
 
 
@@ -172,6 +158,12 @@ class _Loader:
             raise InputError(
                 f"`generated` must be one of {known}, but got {kind!r}; correct the problem set."
             )
+        size = entry.options.get("size")
+        if isinstance(size, int | float) and size > MOST_PROBLEMS:
+            raise InputError(
+                f"generated problems must be at most {MOST_PROBLEMS:,}, but got size={size}; lower "
+                "it."
+            )
         try:
             return self._generators[kind](name, **entry.options)
         except TypeError as error:
@@ -184,6 +176,11 @@ class _Loader:
 def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loader) -> Study:
     rates = Rates(**file.rates.model_dump())
     rollouts = int(rates.rollouts(parse_budget(str(file.budget))))
+    if rollouts > MOST_ROLLOUTS:
+        raise InputError(
+            f"a budget must be at most {MOST_ROLLOUTS:.0e} rollouts per run, but got "
+            f"{rollouts:.3g}; lower it."
+        )
     grid = file.grid
     allocations = allocation_grid(
         _numbers(grid.problems_per_batch), _numbers(grid.rollouts_per_problem),
@@ -194,6 +191,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             "at least one batch must fit into the budget and max_batch, but none does: budget="
             f"{rollouts} rollouts, max_batch={grid.max_batch}; raise one of them."
         )
+    _refuse_many(file, len(allocations))
     sections = {"": file.recipe} if file.recipes is None else dict(file.recipes)
     recipes = {name: _recipe(section) for name, section in sections.items()}
     runs = [
@@ -213,6 +211,16 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
     ]  # fmt: skip
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()),
                  slices=tuple(file.slices), rates=rates, source=content)  # fmt: skip
+
+
+def _refuse_many(file: StudyFile, allocations: int) -> None:
+    seeds = file.grid.seeds if isinstance(file.grid.seeds, int) else len(file.grid.seeds)
+    runs = seeds * allocations * len(file.problems) * len(file.recipes or [""])
+    if runs > MOST_RUNS:
+        raise InputError(
+            f"a study may have at most {MOST_RUNS:,} runs, but the grid asks for {runs:,} "
+            f"({seeds:,} seeds); ask for fewer."
+        )
 
 
 def _recipe(section: Any) -> Recipe:

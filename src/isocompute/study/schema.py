@@ -20,7 +20,9 @@ from pydantic import (
 from isocompute.errors import InputError
 from isocompute.recipe import Difficulty, Recipe
 
-Count = Annotated[int, Field(ge=1, strict=True)]
+# Far beyond any use, and still numbers that SQLite, NumPy and a loop can hold.
+Count = Annotated[int, Field(ge=1, le=10**12, strict=True)]
+Few = Annotated[int, Field(ge=1, le=10**6, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 
@@ -83,15 +85,15 @@ class Grid(_Section):
 
     problems_per_batch: Count | list[Count] | Powers
     rollouts_per_problem: Count | list[Count] | Powers
-    seeds: Count | list[Seed] = 1
+    seeds: Few | list[Seed] = 1
     max_batch: Count | None = None
 
 
 class Evaluation(_Section):
     """The common grid of evaluations."""
 
-    samples: Count = 4
-    per_octave: Count = 3
+    samples: Few = 4
+    per_octave: Few = 3
     first: Count = 1024
 
 

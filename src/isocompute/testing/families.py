@@ -112,7 +112,7 @@ FAMILIES: Mapping[str, World] = {
         World(
             name="fails_late",
             arms=tuple(
-                replace(a, falls_from=6.4, fall=0.15) if a.rollouts_per_problem == 512 else a
+                replace(a, falls_from=5.9, fall=0.15) if a.rollouts_per_problem == 512 else a
                 for a in _RISING
             ),
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -33,6 +34,11 @@ class Outcome(NamedTuple):
     error: str | None = None
 
 
+def failed_to_judge(error: BaseException) -> Outcome:
+    """The outcome where a checker raised: no reward, and its words in one line."""
+    return Outcome(None, f"{type(error).__name__}: {error}".replace("\n", " ")[:300])
+
+
 class Verifier(Protocol):
     """A way to judge responses. `spec` is the text that `load_verifier` understands."""
 
@@ -53,7 +59,7 @@ class RuleVerifier:
 
     Args:
         spec: its name.
-        rule: (response, answer) -> right or not; must not raise.
+        rule: (response, answer) -> right or not; if it raises, the outcome is an error.
         fault: answer -> why it cannot be matched, or None.
     """
 
@@ -66,8 +72,11 @@ class RuleVerifier:
 
     def __call__(self, response: str, answer: str) -> Outcome:
         """Judge one response."""
-        fault = self._fault(answer)
-        return Outcome(None, fault) if fault else Outcome(int(self._rule(response, answer)))
+        try:
+            fault = self._fault(answer)
+            return Outcome(None, fault) if fault else Outcome(int(self._rule(response, answer)))
+        except Exception as error:  # noqa: BLE001  # no response may end the run that it is of
+            return failed_to_judge(error)
 
     def check_answer(self, answer: str) -> str | None:
         """Why this answer can never be matched, or None where it can."""
@@ -81,14 +90,17 @@ class RuleVerifier:
 _INTEGER = re.compile(r"(?<![\w.,/])[-+]?\d+(?:,\d{3})*(?![\w/]|[.,]\d)")
 
 
-def last_integer(text: str) -> int | None:
+def last_integer(text: str) -> Decimal | None:
     """The last integer in a text; thousands may have commas, decimals and fractions do not count.
 
+    A Decimal, which is exact whatever its length: Python's int refuses a text of more than 4,300
+    digits, and a response may hold one.
+
     >>> last_integer("12 + 30 = 42."), last_integer("about 3.5"), last_integer("-1,200")
-    (42, None, -1200)
+    (Decimal('42'), None, Decimal('-1200'))
     """
     found = _INTEGER.findall(text)
-    return int(found[-1].replace(",", "")) if found else None
+    return Decimal(found[-1].replace(",", "")) if found else None
 
 
 _RADIX = {"bits": 2, "hexbits": 16}

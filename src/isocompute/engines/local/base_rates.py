@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from isocompute.engines.base import Unjudged
 from isocompute.engines.local.engine import stream
 from isocompute.engines.local.policy import Policy, TokenizedProblems, base_folder
+from isocompute.engines.streams import Use
 from isocompute.problems import ProblemSet
 
 IntArray = NDArray[np.int64]
-_DIFFICULTY = 3  # a stream of random numbers apart from those of training
 
 
 class BaseCounts(NamedTuple):
@@ -80,8 +80,8 @@ def success_counter(
         )
         # What could not be judged is left out of the rate, so nothing has to be drawn again.
         drawn = policy.count_successes(
-            part, samples, stream(_DIFFICULTY, seed, calls), temperature=temperature, top_p=top_p,
-            redraws=0,
+            part, samples, stream(seed, Use.DIFFICULTY, calls), temperature=temperature,
+            top_p=top_p, redraws=0,
         )  # fmt: skip
         judged_P = np.full(places.shape, samples, dtype=np.int64)
         unjudged = policy.take_unjudged()

@@ -26,17 +26,18 @@ from isocompute.engines.local.policy import (
 )
 from isocompute.engines.local.precision import Sampler
 from isocompute.engines.local.sampling import sample
+from isocompute.engines.streams import Use, problem_order, stream_key
 from isocompute.study.spec import RunSpec
 
-_TRAINING, _EVALUATION, _ORDER = 0, 1, 2  # independent streams of random numbers
-_LEARNING = 4  # 3 belongs to the measurement of difficulty
 
-
-def stream(*key: int) -> torch.Generator:
-    """A generator of random numbers that depends on nothing but its key.
+def stream(
+    seed: int, use: Use = Use.TRAINING, first: int = 0, second: int = 0
+) -> torch.Generator:
+    """A generator of random numbers that depends on nothing but its key; see `stream_key`.
 
     Every step draws from its own stream, so that a resumed run needs no saved state.
     """
+    key = stream_key(seed, use, first, second)
     word = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
     return torch.Generator().manual_seed(int(word))
 
@@ -47,14 +48,14 @@ def batch_problems(step: int, size: int, batch: int, seed: int) -> np.ndarray[An
     What a pass leaves over when `size` is no multiple of `batch` is dropped.
     """
     passes, place = divmod(step - 1, size // batch)
-    order = np.random.default_rng([seed, _ORDER, passes]).permutation(size)
-    return order[place * batch : (place + 1) * batch]
+    return problem_order(seed, passes, size)[place * batch : (place + 1) * batch]
 
 
 class LocalEngine:
     """Trains a Llama-type model of a Hugging Face folder ; see `engines.base.Engine`."""
 
     name = "local"
+    revision = 2  # of the streams of random numbers, and of what weight decay acts on
 
     def __init__(self) -> None:
         self._tokenized: set[tuple[str, int | None, str]] = set()  # by model, limit and set
@@ -139,7 +140,7 @@ class _Run:
         prompt_QS, length_Q = self.train_set.token_PS[picked], self.train_set.length_P[picked]
         samples = sample(
             self.sampler.refresh(), prompt_QS, length_Q, n,
-            max_new_tokens=self.policy.max_new_tokens, generator=stream(seed, _TRAINING, step),
+            max_new_tokens=self.policy.max_new_tokens, generator=stream(seed, Use.TRAINING, step),
             temperature=recipe.temperature, top_p=recipe.top_p,
         )  # fmt: skip
         reward_N = self.policy.rewards(samples, self.train_set, index_Q.tolist())
@@ -147,7 +148,7 @@ class _Run:
             prompt_QS, length_Q, samples, reward_N, step=step,
             learning_rate=self.spec.learning_rate,
             value_learning_rate=recipe.value_learning_rate_at(self.spec.gradient_batch_size),
-            generator=stream(seed, _LEARNING, step),
+            generator=stream(seed, Use.LEARNING, step),
         )  # fmt: skip
         self.step = step
         self.rollouts += batch
@@ -181,7 +182,7 @@ class _Run:
             started = time.monotonic()
             drawn = self.policy.count_successes(
                 data, self.spec.evaluation_samples,
-                stream(self.spec.seed, _EVALUATION, number, self.step),
+                stream(self.spec.seed, Use.EVALUATION, self.step, number),
                 temperature=self.recipe.temperature, top_p=self.recipe.top_p, sampler=model,
             )  # fmt: skip
             self.sink.evaluation(

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isocompute.engines.base import DivergedError
 from isocompute.engines.local import objectives
 from isocompute.engines.local.critic import Critic
 from isocompute.engines.local.experience import Experience, make_experience
@@ -23,7 +24,6 @@ from isocompute.engines.local.kernels import token_logprob
 from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
 from isocompute.engines.local.precision import trained_in
 from isocompute.engines.local.sampling import Samples, scaled
-from isocompute.errors import RunError
 from isocompute.recipe import Recipe
 
 # Without the KL term, KL to the base model is measured on so few rollouts, once in so many: in
@@ -81,7 +81,7 @@ class Learner:
             generator: of whatever is drawn here.
 
         Raises:
-            RunError: if the gradient is not finite.
+            DivergedError: if the gradient is not finite.
         """
         recipe = self.recipe
         health: dict[str, float] = {}
@@ -101,7 +101,7 @@ class Learner:
             reports.append(accumulate(self.model, self.reference, part, recipe))
             norms.append(self.optimizer.step(rate))
             if not np.isfinite(norms[-1]):
-                raise RunError(
+                raise DivergedError(
                     f"gradients must be finite, but their norm is {norms[-1]} at step {step}; "
                     "lower the learning rate."
                 )

@@ -17,20 +17,29 @@ class FlatAdamW:
     .. math:: \theta \leftarrow (1 - \eta\lambda)\,\theta
               - \eta\, \hat m / (\sqrt{\hat v} + \epsilon)
 
+    Decay acts on matrices alone, not on the weights of norms, nor on biases, unless `decay_vectors`
+    (as the shipped base models were made).
+
     Building it moves the model's parameters into one vector, so that an update is a dozen
     operations whatever the number of layers.
 
     Source: arXiv 1711.05101, algorithm 2, with the schedule multiplier in the learning rate.
     """
 
-    def __init__(self, model: nn.Module, *, weight_decay: float, max_grad_norm: float) -> None:
-        parameters = list(model.parameters())
+    def __init__(
+        self, model: nn.Module, *, weight_decay: float, max_grad_norm: float,
+        decay_vectors: bool = False,
+    ) -> None:  # fmt: skip
+        # What decays stands in front: one slice of the vector.
+        parameters = sorted(model.parameters(), key=lambda p: p.ndim < 2)
         self.weight_decay, self.max_grad_norm = weight_decay, max_grad_norm
         self.flat = torch.cat([p.detach().reshape(-1) for p in parameters])
         self.grad = torch.zeros_like(self.flat)
         self.first = torch.zeros_like(self.flat)
         self.second = torch.zeros_like(self.flat)
         self.steps = 0
+        decayed = sum(p.numel() for p in parameters if p.ndim > 1 or decay_vectors)
+        self.decayed = self.flat[:decayed]
         start = 0
         for p in parameters:
             view = slice(start, start + p.numel())
@@ -53,7 +62,7 @@ class FlatAdamW:
         self.second.mul_(BETA_2).addcmul_(grad, grad, value=1 - BETA_2)
         correction_1, correction_2 = 1 - BETA_1**self.steps, 1 - BETA_2**self.steps
         if self.weight_decay:
-            self.flat.mul_(1 - learning_rate * self.weight_decay)
+            self.decayed.mul_(1 - learning_rate * self.weight_decay)
         scale = (self.second.sqrt() / math.sqrt(correction_2)).add_(EPSILON)
         self.flat.addcdiv_(self.first, scale, value=-learning_rate / correction_1)
         grad.zero_()

@@ -11,12 +11,14 @@ Where all prefixes differ, the tree degenerates to one row per rollout at no cos
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from isocompute.engines.base import DivergedError
 from isocompute.engines.local.interface import PolicyModel, is_end
 from isocompute.engines.local.objectives import token_entropy
 
@@ -79,6 +81,13 @@ def nucleus(probability_NV: Tensor, top_p: float) -> Tensor:
     return kept / kept.sum(-1, keepdim=True)
 
 
+def not_finite() -> DivergedError:
+    """What to say of a policy whose probabilities are no numbers any more."""
+    return DivergedError(
+        "the policy's probabilities must be finite, but they are not; lower the learning rate."
+    )
+
+
 def draw_children(
     probability_NV: Tensor, node_R: Tensor, uniform_R: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -99,6 +108,8 @@ def draw_children(
     ladder = ladder / ladder[:, -1:] + torch.arange(n, device=ladder.device)[:, None]
     key_R = torch.searchsorted(ladder.view(-1), uniform_R + node_R, right=True)
     count = torch.bincount(key_R, minlength=n * v)
+    if count.numel() != n * v:  # beyond the last token: some probability is no number
+        raise not_finite()
     child = count.nonzero().squeeze(-1)
     rank = torch.empty_like(count)
     rank.index_copy_(0, child, torch.arange(child.numel(), device=rank.device))
@@ -161,6 +172,8 @@ def sample(
         distinct = sum(part.length_N.numel() for part in parts)
         per_pass = max(1, rows_per_pass * start // distinct)
     tokens = [s.tokens for s in parts]
+    if not math.isfinite(sum(s.entropy for s in parts)):
+        raise not_finite()
 
     # Made outside inference mode, so that gradients may be computed from them.
     def joined(name: str) -> Tensor:

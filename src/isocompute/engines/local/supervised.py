@@ -93,7 +93,8 @@ def train_base(
     for number, phase in enumerate(supervision.phases):
         rng = np.random.default_rng([supervision.seed, _STREAM_BASE, number])
         optimizer = FlatAdamW(
-            model, weight_decay=supervision.weight_decay, max_grad_norm=math.inf
+            model, weight_decay=supervision.weight_decay, max_grad_norm=math.inf,
+            decay_vectors=True,
         )
         fixed = None
         if phase.problems is not None:

@@ -43,6 +43,7 @@ class TrlEngine:
     """Trains any Hugging Face causal language model with TRL's GRPOTrainer."""
 
     name = "trl"
+    revision = 2  # of the order of problems
 
     def check(self, spec: RunSpec) -> None:
         """Refuse what TRL cannot train as asked.

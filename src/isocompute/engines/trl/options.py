@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import isocompute
+from isocompute.engines.streams import problem_order
 from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
 
-_ORDER = 2  # stream of random numbers of the order of problems, as in the embedded engine
 _MICRO_BATCH = 512  # completions; 0.66 GB at this size for the embedded model
 # Loss of TRL per aggregation; "dr_grpo" divides by the length limit, not by the tokens.
 _LOSS = {"token-mean": "dapo", "seq-mean-token-mean": "grpo"}
@@ -124,7 +124,6 @@ def check_spec(spec: RunSpec) -> None:
         ("advantage_std", ("sample", "none"), "it divides by the sample std or not at all"),
         ("aggregation", ("token-mean",) if recipe.objective == "cispo" else tuple(_LOSS),
          "dr_grpo divides by the length limit; cispo is token-mean"),
-        ("kl_estimator", ("k3",) if recipe.kl_coef > 0 else ("k1", "k3"), "its KL is k3"),
         ("zero_variance_filter", ("none",), "it has no such filter"),
         ("updates_per_batch", (1,), "the engine keeps TRL on-policy"),
         ("update_split", ("mini-batch",), "the engine keeps TRL on-policy"),
@@ -222,7 +221,7 @@ def training_order(size: int, batch: int, steps: int, seed: int) -> NDArray[np.i
     per_pass = size // batch
     passes = -(-steps // per_pass)
     order = [
-        np.random.default_rng([seed, _ORDER, number]).permutation(size)[: per_pass * batch]
+        problem_order(seed, number, size)[: per_pass * batch]
         for number in range(passes)
     ]
     return np.concatenate(order)[: steps * batch].astype(np.int64)

@@ -24,6 +24,7 @@ from isocompute.trainers import updates_in_verl
 _EPOCHS = 1_000_000  # verl stops at whichever comes first, epochs or steps
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]*[A-Za-z0-9_./]")
 _NUMBER_OR_WORD = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|(?i:true|false|null|nan|inf)")
+_NO_DUAL_CLIP = 1e9  # verl bounds the ratio of negative advantages at 3 unless told otherwise
 _KL = {"k3": "low_var_kl", "k1": "kl"}
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
@@ -77,6 +78,7 @@ def render_keys(
         f"{_ACTOR}.loss_agg_mode": recipe.aggregation,
         f"{_ACTOR}.clip_ratio_low": recipe.clip_low,
         f"{_ACTOR}.clip_ratio_high": recipe.clip_high,
+        f"{_ACTOR}.clip_ratio_c": _NO_DUAL_CLIP,
         f"{_ACTOR}.policy_loss.loss_mode": "cispo" if recipe.objective == "cispo" else "vanilla",
         f"{_ACTOR}.grad_clip": recipe.max_grad_norm,
         f"{_ACTOR}.optim.clip_grad": recipe.max_grad_norm,

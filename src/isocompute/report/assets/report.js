@@ -194,14 +194,14 @@
       const owner = mine.flatMap((r) => [...r.x.map(() => r), null]);
       const x = mine.flatMap((r) => [...r.x, null]), y = mine.flatMap((r) => [...r.y, null]);
       traces.push({ x, y, mode: dots ? "markers" : "lines", hoverinfo: "none", connectgaps: false,
-        marker: { color: color(s), size: 3.5, opacity: 0.3 }, line: { color: fade(color(s), 0.3), width: 1, simplify: true },
+        marker: { color: color(s), size: 3.5, opacity: 0.3 }, line: { color: fade(color(s), 0.13), width: 1, simplify: true },
         meta: { key, say: (i) => owner[i] && `${name(s.bp, s.n)} · ${owner[i].run} · ${count(x[i])} ${doc.unit} · score ${score(y[i])}` } });
     }
     for (const [key, line] of lines) {
       const s = series.get(key);
       if (!s || !shown(s.bp, s.n) || !line.length) continue;
       const known = line.filter((p) => !p.extrapolated), beyond = line.slice(Math.max(known.length - 1, 0));
-      traces.push({ ...band(line.map((p) => p.x), line.map((p) => p.interval), fade(color(s), 0.1)), meta: { key } });
+      traces.push({ ...band(line.map((p) => p.x), line.map((p) => p.interval), fade(color(s), lines.size > 8 ? 0.05 : 0.1)), meta: { key } });
       const say = (points) => (i) => `${name(s.bp, s.n)} at ${count(points[i].x)} ${doc.unit}: ${score(points[i].score)} (${score(points[i].interval[0])} to ${score(points[i].interval[1])})${points[i].extrapolated ? ", beyond its data" : ""}`;
       for (const [points, dash, width] of [[known, s.dash, 2.2], [beyond, "1px,4px", 1.7]]) {
         if (points.length > 1) traces.push({ x: points.map((p) => p.x), y: points.map((p) => p.score), mode: "lines", hoverinfo: "none",

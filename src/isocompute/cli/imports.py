@@ -1,0 +1,212 @@
+"""`import`: logs of others -> study folder; what was read and concluded, as a table and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from isocompute.cli.cells import indented, table
+from isocompute.cli.output import check_target, show, warn, write_json
+from isocompute.errors import InputError
+
+if TYPE_CHECKING:
+    from isocompute.importers import ImportedRun
+    from isocompute.importers.archive import ImportSummary
+    from isocompute.importers.runs import Series
+
+_MOST = 24  # runs in the table
+_MOST_LINES = 8  # inferences, metrics
+_PLAIN = (0.0, 1.0)
+
+
+def import_runs(options: argparse.Namespace) -> int:
+    """Logs of others -> study folder, or a look at what would be read."""
+    check_target(options.json, options.source)
+    from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
+
+    if options.output is None and not options.preview:
+        raise InputError(
+            "an import must have a study folder, but got none; add -o DIR, or --preview."
+        )
+    score_range = None if options.range is None else (options.range[0], options.range[1])
+    settings = load_settings(options.set, options.map)
+    runs = read_logs(options.source, settings=settings, score_range=score_range)
+    if options.preview:
+        for line in note_lines((run.name, note) for run in runs for note in run.notes):
+            warn(line)
+        write_json(import_document(runs), options.json)
+        show(preview_lines(runs, options), quiet=options.json == "-")
+        return 0
+    summary = store_runs(runs, options.output)
+    for line in note_lines(summary.notes):
+        warn(line)
+    document = import_document(load_imported(options.output), summary)
+    write_json(document, options.json)
+    show(stored_lines(runs, summary, options), quiet=options.json == "-")
+    return 0
+
+
+def import_document(
+    runs: Sequence[ImportedRun], summary: ImportSummary | None = None
+) -> dict[str, Any]:
+    """Version 1 of `import --json`."""
+    return {
+        "version": 1,
+        "stored": [] if summary is None else summary.stored,
+        "known": [] if summary is None else summary.known,
+        "n_errors": sum(run.n_errors for run in runs) if summary is None else summary.n_errors,
+        "runs": [
+            {
+                "name": run.name,
+                "problems_per_batch": run.problems_per_batch,
+                "rollouts_per_problem": run.rollouts_per_problem,
+                "seed": run.seed,
+                "steps": _last(run),
+                "metrics": sorted({s.metric.label for s in run.series}),
+                "ranges": {
+                    f"{s.metric.label} {s.split}": [float(s.score_K.min()), float(s.score_K.max())]
+                    for s in run.series if s.score_K.size
+                },
+                "n_missing": sum(s.n_missing for s in run.series),
+                "source": run.provenance.path,
+                "inferred": list(run.provenance.inferred),
+                "facts": dict(run.provenance.facts),
+                "score_range": run.provenance.score_range,
+                "unread": list(run.provenance.unread),
+            }
+            for run in runs
+        ],
+    }
+
+
+def stored_lines(
+    runs: Sequence[ImportedRun], summary: ImportSummary, options: argparse.Namespace
+) -> list[str]:
+    """What an import wrote."""
+    known = len(summary.known)
+    lines = [f"{len(summary.stored)} runs imported into {options.output}"]
+    if known:
+        lines.append(f"{known} run{' that was' if known == 1 else 's that were'} there already")
+    if summary.n_errors:
+        lines.append(f"{summary.n_errors} rows were not used: see import_errors in study.db")
+    return [*lines, *_read_lines(runs), f"Next: isocompute fit {shlex.quote(options.output)}"]
+
+
+def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> list[str]:
+    """What an import would write, and the line that does."""
+    words = ["isocompute", "import", *options.source, "-o", options.output or "study"]
+    for pair in options.set:
+        words += ["--set", pair]
+    if options.map is not None:
+        words += ["--map", options.map]
+    if options.range is not None:
+        words += ["--range", *(f"{value:g}" for value in options.range)]
+    from isocompute.importers.convert import require_configuration
+
+    count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
+    lines = [count, *_read_lines(runs)]
+    try:
+        require_configuration([run for run in runs if run.series])
+    except InputError as error:
+        lines.append(f"! {error}")
+    if not any(run.series for run in runs):
+        lines.append("Name the scores in a file for --map: columns: {KEY: avg@4}")
+    return [*lines, f"To import: {shlex.join(words)}"]
+
+
+def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
+    rows = [_row(run) for run in runs[:_MOST]]
+    header = ("run", "B_p", "n", "updates", "seed", "scores", "metric", "from", "to")
+    lines = indented(table(header, rows))
+    if len(runs) > _MOST:
+        lines.append(f"  and {len(runs) - _MOST} more runs")
+    metrics: dict[str, list[Series]] = {}
+    for run in runs:
+        for s in run.series:
+            where = ", ".join(word for word in (s.split, s.problem_set) if word)
+            metrics.setdefault(f"{s.metric.label} ({where})", []).append(s)
+    told = [_metric_line(name, found) for name, found in sorted(metrics.items())]
+    lines += _section("Metrics:", told)
+    outside = [
+        run for run in runs
+        if (main := _main(run)) is not None
+        and not _inside(main, run.provenance.score_range or _PLAIN)
+    ]
+    if outside:
+        lines.append(
+            f"  ! the scores of {len(outside)} runs leave the range "
+            f"{_range_text(outside[0])}: add --range LOW HIGH, as the scores can be"
+        )
+    inferred: dict[str, list[str]] = {}  # lines that say the same with other numbers: one
+    for run in runs:
+        for line in run.provenance.inferred:
+            inferred.setdefault(re.sub("[0-9]+", "#", line), []).append(line)
+    lines += _section("Inferred, not read:", [
+        alike[0] + (f" ({len(alike)} runs alike)" if len(alike) > 1 else "")
+        for alike in inferred.values()
+    ])
+    unread = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
+    if unread and not any(_main(run) for run in runs):
+        lines += _section("Keys that were not read:", unread)
+    return lines
+
+
+def _section(title: str, told: Sequence[str]) -> list[str]:
+    if not told:
+        return []
+    more = [f"and {len(told) - _MOST_LINES} more"] if len(told) > _MOST_LINES else []
+    return [title, *indented([*told[:_MOST_LINES], *more])]
+
+
+def _row(run: ImportedRun) -> tuple[str, ...]:
+    main = _main(run)
+    name = run.name if len(run.name) <= 32 else f"{run.name[:15]}...{run.name[-14:]}"
+    settings = (run.problems_per_batch, run.rollouts_per_problem, _last(run), run.seed)
+    cells = tuple("?" if value is None else str(value) for value in settings)
+    if main is None or not main.score_K.size:
+        return (name, *cells, "0", "none", "", "")
+    return (
+        name, *cells, str(main.score_K.size), main.metric.label,
+        f"{main.score_K.min():.4g}", f"{main.score_K.max():.4g}",
+    )  # fmt: skip
+
+
+def _main(run: ImportedRun) -> Series | None:
+    """The validation mean that a fit would take, else the first series."""
+    means = [s for s in run.series if s.metric.kind == "avg" and s.metric.core]
+    ordered = [s for s in means if s.split == "validation"] or means or list(run.series)
+    return ordered[0] if ordered else None
+
+
+def _last(run: ImportedRun) -> int | None:
+    steps = [int(s.step_K[-1]) for s in run.series if s.step_K.size]
+    return max(steps) if steps else None
+
+
+def _inside(s: Series, score_range: tuple[float, float]) -> bool:
+    low, high = score_range
+    room = 1e-9 * (high - low)
+    return not s.score_K.size or bool(
+        s.score_K.min() >= low - room and s.score_K.max() <= high + room
+    )
+
+
+def _range_text(run: ImportedRun) -> str:
+    low, high = run.provenance.score_range or _PLAIN
+    return f"{low:g}..{high:g}"
+
+
+def _metric_line(name: str, found: Sequence[Series]) -> str:
+    scored = [s for s in found if s.score_K.size]
+    if not scored:
+        return f"{name}: no score"
+    low = min(float(s.score_K.min()) for s in scored)
+    high = max(float(s.score_K.max()) for s in scored)
+    runs = f"{len(scored)} run{'' if len(scored) == 1 else 's'}"
+    missing = sum(s.n_missing for s in found)
+    return f"{name}: {low:.4g} to {high:.4g} in {runs}" + (
+        f", {missing} missing" if missing else ""
+    )

@@ -1,0 +1,193 @@
+"""A trainer's logged configuration -> B_p, n, M, seed, and what repetitions have to share.
+
+Keys are those of each trainer's own sources, at the versions that `docs/trainers.md` lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from isocompute.importers.reading import number, whole
+
+
+class Found(NamedTuple):
+    """Configuration found in a log; None where it is not there.
+
+    `updates_per_batch`: updates that one batch of rollouts serves (TRL's num_iterations).
+    `window`: updates that a logged row is a mean over.
+    """
+
+    problems_per_batch: int | None = None
+    rollouts_per_problem: int | None = None
+    steps: int | None = None
+    seed: int | None = None
+    evaluation_samples: int | None = None
+    window: int = 1
+    notes: tuple[str, ...] = ()
+    updates_per_batch: int = 1
+
+
+class _Words(NamedTuple):
+    """A trainer's keys: batch, group, steps; whether the batch counts completions."""
+
+    batch: str
+    group: str
+    steps: str | None
+    completions: bool
+    samples: str | None = None
+    mark: str | None = None  # a key that must be there as well, where the others are common words
+
+
+_TRAINERS = (
+    _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
+           "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
+    # EasyR1 0.3.2, verl/trainer/config.py and workers/rollout/config.py
+    _Words("data.rollout_batch_size", "worker.rollout.n", "trainer.max_steps", False,
+           "worker.rollout.val_override_config.n"),
+    _Words("orchestrator.batch_size", "orchestrator.group_size", "max_steps", True),
+    _Words("trainer.train_batch_size", "generator.n_samples_per_prompt",
+           "trainer.max_training_steps", False, "generator.eval_n_samples_per_prompt"),
+    _Words("grpo.num_prompts_per_step", "grpo.num_generations_per_prompt",
+           "grpo.max_num_steps", False, "grpo.val_num_generations_per_prompt"),
+    _Words("rollout.batch_size", "rollout.n_samples_per_prompt", None, False,
+           "eval.n_samples_per_prompt"),
+    _Words("rollout_batch_size", "n_samples_per_prompt", "num_rollout", False,
+           "n_samples_per_eval_prompt"),
+    _Words("train_dataset.batch_size", "gconfig.n_samples", "total_train_steps", False),
+    _Words("num_unique_prompts_rollout", "num_samples_per_prompt_rollout", "num_training_steps",
+           False, "eval_pass_at_k"),
+    # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder
+    _Words("dataset_builder.batch_size", "dataset_builder.group_size", "max_steps", False),
+    # prime-rl's orchestrator logs its configuration without the prefix
+    _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
+)
+_SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed")
+
+# What runs have to share to be repetitions of each other: name -> keys of the trainers.
+_FACTS: dict[str, tuple[str, ...]] = {
+    "model": (
+        "actor_rollout_ref.model.path", "worker.actor.model.model_path", "model_name_or_path",
+        "actor.model_name_or_path", "policy.model_name", "trainer.policy.model.path",
+        "model.name", "hf_checkpoint", "actor.path", "model_name", "_name_or_path", "model",
+        "pretrain",
+    ),
+    "learning_rate": (
+        "actor_rollout_ref.actor.optim.lr", "worker.actor.optim.lr", "learning_rate",
+        "actor.adam.lr", "policy.optimizer.kwargs.lr", "trainer.policy.optimizer_config.lr",
+        "actor.optimizer.lr", "optim.lr", "trainer.optim.lr", "lr",
+    ),
+    "max_response_length": (
+        "data.max_response_length", "max_completion_length", "rollout.max_new_tokens",
+        "policy.generation.max_new_tokens", "generator.sampling_params.max_generate_length",
+        "rollout_max_response_len", "gconfig.max_new_tokens", "response_length",
+        "orchestrator.sampling.max_tokens", "max_tokens",
+    ),
+    "temperature": (
+        "actor_rollout_ref.rollout.temperature", "worker.rollout.temperature", "temperature",
+        "rollout.temperature", "policy.generation.temperature", "rollout_temperature",
+        "gconfig.temperature",
+    ),
+    "train_set": (
+        "data.train_files", "dataset_name", "data.prompt_dataset", "prompt_data",
+        "train_dataset.path", "data.train_data", "dataset_mixer_list",
+    ),
+}
+FACTS = tuple(_FACTS)
+# Facts that are scaled with the batch on purpose: they bind repetitions, not the whole sweep.
+SCALED = ("learning_rate",)
+
+
+def configuration(config: Mapping[str, object]) -> Found:
+    """B_p, n, M and the seed in the flattened configuration of any trainer that is known.
+
+    TRL counts completions: B = generation_batch_size * gradient accumulation /
+    steps_per_generation, all processes included. A batch that stands alone (a command line that
+    leaves n at its default) is kept; n is then asked for.
+    """
+    seed = next((whole(config[k]) for k in _SEEDS if whole(config.get(k)) is not None), None)
+    if "num_generations" in config and "num_prompts_per_step" not in config:
+        return _trl_configuration(config, seed)
+    part: Found | None = None
+    for words in _TRAINERS:
+        batch, group = whole(config.get(words.batch)), whole(config.get(words.group))
+        if not (batch or group) or (words.mark is not None and words.mark not in config):
+            continue
+        found = _known(config, words, batch or None, group or None, seed)
+        if batch and group:
+            return found
+        # `batch_size` alone may be anything; a dotted key belongs to its trainer
+        if part is None and "." in words.batch and not words.completions:
+            part = found
+    # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
+    planned = whole(config.get("max_steps")) or None
+    return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
+
+
+def _known(
+    config: Mapping[str, object], words: _Words, batch: int | None, group: int | None,
+    seed: int | None,
+) -> Found:
+    notes: list[str] = []
+    if words.completions:
+        batch = batch // group if batch and group and batch % group == 0 else None
+    if str(config.get("algorithm.filter_groups.enable", "")).lower() == "true":
+        notes.append(
+            "algorithm.filter_groups refills batches: more rollouts were drawn than "
+            "B_p * n * step counts"
+        )
+    return Found(
+        problems_per_batch=batch, rollouts_per_problem=group, seed=seed,
+        steps=(whole(config.get(words.steps)) or None) if words.steps else None,
+        evaluation_samples=(whole(config.get(words.samples)) or None) if words.samples else None,
+        notes=tuple(notes),
+    )
+
+
+def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
+    n = whole(config.get("num_generations")) or None
+    accumulation = whole(config.get("gradient_accumulation_steps")) or None
+    generated = whole(config.get("generation_batch_size")) or None
+    per_generation = whole(config.get("steps_per_generation")) or accumulation
+    iterations = whole(config.get("num_iterations")) or 1
+    notes: list[str] = []
+    problems: int | None = None
+    if n and accumulation and generated and per_generation:
+        batch = generated * accumulation
+        divisor = per_generation * n
+        problems = batch // divisor if batch % divisor == 0 else None
+    if iterations > 1:
+        notes.append(
+            f"num_iterations={iterations}: every batch is used for {iterations} updates, so "
+            f"rollouts are counted once in {iterations} steps; the run is not on-policy"
+        )
+    elif accumulation and per_generation and per_generation > accumulation:
+        notes.append(
+            "steps_per_generation is above gradient_accumulation_steps: updates are partly "
+            "off-policy"
+        )
+    window = whole(config.get("logging_steps")) or 1
+    return Found(
+        problems_per_batch=problems, rollouts_per_problem=n,
+        steps=whole(config.get("max_steps")) or None, seed=seed,
+        evaluation_samples=whole(config.get("num_generations_eval")) or n,
+        window=window, notes=tuple(notes), updates_per_batch=iterations,
+    )
+
+
+def facts_of(config: Mapping[str, object]) -> dict[str, str]:
+    """What repetitions have to share, as far as a configuration says it.
+
+    >>> facts_of({"model": "Qwen", "learning_rate": "1e-06", "lr": 5})
+    {'model': 'Qwen', 'learning_rate': '1e-06'}
+    """
+    facts: dict[str, str] = {}
+    for name, keys in _FACTS.items():
+        for key in keys:
+            value = config.get(key)
+            if value is None or isinstance(value, (dict, bool)) or value == "":
+                continue
+            plain = number(value)
+            facts[name] = f"{plain:.6g}" if plain is not None else str(value)[:200]
+            break
+    return facts

@@ -1,0 +1,296 @@
+"""Logs as CSV: W&B charts and `run.history()`, TensorBoard's downloads, long tables.
+
+| layout | header |
+|---|---|
+| chart of W&B | an axis, then `RUN - METRIC` with `__MIN` and `__MAX` |
+| history of W&B (`run.history().to_csv`) | `_step`, and the keys that were logged |
+| TensorBoard | `Wall time,Step,Value`; run and tag stand in the file's name |
+| long | a column of metrics, one of values, one of steps; any others hold for the run |
+
+A table of tidy curves is none of them (`tidy`). Checked against files of wandb 0.31 (pandas writes
+an index column without a name) and TensorBoard 2.20 (`run-NAME-tag-TAG.csv`).
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from isocompute.errors import InputError
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.reading import iter_lines, number, open_log, run_name
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.settings import Column, Settings, parse_metric
+from isocompute.importers.vocabulary import STEP_KEYS, column_of
+
+MAX_COLUMNS = 10_000
+MAX_RUNS = 10_000
+_TIDY = {"score", "problems_per_batch", "rollouts_per_problem"}
+_TENSORBOARD = ["wall time", "step", "value"]
+_METRIC = ("metric", "key", "tag", "metric_name", "variable")
+_VALUE = ("value", "metric_value")
+_STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
+_RUN = ("run", "run_name", "run_id", "experiment", "trial", "name")
+_WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
+_SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
+
+
+def is_csv_log(header: str, path: Path) -> bool:
+    """True where a first line is the header of one of these layouts."""
+    if not path.name.removesuffix(".gz").endswith((".csv", ".tsv")) and not header.startswith('"'):
+        return False
+    return _layout(_cells(header)) is not None
+
+
+def _layout(cells: Sequence[str]) -> str | None:
+    plain = [cell.strip().lower() for cell in cells]
+    if len(plain) < 2 or _TIDY & set(plain):
+        return None
+    if plain == _TENSORBOARD:
+        return "tensorboard"
+    if any(" - " in cell for cell in cells[1:]):
+        return "chart"
+    if any(c in _METRIC for c in plain) and any(c in _VALUE for c in plain):
+        return "long"
+    logged = any(column_of(cell, cells) is not None for cell in cells)
+    if "_step" in plain or (logged and any(cell in _STEP for cell in (*plain, *cells))):
+        return "history"
+    return None
+
+
+def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of a CSV log.
+
+    Raises:
+        InputError: if its axis is no step, or a column that must be there is not.
+    """
+    errors = Errors(str(path))
+    with open_log(path) as handle:
+        lines = ((line.number, line.data) for line in iter_lines(handle, str(path)))
+        _, first = next(lines)
+        text = (first or b"").decode("utf-8", "replace")
+        separator = next((s for s in ",;\t" if s in text), ",")
+        header = _cells(text, separator)[:MAX_COLUMNS]
+        rows = _rows(lines, len(header), separator, errors)
+        kind = _layout(header) or ""
+        read = {"chart": _chart, "history": _history, "tensorboard": _tensorboard, "long": _long}
+        collectors = read[kind](path, header, rows, settings, errors)
+    source = f"{kind}-csv" if kind in ("tensorboard", "long") else "wandb-csv"
+    provenance = provenance_of(path, source)
+    if errors.count:
+        for collector in collectors[:1]:
+            collector.note(f"{errors.count} rows were not used; the first: line "
+                           f"{errors.kept[0].line}: {errors.kept[0].reason}")
+    return [c.finish(path, source, provenance) for c in collectors]
+
+
+def _cells(line: str, separator: str = ",") -> list[str]:
+    try:
+        return next(csv.reader([line.replace("\0", "")], delimiter=separator, strict=True), [])
+    except csv.Error:
+        return []
+
+
+Rows = Iterator[tuple[int, list[str]]]
+
+
+def _rows(
+    lines: Iterator[tuple[int, bytes | None]], width: int, separator: str, errors: Errors
+) -> Rows:
+    for line, data in lines:
+        cells = _cells(data.decode("utf-8", "replace"), separator) if data is not None else []
+        if len(cells) == width:
+            yield line, cells
+        elif data is None or data.strip():
+            errors.add(line, f"a row must have {width} cells, but got {len(cells)}")
+
+
+def _chart(
+    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
+) -> list[Collector]:
+    """One run per `RUN - METRIC` name before the last dash."""
+    axis = settings.step if settings.step in header else header[0]
+    if axis is None or _WRONG_AXIS.search(axis):
+        raise InputError(
+            f"a W&B export must have the step on its x axis, but {str(path)!r} has {axis!r}; "
+            "choose a step axis in the chart before exporting, or name the column with "
+            "--set step=COLUMN."
+        )
+    at = header.index(axis)
+    calls = axis in ("Step", "_step") and settings.step is None
+    collectors: dict[str, Collector] = {}
+    columns: list[tuple[int, Collector, str]] = []
+    ranges: list[tuple[int, int]] = []
+    for i, cell in enumerate(header):
+        run, dash, key = cell.rpartition(" - ")
+        if i == at or not dash:
+            continue
+        if key.endswith("__MIN"):
+            high = cell.removesuffix("__MIN") + "__MAX"
+            if high in header:
+                ranges.append((i, header.index(high)))
+            continue
+        if key.endswith("__MAX"):
+            continue
+        if run not in collectors:
+            collectors[run] = Collector(run, errors, settings.for_file(run))
+            collectors[run].counters.found()
+        columns.append((i, collectors[run], key))
+    means = 0
+    for line, cells in rows:
+        for i, collector, key in columns:
+            if cells[i].strip():  # an empty cell is a step that this run did not log
+                collector.row(cells[at], {key: cells[i]}, line, calls=calls)
+        means += sum(cells[a].strip() != cells[b].strip() for a, b in ranges)
+    for collector in collectors.values():
+        if means:
+            collector.counters.infer(
+                f"score: {means} points of the chart are means of several (their MIN and MAX "
+                "differ): of grouped runs or of neighbouring steps"
+            )
+        if not calls and axis not in _STEP and settings.step is None:
+            collector.counters.infer(f"step: the chart's axis {axis!r}, taken for updates")
+    return list(collectors.values())
+
+
+def _history(
+    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
+) -> list[Collector]:
+    """One run, or one per value of a column `run`; an empty cell was not logged in that call."""
+    step = settings.step or next((c for c in ("_step", *_STEP) if c in header), "")
+    if step not in header:
+        raise InputError(
+            f"a history must have a column of steps, but {str(path)!r} has none named {step!r} "
+            f"({', '.join(header[:8])}); name it with --set step=COLUMN."
+        )
+    at = header.index(step)
+    own = next((header.index(c) for c in _RUN if c in header), None)
+    calls = "_step" in header
+    if calls:
+        at = header.index("_step")
+    collectors: dict[str, Collector] = {}
+    keys = [(i, key) for i, key in enumerate(header) if i not in (at, own) and key]
+    count = 0
+    for line, cells in rows:
+        count += 1
+        name = run_name(path) if own is None else cells[own]
+        collector = _collector(name, collectors, errors, settings, own is not None)
+        if collector is not None:
+            values = {key: cells[i] for i, key in keys if cells[i] and not cells[i].isspace()}
+            collector.row(cells[at], values, line, calls=calls)
+    if calls and own is None and count == _SAMPLED:
+        for collector in collectors.values():
+            collector.counters.infer(
+                "score: 500 rows are what run.history() samples of a longer run; "
+                "run.scan_history() gives all"
+            )
+    return list(collectors.values())
+
+
+def _collector(
+    name: str, collectors: dict[str, Collector], errors: Errors, settings: Settings, named: bool
+) -> Collector | None:
+    if name not in collectors:
+        if len(collectors) >= MAX_RUNS:
+            return None
+        collectors[name] = Collector(
+            name, errors, settings.for_file(name) if named else settings
+        )
+    return collectors[name]
+
+
+def _tensorboard(
+    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
+) -> list[Collector]:
+    """One tag of one run, both of the file's name."""
+    name = run_name(path)
+    match = re.fullmatch(r"(?:run-)?(?P<run>.*?)[-_]tag[-_](?P<tag>.+)", name)
+    tag = match["tag"] if match else header[2]
+    for key in settings.columns:  # the download writes a slash as an underscore
+        if re.sub(r"[^\w.-]", "_", key) == tag:
+            tag = key
+    verl = re.fullmatch(r"val-(core|aux)_(.+)_([^_]+)_(mean|best|worst|maj)_([0-9]+)(_mean)?", tag)
+    if verl is not None:
+        part, source, variable, kind, k, mean = verl.groups()
+        tag = f"val-{part}/{source}/{variable}/{kind}@{k}{'/mean' if mean else ''}"
+    run = match["run"] if match and match["run"] not in ("", ".") else path.parent.name
+    collector = Collector(run or name, errors, settings)
+    collector.counters.found()
+    for line, cells in rows:
+        collector.row(cells[1], {tag: cells[2]}, line)
+    return [collector]
+
+
+def _long(
+    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
+) -> list[Collector]:
+    """One row per number; columns that do not change within a run say what it is."""
+    plain = [cell.strip().lower() for cell in header]
+    metric = next(plain.index(c) for c in _METRIC if c in plain)
+    value = next(plain.index(c) for c in _VALUE if c in plain)
+    wanted = (settings.step or "").lower()
+    step = next((plain.index(c) for c in (wanted, *_STEP) if c in plain), None)
+    if step is None:
+        raise InputError(
+            f"a long table must have a column of steps, but {str(path)!r} has "
+            f"{', '.join(header[:8])}; name it with --set step=COLUMN."
+        )
+    own = next((plain.index(c) for c in _RUN if c in plain and plain.index(c) != metric), None)
+    split = plain.index("split") if "split" in plain else None
+    named = plain.index("problem_set") if "problem_set" in plain else None
+    extras = [i for i in range(len(plain)) if i not in (metric, value, step, own, split, named)]
+    collectors: dict[str, Collector] = {}
+    told: dict[str, list[str | None]] = {}
+    known: dict[tuple[str, str, str], Column | None] = {}
+    for line, cells in rows:
+        name = run_name(path) if own is None else cells[own]
+        collector = _collector(name, collectors, errors, settings, own is not None)
+        if collector is None:
+            continue
+        constant = told.setdefault(name, [cells[i] for i in extras])
+        for j, i in enumerate(extras):
+            if constant[j] != cells[i]:
+                constant[j] = None
+        key = cells[metric]
+        labels = (
+            key, "" if split is None else cells[split], "" if named is None else cells[named]
+        )
+        if labels not in known and len(known) < MAX_RUNS:
+            known[labels] = _column(labels, settings)
+        column = known.get(labels)
+        if column is None or collector.counters.busy:
+            collector.row(cells[step], {key: cells[value]}, line, calls=plain[step] == "_step")
+            continue
+        collector.n_rows += 1
+        at, score = number(cells[step]), number(cells[value])
+        if at is None or at < 0 or at != int(at):
+            errors.add(line, f"a step must be a whole number >= 0, but got {cells[step]!r:.60}")
+        elif score is None:
+            collector.row(int(at), {key: cells[value]}, line)
+        else:
+            collector.score(column, int(at), score, line)
+    for name, constant in told.items():
+        says = {plain[i]: v for i, v in zip(extras, constant, strict=True) if v and plain[i]}
+        collectors[name].configure(says)
+        collectors[name].extras.update({k: v[:200] for k, v in says.items()})
+    return list(collectors.values())
+
+
+def _column(labels: tuple[str, str, str], settings: Settings) -> Column | None:
+    """What a row's score is where the table names its split, its set or a metric of ours."""
+    key, split, problem_set = labels
+    column = settings.columns.get(key)
+    if column is None and re.fullmatch(r"(avg|best|worst)(@[0-9]{1,6})?", key):
+        column = Column(metric=parse_metric(key))
+    if column is None and (split or problem_set):
+        column = column_of(key)
+    if column is None:
+        return None
+    return Column(
+        metric=column.metric, trainer=column.trainer,
+        problem_set=problem_set or column.problem_set,
+        split=column.split if not split else "train" if split.startswith("train") else "validation",
+    )

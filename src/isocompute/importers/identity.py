@@ -1,0 +1,356 @@
+"""What is one run: decided here, by what the logs say of it and by its scores.
+
+Two records of one run (two trackers, a copy) are one; a log that begins where another ends goes
+on with it. What is joined is said and kept as inferred; what could be either stops with both and
+the option that settles it. Which runs are repetitions of each other: `repetitions`.
+
+Shape legend: K points of one series.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+
+from isocompute.domain import Curve
+from isocompute.importers.repetitions import SETTINGS, differing
+from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
+
+ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
+_CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
+_Key = tuple[Metric, str, str]
+
+
+def settle_runs(runs: Sequence[ImportedRun], *, resumed: str | None = None) -> list[ImportedRun]:
+    """Runs without doubles, resumed logs joined.
+
+    Args:
+        runs: of any number of logs.
+        resumed: "join" or "apart" where it is not clear whether a log goes on with another.
+
+    Raises:
+        UnclearError: one run at different steps or under different seeds; a log that may go on
+            with several others.
+    """
+    if len(runs) < 2:
+        return list(runs)
+    return _join_resumed(_merge_doubles(list(runs)), resumed)
+
+
+def _scores(run: ImportedRun) -> dict[_Key, dict[int, float]]:
+    return {
+        (s.metric, s.problem_set, s.split): dict(
+            zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)
+        )
+        for s in run.series
+    }
+
+
+def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
+    _refuse_shifted(runs)
+    scores = [_scores(run) for run in runs]
+    holders: dict[tuple[str, int, float], list[int]] = defaultdict(list)
+    for i, of_run in enumerate(scores):
+        for (metric, _, split), points in of_run.items():
+            for step, value in points.items():
+                if step > 0:
+                    holders[f"{metric.kind} {split}", step, round(value, 5)].append(i)
+    shared: Counter[tuple[int, int]] = Counter()
+    for found in holders.values():
+        if len(found) <= _CROWD:
+            shared.update(combinations(sorted(set(found)), 2))
+    parent = list(range(len(runs)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            i = parent[i]
+        return i
+
+    for (i, j), hits in sorted(shared.items()):
+        if hits >= 2 and _one_run(runs[i], runs[j], scores[i], scores[j]):
+            parent[root(j)] = root(i)
+    groups: dict[int, list[ImportedRun]] = defaultdict(list)
+    for i, run in enumerate(runs):
+        groups[root(i)].append(run)
+    return [_merged(group) for group in groups.values()]
+
+
+def _one_run(
+    a: ImportedRun, b: ImportedRun, scores_a: Mapping[_Key, Mapping[int, float]],
+    scores_b: Mapping[_Key, Mapping[int, float]],
+) -> bool:
+    """Whether all scores that two records share are the same, and enough of them.
+
+    Trackers name metrics differently (avg, avg@4; a problem set or none), so every series of one
+    kind and split is held against each of the other's.
+    """
+    if any(
+        None not in (getattr(a, n), getattr(b, n)) and getattr(a, n) != getattr(b, n)
+        for n in SETTINGS[:2]
+    ):
+        return False
+    if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
+        return False  # two configurations may be meant: they are asked for first
+    equal: set[float] = set()
+    for (metric, problem_set, split), points in scores_a.items():
+        for (other, other_set, other_split), others in scores_b.items():
+            if (metric.kind, metric.variable, split) != (other.kind, other.variable, other_split):
+                continue
+            if problem_set and other_set and problem_set != other_set:
+                continue
+            common = sorted(points.keys() & others.keys() - {0})
+            x_K = np.array([points[s] for s in common])
+            y_K = np.array([others[s] for s in common])
+            if not np.allclose(x_K, y_K, rtol=1e-5, atol=1e-7):  # trackers round to float32
+                return False
+            equal.update(round(v, 7) for v in x_K.tolist())
+    if len(equal) < ENOUGH:
+        return False
+    if a.seed is not None and b.seed is not None and a.seed != b.seed:
+        raise UnclearError(
+            f"runs of two seeds must differ, but {_named(a)} (seed {a.seed}) and {_named(b)} (seed "
+            f"{b.seed}) have the same {len(equal)} scores; leave one out, with --where seed="
+            f"{a.seed} or its file."
+        )
+    return True
+
+
+def stands_in(run: ImportedRun, others: Sequence[ImportedRun]) -> bool:
+    """Whether a run is another record of one of these."""
+    scores = _scores(run)
+    return any(_one_run(other, run, _scores(other), scores) for other in others)
+
+
+def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
+    """Curves of several sources, each run once, and what was left out: one line each."""
+    kept: list[Curve] = []
+    lines: list[str] = []
+    for curves in sources:
+        twins = {id(c): twin for c in curves if (twin := _twin(c, kept)) is not None}
+        if twins:
+            first = next(c for c in curves if id(c) in twins)
+            lines.append(
+                f"{len(twins)} runs stand in more than one source and are counted once (the first: "
+                f"{first.run!r}, as {twins[id(first)].run!r})"
+            )
+        kept += [c for c in curves if id(c) not in twins]
+    return kept, lines
+
+
+def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:
+    """The curve of the same configuration with the same scores."""
+    for other in others:
+        if (
+            curve.configuration != other.configuration or curve.split != other.split
+            or curve.arm != other.arm or (None not in (curve.seed, other.seed)
+            and curve.seed != other.seed)
+        ):
+            continue
+        _, mine, its = np.intersect1d(curve.rollouts_K, other.rollouts_K, return_indices=True)
+        after = curve.rollouts_K[mine] > 0
+        x_K, y_K = curve.score_K[mine][after], other.score_K[its][after]
+        if np.allclose(x_K, y_K, rtol=1e-5, atol=1e-7) and np.unique(x_K).size >= ENOUGH:
+            return other
+    return None
+
+
+def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
+    """One run whose two records count different things as steps."""
+    seen: dict[tuple[object, ...], list[tuple[ImportedRun, Series]]] = defaultdict(list)
+    for run in runs:
+        for s in run.series:
+            if np.unique(s.score_K).size <= ENOUGH:
+                continue
+            # trackers round to float32, so the sum may fall into the next thousandth
+            place = round(1e3 * float(s.score_K.sum()))
+            kind = (s.metric.kind, s.metric.variable, s.split, s.score_K.size)
+            near = [one for d in (-1, 0, 1) for one in seen[(*kind, place + d)]]
+            for other, twin in near:
+                if other is run or np.array_equal(twin.step_K, s.step_K):
+                    continue
+                if not np.allclose(twin.score_K, s.score_K, rtol=1e-5, atol=1e-7):
+                    continue
+                raise UnclearError(
+                    f"one run must have its scores at the same steps in every log, but "
+                    f"{_named(other)} has them up to {int(twin.step_K[-1])} and {_named(run)} up "
+                    f"to {int(s.step_K[-1])}; give one of the two, or name the key that counts "
+                    "updates with --set step=KEY."
+                )
+            seen[(*kind, place)].append((run, s))
+
+
+def _named(run: ImportedRun) -> str:
+    return f"{run.name!r} ({run.provenance.path})"
+
+
+def _merged(group: Sequence[ImportedRun]) -> ImportedRun:
+    """One run of several records: the richest, with what only the others know."""
+    if len(group) == 1:
+        return group[0]
+    ordered = sorted(group, key=lambda r: (-_size(r), r.problems_per_batch is None))
+    best = ordered[0]
+    names = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
+    known = {
+        name: next((v for r in ordered if (v := getattr(r, name)) is not None), None)
+        for name in names
+    }
+    merged = replace(best, **known)  # type: ignore[arg-type]  # the fields' own values
+    merged = _rolled_out(merged, [s for r in ordered for s in r.series])
+    facts = {k: v for r in reversed(ordered) for k, v in r.provenance.facts.items()}
+    merged = replace(
+        merged, provenance=replace(merged.provenance, facts=facts),
+        notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),
+        outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
+    )
+    others = ", ".join(dict.fromkeys(r.provenance.path for r in ordered[1:]))
+    return merged.inferring(
+        *(line for r in ordered for line in r.provenance.inferred),
+        f"counted once: the same scores stand in {others}",
+    )
+
+
+def _size(run: ImportedRun) -> int:
+    return sum(s.step_K.size for s in run.series)
+
+
+def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
+    """The run with one series per metric, the longest, and rollouts where they are known now."""
+    kept: dict[_Key, Series] = {}
+    for s in series:
+        key = (s.metric, s.problem_set, s.split)
+        if key not in kept:
+            kept[key] = s
+        elif np.isnan(kept[key].tokens_K).all() and np.array_equal(kept[key].step_K, s.step_K):
+            kept[key] = replace(kept[key], tokens_K=s.tokens_K)
+    b_p, n = run.problems_per_batch, run.rollouts_per_problem
+    if b_p is not None and n is not None:
+        for key, s in kept.items():
+            if np.isnan(s.rollouts_K).any():
+                rollouts = np.where(np.isnan(s.rollouts_K), s.step_K * float(b_p * n), s.rollouts_K)
+                kept[key] = replace(s, rollouts_K=rollouts)
+    # `avg` of one tracker is `avg@4` of another that knows k
+    bare = {
+        (m, ps, sp) for m, ps, sp in kept if m.samples is None and any(
+            o.samples is not None and (o.kind, o.variable, o.estimator, osp)
+            == (m.kind, m.variable, m.estimator, sp) for o, _, osp in kept
+        )
+    }
+    return replace(run, series=tuple(s for key, s in kept.items() if key not in bare))
+
+
+def _span(run: ImportedRun) -> tuple[int, int, float] | None:
+    """First step, last step and the usual distance of a run's validation scores."""
+    steps = [s.step_K for s in run.series if s.step_K.size and s.split == "validation"]
+    steps = steps or [s.step_K for s in run.series if s.step_K.size]
+    if not steps:
+        return None
+    step_K = np.unique(np.concatenate(steps))
+    width = float(np.median(np.diff(step_K))) if step_K.size > 1 else 1.0
+    return int(step_K[0]), int(step_K[-1]), width
+
+
+def _join_resumed(runs: list[ImportedRun], resumed: str | None) -> list[ImportedRun]:
+    """Logs that begin in the middle, joined to the one that they go on with."""
+    if resumed == "apart":
+        return runs
+    left = list(runs)
+    for part in sorted(runs, key=lambda r: (_span(r) or (0, 0, 0.0))[0], reverse=True):
+        before = [run for run in left if run is not part and _follows(part, run)]
+        if not before:
+            continue
+        # of a chain of parts, the one that it follows is the latest to begin
+        latest = max((_span(run) or (0,))[0] for run in before)
+        before = [run for run in before if (_span(run) or (0,))[0] == latest]
+        if len(before) > 1 or (resumed is None and not _begins_late(part, before[0])):
+            raise UnclearError(
+                f"a log must begin at the start or go on with one other, but {_named(part)} begins "
+                f"at step {(_span(part) or (0,))[0]} and may go on with "
+                f"{' or '.join(_named(run) for run in before[:3])}; "
+                + ("tell the runs apart (a seed in `pattern`), or add --set resumed=apart."
+                   if len(before) > 1 else "add --set resumed=join, or resumed=apart.")
+            )
+        joined = _joined(before[0], part)
+        left = [joined if run is before[0] else run for run in left if run is not part]
+    return left
+
+
+def _follows(part: ImportedRun, whole: ImportedRun) -> bool:
+    """Whether a log can be the sequel of another, by configuration, place and steps."""
+    mine, its = _span(part), _span(whole)
+    if mine is None or its is None or part.problems_per_batch is None:
+        return False
+    near = Path(part.provenance.path).parent == Path(whole.provenance.path).parent
+    return (
+        all(getattr(part, n) == getattr(whole, n) for n in SETTINGS)
+        and (near or part.name == whole.name)
+        and part.provenance.path != whole.provenance.path
+        and not differing([part, whole])
+        and its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2])
+        and its[1] < mine[1]
+    )
+
+
+def _begins_late(part: ImportedRun, whole: ImportedRun) -> bool:
+    """Whether a log surely is a sequel: it begins beyond the first place where a run can begin.
+
+    A run that was not evaluated before training begins at its first evaluation. One whose first
+    score is the other's at that step, or whose training rows begin late, does not.
+    """
+    first, _, width = _span(part) or (0, 0, 1.0)
+    if first > 1.5 * width:
+        return True
+    for s in part.series:
+        if s.split == "train" and s.step_K.size > 1:
+            return bool(s.step_K[0] > 1.5 * np.median(np.diff(s.step_K)))
+    theirs = _scores(whole)
+    return any(
+        theirs.get(key, {}).get(step) == value
+        for key, points in _scores(part).items() for step, value in points.items()
+    )
+
+
+def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
+    """A run and its sequel: from where the sequel begins, its scores count."""
+    kept = {(s.metric, s.problem_set, s.split): s for s in first.series}
+    for s in then.series:
+        key = (s.metric, s.problem_set, s.split)
+        old = kept.get(key)
+        if old is None or not s.step_K.size:
+            kept.setdefault(key, s)
+            continue
+        stays = old.step_K < s.step_K[0]
+        kept[key] = replace(
+            old, n_missing=old.n_missing + s.n_missing,
+            step_K=np.concatenate((old.step_K[stays], s.step_K)),
+            rollouts_K=np.concatenate((old.rollouts_K[stays], s.rollouts_K)),
+            tokens_K=np.concatenate((old.tokens_K[stays], s.tokens_K)),
+            score_K=np.concatenate((old.score_K[stays], s.score_K)),
+        )
+    begins, ends = _span(then), _span(first)
+    assert begins is not None
+    assert ends is not None
+    lost = ends[1] - begins[0]
+    again = f", {lost} steps done twice count once" if lost > 0 else ""
+    joined = replace(
+        first, series=tuple(kept.values()), outcomes=_outcomes(first, then, begins[0]),
+        errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,
+        n_rows=first.n_rows + then.n_rows, steps=then.steps or first.steps,
+        notes=tuple(dict.fromkeys((*first.notes, *then.notes))),
+    )
+    return joined.inferring(
+        *then.provenance.inferred,
+        f"joined with {then.provenance.path}, which goes on from step {begins[0]}{again}",
+    )
+
+
+def _outcomes(first: ImportedRun, then: ImportedRun, begins: int) -> tuple[Outcomes, ...]:
+    there = {(o.step, o.problem_set, o.split) for o in first.outcomes if o.step < begins}
+    return (
+        *(o for o in first.outcomes if o.step < begins),
+        *(o for o in then.outcomes if (o.step, o.problem_set, o.split) not in there),
+    )

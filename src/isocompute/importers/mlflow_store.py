@@ -1,0 +1,77 @@
+"""MLflow's file store: `mlruns/EXPERIMENT/RUN/{metrics,params,tags}`, a file for every key.
+
+Source: MLflow 3 (store/tracking/file_store.py): a line of a metric is `timestamp value step`; the
+path below `metrics` is the key, a parameter's file holds its value, `meta.yaml` the run's name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from isocompute import __version__
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
+from isocompute.importers.reading import clean_text, iter_lines, open_log
+from isocompute.importers.runs import ImportedRun, Provenance
+from isocompute.importers.settings import Settings
+
+MAX_KEYS = 20_000
+_MAX_PARAM_BYTES = 8_000  # MLflow's own limit is 6,000 characters
+
+
+def is_mlflow_run(folder: Path, names: Sequence[str], folders: Sequence[str]) -> bool:
+    """True for the folder of one run."""
+    return "meta.yaml" in names and "metrics" in folders and (folder / "params").is_dir()
+
+
+def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
+    """The run of a folder."""
+    errors = Errors(str(folder))
+    name = _name(folder)
+    settings = settings.for_path(folder)
+    named = settings.for_file(name)
+    collector = Collector(name, errors, named)
+    digest = hashlib.sha256()
+    size = 0
+    for path in _files(folder / "params"):
+        key = path.relative_to(folder / "params").as_posix().replace("/", ".")
+        value = path.read_bytes()[:_MAX_PARAM_BYTES]
+        digest.update(value)
+        collector.configure({key: value.decode("utf-8", "replace").strip()})
+    for path in _files(folder / "metrics"):
+        key = path.relative_to(folder / "metrics").as_posix()
+        errors.file = clean_text(path)
+        with open_log(path) as handle:
+            for number, data in iter_lines(handle, str(path)):
+                words = (data or b"").decode("utf-8", "replace").split()
+                digest.update(data or b"")
+                size += len(data or b"")
+                if len(words) not in (2, 3):
+                    errors.add(number, "a line of a metric must be `timestamp value step`")
+                    continue
+                collector.row(words[2] if len(words) == 3 else 0, {key: words[1]}, number)
+    if errors.count:
+        collector.note(f"{errors.count} lines were not used")
+    provenance = Provenance(
+        path=clean_text(folder), sha256=digest.hexdigest(), size_bytes=size,
+        format="mlflow-files", version=__version__,
+    )
+    return [collector.finish(folder, "mlflow-files", provenance)]
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [p for p in sorted(folder.rglob("*"))[:MAX_KEYS] if p.is_file()]
+
+
+def _name(folder: Path) -> str:
+    tag = folder / "tags" / "mlflow.runName"
+    if tag.is_file():
+        return clean_text(tag.read_bytes()[:300].decode("utf-8", "replace").strip())
+    text = (folder / "meta.yaml").read_bytes()[:20_000].decode("utf-8", "replace")
+    found = re.search(r"^run_name: *'?([^'\n]+?)'? *$", text, re.MULTILINE)
+    return clean_text(found[1]) if found else folder.name

@@ -1,0 +1,152 @@
+"""The points of one metric of one run, as they were logged -> a series against compute.
+
+Shape legend: K points of one series.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from isocompute.importers.runs import FloatArray, IntArray, Series
+from isocompute.importers.settings import Column
+
+
+@dataclass(slots=True)
+class Points:
+    """Scores in the order of the log.
+
+    Args:
+        column: what they are.
+        key: the first key of the log that they went by.
+        step, value: of every score.
+        n_missing: rows whose score was NaN, infinite or null.
+        axis: the key that counts their updates; None: the tracker's own step.
+        n_elsewhere: scores placed by the tracker's step although there is an axis.
+        zero_rows: rows whose step was 0.
+        first_row: the row of the first score.
+    """
+
+    column: Column
+    key: str = ""
+    step: array[int] = field(default_factory=lambda: array("q"))
+    value: array[float] = field(default_factory=lambda: array("d"))
+    n_missing: int = 0
+    axis: str | None = None
+    n_elsewhere: int = 0
+    zero_rows: list[int] = field(default_factory=list)
+    first_row: int = 0
+
+    @property
+    def steps_K(self) -> IntArray:
+        """Steps, in the order of the log; a view."""
+        return np.frombuffer(self.step, np.int64) if self.step else np.zeros(0, np.int64)
+
+    @property
+    def scores_K(self) -> FloatArray:
+        """Scores, in the order of the log; a view."""
+        return np.frombuffer(self.value) if self.value else np.zeros(0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """What a run's steps cost.
+
+    Args:
+        batch: B_p * n; None where it is not known.
+        updates_per_batch: updates that one batch of rollouts serves.
+        window: updates that a row of lengths is a mean over.
+        tokens: generated tokens of a step, by step.
+        lengths: mean generated length of a window of steps, by its last step.
+        rollouts: cumulative rollouts, by step, where the trainer counts them.
+    """
+
+    batch: int | None
+    updates_per_batch: int
+    window: int
+    tokens: Mapping[int, float]
+    lengths: Mapping[int, float]
+    rollouts: Mapping[int, float]
+
+    def rollouts_at(self, step_K: IntArray) -> FloatArray:
+        """Cumulative rollouts drawn before each step's policy."""
+        batch = np.nan if self.batch is None else float(self.batch)
+        drawn = np.ceil(step_K / self.updates_per_batch) * batch
+        if self.rollouts:
+            logged = self.rollouts
+            drawn = np.array([
+                logged.get(int(s), 0.0 if s == 0 else float(r))
+                for s, r in zip(step_K, drawn, strict=True)
+            ], np.float64)
+        return drawn
+
+    @cached_property
+    def _totals(self) -> tuple[IntArray, FloatArray]:
+        """Cumulative generated tokens at steps, as far as rows follow each other without a gap."""
+        if self.tokens:
+            source, scale, width = self.tokens, 1.0, 1
+        elif self.lengths and self.batch is not None:
+            source, scale = self.lengths, self.batch / self.updates_per_batch
+            width = self.window
+        else:
+            return np.zeros(0, np.int64), np.zeros(0)
+        step = np.array(sorted(source), np.int64)
+        value = np.array([source[int(s)] for s in step])
+        if step[0] == 0:  # prime-rl counts its steps from 0; a length at step 0 trains nothing
+            step, value = step[1:], value[1:]
+        span = np.diff(step, prepend=0)
+        gap = np.flatnonzero((span > width) if width > 1 else (span != 1))
+        stop = int(gap[0]) if gap.size else len(step)
+        total = np.cumsum(value[:stop] * span[:stop] * scale)
+        return np.concatenate(([0], step[:stop])).astype(np.int64), np.concatenate(([0.0], total))
+
+    def tokens_at(self, step_K: IntArray) -> FloatArray:
+        """Cumulative generated tokens; NaN where the log does not say."""
+        step, total = self._totals
+        tokens = np.full(step_K.size, np.nan)
+        if step.size:
+            place = np.minimum(np.searchsorted(step, step_K), step.size - 1)
+            known = step[place] == step_K
+            tokens[known] = total[place][known]
+        return tokens
+
+
+def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:
+    """Rows of a step that was there already, and those of them with another score.
+
+    >>> repeated(np.array([0, 1, 1, 1]), np.array([0.0, 0.5, 0.5, 0.6]))
+    (2, 1)
+    """
+    if step_K.size < 2 or bool(np.all(np.diff(step_K) > 0)):
+        return 0, 0
+    unique, first = np.unique(step_K, return_index=True)
+    changed = int(np.sum(score_K != score_K[first][np.searchsorted(unique, step_K)]))
+    return int(step_K.size - unique.size), changed
+
+
+def series_of(points: Points, compute: Compute, samples: int | None) -> Series | None:
+    """The series of what was logged; None where nothing was.
+
+    Args:
+        points: scores in the order of the log; the first of a step counts.
+        compute: what steps cost.
+        samples: k of a validation metric whose key does not say it.
+    """
+    step_K = points.steps_K
+    if step_K.size == 0 and points.n_missing == 0:
+        return None
+    unique, first = np.unique(step_K, return_index=True)
+    metric = points.column.metric
+    if metric.samples is None and samples is not None and metric.kind in ("avg", "best"):
+        # a training score is of the batch, not of k samples
+        metric = replace(metric, samples=samples if points.column.split == "validation" else None)
+    return Series(
+        metric=metric, problem_set=points.column.problem_set, split=points.column.split,
+        step_K=unique, rollouts_K=compute.rollouts_at(unique),
+        tokens_K=compute.tokens_at(unique), score_K=points.scores_K[first],
+        n_missing=points.n_missing,
+    )

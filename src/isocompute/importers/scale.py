@@ -1,0 +1,91 @@
+"""The scale of scores: decided here, for tables and logs alike.
+
+Scores lie in 0..1 unless a range is declared; they are never guessed to be percent. A declared
+range is mapped to 0..1, and a score outside it is refused with the range that the data have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+
+PLAIN = (0.0, 1.0)
+MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
+_ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats
+
+
+def check_range(score_range: tuple[float, float]) -> None:
+    """Refuse a range that is none.
+
+    Raises:
+        InputError: unless low < high, both finite.
+    """
+    low, high = score_range
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise InputError(
+            f"`low < high` must hold for the range of scores, but got {low:g} {high:g}; "
+            "give --range LOW HIGH."
+        )
+
+
+def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: str) -> list[Curve]:
+    """Curves of a log with their scores mapped from a range to 0..1.
+
+    Raises:
+        InputError: a score outside the range, or two units under one range.
+    """
+    check_range(score_range)
+    low, high = score_range
+    spans = [(float(c.score_K.min()), float(c.score_K.max())) for c in curves if c.score_K.size]
+    if not spans:
+        return list(curves)
+    seen = min(s[0] for s in spans), max(s[1] for s in spans)
+    room = _ROOM * (high - low)
+    if seen[0] < low - room or seen[1] > high + room:
+        bad = next(c for c in curves if c.score_K.size and not (
+            c.score_K.min() >= low - room and c.score_K.max() <= high + room))
+        percent = seen[0] >= 0 and 1 < seen[1] <= 100
+        raise InputError(
+            f"{path}: scores must lie in {low:g}..{high:g}, but {bad.metric or 'score'} goes from "
+            f"{seen[0]:.4g} to {seen[1]:.4g} (the first such run: {bad.run!r}); give the range "
+            f"that they can have: --range LOW HIGH"
+            f"{', for percent --range 0 100' if percent else ''}."
+        )
+    if low == 0 and high >= 10:
+        _refuse_two_units(curves, spans, high, path)
+    if score_range == PLAIN:
+        return [c.replace(score_K=np.clip(c.score_K, 0.0, 1.0)) for c in curves]
+    # a score that is no share of successes has no binomial noise, unless it is one in percent
+    return [
+        c.replace(
+            score_K=np.clip((c.score_K - low) / (high - low), 0.0, 1.0),
+            trials=c.trials if low == 0 else None,
+        )
+        for c in curves
+    ]
+
+
+def _refuse_two_units(
+    curves: Sequence[Curve], spans: Sequence[tuple[float, float]], high: float, path: str
+) -> None:
+    """Fractions beside percent: one run lies below 1 where another goes far beyond it."""
+    named = [c for c in curves if c.score_K.size]
+    small = [c for c, (_, top) in zip(named, spans, strict=True) if top <= 1]
+    large = [c for c, (_, top) in zip(named, spans, strict=True) if top > high / 10]
+    if small and large:
+        raise InputError(
+            f"{path}: one range must hold for all runs, but {small[0].run!r} stays below "
+            f"{float(small[0].score_K.max()):.4g} and {large[0].run!r} reaches "
+            f"{float(large[0].score_K.max()):.4g} under 0..{high:g}; multiply the one or divide "
+            "the other."
+        )
+    if small and len(small) == len(named) and high >= 100:
+        raise InputError(
+            f"{path}: scores must be of the range that is given, but none exceeds "
+            f"{max(top for _, top in spans):.4g} under 0..{high:g}; drop --range if they are "
+            "fractions."
+        )

@@ -1,0 +1,184 @@
+"""What counts updates in a log: decided here, and checked against all else that the log says.
+
+A tracker has a step of its own, which a trainer may hand over or leave to count calls of `log`;
+many trainers log a counter of updates beside it. The counter that a log defines for a key counts
+(W&B's `define_metric`), else the trainer's own, else the tracker's step. Where two of them stand
+in one row and differ, where some scores have no counter, or where the last step lies beyond the
+planned one, nothing is guessed: the import stops with both values and `--set step=KEY`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from isocompute.importers.reading import whole
+from isocompute.importers.runs import IntArray, UnclearError
+from isocompute.importers.vocabulary import CALLS, STEP_KEYS, axis_of
+
+_OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
+# Trainers whose counter begins at 0 and stands at an evaluation after the update that it counts:
+# verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
+# 0.3.1 (train.py).
+FROM_ZERO = ("verl", "areal", "slime")
+
+
+class Counters:
+    """The counters of one run's log, and the doubts about them.
+
+    Args:
+        wanted: the counter that the user names; no doubt is left then.
+    """
+
+    def __init__(self, wanted: str | None) -> None:
+        self.wanted = wanted
+        self.busy = wanted is not None and wanted not in _OWN  # a row's step is to be looked for
+        self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
+        self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
+        self.calls = False  # the tracker's step counts calls
+        self.inferred: list[str] = []
+        self._last: int | None = None
+        self._filled = 0
+        self._differ: tuple[str, int, int] | None = None
+
+    def found(self) -> None:
+        """The named counter is a column that the reader hands over as the step."""
+        self.busy = False
+
+    def define(self, key: str, counter: str) -> None:
+        """Take what the log itself says counts the steps of a key (`eval/*`: of many)."""
+        if counter:
+            self.defined[key] = counter
+
+    def axis(self, key: str) -> str | None:
+        """The key that counts updates for a logged key; None: the tracker's own step."""
+        if self.wanted is not None or not self.seen:
+            return None
+        return axis_of(key, self.seen, self.defined)
+
+    def value(self, value: object) -> int | None:
+        """A counter's value; ms-swift writes it with the plan, `5/100`."""
+        if isinstance(value, str) and "/" in value:
+            value = value.split("/", 1)[0]
+        return whole(value)
+
+    def place(self, step: object, values: Mapping[str, object], calls: bool) -> object:
+        """The step of a row by the counter that the user named."""
+        assert self.wanted is not None
+        if self.wanted in values:
+            found = self.value(values[self.wanted])
+            if found is not None:
+                self._last = found
+            return values[self.wanted] if found is None else found
+        if calls:  # rows of one log call after the other: the last count still holds
+            self._filled += 1
+            return 0 if self._last is None else self._last
+        return step if not self.seen and self.wanted == "step" else None
+
+    def side(self, step: int, values: Mapping[str, object]) -> int:
+        """The step of numbers beside scores (lengths, tokens), where the tracker's counts calls."""
+        if self.seen and self.wanted is None:
+            for key in STEP_KEYS:
+                if key in self.seen and key in values:
+                    found = self.value(values[key])
+                    return step if found is None else found
+        return step
+
+    def differ(self, key: str, step: int, own: int) -> None:
+        """Take a row whose tracker says another step than its trainer."""
+        if self._differ is None or own > self._differ[2]:
+            self._differ = (key, step, own)
+
+    def infer(self, line: str) -> None:
+        """Take what was concluded rather than read."""
+        if line not in self.inferred:
+            self.inferred.append(line)
+
+    def settle(
+        self, what: str, last: int, planned: int | None,
+        elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
+    ) -> None:
+        """Refuse steps whose unit is not clear.
+
+        Args:
+            what: the log and the run, for the message.
+            last: the last step.
+            planned: how many updates were planned.
+            elsewhere: scores without the counter that others have: (key, counter, how many).
+            trainers: whose words the scores are.
+
+        Raises:
+            UnclearError: with both values and the option that settles it.
+        """
+        if self._filled:
+            self.infer(f"step: {self._filled} rows without {self.wanted} take the one before them")
+        if self.wanted is None:
+            self._doubts(what, last, elsewhere, trainers)
+        if planned is not None and last > planned + 1 + planned // 50:
+            others = [k for k in self.seen if k != self.wanted]
+            raise UnclearError(
+                f"{what}: steps must be updates, but the log counts to {last} and {planned} are "
+                f"planned; name what counts updates with --set step=KEY"
+                f"{' (there are ' + ', '.join(others) + ')' if others else ''}, or the plan with "
+                f"--set steps={last}."
+            )
+
+    def _doubts(
+        self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str]
+    ) -> None:
+        if self._differ is not None:
+            key, step, own = self._differ
+            raise UnclearError(
+                f"{what}: one key must count updates, but step says {step} where {key} says "
+                f"{own}; choose with --set step={key} or --set step=step."
+            )
+        if self.calls and elsewhere:
+            key, axis, count = elsewhere[0]
+            raise UnclearError(
+                f"{what}: every score must have its updates beside it, but {count} of {key} have "
+                f"no {axis}, and the tracker's own step (to {last}) counts calls of log; add --set "
+                f"step={axis} to take the one before each, or --set step=_step."
+            )
+        if self.calls and not self.seen and last:
+            if trainers & set(CALLS):
+                raise UnclearError(
+                    f"{what}: steps must be updates, but the tracker's own step (to {last}) counts "
+                    f"calls of log and no key beside it counts updates; export the log with one "
+                    f"({STEP_KEYS[0]}), or add --set step=_step if each call was one update."
+                )
+            if trainers & {"", "easyr1"}:
+                self.infer(f"step: the tracker's own (to {last}), taken for updates")
+
+
+def from_one(
+    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
+    *, trains_at_zero: bool,
+) -> IntArray | None:
+    """Steps of evaluations as updates, where the trainer's first update is its step 0.
+
+    An evaluation before training is step 0 as well, and stays there: it stands in a row above
+    the first of training.
+
+    Returns:
+        None where the steps are right as they are.
+    """
+    if trainer not in FROM_ZERO or not step_K.size:
+        return None
+    if trainer == "slime":
+        # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
+        # single one at 0 twice, or at 0 once where the one before training was left out
+        gaps = np.diff(np.unique(step_K))
+        before = len(zero_rows) > 1 or gaps.size < 2 or gaps[0] != gaps[1]
+        late: IntArray = step_K + 1
+        if before and step_K[0] == 0:
+            late[0] = 0
+        return late
+    if not trains_at_zero:
+        return None
+    shifted: IntArray = step_K + 1
+    zeros = np.flatnonzero(step_K == 0)
+    for place, row in zip(zeros, zero_rows, strict=False):
+        if first_training_row is not None and row < first_training_row:
+            shifted[place] = 0
+    return shifted

@@ -1,0 +1,129 @@
+"""What a tidy table must hold: numbers in their ranges, one configuration for every run."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+from isocompute.importers.scale import MOST_ROLLOUTS, check_range
+from isocompute.importers.table import FloatArray
+
+SCORES = ("score", "best", "worst")
+
+
+def check_numbers(
+    numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float]
+) -> None:
+    """Refuse numbers that break the contract of tidy curves.
+
+    Raises:
+        InputError: names the first row, its value, how many there are, and the cure.
+    """
+
+    def refuse(name: str, rule: str, bad: NDArray[np.bool_], cure: str) -> None:
+        if bad.any():
+            row = int(bad.argmax())
+            raise InputError(
+                f"{path}: `{name}` must be {rule}, but row {row + 1} has "
+                f"{numbers[name][row]:g} ({int(bad.sum())} such rows); {cure}."
+            )
+
+    for name in ("problems_per_batch", "rollouts_per_problem"):
+        v = numbers[name]
+        refuse(
+            name,
+            "a whole number >= 1",
+            ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
+            "correct the column",
+        )
+    v = numbers["rollouts"]
+    refuse(
+        "rollouts",
+        f"cumulative rollouts, finite and >= 0, at most {MOST_ROLLOUTS:.0e}",
+        ~((v >= 0) & (v <= MOST_ROLLOUTS)),
+        "correct or drop those rows",
+    )
+    for name in ("steps", "tokens"):
+        if name in numbers:
+            v = numbers[name]
+            refuse(
+                name,
+                "finite and >= 0, or empty",
+                ~np.isnan(v) & ~((v >= 0) & np.isfinite(v)),
+                "correct or empty those cells",
+            )
+    if "seed" in numbers:
+        v = numbers["seed"]
+        refuse(
+            "seed",
+            "a whole number, or empty",
+            ~np.isnan(v) & ~(np.isfinite(v) & (v == np.floor(v)) & (np.abs(v) < 2**53)),
+            "correct or empty those cells",
+        )
+    low, high = score_range
+    check_range(score_range)
+    for name in SCORES:
+        if name in numbers:
+            v = numbers[name]
+            seen = v[np.isfinite(v)]
+            refuse(
+                name,
+                f"in {low:g}..{high:g}",
+                ~np.isnan(v) & ~((v >= low) & (v <= high)),
+                "correct those rows, or give --range LOW HIGH if scores are on another scale"
+                + (f" (they go from {seen.min():.4g} to {seen.max():.4g})" if seen.size else ""),
+            )
+
+
+def _check_changes(curves: list[Curve], path: Path) -> None:
+    """A named run whose rows go over from one configuration to another has neither."""
+    parts: dict[tuple[object, ...], list[Curve]] = {}
+    for c in curves:
+        if c.run and len(c.rollouts_K):
+            key = (c.run, c.seed, c.metric, c.problem_set, c.split, c.arm)
+            parts.setdefault(key, []).append(c)
+    for (run, *_), found in parts.items():
+        found.sort(key=lambda c: float(c.rollouts_K[0]))
+        for before, after in pairwise(found):
+            if after.rollouts_K[0] > before.rollouts_K[-1]:
+                raise InputError(
+                    f"{path}: a run must have one configuration, but run {run!r} goes over from "
+                    f"problems_per_batch={before.problems_per_batch}, rollouts_per_problem="
+                    f"{before.rollouts_per_problem} to {after.problems_per_batch}, "
+                    f"{after.rollouts_per_problem} at {after.rollouts_K[0]:,.0f} rollouts; drop "
+                    "what follows, or name them apart if they are two runs."
+                )
+
+
+def check_configurations(curves: list[Curve], path: Path) -> None:
+    """Refuse a table whose rollouts are not cumulative, or with a configuration without scores.
+
+    Raises:
+        InputError: names the configuration.
+    """
+    for c in curves:
+        if len(c.rollouts_K) > 5 and c.rollouts_K[0] == c.rollouts_K[-1] > 0:
+            raise InputError(
+                f"{path}: `rollouts` must be cumulative, but all {len(c.rollouts_K)} rows of "
+                f"problems_per_batch={c.problems_per_batch}, rollouts_per_problem="
+                f"{c.rollouts_per_problem} have {c.rollouts_K[0]:g}; multiply by the step."
+            )
+    _check_changes(curves, path)
+    points: dict[tuple[str, int, int], int] = {}
+    missing: dict[tuple[str, int, int], int] = {}
+    for c in curves:
+        key = (c.metric, c.problems_per_batch, c.rollouts_per_problem)
+        points[key] = points.get(key, 0) + len(c.score_K)
+        missing[key] = missing.get(key, 0) + c.n_missing
+    for (_, b_p, n), count in points.items():
+        if count == 0:
+            raise InputError(
+                f"{path}: every configuration must have at least 1 score, but problems_per_batch="
+                f"{b_p}, rollouts_per_problem={n} has 0 of {missing[(_, b_p, n)]} rows with one; "
+                "add its scores or drop its rows."
+            )

@@ -1,0 +1,238 @@
+"""Curves -> draws of the whole sweep.
+
+Hypotheses (scales of the prior, sizes of the noise, whether scores decline) are weighed by their
+Laplace evidence, adaptively: a first set from the prior, further ones from where the weight is.
+Each draw starts at a randomised mode (data and prior mean perturbed by their own covariance) and
+walks a few rounds of an exact Markov chain. docs/validation.md has how close this comes to full
+sampling.
+
+Shape legend: D draws, J configurations, K positions, P parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.domain import Curve
+from isocompute.errors import RefusalError
+from isocompute.model.data import SweepData, reduce_curves
+from isocompute.model.form import Form, sigma
+from isocompute.model.hypotheses import Hypotheses
+from isocompute.model.noise import Reference, noise_hypotheses, scaling_of, white_variance
+from isocompute.model.posterior import Drawn, Posterior, Select
+from isocompute.model.prior import SHARED, Prior
+from isocompute.model.solve import Problem, linear_evidence, solve_modes
+from isocompute.model.walk import Walkers, walk
+
+FloatArray = NDArray[np.float64]
+
+ROUNDS, TRIED, LEAST_TRIED = 4, 36, 16  # hypotheses; the first round from the prior
+DECLINE = 0.1  # prior probability that scores fall after a peak
+WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
+DRAWN_IN = 4  # iterations of a randomised mode; the walk does the rest
+
+
+def fit_posterior(
+    curves: Sequence[Curve],
+    *,
+    unit: str = "rollouts",
+    select: Select = "best",
+    draws: int = 400,
+    seed: int = 0,
+) -> Posterior:
+    """Fit the model of a sweep.
+
+    Args:
+        curves: runs of one metric on one problem set, scores in 0..1.
+        unit: "rollouts" or "tokens".
+        select: see `Posterior`.
+        draws: number of draws.
+        seed: of every random number used.
+
+    Raises:
+        RefusalError: no curve has a score beyond step 0.
+    """
+    if not any((c.position(unit) > 0).any() for c in curves):
+        raise RefusalError(
+            f"a fit needs at least 1 evaluation after step 0, but {len(curves)} curves have none; "
+            "train further or check what was read.",
+            [],
+        )
+    rng = np.random.default_rng((seed, 1))
+    data = reduce_curves(curves, unit)
+    reference, white, start = _reference(data)
+    noise = noise_hypotheses(data, reference, white, _evidence(data, white[0], start), rng)
+    scaling = scaling_of(noise.covariance, data.has_JK)
+    found = []
+    for form in (Form(), Form(declines=True)):
+        prior = _prior(data, form, white[0])
+        begin = _begin(prior, start, len(data.configurations))
+        found.append(Hypotheses(data, form, prior, noise, scaling, begin))
+    for round_ in range(ROUNDS):
+        share = _shares(found) if round_ else np.full(2, 0.5)
+        for hypotheses, weight in zip(found, share, strict=True):
+            if weight > 0:
+                hypotheses.explore(max(int(weight * TRIED), LEAST_TRIED), rng)
+    count = rng.multinomial(draws, _shares(found))
+    parts = tuple(
+        _draw(hypotheses, int(size), rng)
+        for hypotheses, size in zip(found, count, strict=True)
+        if size
+    )
+    return Posterior(
+        data=data,
+        curves=tuple(curves),
+        unit=unit,
+        select=select,
+        seed=seed,
+        noise=noise,
+        parts=parts,
+    )
+
+
+def _prior(data: SweepData, form: Form, white: float) -> Prior:
+    """The prior of one form, centred on the range of the scores and of the budgets."""
+    scores, x = data.score_JK[data.has_JK], data.x_JK[data.has_JK]
+    least = 0.5 * min(white, 0.02)
+    low = data.floor if data.floor is not None else float(np.quantile(scores, 0.05))
+    low = float(np.clip(low, least, 0.98))
+    high = float(np.quantile(scores, 0.95))
+    height = float(np.clip((high - low) / (1 - low), 0.02, 0.95))
+    known = data.floor is not None
+    sd = np.sqrt(white / (max(data.floor_evaluations, 1) * low * (1 - low))) if known else 1.0
+    rise = height * (1 - low)
+    decline = [np.log(0.1 * rise), float(data.last_J.max()) - 0.4] if form.declines else []
+    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline, _logit(low), SHARED[0][0], SHARED[1][0]]
+    centre += [0.0] * (form.shared - 3)
+    return Prior(
+        data.log2_n_J, data.log2_bp_J, np.array(centre), float(np.clip(sd, 0.02, 1.0)), form.own
+    )
+
+
+def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatArray]:
+    """A first fit, around which noise is measured."""
+    form, white = Form(), 1 / (data.trials or 1200.0)
+    prior = _prior(data, form, white)
+    J, K = data.x_JK.shape
+    y = data.score_JK
+    for _ in range(2):
+        variance = white * np.maximum(y * (1 - y), 0.01) * data.white_JK + 0.005**2
+        whiten = np.zeros((1, J, K, K))
+        whiten[0, :, np.arange(K), np.arange(K)] = (data.has_JK / np.sqrt(variance)).T
+        starts = _starts(prior, J)
+        problem = Problem(
+            form=form, x_JK=data.x_JK, whiten=whiten,
+            group_B=np.zeros(len(starts), np.int64),
+        )  # fmt: skip
+        precision = np.linalg.inv(prior.covariance(prior.median()[None]))
+        mean = np.broadcast_to(prior.mean(), starts.shape)
+        mode = solve_modes(
+            problem, starts, data.score_JK[None], mean,
+            np.broadcast_to(precision, (len(starts), *precision.shape[1:])), iterations=30,
+        )  # fmt: skip
+        best = mode.parameters[[int(mode.loss.argmin())]]
+        value, jacobian = form.value_and_jacobian(*problem.split(best), data.x_JK)
+        y = np.clip(value[:, :, 0], 0.0, 1.0)
+        found = white_variance(data, y)
+        white = found[0]
+    own, shared = problem.split(best)
+    floor = float(sigma(shared[0, 0]))
+    gained = y - floor
+    rise = float(np.clip(gained[data.has_JK].max(), 0.01, 1.0))
+    # A run's ceiling moves by a share of the sweep's rise, in proportion to what is gained.
+    height = (1 - floor) * sigma(own[0, :, 0])[:, None]
+    ceiling = rise * gained / np.maximum(height, 1e-6)
+    return Reference(y, ceiling, -jacobian[:, :, 2, 0], rise), found, best[0]
+
+
+def _evidence(
+    data: SweepData, white: float, start: FloatArray
+) -> Callable[[FloatArray], FloatArray]:
+    """Evidence of the mean curves under covariances of the noise, around a first fit."""
+    prior = _prior(data, Form(), white)
+    precision = np.linalg.inv(prior.covariance(prior.median()[None]))[0]
+
+    def evidence(covariance: FloatArray) -> FloatArray:
+        scaling = scaling_of(covariance, data.has_JK)
+        problem = Problem(
+            form=Form(),
+            x_JK=data.x_JK,
+            whiten=scaling.whiten,
+            group_B=np.arange(len(covariance)),
+        )
+        found = linear_evidence(problem, start, data.score_JK, prior.mean(), precision)
+        return found - scaling.log_det
+
+    return evidence
+
+
+def _starts(prior: Prior, J: int) -> FloatArray:
+    """First parameters: the prior's centre with other slopes and midpoints."""
+    mean = prior.mean()
+    out = []
+    for slope in (0.0, 0.7):
+        for shift in (-0.7, 0.0, 0.7):
+            p = mean.copy()
+            p[J : 2 * J] += slope
+            p[2 * J : 3 * J] += shift
+            out.append(p)
+    return np.array(out)
+
+
+def _begin(prior: Prior, start: FloatArray, J: int) -> FloatArray:
+    """Parameters to begin from: those of the first fit, and the prior's mean of a decline."""
+    out = prior.mean()
+    shared = Form.shared
+    out[: 3 * J], out[-shared:] = start[: 3 * J], start[-shared:]
+    return out
+
+
+def _shares(found: Sequence[Hypotheses]) -> FloatArray:
+    """Posterior share of each form; nothing where it is next to nothing."""
+    log_mass = np.array([np.logaddexp.reduce(h.log_weights()) for h in found])
+    mass = np.exp(log_mass - log_mass.max()) * (1 - DECLINE, DECLINE)
+    mass /= mass.sum()
+    mass = np.where(mass < WEIGHTLESS, 0.0, mass)
+    return np.asarray(mass / mass.sum())
+
+
+def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
+    """Draws of one form: randomised modes, then a short walk."""
+    data, prior, form = hypotheses.data, hypotheses.prior, hypotheses.form
+    log_weight = hypotheses.log_weights()
+    weight = np.exp(log_weight - log_weight.max())
+    at = (np.arange(size) + rng.random()) / size
+    row = np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), at), len(weight) - 1)
+    row = row[np.argsort(hypotheses.setting[row], kind="stable")]
+    setting = hypotheses.setting[row]
+    luck = rng.standard_normal((size, *data.x_JK.shape, 1))
+    score = data.score_JK + (hypotheses.scaling.lower[setting] @ luck)[..., 0] * data.has_JK
+    distinct, back = np.unique(row, return_inverse=True)
+    covariance = prior.covariance(hypotheses.log_scales[distinct])
+    luck = rng.standard_normal((size, covariance.shape[1], 1))
+    mean = prior.mean() + (np.linalg.cholesky(covariance)[back] @ luck)[..., 0]
+    problem = Problem(
+        form=form,
+        x_JK=data.x_JK,
+        whiten=hypotheses.scaling.whiten,
+        group_B=setting,
+    )
+    found = solve_modes(
+        problem,
+        hypotheses.mode[row],
+        score,
+        mean,
+        np.linalg.inv(covariance)[back],
+        iterations=DRAWN_IN,
+    )
+    begun = Walkers(found.parameters, hypotheses.log_scales[row], setting)
+    log_weight_S = np.log(hypotheses.noise.weight_S) - hypotheses.scaling.log_det
+    walked = walk(problem, begun, data.score_JK, prior, log_weight_S, rng)
+    return Drawn(prior, form, walked.parameters, walked.log_scales, walked.setting)
+
+
+def _logit(p: float) -> float:
+    return float(np.log(p / (1 - p)))

@@ -1,0 +1,80 @@
+"""A process and everything that it started: what they hold, and how they are ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+
+def tree_of(root: int) -> list[int]:
+    """A process and its descendants as they are now; the root alone where /proc is missing."""
+    children: dict[int, list[int]] = {}
+    for entry in _numbers():
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            # After the name in brackets, which may hold anything: state, parent, ...
+            fields = Path(f"/proc/{entry}/stat").read_text("utf-8", "replace").rpartition(")")[2]
+            children.setdefault(int(fields.split()[1]), []).append(entry)
+    found = [root]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def memory_bytes(root: int) -> int | None:
+    """Memory of a process and its descendants, a page that k share counted 1/k; None: not known."""
+    tree = tree_of(root)
+    if _resident(root) is None:
+        return None
+    if len(tree) == 1:
+        return _resident(root)
+    return sum(_proportional(process) or 0 for process in tree)
+
+
+def end_tree(leader: int) -> None:
+    """SIGKILL for a process group and for descendants of its leader that have left it.
+
+    The leader must not have been waited for yet: its number then still means it.
+    """
+    others = [process for process in tree_of(leader) if process != leader]
+    with contextlib.suppress(OSError):
+        os.killpg(leader, signal.SIGKILL)
+    for process in others:
+        with contextlib.suppress(OSError):
+            os.kill(process, signal.SIGKILL)
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child of this process has ended; it stays a zombie, so its number stays its own."""
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+def _numbers() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _resident(process: int) -> int | None:
+    try:
+        pages = Path(f"/proc/{process}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return None
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _proportional(process: int) -> int | None:
+    """Resident size in which a page that k processes share counts 1/k."""
+    try:
+        text = Path(f"/proc/{process}/smaps_rollup").read_text()
+    except OSError:
+        return _resident(process)
+    for line in text.splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    return _resident(process)

@@ -1,0 +1,561 @@
+"""One property for every trap of other people's logs: right, or refused with what settles it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from isocompute.cli import main
+from isocompute.errors import InputError
+from isocompute.importers import convert_runs, read_log, read_logs, settings_from, to_curves
+from isocompute.importers.runs import UnclearError
+from isocompute.sources import load_curves
+from layouts import mlflow_database, trl_params
+
+GIVEN = {"problems_per_batch": 8, "rollouts_per_problem": 4}
+KEY = "val-core/math/acc/mean@4"
+several = settings(max_examples=20, deadline=None)
+noisy = st.lists(st.floats(0.05, 0.95), min_size=6, max_size=12, unique=True)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name)
+
+
+def lines(path: Path, rows: list[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def table(path: Path, rows: list[dict[str, object]]) -> Path:
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, keys)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+def verl(scores: list[float], every: int = 1) -> list[dict[str, object]]:
+    return [{"step": every * i, KEY: score} for i, score in enumerate(scores)]
+
+
+# units of a step
+
+
+@several
+@given(scores=noisy, every=st.integers(1, 5), calls=st.integers(2, 7))
+def test_a_counter_of_calls_is_never_the_step(
+    scores: list[float], every: int, calls: int
+) -> None:
+    rows: list[dict[str, object]] = []
+    for i, score in enumerate(scores):
+        rows += [{"train/loss": 0.1, "train/global_step": every * i}] * (calls - 1)
+        rows.append({"eval/reward": score, "train/global_step": every * i})
+    with folder() as home:
+        numbered = [{"_step": i, **row} for i, row in enumerate(rows)]
+        curve = to_curves(read_log(table(home / "a.csv", numbered), settings=GIVEN))[0]
+        assert curve.rollouts_K.tolist() == [32.0 * every * i for i in range(len(scores))]
+        assert curve.score_K.tolist() == pytest.approx(scores)
+        # without the counter beside it there is nothing to go by
+        bare = [{k: v for k, v in row.items() if k != "train/global_step"} for row in numbered]
+        path = table(home / "b.csv", bare)
+        with pytest.raises(UnclearError, match="counts calls of log.*--set step=_step"):
+            read_log(path, settings=GIVEN)
+        taken = to_curves(read_log(path, settings={**GIVEN, "step": "_step"}))[0]
+        assert taken.rollouts_K[-1] == 32 * (calls * len(scores) - 1)
+
+
+@several
+@given(scores=noisy, factor=st.integers(2, 100))
+def test_two_counters_in_one_row_must_agree(scores: list[float], factor: int) -> None:
+    rows = [{"step": factor * i, "training/global_step": i, KEY: s} for i, s in enumerate(scores)]
+    with folder() as home:
+        path = lines(home / "a.jsonl", rows)
+        with pytest.raises(UnclearError, match="step says .* where training/global_step says"):
+            read_log(path, settings=GIVEN)
+        for word, unit in (("training/global_step", 1), ("step", factor)):
+            curve = to_curves(read_log(path, settings={**GIVEN, "step": word}))[0]
+            assert curve.rollouts_K[-1] == 32 * unit * (len(scores) - 1)
+
+
+@several
+@given(scores=noisy, factor=st.integers(3, 1000))
+def test_steps_beyond_the_plan_are_refused(scores: list[float], factor: int) -> None:
+    config = {"config": {
+        "data": {"train_batch_size": 8}, "actor_rollout_ref": {"rollout": {"n": 4}},
+        "trainer": {"total_training_steps": len(scores)}}}
+    with folder() as home:
+        path = lines(home / "a.jsonl", [config, *verl(scores, factor)])
+        last = factor * (len(scores) - 1)
+        with pytest.raises(UnclearError, match=f"counts to {last} and {len(scores)} are planned"):
+            read_log(path)
+        run = read_log(path, settings={"steps": last})[0]
+        assert run.series[0].step_K[-1] == last
+        assert read_log(lines(home / "b.jsonl", [config, *verl(scores)]))[0].steps == len(scores)
+
+
+def test_a_score_without_the_counter_that_others_have_is_asked_for(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = []
+    for i in range(5):
+        rows.append({"_step": 2 * i, "train/reward": 0.1 + i / 50, "train/global_step": i})
+        rows.append({"_step": 2 * i + 1, "my/val": 0.2 + i / 50})
+    path = table(tmp_path / "a.csv", rows)
+    asked = {**GIVEN, "columns": {"my/val": "avg@4"}}
+    with pytest.raises(UnclearError, match="5 of my/val have no train/global_step"):
+        read_log(path, settings=settings_from(asked))
+    run = read_log(path, settings=settings_from({**asked, "step": "train/global_step"}))[0]
+    curve = to_curves([run])[0]
+    assert curve.steps_K is not None
+    assert curve.steps_K.tolist() == [0, 1, 2, 3, 4]
+    assert "take the one before them" in run.provenance.inferred[-1]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_verl_s_first_release_counted_its_first_update_as_0(tmp_path: Path, first: int) -> None:
+    rows: list[dict[str, object]] = [
+        {"step": s, "critic/score/mean": 0.1 + s / 50, "response_length/mean": 9.0,
+         KEY: 0.2 + s / 50}
+        for s in range(first, 6)
+    ]
+    run = read_log(lines(tmp_path / "a.jsonl", rows), settings=GIVEN)[0]
+    s = next(s for s in run.series if s.split == "validation")
+    assert s.step_K.tolist() == list(range(1, 7 - first))
+    assert bool(run.provenance.inferred) == (first == 0)
+
+
+# the tokens of a step know B_p * n
+
+
+@several
+@given(wrong=st.sampled_from([2, 8, 64, 256]), scores=noisy)
+def test_a_given_batch_is_held_against_the_tokens(wrong: int, scores: list[float]) -> None:
+    rows = [
+        {**row, "prompt_length/mean": 20.0, "response_length/mean": 80.0,
+         "perf/total_num_tokens": 32 * 100.0}
+        for row in verl(scores)
+    ]
+    with folder() as home:
+        path = lines(home / "a.jsonl", rows)
+        assert read_log(path, settings=GIVEN)[0].rollouts_per_problem == 4
+        with pytest.raises(UnclearError, match=f"B_p \\* n is {8 * wrong}, .* says 32 rollouts"):
+            read_log(path, settings={**GIVEN, "rollouts_per_problem": wrong})
+
+
+# double records
+
+
+@several
+@given(scores=noisy, rounding=st.booleans())
+def test_a_run_in_two_trackers_is_one_run(scores: list[float], rounding: bool) -> None:
+    with folder() as home:
+        lines(home / "a.jsonl", verl(scores))
+        other = [float(np.float32(s)) if rounding else s for s in scores]
+        header = f'"Step","a (wandb) - {KEY}"'
+        body = "".join(f'"{i}","{s!r}"\n' for i, s in enumerate(other))
+        (home / "chart.csv").write_text(f"{header}\n{body}")
+        runs = read_log(home, settings=GIVEN)
+        assert len(runs) == 1
+        assert "counted once" in runs[0].provenance.inferred[-1]
+        said: list[str] = []
+        both = load_curves([home / "a.jsonl", home / "chart.csv"], settings=settings_from(GIVEN),
+                           say=said.append)
+        assert len(both) == 1
+        assert "counted once" in said[-1]
+        # at other steps, one of the two counts something else
+        body = "".join(f'"{7 * i}","{s!r}"\n' for i, s in enumerate(other))
+        (home / "chart.csv").write_text(f"{header}\n{body}")
+        with pytest.raises(UnclearError, match=r"at the same steps in every log.*--set step=KEY"):
+            read_log(home, settings=GIVEN)
+
+
+@several
+@given(scores=noisy, seed=st.integers(0, 3), shift=st.floats(1e-3, 0.04))
+def test_runs_of_different_scores_stay_apart(
+    scores: list[float], seed: int, shift: float
+) -> None:
+    with folder() as home:
+        lines(home / "seed0.jsonl", verl(scores))
+        lines(home / f"seed{seed}b.jsonl", verl([scores[0], *(s + shift for s in scores[1:])]))
+        assert len(read_log(home, settings=GIVEN)) == 2
+
+
+def test_two_seeds_with_the_same_scores_are_refused(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        lines(tmp_path / f"seed{seed}.jsonl", verl([0.1, 0.2, 0.35, 0.4]))
+    with pytest.raises(UnclearError, match=r"\(seed 0\) and .* \(seed 1\) have the same 3 scores"):
+        read_log(tmp_path, settings={**GIVEN, "pattern": "seed{seed}"})
+
+
+# estimators
+
+
+@several
+@given(ks=st.lists(st.sampled_from([1, 2, 4, 8, 16]), min_size=2, max_size=4, unique=True))
+def test_means_over_different_samples_are_one_metric(ks: list[int]) -> None:
+    with folder() as home:
+        for i, k in enumerate(ks):
+            rows = [{"step": s, f"val-core/math/acc/mean@{k}": 0.2 + 0.01 * s + 0.001 * i,
+                     f"val-core/math/acc/best@{k}/mean": 0.5} for s in range(6)]
+            lines(home / f"n{2 ** i}.jsonl", rows)
+        asked = settings_from({
+            "problems_per_batch": 8, "pattern": "n{rollouts_per_problem}",
+            "evaluation_problems": 100})
+        said: list[str] = []
+        curves = load_curves(home, settings=asked, say=said.append)
+        assert [c.metric for c in curves] == ["avg"] * len(ks)
+        assert sorted(c.trials or 0 for c in curves) == sorted(100 * k for k in ks)
+        assert any("are read as avg" in line for line in said)
+        with pytest.raises(InputError, match="must be in the log"):
+            load_curves(home, settings=asked, metric="avg@3")
+        assert len(load_curves(home, settings=asked, metric=f"avg@{ks[0]}")) == 1
+
+
+def test_a_run_with_two_means_takes_the_one_of_more_samples_where_avg_is_asked(
+    tmp_path: Path,
+) -> None:
+    path = lines(tmp_path / "a.jsonl", [
+        {"step": s, "eval/x/avg@4": 0.1 + s / 50, "eval/x/avg@16": 0.3 + s / 50} for s in range(5)])
+    runs = read_log(path, settings=GIVEN)
+    with pytest.raises(InputError, match="one metric must be chosen"):
+        to_curves(runs)
+    assert convert_runs(runs, "avg").curves[0].score_K[0] == pytest.approx(0.3)
+
+
+# scale
+
+
+@several
+@given(
+    low=st.floats(-5, -0.1), width=st.floats(1.5, 90), scores=noisy,
+    source=st.sampled_from(["logs", "study"]),
+)
+def test_scores_of_any_scale_are_mapped_by_the_range_that_is_given(
+    low: float, width: float, scores: list[float], source: str
+) -> None:
+    high = low + width
+    scores = [0.0, *scores, 1.0]
+    raw = [low + width * s for s in scores]
+    with folder() as home:
+        lines(home / "logs" / "a.jsonl", verl(raw))
+        asked: dict[str, Any] = {"settings": settings_from(GIVEN)}
+        if source == "study":
+            pairs = [word for k, v in GIVEN.items() for word in ("--set", f"{k}={v}")]
+            assert main(["import", str(home / "logs"), "-o", str(home / "study"), *pairs,
+                         "--range", f"{low!r}", f"{high!r}"]) == 0
+            curve = load_curves(home / "study")[0]
+        else:
+            with pytest.raises(InputError, match=r"scores must lie in 0\.\.1, but avg@4 goes from"):
+                load_curves(home / "logs", **asked)
+            curve = load_curves(home / "logs", **asked, score_range=(low, high))[0]
+        assert curve.score_K.tolist() == pytest.approx(scores, abs=1e-9)
+        assert curve.trials is None
+        with pytest.raises(InputError, match="goes from .*--range LOW HIGH"):
+            load_curves(home / "logs", **asked, score_range=(low + width / 2, high))
+
+
+@several
+@given(scores=noisy)
+def test_percent_is_never_guessed_and_never_mixed_with_fractions(scores: list[float]) -> None:
+    scores = [*scores, 0.96]
+    with folder() as home:
+        lines(home / "n4.jsonl", verl([100 * s for s in scores]))
+        asked = {"settings": settings_from({"problems_per_batch": 8,
+                                            "pattern": "n{rollouts_per_problem}"})}
+        with pytest.raises(InputError, match="for percent --range 0 100"):
+            load_curves(home, **asked)
+        curve = load_curves(home, **asked, score_range=(0, 100))[0]
+        assert curve.score_K.tolist() == pytest.approx(scores)
+        lines(home / "n8.jsonl", verl([min(1.0, s + 0.02) for s in scores]))
+        with pytest.raises(InputError, match="one range must hold for all runs"):
+            load_curves(home, **asked, score_range=(0, 100))
+        (home / "n4.jsonl").unlink()
+        with pytest.raises(InputError, match="drop --range if they are fractions"):
+            load_curves(home, **asked, score_range=(0, 100))
+
+
+def test_a_range_must_be_one(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", verl([0.1, 0.2, 0.3, 0.4]))
+    with pytest.raises(InputError, match=r"`low < high` must hold for the range of scores"):
+        read_logs([path], settings=settings_from(GIVEN), score_range=(1.0, 1.0))
+
+
+# logged every k steps, gradient accumulation, several updates of one batch
+
+
+@several
+@given(every=st.integers(1, 6), logged=st.integers(1, 6), windows=st.integers(4, 8))
+def test_windows_of_logging_count_all_their_tokens(every: int, logged: int, windows: int) -> None:
+    last = logged * every * windows
+    with folder() as home:
+        history: list[dict[str, object]] = []
+        for step in range(last + 1):
+            if step and step % logged == 0:
+                history.append({"step": step, "reward": 0.1 + step / 1e4,
+                                "completions/mean_length": 50.0})
+            if step % (logged * every) == 0:
+                history.append({"step": step, "eval_reward": 0.2 + step / 1e4})
+        path = home / "run" / "trainer_state.json"
+        path.parent.mkdir()
+        path.write_text(json.dumps({
+            "logging_steps": logged, "max_steps": last, "log_history": history}))
+        curve = to_curves(read_log(path, settings=GIVEN))[0]
+        assert curve.tokens_K is not None
+        assert curve.tokens_K.tolist() == [32 * 50 * s for s in range(0, last + 1, logged * every)]
+        assert curve.rollouts_K.tolist() == [32 * s for s in range(0, last + 1, logged * every)]
+
+
+@several
+@given(
+    accumulation=st.integers(1, 8), processes=st.integers(1, 4), micro=st.sampled_from([4, 8, 16]),
+    iterations=st.integers(1, 4),
+)
+def test_gradient_accumulation_and_reuse_are_in_the_rollouts(
+    accumulation: int, processes: int, micro: int, iterations: int
+) -> None:
+    batch = micro * processes * accumulation
+    params = trl_params(
+        4, per_device_train_batch_size=micro, gradient_accumulation_steps=accumulation,
+        generation_batch_size=batch, steps_per_generation=accumulation,
+        num_iterations=iterations,
+    )  # fmt: skip
+    with folder() as home:
+        mlflow_database(home / "mlflow.db", {"a": (params, [
+            ("eval_reward", step, 0.2 + step / 50, step) for step in range(0, 13, 3)])})
+        run = read_log(home)[0]
+        assert (run.problems_per_batch, run.rollouts_per_problem) == (batch // 4, 4)
+        drawn = [batch * math.ceil(step / iterations) for step in range(0, 13, 3)]
+        assert run.series[0].rollouts_K.tolist() == drawn
+
+
+# resumed
+
+
+@several
+@given(scores=noisy, data=st.data())
+def test_a_run_in_several_files_is_one_run(scores: list[float], data: st.DataObject) -> None:
+    rows = verl(scores, every=5)
+    cut = data.draw(st.integers(3, len(rows) - 2))
+    back = data.draw(st.integers(0, min(1, cut - 3)))
+    with folder() as home:
+        tail = [{"step": 5 * cut + 5 * i, KEY: 0.99 - i / 1e3} for i in range(back)]
+        lines(home / "a.jsonl", [*rows[:cut], *tail])
+        lines(home / "a-resumed.jsonl", rows[cut:])
+        (run,) = read_log(home, settings=GIVEN)
+        assert run.series[0].step_K.tolist() == [5 * i for i in range(len(scores))]
+        assert run.series[0].score_K.tolist() == scores
+        assert f"goes on from step {5 * cut}" in run.provenance.inferred[0]
+        assert len(read_log(home, settings={**GIVEN, "resumed": "apart"})) == 2
+        lines(home / "b.jsonl", [{"step": row["step"], KEY: 0.5 + i / 99} for i, row in
+                                 enumerate(rows[: cut + 1])])
+        with pytest.raises(UnclearError, match="may go on with .* or .*--set resumed=apart"):
+            read_log(home, settings=GIVEN)
+
+
+def test_a_log_that_begins_at_its_first_evaluation_is_asked_about(tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", verl([0.1, 0.2, 0.3], every=5))
+    lines(tmp_path / "b.jsonl", verl([0.0, 0.25, 0.35, 0.45, 0.5], every=5)[1:])
+    with pytest.raises(UnclearError, match="add --set resumed=join, or resumed=apart"):
+        read_log(tmp_path, settings=GIVEN)
+    (joined,) = read_log(tmp_path, settings={**GIVEN, "resumed": "join"})
+    assert joined.series[0].score_K.tolist() == [0.1, 0.25, 0.35, 0.45, 0.5]
+    with pytest.raises(InputError, match="`resumed` must be join or apart"):
+        settings_from({"resumed": "maybe"})
+
+
+# clocks
+
+
+@several
+@given(offset=st.integers(-10_000, 10_000), at=st.integers(1, 5), scores=noisy)
+def test_a_clock_that_jumps_changes_nothing(offset: int, at: int, scores: list[float]) -> None:
+    def rows(jump: int) -> list[tuple[str, int, float, int]]:
+        return [("eval_reward", 2 * i, s, 20_000 + 100 * i + (jump if i >= at else 0))
+                for i, s in enumerate(scores)]
+
+    twice = ("eval_reward", 2 * at, 0.99, 20_000 + 100 * at + offset)
+    params = trl_params(4, max_steps=100)
+    with folder() as home:
+        mlflow_database(home / "mlflow.db", {
+            "a": (params, rows(0)), "b": ({**params, "seed": 4}, [
+                (k, s, v / 2, t) for k, s, v, t in [*rows(offset), twice]])})
+        a, b = read_log(home)
+        assert a.series[0].score_K.tolist() == scores
+        assert b.series[0].score_K.tolist() == [s / 2 for s in scores]  # the first one counts
+        assert "1 further rows of a step" in " ".join(b.notes)
+
+
+# repetitions
+
+
+@pytest.mark.parametrize(("name", "key", "values"), [
+    ("model", "model_name_or_path", ("Qwen-1.5B", "Qwen-7B")),
+    ("max_response_length", "max_completion_length", (512, 1024)),
+    ("learning_rate", "learning_rate", (1e-6, 3e-6)),
+    ("temperature", "temperature", (0.6, 1.0)),
+])
+def test_runs_that_differ_in_more_than_their_seed_are_not_averaged(
+    tmp_path: Path, name: str, key: str, values: tuple[object, object]
+) -> None:
+    mlflow_database(tmp_path / "mlflow.db", {
+        f"seed{seed}": (trl_params(4, seed=seed, **{key: values[seed]}), [
+            ("eval_reward", step, 0.2 + step / 50 + seed / 100, step) for step in range(12)])
+        for seed in (0, 1)
+    })
+    with pytest.raises(InputError, match=f"must share their .*--where {name}=") as caught:
+        load_curves(tmp_path)
+    chosen = str(caught.value).split(f"--where {name}=")[1].split(",")[0]
+    assert len(load_curves(tmp_path, where=[f"{name}={chosen}"])) == 1
+    assert len(load_curves(tmp_path, where=[f"{name}=*"])) == 2
+    with pytest.raises(InputError, match="a selection of logs must name one of run, .*model"):
+        load_curves(tmp_path, where=["colour=red"])
+
+
+def test_a_learning_rate_may_follow_the_batch(tmp_path: Path) -> None:
+    mlflow_database(tmp_path / "mlflow.db", {
+        f"n{n}": (trl_params(n, learning_rate=1e-6 * n ** 0.5), [
+            ("eval_reward", step, 0.2 + step * n / 500, step) for step in range(12)])
+        for n in (4, 8)
+    })
+    assert len(load_curves(tmp_path)) == 2
+
+
+# what is there is said
+
+
+def test_errors_name_the_keys_and_a_slip_in_the_map(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [
+        {"step": s, "my/accuracy": s / 9, "loss": 0.1} for s in range(5)])
+    with pytest.raises(InputError, match=r"keys that were not read: my/accuracy, loss"):
+        to_curves(read_log(path, settings=GIVEN))
+    slip = settings_from({**GIVEN, "columns": {"my/acuracy": "avg@4"}})
+    with pytest.raises(InputError, match="did you mean my/accuracy"):
+        read_log(path, settings=slip)
+    lines(path, [{"epoch": 1, "my/accuracy": 0.1}])
+    with pytest.raises(InputError, match=r"its rows have epoch, my/accuracy.*--set step=KEY"):
+        read_log(path, settings=GIVEN)
+    tidy = table(tmp_path / "t.csv", [
+        {"problems_per_batch": 8, "rollouts_per_problem": 4, "rollouts": 32, "acc": 0.5}])
+    with pytest.raises(InputError, match="names 'ac', did you mean 'acc'"):
+        load_curves(tidy, settings=settings_from({"columns": {"ac": "avg@4"}}))
+
+
+def test_a_preview_writes_nothing_and_tells_what_an_import_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines(tmp_path / "logs" / "bp8_n4.jsonl", verl([20.0, 31.0, 42.0, 50.0]))
+    source = str(tmp_path / "logs")
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["import", source, "--preview"]) == 0
+    out = capsys.readouterr().out
+    assert "nothing was written" in out
+    assert "`problems_per_batch` and `rollouts_per_problem` must be known" in out
+    pattern = "pattern=bp{problems_per_batch}_n{rollouts_per_problem}"
+    assert main(["import", source, "--preview", "--set", pattern]) == 0
+    out = capsys.readouterr().out
+    assert "avg@4 (validation, math): 20 to 50 in 1 run" in out
+    assert "leave the range 0..1: add --range LOW HIGH" in out
+    assert "rollouts_per_problem=4: from the name 'bp8_n4'" in out
+    assert sorted(tmp_path.rglob("*")) == before
+    study = str(tmp_path / "study")
+    assert main(["import", source]) == 2
+    assert "must have a study folder" in capsys.readouterr().err
+    said = ["import", source, "-o", study, "--set", pattern, "--range", "0", "100"]
+    assert main([*said, "--json", "-"]) == 0
+    run = json.loads(capsys.readouterr().out)["runs"][0]
+    assert run["score_range"] == [0, 100]
+    assert run["ranges"] == {"avg@4 validation": [20, 50]}
+    assert "from the name" in run["inferred"][0]
+    assert load_curves(study)[0].score_K.tolist() == [0.2, 0.31, 0.42, 0.5]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_a_folder_is_passed_over(tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", verl([0.1, 0.2, 0.3, 0.4]))
+    os.mkfifo(tmp_path / "b.jsonl")
+    os.mkfifo(tmp_path / "c.csv")
+    (run,) = read_log(tmp_path, settings=GIVEN)
+    assert "2 pipes, devices or broken links" in run.notes[-1]
+    with pytest.raises(InputError, match="is neither"):
+        read_log(tmp_path / "b.jsonl")
+
+
+def test_copies_and_conflicts_in_a_table_are_said(tmp_path: Path) -> None:
+    row = {"problems_per_batch": 8, "rollouts_per_problem": 4, "rollouts": 32, "score": 0.5}
+    rows = [row, row, {**row, "score": 0.6}, {**row, "rollouts": 64}]
+    said: list[str] = []
+    curve = load_curves(table(tmp_path / "a.csv", rows), say=said.append)[0]
+    assert curve.score_K.size == 3
+    assert "1 rows are copies of another row of their run and count once" in said[0]
+    assert "1 rows stand at rollouts for which their run has another score" in said[1]
+    huge = table(tmp_path / "b.csv", [row, {**row, "rollouts": 1e308}])
+    with pytest.raises(InputError, match=r"at most 1e\+15, but row 2 has 1e\+308"):
+        load_curves(huge)
+    steps = lines(tmp_path / "c.jsonl", [{"step": 2 ** 52, KEY: 0.5}])
+    with pytest.raises(InputError, match=r"rollouts must be at most 1e\+15"):
+        to_curves(read_log(steps, settings=GIVEN))
+
+
+# layouts of tables
+
+
+def test_a_long_table_is_read_with_what_its_columns_say(tmp_path: Path) -> None:
+    rows = [
+        {"run": f"{model}-{seed}", "seed": seed, "model": model, "metric": metric, "step": step,
+         "split": split, "value": 0.2 + 0.01 * step + 0.001 * seed + (0.1 if model == "b" else 0)}
+        for model in "ab" for seed in (0, 1) for step in range(6)
+        for metric, split in (("avg@4", "validation"), ("avg@4", "train"), ("loss", "train"))
+    ]
+    path = table(tmp_path / "t.csv", rows)
+    asked = settings_from(GIVEN)
+    with pytest.raises(InputError, match="must share their model.*--where model=a"):
+        load_curves(path, settings=asked)
+    curves = load_curves(path, settings=asked, where=["model=b"])
+    assert [(c.run, c.seed, c.metric) for c in curves] == [
+        ("b-0", 0, "avg@4"), ("b-1", 1, "avg@4")]
+    assert curves[1].score_K.tolist() == pytest.approx([0.301 + 0.01 * s for s in range(6)])
+    one = load_curves(path, settings=asked, where=["model=a", "split=train", "seed=1"])
+    assert [(c.split, c.run) for c in one] == [("train", "a-1")]
+    bare = table(tmp_path / "u.csv", [{"metric": "avg@4", "value": 0.5}])
+    with pytest.raises(InputError, match="must have a column of steps.*--set step=COLUMN"):
+        read_log(bare, settings=GIVEN)
+
+
+def test_tensorboard_s_download_has_run_and_tag_in_its_name(tmp_path: Path) -> None:
+    body = "Wall time,Step,Value\n" + "".join(f"17{i}.5,{i},{0.2 + i / 50}\n" for i in range(4))
+    (tmp_path / "run-bp8_n4-tag-val-core_math_acc_mean_4.csv").write_text(body)
+    pattern = {"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}
+    (run,) = read_log(tmp_path, settings=pattern)
+    assert (run.name, run.rollouts_per_problem) == ("bp8_n4", 4)
+    assert to_curves([run])[0].metric == "avg@4"
+    own = tmp_path / "run-bp8_n8-tag-eval_my_key.csv"  # the download writes / as _
+    own.write_text(body)
+    mapped = settings_from({**pattern, "columns": {"eval/my_key": "avg@4"}})
+    assert to_curves(read_log(own, settings=mapped))[0].rollouts_per_problem == 8
+
+
+def test_charts_of_wandb_with_means_of_several_say_so(tmp_path: Path) -> None:
+    name = f"a - {KEY}"
+    (tmp_path / "chart.csv").write_text(
+        f'"Step","{name}","{name}__MIN","{name}__MAX"\n'
+        + "".join(f'"{i}","0.{i + 2}","0.{i + 1}","0.{i + 3}"\n' for i in range(4)))
+    (run,) = read_log(tmp_path / "chart.csv", settings=GIVEN)
+    assert "4 points of the chart are means of several" in run.provenance.inferred[0]
+    sampled = [{"_step": i, KEY: 0.1 + i / 1e3} for i in range(500)]
+    (run,) = read_log(table(tmp_path / "h.csv", sampled), settings=GIVEN)
+    assert "run.history() samples" in run.provenance.inferred[0]

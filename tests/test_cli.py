@@ -155,8 +155,8 @@ def test_help_loads_nothing_heavy() -> None:
         (["plan", "--budget", "1e6", "--current", "n=8,n=9"], "must be n=16 or n=16,bp=32"),
         (["plan", "--budget", "1e6", "--problems", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--fix", "batch_size=8", "--joint"], "not allowed with"),
-        (["plan"], "either a budget or a batch size with steps, but got neither"),
-        (["plan", "--budget", "1e6", "--steps", "5"], "but got both"),
+        (["plan"], "either a budget or both batch size and steps, but got neither"),
+        (["plan", "--budget", "1e6", "--steps", "5"], "but got budget and steps"),
         (["plan", "--max-batch", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--for", "nobody"], "invalid choice: 'nobody'"),
         (["plan", "--budget", "1e6", "--difficulty", "odd"], "invalid choice: 'odd'"),
@@ -251,7 +251,7 @@ def test_a_budget_below_twenty_steps_is_bad_input(
 ) -> None:
     out = tmp_path / "plan.json"
     assert main(["plan", "--budget", "100", "--json", str(out)]) == 2
-    assert "must buy at least 20 steps of the smallest batch" in complaint(capsys)
+    assert "`steps >= 20` must hold, which takes 5,120 rollouts" in complaint(capsys)
     assert not out.exists()
 
 

@@ -15,7 +15,6 @@ from isocompute.sources import load_curves
 from isocompute.testing.planted import NOISE, WORLDS
 
 
-
 def sweep(world: str, seeds: int = 3, seed: int = 0, noise: str = "middle") -> list[Curve]:
     return WORLDS[world].sample(NOISE[noise], seeds, np.random.default_rng(seed))
 

@@ -50,6 +50,22 @@ def test_run_again_has_nothing_to_do(finished: Path, capsys: pytest.CaptureFixtu
     assert f"Next: isocompute fit {finished}" in out
 
 
+def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(STUDY)
+    assert main(["run", str(file), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("tiny: 4 runs, 2,560 rollouts + ")
+    assert [line.split() for line in lines[2:4]] == [
+        ["4", "4", "40", "640", "2"], ["4", "8", "20", "640", "2"],
+    ]  # fmt: skip
+    assert main(["run", str(file), "--dry-run", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["estimate"]["rollouts"] == 2560
+    assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
+
+
 def test_a_refused_edit_is_refused_before_its_cost_is_told(
     finished: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -267,10 +267,23 @@ def run(options: Options) -> int:
 
     study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
+    if options.dry_run:
+        return _dry_run(study, folder, options)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
     show(summary_lines(summary, str(folder)), quiet=options.json == "-")
     return summary.exit_code
+
+
+def _dry_run(study: Study, folder: str | Path, options: Options) -> int:
+    """What would be run, and its cost; nothing is measured or written."""
+    from isocompute.cli.tables import study_lines
+    from isocompute.study.cost import study_cost
+
+    cost = study_cost(study)
+    write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
+    show(study_lines(study, cost, str(folder)), quiet=options.json == "-")
+    return 0
 
 
 def lr_sweep(options: Options) -> int:

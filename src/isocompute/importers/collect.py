@@ -52,7 +52,8 @@ MAX_UNREAD = 200
 _NOTES = 50
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
 
-_CHECKS = ("total", "prompt")  # held against B_p * n, so the first rows will do
+# held against B_p * n, so the first rows will do
+_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY}
 _ENOUGH = 50
 
 _SIDES = {
@@ -60,6 +61,7 @@ _SIDES = {
     ROLLOUTS_KEY: "rollouts", EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total",
     PROMPT_KEY: "prompt",
 }
+_PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
 
 class Collector:
@@ -249,8 +251,6 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
-        if kind in _CHECKS and len(self._side[kind]) >= _ENOUGH:
-            return
         result = number(value)
         if result is None or result < 0:
             return
@@ -265,6 +265,8 @@ class Collector:
             self._first_rows[kind] = self.n_rows
         if len(side) < MAX_POINTS // 8:
             side.setdefault(step, result)
+        if kind in _CHECKS and len(side) >= _ENOUGH:
+            self._kinds[_CHECKS[kind]] = None
 
     def finish(self, path: Path, source: str, provenance: Provenance | None = None) -> ImportedRun:
         """The run, with cumulative rollouts and tokens at every point.
@@ -298,7 +300,7 @@ class Collector:
         provenance = provenance or provenance_of(path, source)
         unread = [
             key for key, kind in self._kinds.items()
-            if kind is None and key not in (*STEP_KEYS, "step", "Step") and key[:1] != "_"
+            if kind is None and key not in _PASSED and key[:1] != "_"
         ]
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),

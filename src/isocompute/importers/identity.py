@@ -22,7 +22,7 @@ from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
-_SERIES, _POINTS, _MIXER = 2, 48, 2_654_435_761  # where another record of a run is looked for
+_SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
 _Key = tuple[Metric, str, str]
 

@@ -264,7 +264,7 @@ def _half_way(part: Drawn) -> FloatArray:
     """Z at which g is one half, (D,)."""
     k = part.form.shared
     nu, q = np.exp(part.parameters[:, 1 - k]), np.exp(part.parameters[:, 2 - k])
-    hazard = np.expm1(q * np.log(2.0)) / q
+    hazard = np.minimum(np.expm1(np.minimum(q, 50.0) * np.log(2.0)) / q, 30.0)
     log_g = np.log(-np.expm1(-hazard))
     out: FloatArray = -np.log(np.expm1(-nu * log_g) / nu)
     return out

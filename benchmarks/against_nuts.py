@@ -127,10 +127,13 @@ class Compared(NamedTuple):
 
 
 def fit(case: Case, *, draws: int, seed: int = 0, **fixed: Any) -> Posterior:
-    """The package's draws of one form alone; `fixed` replaces names of its module."""
+    """The package's draws of one form alone, scored as they are (a best checkpoint has its own test).
+
+    `fixed` replaces names of the package's module.
+    """
     share = 1.0 if case.declines else 0.0
     with np.errstate(divide="ignore"), patch.multiple(fitted, DECLINE=share, **fixed):
-        return fit_posterior(case.curves(), draws=draws, seed=seed)
+        return fit_posterior(case.curves(), select="final", draws=draws, seed=seed)
 
 
 def budgets(posterior: Posterior) -> np.ndarray:

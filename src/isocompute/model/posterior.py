@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -39,11 +39,11 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 Select = Literal["best", "final"]
 
-ROUNDS, TRIED, LEAST_TRIED = 4, 36, 16  # hypotheses; the first round from the prior
+ROUNDS, TRIED, LEAST_TRIED = 3, 36, 16  # hypotheses; the first round from the prior
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
 BEYOND = 1.3  # decades beyond the data over which scores may be asked for
-DRAWN_IN = 4  # iterations of a randomised mode; the walk does the rest
+DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 STEP = 0.06  # decades between the positions at which the misfit is drawn
 
 
@@ -323,17 +323,11 @@ def _evidence(
     prior = _prior(data, Form(), white)
     precision = np.linalg.inv(prior.covariance(prior.sample(1, _Median())))[0]
 
-    def evidence(covariance: FloatArray) -> FloatArray:
-        problem = Problem(
-            form=Form(),
-            x_JK=data.x_JK,
-            has_JK=data.has_JK,
-            whiten=np.linalg.inv(np.linalg.cholesky(covariance)),
-            group_B=np.arange(len(covariance)),
-        )
-        return linear_evidence(problem, start, data.score_JK, prior.mean(), precision)
-
-    return evidence
+    nothing = np.zeros(0, np.int64)
+    problem = Problem(
+        form=Form(), x_JK=data.x_JK, has_JK=data.has_JK, whiten=np.zeros(0), group_B=nothing
+    )
+    return partial(linear_evidence, problem, start, data.score_JK, prior.mean(), precision)
 
 
 class _Median:

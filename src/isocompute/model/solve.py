@@ -141,12 +141,18 @@ def _normal(
     both *= problem.has_JK[:, :, None, None]
     both = problem.whitened(both)
     columns = np.ascontiguousarray(both.transpose(3, 0, 2, 1))  # (B, J, C + 1, K)
-    products = columns @ columns.transpose(0, 1, 3, 2)  # (B, J, C + 1, C + 1)
-    hessian, gradient = precision_BPP.copy(), np.empty_like(p)
-    apart = mean_BP - p
+    return _assembled(columns @ columns.transpose(0, 1, 3, 2), mean_BP - p, precision_BPP)
+
+
+def _assembled(
+    products: FloatArray, apart: FloatArray, precision_BPP: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of what derivatives and residuals make with each other, (B, J, C + 1, C + 1), and a prior."""
+    J, C = products.shape[1], products.shape[2] - 1
+    n_own, o = C - 3, np.arange(J)
+    hessian = precision_BPP.copy()
     prior = np.einsum("bpq,bq->bp", precision_BPP, apart)
-    gradient[:] = prior
-    o, n_own = np.arange(J), problem.form.own
+    gradient = prior.copy()
     for c in range(n_own):
         at = c * J + o
         gradient[:, at] += products[:, :, c, C]
@@ -178,18 +184,31 @@ def linear_evidence(
     score_JK: FloatArray,
     mean_P: FloatArray,
     precision_PP: FloatArray,
+    covariance: FloatArray,
 ) -> FloatArray:
-    """Log evidence (B,) with curves made linear at p (P,), up to what all problems share."""
-    B = len(problem.group_B)
-    at, mean = np.broadcast_to(p, (B, len(p))), np.broadcast_to(mean_P, (B, len(p)))
-    precision = np.broadcast_to(precision_PP, (B, *precision_PP.shape))
-    loss, hessian, down = _normal(problem, at, score_JK[None], mean, precision)
+    """Log evidence (S,) with curves made linear at p (P,), up to what all have in common.
+
+    Args:
+        problem: curves; its own noise is not used.
+        p: where they are made linear.
+        score_JK: the data.
+        mean_P, precision_PP: of the prior.
+        covariance: (S, J, K, K) of the noise.
+    """
+    value, jacobian = problem.form.value_and_jacobian(*problem.split(p[None]), problem.x_JK)
+    left = (score_JK - value[:, :, 0])[:, :, None]
+    both = np.concatenate([jacobian[..., 0], left], axis=2) * problem.has_JK[:, :, None]
+    every = np.broadcast_to(both, (len(covariance), *both.shape))
+    products = both.transpose(0, 2, 1) @ np.linalg.solve(covariance, every)
+    precision = np.broadcast_to(precision_PP, (len(covariance), *precision_PP.shape))
+    apart = np.broadcast_to(mean_P - p, (len(covariance), len(p)))
+    loss, hessian, down = _assembled(products, apart, precision)
     gain = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
-    log_det = np.log(np.diagonal(problem.whiten, axis1=2, axis2=3)).sum(axis=(1, 2))
+    lower = np.linalg.cholesky(covariance)
     out: FloatArray = (
         -0.5 * (loss - (gain * down).sum(axis=1))
         - 0.5 * np.linalg.slogdet(hessian)[1]
-        + log_det[problem.group_B]
+        - np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
     )
     return out
 

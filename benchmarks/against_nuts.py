@@ -127,7 +127,7 @@ class Compared(NamedTuple):
 
 
 def fit(case: Case, *, draws: int, seed: int = 0, **fixed: Any) -> Posterior:
-    """The package's draws of one form alone, scored as they are (a best checkpoint has its own test).
+    """The package's draws of one form alone, every budget scored as it is (`select="final"`).
 
     `fixed` replaces names of the package's module.
     """

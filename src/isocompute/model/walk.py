@@ -62,7 +62,9 @@ def walk(
     now = start
     nothing = np.zeros((len(start.setting), *2 * (start.parameters.shape[1],)))
     curvature = gauss_newton(problem, start.parameters, prior.mean(), nothing)
-    for _ in range(int(np.clip(WORK // len(score_JK), LEAST_ROUNDS, MOST_ROUNDS))):
+    # A form with more parameters of each configuration has further to walk, too.
+    rounds = WORK * prior.own // (3 * len(score_JK))
+    for _ in range(int(np.clip(rounds, LEAST_ROUNDS, MOST_ROUNDS))):
         setting = _settings(problem, now, score_JK, np.log(noise.weight_S) - log_det_S, rng)
         row = pool.choose(now.parameters, rng)
         order = np.argsort(setting, kind="stable")

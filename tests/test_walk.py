@@ -72,7 +72,7 @@ def test_evidence_of_a_line_is_exact() -> None:
         exact.append(
             -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
         )
-    found = linear_evidence(of, p, score, prior().mean(), precision)
+    found = linear_evidence(of, p, score, prior().mean(), precision, noise(3).covariance)
     np.testing.assert_allclose(np.diff(found), np.diff(exact), rtol=1e-6)
 
 
@@ -94,7 +94,8 @@ def test_noise_that_fits_is_chosen() -> None:
 @pytest.mark.long
 def test_without_data_draws_walk_back_to_the_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Started a tenth as wide, at scales too small by e, under noise of one setting."""
-    monkeypatch.setattr(walking, "ROUNDS", 60)
+    monkeypatch.setattr(walking, "LEAST_ROUNDS", 60)
+    monkeypatch.setattr(walking, "MOST_ROUNDS", 60)
     rng = np.random.default_rng(3)
     D = 600
     own = prior()

@@ -172,6 +172,7 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     from isocompute.cli.live import LiveLine
     from isocompute.runner import calibrate, run_study
     from isocompute.store import Database
+    from isocompute.store.database import moved_line
     from isocompute.store.register import register
     from isocompute.study.cost import study_cost
 
@@ -186,6 +187,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     with contextlib.closing(Database(folder, create=True)) as database:
         register(database, study)
         is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
+        if database.copy is not None:
+            warn(moved_line(database.copy))
     with LiveLine() as progress:
         measured = None
         if is_new and pool is None and options.calibrate > 0:

@@ -185,8 +185,7 @@ def linear_evidence(
     loss, hessian, down = _normal(problem, at, score_JK[None], mean, precision)
     gain = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
     out: FloatArray = (
-        -0.5 * (loss - (gain * down).sum(axis=1))
-        - 0.5 * np.linalg.slogdet(hessian)[1]
+        -0.5 * (loss - (gain * down).sum(axis=1)) - 0.5 * np.linalg.slogdet(hessian)[1]
     )
     return out
 
@@ -201,7 +200,7 @@ def slope(
     """Loss (B,) and downhill direction (B, P; half gradients) without the Gauss-Newton matrix."""
     own, shared = problem.split(p)
     value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
-    left = (score_JK[:, :, None] - value)
+    left = score_JK[:, :, None] - value
     scaled = problem.whitened(left[:, :, None])
     weighed = problem.whitened(scaled, back=True)[:, :, 0]
     each = np.einsum("jkcb,jkb->cjb", jacobian, weighed)

@@ -87,7 +87,7 @@ def _settings(
 ) -> IntArray:
     """A setting of the noise for every draw's residuals, (D,)."""
     value = problem.form.value(*problem.split(now.parameters), problem.x_JK)
-    left = (score_JK[:, :, None] - value)
+    left = score_JK[:, :, None] - value
     squares = np.array([((whiten @ left) ** 2).sum(axis=(0, 1)) for whiten in problem.whiten])
     return _drawn(log_weight_S - 0.5 * squares.T, rng)
 
@@ -177,7 +177,8 @@ def _leap(
 def _drawn(log_p: FloatArray, rng: np.random.Generator) -> IntArray:
     """One column of every row, by its probability."""
     total = np.cumsum(np.exp(log_p - log_p.max(axis=1, keepdims=True)), axis=1)
-    return (total < rng.random((len(total), 1)) * total[:, -1:]).sum(axis=1)
+    chosen: IntArray = (total < rng.random((len(total), 1)) * total[:, -1:]).sum(axis=1)
+    return chosen
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:

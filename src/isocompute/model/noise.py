@@ -83,8 +83,9 @@ class Scaling(NamedTuple):
 def scaling_of(covariance: FloatArray, has_JK: NDArray[np.bool_]) -> Scaling:
     """Factors of covariances (S, J, K, K) of mean curves."""
     lower = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
-    log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
-    return Scaling(lower, np.linalg.inv(lower) * has_JK[:, :, None], log_det)
+    log_det: FloatArray = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
+    whiten = np.asarray(np.linalg.inv(lower) * has_JK[:, :, None], dtype=np.float64)
+    return Scaling(lower, whiten, log_det)
 
 
 def white_variance(data: SweepData, fitted_JK: FloatArray) -> tuple[float, float]:

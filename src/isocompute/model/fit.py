@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import RefusalError
 from isocompute.model.data import SweepData, reduce_curves
-from isocompute.model.form import Form, sigma
+from isocompute.model.form import KNOTS, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
 from isocompute.model.noise import Reference, noise_hypotheses, scaling_of, white_variance
 from isocompute.model.posterior import Drawn, Posterior, Select
@@ -108,8 +108,8 @@ def _prior(data: SweepData, form: Form, white: float) -> Prior:
     sd = np.sqrt(white / (max(data.floor_evaluations, 1) * low * (1 - low))) if known else 1.0
     rise = height * (1 - low)
     decline = [np.log(0.1 * rise), float(data.last_J.max()) - 0.4] if form.declines else []
-    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline, _logit(low), SHARED[0][0], SHARED[1][0]]
-    centre += [0.0] * (form.shared - 3)
+    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline]
+    centre += [_logit(low), SHARED[0][0], SHARED[1][0], *[0.0] * len(KNOTS)]
     return Prior(
         data.log2_n_J, data.log2_bp_J, np.array(centre), float(np.clip(sd, 0.02, 1.0)), form.own
     )
@@ -206,6 +206,7 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
     score = data.score_JK + (hypotheses.scaling.lower[setting] @ luck)[..., 0] * data.has_JK
     distinct, back = np.unique(row, return_inverse=True)
     covariance = prior.covariance(hypotheses.log_scales[distinct])
+    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     luck = rng.standard_normal((size, covariance.shape[1], 1))
     mean = prior.mean() + (np.linalg.cholesky(covariance)[back] @ luck)[..., 0]
     problem = Problem(
@@ -219,7 +220,7 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
         hypotheses.mode[row],
         score,
         mean,
-        np.linalg.inv(covariance)[back],
+        precision[back],
         iterations=DRAWN_IN,
     )
     begun = Walkers(found.parameters, hypotheses.log_scales[row], setting)

@@ -182,7 +182,8 @@ def _drawn(log_p: FloatArray, rng: np.random.Generator) -> IntArray:
     # Below -60 nothing is ever drawn, and numbers too small for their format are slow.
     ahead = np.maximum(log_p - log_p.max(axis=1, keepdims=True), -60.0)
     total = np.cumsum(np.exp(ahead), axis=1)
-    return (total < rng.random((len(total), 1)) * total[:, -1:]).sum(axis=1)
+    chosen: IntArray = (total < rng.random((len(total), 1)) * total[:, -1:]).sum(axis=1)
+    return chosen
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:

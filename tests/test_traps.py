@@ -195,6 +195,20 @@ def test_runs_of_different_scores_stay_apart(
         assert len(read_log(home, settings=GIVEN)) == 2
 
 
+def test_a_copied_file_is_no_second_run_however_short(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "backup/a (copy).jsonl"):
+        lines(tmp_path / name, verl([0.1, 0.2, 0.3]))
+    lines(tmp_path / "b.jsonl", [*verl([0.1, 0.2, 0.3]), {"epoch": 1}])  # two scores tell nothing
+    assert len(read_log(tmp_path, settings=GIVEN)) == 2
+
+
+def test_a_history_that_was_dumped_alone_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "n4" / "metrics.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(verl([0.1, 0.2, 0.3])))
+    assert to_curves(read_log(tmp_path, settings=GIVEN))[0].score_K.tolist() == [0.1, 0.2, 0.3]
+
+
 def test_two_seeds_with_the_same_scores_are_refused(tmp_path: Path) -> None:
     for seed in (0, 1):
         lines(tmp_path / f"seed{seed}.jsonl", verl([0.1, 0.2, 0.35, 0.4]))
@@ -235,6 +249,18 @@ def test_a_run_with_two_means_takes_the_one_of_more_samples_where_avg_is_asked(
     with pytest.raises(InputError, match="one metric must be chosen"):
         to_curves(runs)
     assert convert_runs(runs, "avg").curves[0].score_K[0] == pytest.approx(0.3)
+    plain = settings_from({**GIVEN, "columns": {"acc": "avg", "acc4": "avg@4"}})
+    rows = [{"step": s, "acc": 0.1 + s / 50, "acc4": 0.3 + s / 50} for s in range(5)]
+    runs = read_log(lines(path, rows), settings=plain)
+    assert convert_runs(runs, "avg").curves[0].score_K[0] == pytest.approx(0.1)
+
+
+def test_a_metric_may_be_named_by_its_key(tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", [{**row, "val-core/math/acc/best@4/mean": 0.9}
+                                 for row in verl([0.1, 0.2, 0.3])])
+    asked = settings_from(GIVEN)
+    for key, label in ((KEY, "avg@4"), ("val-core/math/acc/best@4/mean", "best@4:bootstrap")):
+        assert load_curves(tmp_path, settings=asked, metric=key)[0].metric == label
 
 
 # scale

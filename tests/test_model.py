@@ -173,17 +173,30 @@ def test_configurations_are_sorted_and_padded() -> None:
 
 
 def test_a_broken_run_counts_up_to_its_fall() -> None:
-    x = np.arange(3.0, 6.5, 0.5)
-    sound = curve(x, [0.2, 0.3, 0.5, 0.6, 0.6, 0.6, 0.6])
-    lost = curve(x, [0.2, 0.3, 0.5, 0.6, 0.1, 0.1, 0.1], run="lost")
+    x, rise = np.linspace(3, 6, 12), [0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.6, 0.6]
+    sound, lost = curve(x, [*rise, *[0.6] * 3]), curve(x, [*rise, 0.1, 0.1, 0.1], run="lost")
     data = reduce_curves([sound, lost], "rollouts")
     assert data.broken == ((Configuration(1, 8), "lost"),)
     np.testing.assert_allclose(data.score_JK[0], sound.score_K)
-    np.testing.assert_allclose(data.white_JK[0], [0.5] * 4 + [1] * 3)
-    assert data.points_J.tolist() == [11]
+    np.testing.assert_allclose(data.white_JK[0], [0.5] * 9 + [1] * 3)
+    assert data.points_J.tolist() == [21]
     # For good, and by more than half: two low scores at the end, or 0.42 of 0.2 to 0.6, do not.
-    for score in ([0.2, 0.3, 0.5, 0.6, 0.6, 0.1, 0.1], [0.2, 0.3, 0.5, 0.6, 0.42, 0.42, 0.42]):
-        assert reduce_curves([curve(x, score)], "rollouts").broken == ()
+    for end in ([0.6, 0.1, 0.1], [0.42, 0.42, 0.42]):
+        assert reduce_curves([curve(x, [*rise, *end])], "rollouts").broken == ()
+    assert reduce_curves([curve(x, [*rise, 0.38, 0.38, 0.38])], "rollouts").broken != ()
+
+
+def test_noise_around_a_level_is_no_break() -> None:
+    """A third of such runs end on three low evaluations."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(3, 6, 30)
+    level = [curve(x, rng.binomial(300, 0.4, 30) / 300, run=str(i)) for i in range(60)]
+    assert reduce_curves(level, "rollouts").broken == ()
+    fallen = [
+        curve(x, rng.binomial(300, np.where(x < 5, 0.1 + 0.3 * (x - 3), 0.1)) / 300, run=str(i))
+        for i in range(20)
+    ]
+    assert len(reduce_curves(fallen, "rollouts").broken) == 20
 
 
 def test_budgets_are_compared_from_twenty_steps_on() -> None:

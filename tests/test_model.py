@@ -405,9 +405,8 @@ def lines(seed: int = 0) -> tuple[Problem, FloatArray, FloatArray, FloatArray, F
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (2, 5))
     lower = np.tril(rng.uniform(0.2, 0.5, (2, 2, 5, 5))) + 0.5 * np.eye(5)
-    problem = Problem(
-        form=Line(), x_JK=x, whiten=np.linalg.inv(lower), group_B=np.array([0, 0, 1])
-    )  # type: ignore[arg-type]
+    line: Any = Line()
+    problem = Problem(form=line, x_JK=x, whiten=np.linalg.inv(lower), group_B=np.array([0, 0, 1]))
     design = np.zeros((10, 5))
     for j in range(2):
         design[5 * j : 5 * j + 5, [j, 2 + j, 4]] = np.stack([x[j], np.ones(5), np.ones(5)], axis=1)

@@ -103,9 +103,7 @@ def test_the_order_of_runs_does_not_matter(curves: list[Curve], posterior: Poste
 
 
 @pytest.mark.long
-def test_tokens_that_count_the_same_say_the_same(
-    curves: list[Curve], posterior: Posterior
-) -> None:
+def test_tokens_that_count_the_same_say_the_same(curves: list[Curve], posterior: Posterior) -> None:
     """A thousand tokens to a rollout: three decades further."""
     tokens = fit_posterior(curves, draws=60, unit="tokens")
     ours, theirs = posterior.scores(X), tokens.scores(X + 3)

@@ -50,6 +50,11 @@ def one_n(path: Path) -> None:
     _csv(path, [c for c in sweep() if c.rollouts_per_problem == 8])
 
 
+def losses(path: Path) -> None:
+    """Losses where scores belong."""
+    _csv(path, [c.replace(score_K=1 - c.score_K) for c in sweep()])
+
+
 def far_apart(path: Path) -> None:
     """Tidy curves of half a point more, for comparisons."""
     _csv(path, sweep(shift=0.03))
@@ -153,6 +158,7 @@ evaluation: {first: 128}
 FIXTURES: dict[str, Callable[[Path], None]] = {
     "my-runs.csv": my_runs,
     "one-n.csv": one_n,
+    "losses.csv": losses,
     "with-kl.csv": far_apart,
     "without-kl.csv": my_runs,
     "outputs": verl_logs,

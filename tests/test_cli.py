@@ -7,6 +7,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 from isocompute import __version__, answers, report
+from isocompute.allocation import parse_budget
 from isocompute.answers import plan as planning
 from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
@@ -144,19 +146,20 @@ def test_help_loads_nothing_heavy() -> None:
         (["fit", "x.csv", "--fix", "batch_size=8", "--joint"], "not allowed with"),
         (["fit", "x.csv", "--unit", "steps"], "invalid choice: 'steps'"),
         (["fit", "x.csv", "--range", "0", "nan"], "must be a finite number, but got 'nan'"),
-        (["fit", "x.csv", "--nope"], "every argument must be known, but got --nope"),
-        (["plan", "x.csv"], "must be known, but got x.csv; `--law x.csv` makes a plan by it"),
-        (["plan", "--nope"], "must be known, but got --nope; see `isocompute --help`"),
+        (["fit", "x.csv", "--nope"], "unknown option --nope; see `isocompute fit --help`."),
+        (["plan", "x.csv"], "unknown argument x.csv; `--law x.csv` plans by it"),
+        (["plan", "--max-problems", "3"], "--max-problems, did you mean --problems?"),
+        (["plan", "--budgit", "3"], "unknown option --budgit, did you mean --budget? See"),
         (["fit", "x.csv", "--method", "law"], "invalid choice: 'law'"),
         (["fit", "x.csv", "--bin-width", "0.1"], "--bin-width belongs to --method paper, but got"),
-        (["fit", "x.csv", "--method", "paper", "--bin-width", "0"], "must be above 0, but got '0'"),
+        (["fit", "x", "--method", "paper", "--bin-width", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--current", "bp=32"], "must name n, as in n=16,bp=32"),
         (["plan", "--budget", "1e6", "--current", "16"], "must be n=16 or n=16,bp=32, but got"),
         (["plan", "--budget", "1e6", "--current", "n=8,n=9"], "must be n=16 or n=16,bp=32"),
         (["plan", "--budget", "1e6", "--problems", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--fix", "batch_size=8", "--joint"], "not allowed with"),
-        (["plan"], "either a budget or a batch size with steps, but got neither"),
-        (["plan", "--budget", "1e6", "--steps", "5"], "but got both"),
+        (["plan"], "either a budget or both batch size and steps, but got neither"),
+        (["plan", "--budget", "1e6", "--steps", "5"], "but got budget and steps"),
         (["plan", "--max-batch", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--for", "nobody"], "invalid choice: 'nobody'"),
         (["plan", "--budget", "1e6", "--difficulty", "odd"], "invalid choice: 'odd'"),
@@ -172,6 +175,30 @@ def test_bad_options_are_one_line(
 ) -> None:
     assert main(argv) == 2
     assert words in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "unit"),
+    [
+        ("64gpux3d", 64 * 72, "gpu_hours"),
+        ("8GPU x 12h", 96, "gpu_hours"),
+        ("8gpusx1.5h", 12, "gpu_hours"),
+        ("$10000", 10_000, "usd"),
+        ("$1,500", 1_500, "usd"),
+        ("$10k", 10_000, "usd"),
+        ("5e9tok", 5e9, "tokens"),
+        ("2M", 2e6, "rollouts"),
+    ],
+)
+def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> None:
+    budget = parse_budget(text)
+    assert (budget.amount, budget.unit) == (pytest.approx(amount), unit)
+
+
+@pytest.mark.parametrize("text", ["64gpux3w", "gpux3d", "$", "$x", "$5gpuh", "0gpux3d", "$-5"])
+def test_what_is_no_budget_is_refused_as_it_was_written(text: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"but got {text!r}; write for example 2e6")):
+        parse_budget(text)
 
 
 # Bad input
@@ -246,12 +273,19 @@ def test_an_unknown_law_lists_the_known(
     assert "published:qwen2.5-7b-easy" in complaint(capsys)
 
 
+def test_a_name_that_is_near_is_offered(
+    sweep_csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", str(sweep_csv.with_name("sweeps.csv"))]) == 2
+    assert f"sweeps.csv. Did you mean {sweep_csv}?" in complaint(capsys)
+
+
 def test_a_budget_below_twenty_steps_is_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan.json"
     assert main(["plan", "--budget", "100", "--json", str(out)]) == 2
-    assert "must buy at least 20 steps of the smallest batch" in complaint(capsys)
+    assert "`steps >= 20` must hold, which takes 5,120 rollouts" in complaint(capsys)
     assert not out.exists()
 
 
@@ -277,14 +311,14 @@ def test_a_verdict_of_stop_is_a_refusal_with_exit_3(
 ) -> None:
     falls = [[*r[:3], round(0.9 - r[3], 4), *r[4:]] for r in sweep()]
     source = write_csv(tmp_path / "loss.csv", falls)
-    assert main(["fit", str(source)]) == 0  # it says why
-    out = capsys.readouterr().out
-    assert "Confidence: stop. 3 of 3 configurations end lower than they began." in out
-    assert "Next: give losses as 1 - value, or mend the recipe." in out
+    assert main(["fit", str(source), "--full"]) == 0  # it says why
+    out = " ".join(capsys.readouterr().out.split())
+    assert "Confidence: stop. " in out
+    assert "stop: 3 of 3 configurations end lower than they began. Give losses as 1 -" in out
     document = tmp_path / "plan.json"
     argv = ["plan", "--budget", "1e6", "--law", str(source), "--json", str(document)]
     assert main(argv) == 3
-    assert "end lower than they began" in complaint(capsys)
+    complaint(capsys)
     plan = json.loads(document.read_text())
     assert plan["refusal"]["run_next"]
     assert plan["rollouts_per_problem"] is None
@@ -567,6 +601,43 @@ def test_the_published_law_is_fitted_to_the_checkpoint_asked_for(
     assert main(argv) == 0
     final = json.loads(capsys.readouterr().out)
     assert final["predicted_score"] != published_plan["predicted_score"]
+
+
+def test_report_plans_as_plan_does(
+    sweep_csv: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = ["--max-batch", "1024", "--min-steps", "50", "--current", "n=8", "--problems", "300",
+             "--rollouts-per-gpu-hour", "900", "--usd-per-gpu-hour", "2",
+             "--fix", "problems_per_batch=32", "--budget", "1e6"]  # fmt: skip
+    file = tmp_path / "plan.json"
+    assert main(["plan", "--law", str(sweep_csv), *asked, "--json", str(file)]) == 0
+    plan = json.loads(file.read_text())
+    drawn: list[Any] = []
+
+    def take(fits: Any, plan: Any, path: str, **rest: Any) -> str:
+        drawn.append((fits[0][1].setting, plan, rest.get("title")))
+        return path
+
+    monkeypatch.setattr(report, "render_report", take)
+    argv = ["report", str(sweep_csv), "-o", str(tmp_path / "r.html"), "--title", "Ours"]
+    assert main([*argv, *asked, "--for", "trl"]) == 0
+    assert main([*argv, "--plan", str(file)]) == 0
+    (setting, made, title), (_, read, _) = drawn
+    assert setting == {"kind": "fixed_problems_per_batch", "value": 32}
+    assert title == "Ours"
+    assert list(made["trainer"]) == ["trl"]
+    assert {**made, "trainer": plan["trainer"]} == plan == read
+    capsys.readouterr()
+    for text, words in (("{}", "must name a file that"), ("x", "must name a file that"),
+                        (json.dumps({**plan, "version": 1}), "is of version 1")):  # fmt: skip
+        file.write_text(text)
+        assert main([*argv, "--plan", str(file)]) == 2
+        assert words in complaint(capsys)
+    assert main([*argv, "--plan", str(tmp_path / "plan.jsn")]) == 2
+    assert "Did you mean" in complaint(capsys)
 
 
 def test_report_on_bad_input_writes_nothing(

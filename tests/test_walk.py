@@ -67,8 +67,10 @@ def test_evidence_of_a_line_is_exact() -> None:
         exact.append(
             -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
         )
-    half_log_det = 24 * np.log(0.02 * np.arange(1, 4))
-    found = linear_evidence(of, p, score, prior().mean(), precision) - half_log_det
+    sizes = 0.02 * np.arange(1, 4)[:, None, None, None]
+    covariance = sizes**2 * np.eye(8) * np.ones((1, 3, 1, 1))
+    line = of.form, X, np.ones(X.shape, bool), score, p
+    found = linear_evidence(*line, prior().mean(), precision, covariance)
     np.testing.assert_allclose(np.diff(found), np.diff(exact), rtol=1e-6)
 
 
@@ -116,7 +118,8 @@ def test_a_normal_posterior_stays_as_it_is(
     rounds: int, wide: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """From its own draws, and (longer) from draws that are too narrow; scales held."""
-    monkeypatch.setattr(walking, "ROUNDS", rounds)
+    monkeypatch.setattr(walking, "LEAST_ROUNDS", rounds)
+    monkeypatch.setattr(walking, "MOST_ROUNDS", rounds)
     monkeypatch.setattr(priors, "SPREAD", 1e-9)
     monkeypatch.setattr(walking, "POSSIBLE", 2)
     rng, D, own = np.random.default_rng(5), 1200, prior()
@@ -141,7 +144,8 @@ def test_a_normal_posterior_stays_as_it_is(
 @pytest.mark.long
 def test_without_data_draws_walk_back_to_the_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Started a tenth as wide, at scales too small by e, under noise of one setting."""
-    monkeypatch.setattr(walking, "ROUNDS", 60)
+    monkeypatch.setattr(walking, "LEAST_ROUNDS", 60)
+    monkeypatch.setattr(walking, "MOST_ROUNDS", 60)
     rng = np.random.default_rng(3)
     D = 600
     own = prior()

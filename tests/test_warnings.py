@@ -9,6 +9,7 @@ import pytest
 
 from isocompute.answers import Fit, fit_sweep
 from isocompute.answers.overfit import falls, windows_of
+from isocompute.cli.fit_full import full_lines
 from isocompute.domain import Curve
 from isocompute.domain.notices import NOTICES, TABLES
 from isocompute.testing.planted import NOISE, WORLDS, World, chained_arms
@@ -163,3 +164,20 @@ def test_noise_alone_is_seldom_called_a_fall() -> None:
 
     assert share("rising") < 0.03
     assert share("overfit") > 0.5
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "raised"), [("equal", True), ("rising", False)])
+def test_level_n_are_said_to_be_level(name: str, raised: bool) -> None:
+    sampled = [
+        WORLDS[name].sample(NOISE["middle"], 3, np.random.default_rng(seed)) for seed in range(4)
+    ]
+    found = ["n_not_told_apart" in {one.code for one in fitted(c).notices} for c in sampled]
+    assert np.mean(found) >= 0.5 if raised else not any(found)
+
+
+@pytest.mark.long
+def test_rollouts_in_a_table_of_tokens_are_called_so() -> None:
+    curves = [c.replace(tokens_K=700 * c.rollouts_K) for c in sweep("rising", seeds=1)]
+    lines = full_lines(fit_sweep(curves, unit="tokens", draws=20).document)
+    assert "  to rollouts  " in lines[lines.index("Curves:") + 1]

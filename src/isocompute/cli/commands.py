@@ -23,120 +23,6 @@ if TYPE_CHECKING:
 Options = argparse.Namespace
 
 
-def fit(options: Options) -> int:
-    """Curves -> what is best when, or the published method's answers."""
-    check_target(options.json, options.source)
-    sources = [narrowed(source, options) for source in options.source]
-    if options.method == "paper":
-        return _fit_by_the_paper(options, sources)
-    if options.bin_width is not None:
-        raise InputError(
-            f"--bin-width belongs to --method paper, but got --bin-width {options.bin_width:g} "
-            "without it; drop it, or add the method."
-        )
-    from isocompute.answers import fit_sweep
-    from isocompute.answers.claims import best_n_rows
-    from isocompute.cli.evidence import best_n_lines
-    from isocompute.cli.fit_full import full_lines
-    from isocompute.cli.fit_short import fit_lines
-    from isocompute.sources import load_with_train
-
-    asked = scores(options)
-    documents = []
-    for metric in _metrics(options):
-        asked["metric"] = metric
-        curves, train = load_with_train(sources, **asked)
-        found = fit_sweep(
-            curves,
-            fix=options.fix,
-            joint=options.joint,
-            unit=options.unit,
-            select=options.select,
-            sources=sources,
-            train=train,
-        )
-        documents.append(found.document)
-    document, rows = documents[0], []
-    if len(documents) > 1:
-        for each in documents:
-            by_bp = each["spread"]["rollouts_per_problem"]
-            rows += best_n_rows(each["metric"], by_bp, each["level"])
-        document = {**document, "best_n": rows, "by_metric": documents}
-    write_json(document, options.json)
-    lines = full_lines(document) if options.full else fit_lines(document) + best_n_lines(rows)
-    show(lines, quiet=options.json == "-")
-    return 0
-
-
-def _metrics(options: Options) -> list[str | None]:
-    if options.metric is None:
-        return [None]
-    return [word.strip() for word in options.metric.split(",")]
-
-
-def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
-    """The published method alone, under its own name."""
-    from isocompute.answers import paper_fit, select_curves
-    from isocompute.answers.paper import BIN_WIDTH
-    from isocompute.cli.fit_full import paper_lines
-    from isocompute.sources import load_curves
-
-    curves, setting = select_curves(
-        load_curves(sources, **scores(options)), fix=options.fix, joint=options.joint
-    )
-    width = BIN_WIDTH if options.bin_width is None else options.bin_width
-    found = paper_fit(curves, unit=options.unit, bin_width=width)
-    document = {
-        "version": 2,
-        "method": "paper",
-        "setting": setting,
-        "metric": curves[0].metric or "score",
-        "unit": options.unit,
-        "provenance": {"sources": sources},
-        "paper": found.to_dict(),
-    }
-    write_json(document, options.json)
-    show(paper_lines(document), quiet=options.json == "-")
-    return 0
-
-
-def plan(options: Options) -> int:
-    """Sweep + budget -> prescription; exit code 3 where the data cannot carry one."""
-    check_target(options.json, [options.law] if options.law else [])
-    from isocompute.allocation import Rates, parse_budget
-    from isocompute.answers import advice_lines, plan_from_source
-
-    answer = plan_from_source(
-        None if options.law is None else narrowed(options.law, options),
-        budget=None if options.budget is None else parse_budget(options.budget),
-        batch_size=options.batch_size,
-        steps=options.steps,
-        difficulty=options.difficulty,
-        **scores(options),
-        select=options.select,
-        fix=options.fix,
-        joint=options.joint,
-        unit=options.unit,
-        rates=Rates(
-            tokens_per_rollout=options.tokens_per_rollout,
-            rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
-            usd_per_gpu_hour=options.usd_per_gpu_hour,
-        ),
-        max_batch_size=options.max_batch,
-        min_steps=options.min_steps,
-        current=options.current,
-        problems=options.problems,
-    )
-    write_json(answer.document, options.json)
-    if answer.refusal is not None:
-        raise answer.refusal
-    lines = advice_lines(
-        answer.document, trainer=options.trainer, why=options.why, quiet=options.quiet
-    )
-    show(lines, quiet=options.json == "-")
-    return 0
-
-
 def compare(options: Options) -> int:
     """Two sweeps at equal compute."""
     given = [options.a, options.a if options.b is None else options.b]
@@ -173,39 +59,6 @@ def interference(options: Options) -> int:
     )
     write_json(document, options.json)
     show(interference_lines(document), quiet=options.json == "-")
-    return 0
-
-
-def report(options: Options) -> int:
-    """One self-contained HTML file, and figures for papers."""
-    check_target(options.output, options.source)
-    from isocompute.allocation import parse_budget
-    from isocompute.answers import fit_sweep, plan_from_source
-    from isocompute.report import render_report
-    from isocompute.report.figures import save_figures
-    from isocompute.report.study_data import study_view
-    from isocompute.sources import load_with_train
-    from isocompute.store.arms import split_source
-
-    asked = scores(options)
-    fits = []
-    for source in (narrowed(given, options) for given in options.source):
-        curves, train = load_with_train([source], **asked)
-        law = fit_sweep(curves, select=options.select, sources=[source], train=train)
-        fits.append((source, law))
-    first, law = fits[0]
-    answer = None
-    if options.budget is not None:
-        answer = plan_from_source(
-            first, budget=parse_budget(options.budget), difficulty=options.difficulty, fit=law
-        ).document
-    is_study = (Path(split_source(first)[0]) / "study.db").is_file()
-    study = study_view(first, problem_set=options.problem_set) if is_study else None
-    path = render_report(fits, answer, options.output, study=study)
-    show([f"report: {path}"])
-    if options.figures is not None:
-        files = save_figures(fits, options.figures, plan=answer, study=study)
-        show([f"figures: {len(files)} files in {options.figures}"])
     return 0
 
 
@@ -267,10 +120,23 @@ def run(options: Options) -> int:
 
     study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
+    if options.dry_run:
+        return _dry_run(study, folder, options)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
     show(summary_lines(summary, str(folder)), quiet=options.json == "-")
     return summary.exit_code
+
+
+def _dry_run(study: Study, folder: str | Path, options: Options) -> int:
+    """What would be run, and its cost; nothing is measured or written."""
+    from isocompute.cli.tables import study_lines
+    from isocompute.study.cost import study_cost
+
+    cost = study_cost(study)
+    write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
+    show(study_lines(study, cost, str(folder)), quiet=options.json == "-")
+    return 0
 
 
 def lr_sweep(options: Options) -> int:
@@ -306,6 +172,7 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     from isocompute.cli.live import LiveLine
     from isocompute.runner import calibrate, run_study
     from isocompute.store import Database
+    from isocompute.store.database import moved_line
     from isocompute.store.register import register
     from isocompute.study.cost import study_cost
 
@@ -320,6 +187,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     with contextlib.closing(Database(folder, create=True)) as database:
         register(database, study)
         is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
+        if database.copy is not None:
+            warn(moved_line(database.copy))
     with LiveLine() as progress:
         measured = None
         if is_new and pool is None and options.calibrate > 0:

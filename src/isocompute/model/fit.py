@@ -12,6 +12,7 @@ Shape legend: D draws, J configurations, K positions, P parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,11 +30,11 @@ from isocompute.model.walk import Walkers, walk
 
 FloatArray = NDArray[np.float64]
 
-ROUNDS = 4  # of hypotheses, the first from the prior
+ROUNDS = 3  # of hypotheses, the first from the prior
 TRIED, LEAST_TRIED = 36, 16  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
-DRAWN_IN = 4  # iterations of a randomised mode; the walk does the rest
+DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 
 
 def fit_posterior(
@@ -157,18 +158,8 @@ def _evidence(
     prior = _prior(data, Form(), white)
     precision = np.linalg.inv(prior.covariance(prior.median()[None]))[0]
 
-    def evidence(covariance: FloatArray) -> FloatArray:
-        scaling = scaling_of(covariance, data.has_JK)
-        problem = Problem(
-            form=Form(),
-            x_JK=data.x_JK,
-            whiten=scaling.whiten,
-            group_B=np.arange(len(covariance)),
-        )
-        found = linear_evidence(problem, start, data.score_JK, prior.mean(), precision)
-        return found - scaling.log_det
-
-    return evidence
+    of = Form(), data.x_JK, data.has_JK, data.score_JK
+    return partial(linear_evidence, *of, start, prior.mean(), precision)
 
 
 def _starts(prior: Prior, J: int) -> FloatArray:

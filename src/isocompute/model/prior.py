@@ -38,7 +38,7 @@ class Scale(NamedTuple):
 
 # Medians over octaves. Learnt from the shipped sweeps by benchmarks/prior_scales.py.
 SCALES: tuple[Scale, ...] = (
-    Scale(1.2, 0.13, 0.05, 0.08, 0.045),  # logit of the ceiling above the floor
+    Scale(1.2, 0.13, 0.05, 0.08, 0.045, 0.10),  # logit of the ceiling above the floor
     Scale(0.6, 0.07, 0.04, 0.07, 0.06),  # log slope per decade
     Scale(1.0, 0.065, 0.10, 0.065, 0.045, 0.10, 0.10),  # midpoint, decades
     Scale(1.0, 0.10, 0.05, 0.10, 0.20),  # log of the fall per decade

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.files import not_found
 from isocompute.importers import Settings, load_imported, load_published, load_tidy
 from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.identity import without_doubles
@@ -18,6 +19,7 @@ from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, rescaled
 from isocompute.importers.table import tables_or_runs
+from isocompute.importers.vocabulary import column_of
 from isocompute.metrics import parse_metric
 from isocompute.sources.studies import is_study, study_curves
 from isocompute.store import Store, StoredRun, arms
@@ -185,10 +187,7 @@ def _read(asked: _Asked) -> _Found:
         logs = _of_logs(asked, imported) if (imported := load_imported(file)) else _Found([])
         return _Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)
     if not file.exists():
-        raise InputError(
-            f"{asked.path}: a source must be a file, a folder or published:NAME, but there is "
-            "none; check the path."
-        )
+        raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
         curves = []
@@ -279,6 +278,9 @@ def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:
     if metric == "score" and "" in labels:
         return ""  # a table that names no metric
     if metric is not None and metric not in labels:
+        key = column_of(metric)  # the log's own word for it
+        if key is not None and key.metric.label in labels:
+            return key.metric.label
         try:
             asked = parse_metric(metric)
         except InputError:

@@ -340,16 +340,19 @@ def test_covariance_of_two_n_by_hand() -> None:
     scales = [(0.3, 9.0, 0.2, 0.1), (0.4, 9.0, 0.5, 0.6), (0.1, 9.0, 0.2, 0.3)]
     log_scales = np.log([[*np.ravel(scales), 0.05]])
     found = of.covariance(log_scales)[0]
-    alike = np.exp(-0.5)
-    same = 1.2**2 + 0.3**2 * 2.25 + 0.2**2
+    alike, (ceiling, slope, midpoint) = np.exp(-0.5), (s.constant**2 for s in priors.SCALES[:3])
+    same = ceiling + 0.3**2 * 2.25 + 0.2**2
     np.testing.assert_allclose(np.diagonal(found)[:2], same + 0.1**2)
-    assert found[0, 1] == pytest.approx(1.2**2 - 0.3**2 * 2.25 + 0.2**2 * alike)
-    assert found[2, 3] == pytest.approx(0.6**2 - 0.4**2 * 2.25 + 0.5**2 * alike)
-    assert found[5, 5] == pytest.approx(1.0 + 0.1**2 * 2.25 + 0.2**2 + 0.3**2)
+    assert found[0, 1] == pytest.approx(ceiling - 0.3**2 * 2.25 + 0.2**2 * alike)
+    assert found[2, 3] == pytest.approx(slope - 0.4**2 * 2.25 + 0.5**2 * alike)
+    assert found[5, 5] == pytest.approx(midpoint + 0.1**2 * 2.25 + 0.2**2 + 0.3**2)
     np.testing.assert_allclose(np.diagonal(found)[6:], [0.07**2, 1, 1, *[0.05**2] * BUMPS])
     assert found[0, 2] == found[1, 7] == found[6, 7] == 0
-    # The midpoint moves by a tenth of a decade per octave; nothing else has a mean line.
-    np.testing.assert_allclose(of.mean()[:6], [0.1, 0.1, 0.2, 0.2, 4.85, 5.15])
+    per_octave = np.array([s.mean_line_n for s in priors.SCALES[:3]])
+    assert per_octave[2] > 0  # later at a larger n
+    low, high = of.mean()[:6].reshape(3, 2).T
+    np.testing.assert_allclose(low, [0.1, 0.2, 5.0] - 1.5 * per_octave)
+    np.testing.assert_allclose(high, [0.1, 0.2, 5.0] + 1.5 * per_octave)
     np.testing.assert_allclose(of.mean()[6:], centre[3:])
     assert not of.several_bp
 
@@ -359,8 +362,10 @@ def test_b_p_has_a_line_and_a_distance_of_its_own() -> None:
     of = Prior(np.array([3.0, 3.0]), np.array([4.0, 8.0]), centre, 0.07, 3)
     log_scales = np.log(np.array([[9.0, 0.3, 0.2, 1e-9] * 3 + [0.05]]))
     found = of.covariance(log_scales)[0]
-    assert found[0, 1] == pytest.approx(1.2**2 - 0.3**2 * 4 + 0.2**2 * np.exp(-0.5 * (4 / 3) ** 2))
-    np.testing.assert_allclose(of.mean()[4:6], [-0.2, 0.2])
+    constant, alike = priors.SCALES[0].constant**2, np.exp(-0.5 * (4 / 3) ** 2)
+    assert found[0, 1] == pytest.approx(constant - 0.3**2 * 4 + 0.2**2 * alike)
+    per_octave = np.array([s.mean_line_bp for s in priors.SCALES[:3]])
+    np.testing.assert_allclose(np.diff(of.mean()[:6].reshape(3, 2))[:, 0], 4 * per_octave)
     assert of.several_bp
 
 
@@ -377,7 +382,8 @@ def test_scales_are_drawn_around_their_medians() -> None:
     assert drawn.shape == (4000, of.scales) == (4000, 13)
     np.testing.assert_allclose(drawn.mean(axis=0), of.median(), atol=0.08)
     np.testing.assert_allclose(drawn.std(axis=0), priors.SPREAD, rtol=0.05)
-    np.testing.assert_allclose(np.exp(of.median())[[0, 4, 8, 12]], [0.13, 0.07, 0.065, 0.02])
+    medians = [*(s.line_n for s in priors.SCALES[:3]), priors.BUMP]
+    np.testing.assert_allclose(np.exp(of.median())[[0, 4, 8, 12]], medians)
     away = of.median() + np.array([[0.0], [1.0]]) * np.eye(13)[3]
     assert np.diff(of.log_density(away)) == pytest.approx([-0.5])
 

@@ -71,7 +71,7 @@ def test_planted_parameters_are_found() -> None:
     found = fit_posterior(curves, draws=200)
     for name, planted, near in (
         ("ceiling_DJ", [a.ceiling for a in FOUR.arms], 0.02),
-        ("log10_midpoint_DJ", [a.midpoint for a in FOUR.arms], 0.05),
+        ("log10_midpoint_DJ", [a.midpoint for a in FOUR.arms], 0.08),
     ):
         draw_DJ = getattr(found, name)
         assert draw_DJ.shape == (200, 4)
@@ -124,7 +124,7 @@ def test_the_last_checkpoint_of_a_falling_run_scores_less_than_its_best() -> Non
     true_best = world.truth(NOISE["low"]).score(10**x)
     true_final = np.array([arm.mean(x, NOISE["low"]) for arm in world.arms])
     assert (true_best - true_final)[:, 2].min() > 0.03
-    np.testing.assert_allclose(best.scores(x).mean(axis=0), true_best, atol=0.01)
+    np.testing.assert_allclose(best.scores(x).mean(axis=0), true_best, atol=0.02)
     np.testing.assert_allclose(final.scores(x).mean(axis=0), true_final, atol=0.01)
 
 

@@ -47,7 +47,9 @@ VALIDATION = [
 ]  # fmt: skip
 
 
-def verl_rows(steps: int, score: float = 0.4, seed: int = 0) -> Iterator[dict[str, object]]:
+def verl_rows(
+    steps: int, score: float = 0.4, seed: int = 0, rollouts: int = 512
+) -> Iterator[dict[str, object]]:
     """A training run as verl's file logger writes it."""
     rng = np.random.default_rng(seed)
     for step in range(steps + 1):
@@ -61,7 +63,7 @@ def verl_rows(steps: int, score: float = 0.4, seed: int = 0) -> Iterator[dict[st
             data |= dict(zip(TRAINING, rng.random(len(TRAINING)).tolist(), strict=True))
             data["training/global_step"] = step
             length = data["prompt_length/mean"] + data["response_length/mean"]
-            data["perf/total_num_tokens"] = ROLLOUTS * length
+            data["perf/total_num_tokens"] = rollouts * length
         yield {"step": step, "data": data}
 
 
@@ -71,8 +73,6 @@ def few_keys(rows: int) -> Iterator[dict[str, object]]:
         yield {"step": step, "data": {"val-core/math/acc/mean@4": a, "critic/score/mean": b,
                                       "response_length/mean": 512.25, "actor/entropy": 0.31}}
 
-
-ROLLOUTS = 32 * 16  # of a step, in every log of `verl_rows`
 
 READ = """
 import json, sys, time
@@ -119,7 +119,7 @@ def folder_of_runs(folder: Path, runs: int = 100, steps: int = 400) -> None:
     sizes = (8, 16, 32, 64, 128)
     for i in range(runs):
         n, seed = sizes[i % len(sizes)], i // len(sizes)
-        rows = verl_rows(steps, seed=i)
+        rows = verl_rows(steps, seed=i, rollouts=32 * n)
         with (folder / f"bp32_n{n}_seed{seed}.jsonl").open("w") as file:
             for step, row in enumerate(rows):
                 data = row["data"]

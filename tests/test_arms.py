@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
+from isocompute.allocation import parse_budget
+from isocompute.answers import plan_from_source
 from isocompute.cli import main
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
-from isocompute.plan.sources import planning_law
 from isocompute.report.study_data import study_view
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
@@ -166,10 +167,11 @@ def test_fit_plan_and_report_take_one_arm(
 
 def test_the_plans_recipe_is_the_chosen_arms(study: Path) -> None:
     source = f"{study}[recipe=slow,problems=large]"
-    law = planning_law(source, fit=object())  # type: ignore[arg-type]
-    assert law.recipe is not None
-    assert law.recipe.learning_rate == 0.25
-    assert not law.warnings
+    plan = plan_from_source(source, budget=parse_budget("1280"))
+    assert plan.document["recipe"]["learning_rate"] == 0.25
+    assert plan.document["learning_rate_from"] == "study"
+    codes = {one["code"] for one in plan.document["notices"]}
+    assert not codes & {"recipes_mixed", "anchor_assumed", "difficulty_assumed"}
 
 
 def test_the_report_shows_the_chosen_runs(study: Path) -> None:

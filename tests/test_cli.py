@@ -7,6 +7,7 @@ import importlib.util
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import numpy as np
 import pytest
 
 from isocompute import __version__, answers, report
+from isocompute.allocation import parse_budget
 from isocompute.answers import plan as planning
 from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
@@ -144,9 +146,10 @@ def test_help_loads_nothing_heavy() -> None:
         (["fit", "x.csv", "--fix", "batch_size=8", "--joint"], "not allowed with"),
         (["fit", "x.csv", "--unit", "steps"], "invalid choice: 'steps'"),
         (["fit", "x.csv", "--range", "0", "nan"], "must be a finite number, but got 'nan'"),
-        (["fit", "x.csv", "--nope"], "every argument must be known, but got --nope"),
-        (["plan", "x.csv"], "must be known, but got x.csv; `--law x.csv` makes a plan by it"),
-        (["plan", "--nope"], "must be known, but got --nope; see `isocompute --help`"),
+        (["fit", "x.csv", "--nope"], "unknown option --nope; see `isocompute fit --help`."),
+        (["plan", "x.csv"], "unknown argument x.csv; `--law x.csv` plans by it"),
+        (["plan", "--max-problems", "3"], "unknown option --max-problems, did you mean --problems?"),
+        (["plan", "--budgit", "3"], "unknown option --budgit, did you mean --budget? See"),
         (["fit", "x.csv", "--method", "law"], "invalid choice: 'law'"),
         (["fit", "x.csv", "--bin-width", "0.1"], "--bin-width belongs to --method paper, but got"),
         (["fit", "x.csv", "--method", "paper", "--bin-width", "0"], "must be above 0, but got '0'"),
@@ -155,8 +158,8 @@ def test_help_loads_nothing_heavy() -> None:
         (["plan", "--budget", "1e6", "--current", "n=8,n=9"], "must be n=16 or n=16,bp=32"),
         (["plan", "--budget", "1e6", "--problems", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--fix", "batch_size=8", "--joint"], "not allowed with"),
-        (["plan"], "either a budget or a batch size with steps, but got neither"),
-        (["plan", "--budget", "1e6", "--steps", "5"], "but got both"),
+        (["plan"], "either a budget or both batch size and steps, but got neither"),
+        (["plan", "--budget", "1e6", "--steps", "5"], "but got budget and steps"),
         (["plan", "--max-batch", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--for", "nobody"], "invalid choice: 'nobody'"),
         (["plan", "--budget", "1e6", "--difficulty", "odd"], "invalid choice: 'odd'"),
@@ -172,6 +175,30 @@ def test_bad_options_are_one_line(
 ) -> None:
     assert main(argv) == 2
     assert words in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "unit"),
+    [
+        ("64gpux3d", 64 * 72, "gpu_hours"),
+        ("8GPU x 12h", 96, "gpu_hours"),
+        ("8gpusx1.5h", 12, "gpu_hours"),
+        ("$10000", 10_000, "usd"),
+        ("$1,500", 1_500, "usd"),
+        ("$10k", 10_000, "usd"),
+        ("5e9tok", 5e9, "tokens"),
+        ("2M", 2e6, "rollouts"),
+    ],
+)
+def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> None:
+    budget = parse_budget(text)
+    assert (budget.amount, budget.unit) == (pytest.approx(amount), unit)
+
+
+@pytest.mark.parametrize("text", ["64gpux3w", "gpux3d", "$", "$x", "$5gpuh", "0gpux3d", "$-5"])
+def test_what_is_no_budget_is_refused_as_it_was_written(text: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"but got {text!r}; write for example 2e6")):
+        parse_budget(text)
 
 
 # Bad input
@@ -246,12 +273,19 @@ def test_an_unknown_law_lists_the_known(
     assert "published:qwen2.5-7b-easy" in complaint(capsys)
 
 
+def test_a_name_that_is_near_is_offered(
+    sweep_csv: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["fit", str(sweep_csv.with_name("sweeps.csv"))]) == 2
+    assert f"sweeps.csv. Did you mean {sweep_csv}?" in complaint(capsys)
+
+
 def test_a_budget_below_twenty_steps_is_bad_input(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan.json"
     assert main(["plan", "--budget", "100", "--json", str(out)]) == 2
-    assert "must buy at least 20 steps of the smallest batch" in complaint(capsys)
+    assert "`steps >= 20` must hold, which takes 5,120 rollouts" in complaint(capsys)
     assert not out.exists()
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.errors import RunError
+from study_helpers import small_study
 
 STUDY = """
 engine: simulator
@@ -48,6 +49,22 @@ def test_run_again_has_nothing_to_do(finished: Path, capsys: pytest.CaptureFixtu
     out, _ = capsys.readouterr()
     assert out.startswith(f"{finished}: 4 of 4 runs done, 0 failed")
     assert f"Next: isocompute fit {finished}" in out
+
+
+def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "tiny.yaml"
+    file.write_text(STUDY)
+    assert main(["run", str(file), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("tiny: 4 runs, 2,560 rollouts + ")
+    assert [line.split() for line in lines[2:4]] == [
+        ["4", "4", "40", "640", "2"], ["4", "8", "20", "640", "2"],
+    ]  # fmt: skip
+    assert main(["run", str(file), "--dry-run", "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["estimate"]["rollouts"] == 2560
+    assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
 
 
 def test_a_refused_edit_is_refused_before_its_cost_is_told(
@@ -165,6 +182,33 @@ def test_export(finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main([*timeless, "-o", str(tmp_path / "u")]) == 0
     assert not (tmp_path / "u" / "attempts.csv").exists()
     assert "wall_s" not in (tmp_path / "u" / "steps.csv").read_text()
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+def test_run_says_where_it_keeps_an_older_file(
+    version: int, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Commands that read leave it as it is."""
+    file = tmp_path / "s" / "study.db"
+    file.parent.mkdir()
+    shutil.copy(Path(__file__).parent / "data" / f"store-v{version}" / "study.db", file)
+    before = file.read_bytes()
+    export = ["export", "-o", str(tmp_path / "x")]
+    for word, *more in (["status"], ["doctor"], ["watch"], ["fit"], export):
+        main([word, str(file.parent), *more])
+    assert file.read_bytes() == before
+    assert [path.name for path in file.parent.iterdir()] == ["study.db"]
+    capsys.readouterr()
+    monkeypatch.setattr("isocompute.runner.open_study", lambda *_: small_study(rollouts=128))
+    command = ["run", "s.yaml", "-o", str(file.parent), "--workers", "0", "--calibrate", "0"]
+    assert main(command) == 0
+    copy = file.with_name(f"study.schema-{version}.db")
+    assert copy.is_file()
+    told = capsys.readouterr().err
+    assert told.count(f"as it was it is kept in {copy}") == 1
+    assert main(command) == 0
+    assert "it is kept in" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["status", "watch", "doctor", "export"])

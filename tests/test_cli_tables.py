@@ -329,7 +329,7 @@ PLAN = {
     "gain": None, "as_good": [128], "learning_rate_from": "study", "learning_rate": 5e-4,
     "recipe": {"warmup_steps": 10, "objective": "grpo", "kl_coef": 0.0, "entropy_coef": 0.0},
     "cost": {"tokens": None, "gpu_hours": None, "usd": None, "source": {}},
-    "notices": [], "verdict": {"level": "ok", "reason": ""}, "run_next": [],
+    "notices": [], "verdict": {"level": "ok", "reason": ""}, "run_next": [], "neighbours": [],
 }  # fmt: skip
 
 

@@ -151,6 +151,17 @@ def test_law_draws_interval_sigmoid_others_and_the_plan(fit: FixtureFit) -> None
     assert labels == ["best n"]
 
 
+def test_best_n_is_dotted_where_not_all_were_compared(fit: FixtureFit) -> None:
+    rows = [{**row, "extrapolated": row["x"] > 1e6} for row in fit.document["best"]]
+    axes = figures.law(changed(fit, best=rows)).axes[0]
+    (solid,) = [line for line in axes.lines if line.get_label() == "best n"]
+    known = np.isfinite(np.asarray(solid.get_ydata(), dtype=float))
+    assert known.tolist() == [not row["extrapolated"] for row in rows]
+    (dotted,) = [line for line in axes.lines if len(line.get_xdata()) == len(rows)
+                 and line is not solid]  # fmt: skip
+    assert np.isfinite(dotted.get_ydata()).all()
+
+
 def test_the_legend_of_a_law_covers_nothing(fit: FixtureFit) -> None:
     other = fit
     names = [f"published:{'long' * length}" for length in range(9)]

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
+from isocompute.answers import fit_sweep
+from isocompute.answers.overfit import overfitting
 from isocompute.cli import main
 from isocompute.domain import Curve
 from isocompute.importers.runs import Metric
 from isocompute.importers.settings import Column, Settings
-from isocompute.laws import fit_sweep
-from isocompute.laws.overfit import overfit_warning, overfitting
 from isocompute.sources import load_with_train
 from isocompute.testing.planted import NOISE, WORLDS
 from test_arms import STUDY, run
@@ -63,22 +63,10 @@ def test_planted_overfitting_is_found_where_it_was_planted() -> None:
     assert 10**5.9 < small["from"] < 10**6.6
     true = 0.08 * (np.log10(2**23) - 6.2)
     assert small["validation_lost"] == pytest.approx(true, abs=0.02)
-    warning = {w["code"]: w for w in fit_sweep(curves, train=train_of(curves)).warnings}
-    assert "n* is capped by it" in warning["overfitting"]["message"]
-    assert "overfitting" not in {w["code"] for w in fit_sweep(curves).warnings}
-
-
-def test_a_cap_is_claimed_only_of_those_that_overfit() -> None:
-    curves = WORLDS["overfit"].sample(NOISE["middle"], 3, np.random.default_rng(0))
-    small = [c for c in curves if c.rollouts_per_problem <= 32]
-    rises = WORLDS["rising"].sample(NOISE["middle"], 3, np.random.default_rng(0))
-    mixed = [*small, *(c for c in rises if c.rollouts_per_problem == 512)]
-    every, some = (overfit_warning(overfitting(cs, train_of(cs))) for cs in (small, mixed))
-    assert every is not None
-    assert some is not None
-    assert "capped by it: beyond that budget" in every["message"]
-    assert "capped by it where these lead" in some["message"]
-    assert "1 of 4 configurations go on" in some["message"]
+    said = {one.code: one for one in fit_sweep(curves, train=train_of(curves)).notices}
+    assert said["overfitting"].level == "caution"
+    assert "n = 8" in said["overfitting"].text
+    assert "overfitting" not in {one.code for one in fit_sweep(curves).notices}
 
 
 def test_a_fall_that_training_shares_is_no_overfitting() -> None:
@@ -97,7 +85,6 @@ def test_healthy_sweeps_do_not_overfit(noise: str) -> None:
         for row in overfitting(curves, train_of(curves))
     ]
     assert np.mean(alarms) <= 0.02
-    assert overfit_warning([]) is None
 
 
 @pytest.mark.long
@@ -105,7 +92,7 @@ def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixt
     one_arm = STUDY.replace("  slow: {learning_rate: 0.25}\n", "")
     one_arm = re.sub(r"  large:\n(    .*\n)+", "", one_arm)
     folder = run(tmp_path, one_arm.replace("[4, 8]", "[2, 4, 8]").replace("1280", "5120"))
-    code = main(["fit", str(folder)])
+    code = main(["fit", str(folder), "--full"])
     out = capsys.readouterr()
     assert code == 0, out.err
     assert "Train minus validation, success per rollout:" in out.out
@@ -134,7 +121,7 @@ def test_a_table_with_both_splits_shows_overfitting(
                 rows.append(f"32,{n},{10**x:.0f},{score + rng.normal(0, 0.004):.4f},{split}")
     table = tmp_path / "both.csv"
     table.write_text("\n".join(rows))
-    assert main(["fit", str(table), "--json", str(tmp_path / "fit.json")]) == 0
+    assert main(["fit", str(table), "--full", "--json", str(tmp_path / "fit.json")]) == 0
     document = json.loads((tmp_path / "fit.json").read_text())
     assert "overfitting" in {w["code"] for w in document["warnings"]}
     assert {r["rollouts_per_problem"]: r["overfits"] for r in document["train_test"]} == {

@@ -1,4 +1,4 @@
-"""A fit says what it was made from: hashes of data and code, rules, numbers left out."""
+"""A fit says what it was made from: hashes of data and code, options, numbers left out."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from few_draws import few_draws  # noqa: F401  # a fixture
-from isocompute.laws import fit_sweep, provenance
-from isocompute.laws.provenance import code_sha256, data_sha256
+from isocompute.answers import fit_sweep, provenance
+from isocompute.answers.provenance import code_sha256, data_sha256
 from isocompute.testing.planted import NOISE, WORLDS
 
 
@@ -27,22 +27,21 @@ def test_the_hash_is_of_the_scores_and_not_of_their_order() -> None:
 def test_the_hash_of_the_code_moves_with_any_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "laws").mkdir()
-    for name in ("laws/provenance.py", "a.py"):
+    (tmp_path / "answers").mkdir()
+    for name in ("answers/provenance.py", "a.py"):
         (tmp_path / name).write_text("x = 1\n")
-    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "laws" / "provenance.py"))
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "answers" / "provenance.py"))
     first = code_sha256.__wrapped__()
     assert code_sha256.__wrapped__() == first
     (tmp_path / "a.py").write_text("x = 2\n")
     assert code_sha256.__wrapped__() != first
 
 
-@pytest.mark.long
-def test_a_document_names_its_rules() -> None:
+def test_a_document_names_its_options_and_what_it_counted() -> None:
     curves = WORLDS["overfit"].sample(NOISE["low"], 3, np.random.default_rng(0))
-    found = fit_sweep(curves).document["provenance"]
+    curves = [curves[0].replace(n_missing=2), *curves[1:]]
+    found = fit_sweep(curves, select="final", seed=3, sources=["a.csv"]).document["provenance"]
     assert len(found["data_sha256"]) == len(found["code_sha256"]) == 64
-    assert found["bounds"]["score"] == [0.0, 1.0]
-    assert found["huber_corner_sd"] == 2.5
-    assert found["n_bins_dominated"] > 0
-    assert found["n_configurations_left_out"] == 0
+    assert (found["selection"], found["seed"], found["draws"]) == ("final", 3, 100)
+    assert (found["sources"], found["n_runs"], found["n_missing"]) == (["a.csv"], len(curves), 2)
+    assert found["n_points"] == sum(len(c.score_K) for c in curves)

@@ -284,9 +284,10 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
 
 
 def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureFit) -> None:
-    plan = {**make_plan(4e7), "extrapolation_log10": 1.0}
+    plan = {**make_plan(4e7), "extrapolation_log10": 1.0, "steps": 15625}
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "10x beyond your largest tested budget" in said
+    assert "15,625 steps, M" in said  # every digit: it is typed into a trainer
 
 
 def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:
@@ -309,9 +310,12 @@ def test_refusal_says_why_and_what_to_run_next(tmp_path: Path, fit: FixtureFit) 
     }
     page = page_of(tmp_path, [("a", fit)], plan)
     text = first_screen(page)
-    assert "No plan one configuration only. Confidence: stop." in text
+    assert "No plan Confidence: stop. one configuration only." in text
+    assert text.count(reason) == 1
     assert "Do first Run isocompute run more.yaml ." in text
     assert "problems per batch" not in text
+    old = page_of(tmp_path, [], {"refusal": {"reason": reason}, "warnings": []}).text
+    assert "No plan one configuration only." in old  # version 1 has no verdict to say it
     assert "svg" not in [tag for tag, _ in page.tags]  # no choice to mark
 
 
@@ -333,6 +337,13 @@ def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None
     x = [float(pair.split(",")[0]) for pair in (lines[0]["points"] or "").split()]
     share = (math.log10(4e6) - math.log10(8192)) / (math.log10(8388608) - math.log10(8192))
     assert float(circle["cx"] or 0) == pytest.approx(x[0] + share * (x[-1] - x[0]), abs=0.2)
+    low = make_plan() | {"predicted_score": 0.5}
+    (lower,) = [a for tag, a in page_of(tmp_path, [("a", fit)], low).tags if tag == "circle"]
+    top = max(row["at"][-1]["score"] for row in fit.document["curves"])
+    bottom = min(at["score"] for row in fit.document["curves"] for at in row["at"])
+    assert float(lower["cy"] or 0) == pytest.approx(
+        160 - 148 * (0.5 - bottom) / (top - bottom), abs=2
+    )
     without = page_of(tmp_path, [], make_plan()).tags
     assert "polyline" not in {tag for tag, _ in without}
 
@@ -589,7 +600,8 @@ def test_who_leads_when() -> None:
     assert frontier_sentence(document) == ("n = 8 scores best at every budget that was compared.")
     document["curves"].append({"problems_per_batch": 64, "rollouts_per_problem": 8})
     assert frontier_sentence(document).startswith("32 × 8 scores best")
-    assert frontier_sentence({}) == ""
+    document["curves"] = document["curves"][:1]  # one configuration leads nobody
+    assert frontier_sentence(document) == frontier_sentence({}) == ""
 
 
 def test_backtest_is_compared_with_no_change() -> None:

@@ -367,6 +367,17 @@ def test_a_run_in_several_files_is_one_run(scores: list[float], data: st.DataObj
             read_log(home, settings=GIVEN)
 
 
+def test_a_chain_of_files_is_one_run(tmp_path: Path) -> None:
+    rows = verl([0.1 + i / 40 for i in range(20)], every=5)
+    for i, name in enumerate(("c", "a", "d", "b")):  # not in the order of their names
+        lines(tmp_path / f"{name}.jsonl", rows[5 * i : 5 * i + 5])
+    lines(tmp_path / "other" / "e.jsonl", verl([0.7 + i / 40 for i in range(6)], every=5))
+    long, other = sorted(read_log(tmp_path, settings=GIVEN), key=lambda r: -r.series[0].step_K.size)
+    assert long.series[0].score_K.tolist() == [row[KEY] for row in rows]
+    assert len(long.provenance.inferred) == 3
+    assert other.series[0].step_K.size == 6
+
+
 def test_a_log_that_begins_at_its_first_evaluation_is_asked_about(tmp_path: Path) -> None:
     lines(tmp_path / "a.jsonl", verl([0.1, 0.2, 0.3], every=5))
     lines(tmp_path / "b.jsonl", verl([0.0, 0.25, 0.35, 0.45, 0.5], every=5)[1:])

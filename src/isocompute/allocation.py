@@ -6,6 +6,7 @@ Source: arXiv 2603.12151, section 2.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Iterable
@@ -147,13 +148,23 @@ class Budget:
 
 
 def parse_budget(text: str) -> Budget:
-    """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `2000usd` -> Budget.
+    """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `2000usd`, `$2000` -> Budget.
 
     Commas only part thousands: `1,500` is 1500, and `1,5` is refused.
+
+    >>> parse_budget("64gpux3d"), parse_budget("$10k")
+    (Budget(amount=4608.0, unit='gpu_hours'), Budget(amount=10000.0, unit='usd'))
 
     Raises:
         InputError: for text in a number, an unknown unit, or an amount that is not > 0.
     """
+    asked = text
+    if gpus := re.fullmatch(r"\s*(\d+)\s*gpus?\s*x\s*([0-9.]+)\s*([dh])\s*", text, re.IGNORECASE):
+        hours = 24 if gpus[3].lower() == "d" else 1
+        with contextlib.suppress(ValueError):
+            text = f"{int(gpus[1]) * float(gpus[2]) * hours!r}gpuh"
+    elif text.strip().startswith("$"):
+        text = re.sub(r"([a-zA-Z]?)\s*$", r"\1usd", text.strip()[1:], count=1)
     number = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9_]*)(?:\.[0-9]*)?"
     match = re.fullmatch(rf"\s*({number}(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
     word = match.group(2) if match else ""
@@ -170,7 +181,8 @@ def parse_budget(text: str) -> Budget:
     if match is None or unit is None or not math.isfinite(amount) or amount <= 0:
         raise InputError(
             "a budget must be a finite amount > 0 with one of the units rollouts (or none), tok, "
-            f"gpuh, usd, but got {text!r}; write for example 2e6, 2M, 5e9tok, 400gpuh or 2000usd."
+            f"gpuh, usd, but got {asked!r}; write for example 2e6, 2M, 5e9tok, 400gpuh, 64gpux3d "
+            "or $2000."
         )
     return Budget(amount=amount, unit=unit)
 

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+
+def not_found(path: str | Path) -> str:
+    """That there is no such file, with the nearest name beside it where one is near."""
+    path = Path(path)
+    there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
+    near = difflib.get_close_matches(path.name, sorted(there), n=1, cutoff=0.7)
+    if not near:
+        return f"file not found: {path}; check the name and the folder"
+    return f"file not found: {path}. Did you mean {path.parent / near[0]}?"
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -38,7 +38,7 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 DRAWS = 400
-BACKTEST_DRAWS = 200  # its figures are means over configurations and cuts
+BACKTEST_DRAWS = 100  # its figures are means over configurations and cuts
 REPORTED = 25  # budgets of the support at which the best n is said
 # Decades beyond the data from which on draws are widened in full: what the first cut tests.
 _TESTED_DISTANCE = -float(np.log10(CUTS[0]))

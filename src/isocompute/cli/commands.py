@@ -267,10 +267,23 @@ def run(options: Options) -> int:
 
     study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
+    if options.dry_run:
+        return _dry_run(study, folder, options)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
     show(summary_lines(summary, str(folder)), quiet=options.json == "-")
     return summary.exit_code
+
+
+def _dry_run(study: Study, folder: str | Path, options: Options) -> int:
+    """What would be run, and its cost; nothing is measured or written."""
+    from isocompute.cli.tables import study_lines
+    from isocompute.study.cost import study_cost
+
+    cost = study_cost(study)
+    write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
+    show(study_lines(study, cost, str(folder)), quiet=options.json == "-")
+    return 0
 
 
 def lr_sweep(options: Options) -> int:
@@ -306,6 +319,7 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     from isocompute.cli.live import LiveLine
     from isocompute.runner import calibrate, run_study
     from isocompute.store import Database
+    from isocompute.store.database import moved_line
     from isocompute.store.register import register
     from isocompute.study.cost import study_cost
 
@@ -320,6 +334,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     with contextlib.closing(Database(folder, create=True)) as database:
         register(database, study)
         is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
+        if database.copy is not None:
+            warn(moved_line(database.copy))
     with LiveLine() as progress:
         measured = None
         if is_new and pool is None and options.calibrate > 0:

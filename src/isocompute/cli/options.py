@@ -39,7 +39,7 @@ def stage(
 ) -> Parser:
     """A command: its name, what it calls, one sentence."""
     parser = stages.add_parser(name, help=summary, description=summary, epilog=epilog)
-    parser.set_defaults(command=command)
+    parser.set_defaults(command=command, parser=parser)
     return parser
 
 

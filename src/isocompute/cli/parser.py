@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 from collections.abc import Sequence
 
 from isocompute import __version__
@@ -57,14 +58,28 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     many = next((name for name in ("source", "overrides") if hasattr(options, name)), None)
     unknown = [word for word in rest if many is None or word.startswith("-")]
     if unknown:
-        bare = [word for word in unknown if not word.startswith("-")]
-        cure = "see `isocompute --help`"
-        if bare and hasattr(options, "law"):
-            cure = f"`--law {bare[0]}` makes a plan by it, `--budget` says how large"
-        raise InputError(f"every argument must be known, but got {' '.join(unknown)}; {cure}.")
+        raise InputError(_unknown(unknown, options))
     if many is not None:
         setattr(options, many, [*getattr(options, many), *rest])
     return options
+
+
+def _unknown(words: Sequence[str], options: argparse.Namespace) -> str:
+    """What is not known, and what may have been meant."""
+    asked: Parser = options.parser
+    cure = f"see `{asked.prog} --help`."
+    dashed = [word for word in words if word.startswith("-")]
+    if not dashed:
+        if hasattr(options, "law"):
+            cure = f"`--law {words[0]}` plans by it, `--budget` says how large."
+        return f"unknown argument {words[0]}; {cure}"
+    name = dashed[0].partition("=")[0]
+    known = sorted(asked._option_string_actions)
+    parts = [one for one in known if one.strip("-") and one.strip("-") in name.split("-")]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7) or parts
+    return f"unknown option {name}" + (f", did you mean {near[0]}? See" if near else "; see") + (
+        cure.removeprefix("see")
+    )
 
 
 def _add_scores(parser: Parser) -> None:
@@ -168,7 +183,7 @@ def _add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         "sweep + budget -> problems per batch, rollouts per problem, steps, recipe",
         "example: isocompute plan --budget 2e6 --difficulty easy --for verl",
     )
-    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh or 2000usd")
+    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000")
     parser.add_argument(
         "--law",
         metavar="SOURCE",

@@ -16,6 +16,9 @@ def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
         "example: isocompute run sweep.yaml budget=4e5 grid.seeds=[0,1,2]",
     )  # fmt: skip
     _add_study(parser, "the file's name without its ending")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="say what would be run and what it costs; run nothing"
+    )
     add_json(parser)
 
 

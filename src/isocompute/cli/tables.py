@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from isocompute.quickstart import Result as QuickstartResult
     from isocompute.runner import Summary
     from isocompute.store import StoredRun
+    from isocompute.study import Study
+    from isocompute.study.cost import Cost
 
 Row = Mapping[str, Any]
 
@@ -86,6 +88,24 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     elif summary.done:
         lines.append(f"Next: isocompute fit {folder}")
     return lines
+
+
+def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
+    """What a study would run, one row per configuration, and what it costs."""
+    rows: dict[tuple[int, int, int], int] = {}
+    for run in study.runs:
+        a = run.allocation
+        key = (a.problems_per_batch, a.rollouts_per_problem, a.steps)
+        rows[key] = rows.get(key, 0) + 1
+    cells = [
+        (str(b_p), str(n), str(steps), compact(b_p * n * steps), str(runs))
+        for (b_p, n, steps), runs in sorted(rows.items())
+    ]
+    return [
+        *textwrap.wrap(f"{study.name}: {cost.line()}", WIDTH, subsequent_indent="  "),
+        *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
+        f"Nothing was run. Without --dry-run it goes to {folder}.",
+    ]
 
 
 def quickstart_lines(result: QuickstartResult) -> list[str]:

@@ -40,6 +40,11 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The fit failed its own test: held-out scores are predicted worse than by no change "
             "(skill {skill:.2f}).",
             "Do not extrapolate; train further or add seeds."),
+        "intervals_widened": _caution(
+            "Held-out scores were missed by more than was said: intervals beyond the data are"
+            " {times:.1f} times as wide.",
+            "Train further before you rely on a plan far beyond the data.",
+        ),
         "intervals_missed": _stop(
             "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
             "their {level:.0%} intervals.",

@@ -38,6 +38,7 @@ from isocompute.importers.vocabulary import (
     LENGTH_KEYS,
     PROMPT_KEY,
     ROLLOUTS_KEY,
+    SLIME_MARKS,
     STEP_KEYS,
     TOKENS_KEYS,
     TOTAL_TOKENS_KEY,
@@ -51,14 +52,16 @@ MAX_UNREAD = 200
 _NOTES = 50
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
 
-_CHECKS = ("total", "prompt")  # held against B_p * n, so the first rows will do
-_ENOUGH = 500
+# held against B_p * n, so the first rows will do
+_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY}
+_ENOUGH = 50
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     ROLLOUTS_KEY: "rollouts", EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total",
     PROMPT_KEY: "prompt",
 }
+_PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
 
 class Collector:
@@ -131,7 +134,6 @@ class Collector:
         if calls:
             counters.calls = True
         kinds = self._kinds
-        owns: dict[str, int | None] = {}  # this row's own counters
         for key, value in values.items():
             kind = kinds.get(key, ...)
             if kind is None:
@@ -150,9 +152,8 @@ class Collector:
                 self._take_side(kind, place, value)
                 continue
             place, axis = at, kind.axis
-            if axis is not None:
-                own = owns[axis] if axis in owns else counters.value(values.get(axis))
-                owns[axis] = own
+            if axis is not None and (raw := values.get(axis)) != at:
+                own = counters.value(raw)
                 if own is None:
                     kind.n_elsewhere += 1
                 elif calls:
@@ -195,9 +196,10 @@ class Collector:
                     self._kinds[key] = kind
         found = len(self.counters.seen) > before
         if found:
-            for key, known in self._kinds.items():  # words that several trainers use
-                if known is None and (column := column_of(key, self.counters.seen)) is not None:
-                    self._kinds[key] = self._series(column, key)
+            if any(mark in self.counters.seen for mark in SLIME_MARKS):  # its words are common
+                for key, known in self._kinds.items():
+                    if known is None and (column := column_of(key, self.counters.seen)) is not None:
+                        self._kinds[key] = self._series(column, key)
             for points in self._points.values():
                 axis = self.counters.axis(points.key)
                 if axis != points.axis:
@@ -249,8 +251,6 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
-        if kind in _CHECKS and len(self._side[kind]) >= _ENOUGH:
-            return
         result = number(value)
         if result is None or result < 0:
             return
@@ -265,6 +265,8 @@ class Collector:
             self._first_rows[kind] = self.n_rows
         if len(side) < MAX_POINTS // 8:
             side.setdefault(step, result)
+        if kind in _CHECKS and len(side) >= _ENOUGH:
+            self._kinds[_CHECKS[kind]] = None
 
     def finish(self, path: Path, source: str, provenance: Provenance | None = None) -> ImportedRun:
         """The run, with cumulative rollouts and tokens at every point.
@@ -298,7 +300,7 @@ class Collector:
         provenance = provenance or provenance_of(path, source)
         unread = [
             key for key, kind in self._kinds.items()
-            if kind is None and key not in (*STEP_KEYS, "step", "Step") and key[:1] != "_"
+            if kind is None and key not in _PASSED and key[:1] != "_"
         ]
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),
@@ -350,12 +352,12 @@ class Collector:
             self._side["length"].keys())
         if batch is None or not steps:
             return
-        logged = float(np.median([
+        low, logged, high = np.quantile([
             self._side["total"][s] / max(self._side["prompt"][s] + self._side["length"][s], 1e-9)
             for s in steps
-        ]))
-        if batch / _FAR < logged < batch * _FAR:
-            return
+        ], (0.1, 0.5, 0.9))
+        if batch / _FAR < logged < batch * _FAR or high > low * _FAR**2:
+            return  # it agrees, or is no count of anything that stays the same
         text = (
             f"B_p * n is {batch}, but {TOTAL_TOKENS_KEY} over the mean lengths says "
             f"{logged:.0f} rollouts per step"

@@ -10,7 +10,7 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -22,6 +22,7 @@ from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
+_SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
 _Key = tuple[Metric, str, str]
 
@@ -53,16 +54,13 @@ def _scores(run: ImportedRun) -> dict[_Key, dict[int, float]]:
 
 def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
     _refuse_shifted(runs)
-    scores = [_scores(run) for run in runs]
     holders: dict[tuple[str, int, float], list[int]] = defaultdict(list)
-    for i, of_run in enumerate(scores):
-        for (metric, _, split), points in of_run.items():
-            for step, value in points.items():
-                if step > 0:
-                    holders[f"{metric.kind} {split}", step, round(value, 5)].append(i)
+    for i, run in enumerate(runs):
+        for split, step, value in _marks(run):
+            holders[split, step, value].append(i)
     shared: Counter[tuple[int, int]] = Counter()
     for found in holders.values():
-        if len(found) <= _CROWD:
+        if 1 < len(found) <= _CROWD:
             shared.update(combinations(sorted(set(found)), 2))
     parent = list(range(len(runs)))
 
@@ -72,7 +70,7 @@ def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
         return i
 
     for (i, j), hits in sorted(shared.items()):
-        if hits >= 2 and _one_run(runs[i], runs[j], scores[i], scores[j]):
+        if hits >= 2 and _one_run(runs[i], runs[j]):
             parent[root(j)] = root(i)
     groups: dict[int, list[ImportedRun]] = defaultdict(list)
     for i, run in enumerate(runs):
@@ -80,10 +78,25 @@ def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
     return [_merged(group) for group in groups.values()]
 
 
-def _one_run(
-    a: ImportedRun, b: ImportedRun, scores_a: Mapping[_Key, Mapping[int, float]],
-    scores_b: Mapping[_Key, Mapping[int, float]],
-) -> bool:
+def _marks(run: ImportedRun) -> Iterator[tuple[str, int, float]]:
+    """Some means of a run, rounded, by which another record of it may be found.
+
+    Of long series the same steps in every run: those of the smallest hash.
+    """
+    taken: Counter[str] = Counter()
+    for s in run.series:
+        if s.metric.kind != "avg" or taken[s.split] == _SERIES:
+            continue
+        taken[s.split] += 1
+        after = np.flatnonzero(s.step_K > 0)
+        if after.size > _POINTS:
+            order = np.argsort(s.step_K[after] * _MIXER % (1 << 31), kind="stable")
+            after = after[order[:_POINTS]]
+        for step, value in zip(s.step_K[after].tolist(), s.score_K[after].tolist(), strict=True):
+            yield s.split, step, round(value, 5)
+
+
+def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
     """Whether all scores that two records share are the same, and enough of them.
 
     Trackers name metrics differently (avg, avg@4; a problem set or none), so every series of one
@@ -96,6 +109,7 @@ def _one_run(
         return False
     if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
         return False  # two configurations may be meant: they are asked for first
+    scores_a, scores_b = _scores(a), _scores(b)
     equal: set[float] = set()
     for (metric, problem_set, split), points in scores_a.items():
         for (other, other_set, other_split), others in scores_b.items():
@@ -122,8 +136,7 @@ def _one_run(
 
 def stands_in(run: ImportedRun, others: Sequence[ImportedRun]) -> bool:
     """Whether a run is another record of one of these."""
-    scores = _scores(run)
-    return any(_one_run(other, run, _scores(other), scores) for other in others)
+    return any(_one_run(other, run) for other in others)
 
 
 def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
@@ -164,7 +177,7 @@ def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
     seen: dict[tuple[object, ...], list[tuple[ImportedRun, Series]]] = defaultdict(list)
     for run in runs:
         for s in run.series:
-            if np.unique(s.score_K).size <= ENOUGH:
+            if s.metric.kind != "avg" or np.unique(s.score_K).size <= ENOUGH:
                 continue
             # trackers round to float32, so the sum may fall into the next thousandth
             place = round(1e3 * float(s.score_K.sum()))
@@ -258,40 +271,68 @@ def _join_resumed(runs: list[ImportedRun], resumed: str | None) -> list[Imported
     """Logs that begin in the middle, joined to the one that they go on with."""
     if resumed == "apart":
         return runs
-    left = list(runs)
-    for part in sorted(runs, key=lambda r: (_span(r) or (0, 0, 0.0))[0], reverse=True):
-        before = [run for run in left if run is not part and _follows(part, run)]
-        if not before:
-            continue
-        # of a chain of parts, the one that it follows is the latest to begin
-        latest = max((_span(run) or (0,))[0] for run in before)
-        before = [run for run in before if (_span(run) or (0,))[0] == latest]
-        if len(before) > 1 or (resumed is None and not _begins_late(part, before[0])):
-            raise UnclearError(
-                f"a log must begin at the start or go on with one other, but {_named(part)} begins "
-                f"at step {(_span(part) or (0,))[0]} and may go on with "
-                f"{' or '.join(_named(run) for run in before[:3])}; "
-                + ("tell the runs apart (a seed in `pattern`), or add --set resumed=apart."
-                   if len(before) > 1 else "add --set resumed=join, or resumed=apart.")
-            )
-        joined = _joined(before[0], part)
-        left = [joined if run is before[0] else run for run in left if run is not part]
-    return left
+    spans = {id(run): _span(run) for run in runs}
+    alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
+    for run in runs:
+        if run.problems_per_batch is not None and spans[id(run)] is not None:
+            alike[tuple(getattr(run, name) for name in SETTINGS)].append(run)
+    joins: dict[int, ImportedRun | None] = {}  # a run -> what it became; None: a part of another
+    for group in alike.values():
+        left = list(group)
+        for part in sorted(group, key=lambda r: (spans[id(r)] or (0,))[0], reverse=True):
+            part = joins.get(id(part)) or part  # itself joined by what goes on with it
+            before = [run for run in left if run is not part and _follows(part, run, spans)]
+            if not before:
+                continue
+            whole = _whole(part, before, spans, resumed)
+            joined = _joined(whole, part)
+            spans[id(joined)] = _span(joined)
+            left = [joined if run is whole else run for run in left if run is not part]
+            joins[id(whole)] = joined
+            for run in group:
+                if run is part or joins.get(id(run)) is part:
+                    joins[id(run)] = None
+    kept = (joins.get(id(run), run) for run in runs)
+    return [run for run in kept if run is not None]
 
 
-def _follows(part: ImportedRun, whole: ImportedRun) -> bool:
-    """Whether a log can be the sequel of another, by configuration, place and steps."""
-    mine, its = _span(part), _span(whole)
-    if mine is None or its is None or part.problems_per_batch is None:
+_Spans = dict[int, "tuple[int, int, float] | None"]
+
+
+def _whole(
+    part: ImportedRun, before: Sequence[ImportedRun], spans: _Spans, resumed: str | None
+) -> ImportedRun:
+    """The one that a log goes on with.
+
+    Raises:
+        UnclearError: where that may be several, or none.
+    """
+    # of a chain of parts, the one that it follows is the latest to begin
+    latest = max((spans[id(run)] or (0,))[0] for run in before)
+    before = [run for run in before if (spans[id(run)] or (0,))[0] == latest]
+    if len(before) == 1 and (resumed == "join" or _begins_late(part, before[0])):
+        return before[0]
+    raise UnclearError(
+        f"a log must begin at the start or go on with one other, but {_named(part)} begins at step "
+        f"{(spans[id(part)] or (0,))[0]} and may go on with "
+        f"{' or '.join(_named(run) for run in before[:3])}; "
+        + ("tell the runs apart (a seed in `pattern`), or add --set resumed=apart."
+           if len(before) > 1 else "add --set resumed=join, or resumed=apart.")
+    )
+
+
+def _follows(part: ImportedRun, whole: ImportedRun, spans: _Spans) -> bool:
+    """Whether a log can be the sequel of another of its configuration, by place and steps."""
+    mine, its = spans[id(part)], spans[id(whole)]
+    if mine is None or its is None or not (
+        its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2]) and its[1] < mine[1]
+    ):
         return False
     near = Path(part.provenance.path).parent == Path(whole.provenance.path).parent
     return (
-        all(getattr(part, n) == getattr(whole, n) for n in SETTINGS)
-        and (near or part.name == whole.name)
+        (near or part.name == whole.name)
         and part.provenance.path != whole.provenance.path
         and not differing([part, whole])
-        and its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2])
-        and its[1] < mine[1]
     )
 
 

@@ -59,7 +59,7 @@ _ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, train
     "rollout/raw_reward": ("avg", "reward", "train", "slime"),
     "eval/scores": ("avg", "scores", "validation", "open-instruct"),
 }
-_SLIME_MARKS = ("eval/step", "rollout/step")
+SLIME_MARKS = ("eval/step", "rollout/step")
 _NO_SET = {
     "step", "epoch", "global_step", "loss", "reward", "runtime", "samples_per_second",
     "steps_per_second", "num_tokens", "entropy", "stop_rate", "scores", "sequence_lengths",
@@ -143,7 +143,7 @@ def _evaluation(key: str, seen: Iterable[str]) -> Column | None:
         if name in _NO_SET or ("-" in name and name.endswith(("_ratio", "_rate"))):
             return None
         # `eval/NAME` is anybody's; slime is told by the counters that it logs beside it
-        if any(mark in seen for mark in _SLIME_MARKS):
+        if any(mark in seen for mark in SLIME_MARKS):
             return _column("avg", "reward", name, trainer="slime")
     return None
 

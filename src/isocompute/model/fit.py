@@ -29,7 +29,8 @@ from isocompute.model.walk import Walkers, walk
 
 FloatArray = NDArray[np.float64]
 
-ROUNDS, TRIED, LEAST_TRIED = 4, 36, 16  # hypotheses; the first round from the prior
+ROUNDS = 4  # of hypotheses, the first from the prior
+TRIED, LEAST_TRIED = 36, 16  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
 DRAWN_IN = 4  # iterations of a randomised mode; the walk does the rest
@@ -71,11 +72,12 @@ def fit_posterior(
         prior = _prior(data, form, white[0])
         begin = _begin(prior, start, len(data.configurations))
         found.append(Hypotheses(data, form, prior, noise, scaling, begin))
+    tried = min(TRIED, draws // 5)
     for round_ in range(ROUNDS):
         share = _shares(found) if round_ else np.full(2, 0.5)
         for hypotheses, weight in zip(found, share, strict=True):
             if weight > 0:
-                hypotheses.explore(max(int(weight * TRIED), LEAST_TRIED), rng)
+                hypotheses.explore(max(int(weight * tried), LEAST_TRIED), rng)
     count = rng.multinomial(draws, _shares(found))
     parts = tuple(
         _draw(hypotheses, int(size), rng)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Section = dict[str, Any]
 
 _FIRST = 3  # things to do before spending
+_THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "steps"}
 
 
 def answer(
@@ -51,7 +52,8 @@ def answer(
     if refusal:
         return section | {
             "headline": "No plan",
-            "lead": str(refusal.get("reason", "")),
+            # Beside a verdict that says it, the reason would stand there twice.
+            "lead": "" if section["verdict"] else str(refusal.get("reason", "")),
         }
     if plan is not None:
         return section | _plan(fit, plan)
@@ -82,7 +84,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Passes", _passes(plan.get("passes_over_data"))),
     ]
     return {
-        "three": {"n": n, "b_p": plan.get("problems_per_batch"), "steps": plan.get("steps")},
+        "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
         "lead": f"{compact(plan.get('rollouts'))} of {compact(plan.get('budget_rollouts'))} "
         f"rollouts.{_interval_sentence(plan)}",
         "strip": _strip(fit, plan, n),
@@ -122,6 +124,11 @@ def _about(fit: Document | None) -> str:
         f"{fit.get('metric') or 'score'}, {runs} run{'s' * (runs != 1)}, {span}, "
         f"Bₚ = {', '.join(map(str, b_p))}, up to {compact(reach)} rollouts"
     )
+
+
+def _exact(value: int | None) -> str:
+    """A count that somebody types into a trainer: every digit."""
+    return "–" if value is None else f"{value:,}"
 
 
 def _do_first(document: Document) -> list[Section]:

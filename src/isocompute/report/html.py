@@ -24,7 +24,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from isocompute import __version__
-from isocompute.domain.text import compact, plain, visible
+from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.report import sections, words
@@ -82,7 +82,7 @@ def render_report(
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters.update(count=compact, prose=prose)
+    environment.filters.update(prose=prose)
     moment = now or datetime.datetime.now(datetime.UTC)
     html = environment.get_template("report.html.j2").render(
         title=visible(title),

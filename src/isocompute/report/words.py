@@ -207,7 +207,7 @@ def frontier_sentence(fit: Document) -> str:
     """Who leads when."""
     parts = [part for part in fit.get("frontier") or [] if not part.get("extrapolated")]
     path = [next(group) for _, group in groupby(parts, key=lambda part: _name(fit, part))]
-    if not path:
+    if not path or len(fit.get("curves") or []) < 2:
         return ""
     if len(path) == 1:
         return f"{_name(fit, path[0])} scores best at every budget that was compared."

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.files import not_found
 from isocompute.importers import Settings, load_imported, load_published, load_tidy
 from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.identity import without_doubles
@@ -185,10 +186,7 @@ def _read(asked: _Asked) -> _Found:
         logs = _of_logs(asked, imported) if (imported := load_imported(file)) else _Found([])
         return _Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)
     if not file.exists():
-        raise InputError(
-            f"{asked.path}: a source must be a file, a folder or published:NAME, but there is "
-            "none; check the path."
-        )
+        raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
         curves = []

@@ -109,7 +109,7 @@ FAMILIES: Mapping[str, World] = {
                 (5.10, 5.35, 5.00, 5.25, 5.40, 5.55, 5.15),
             ),
         ),
-        World(
+        World(  # the fall lies within the quarter of the budget that plans are made from
             name="fails_late",
             arms=tuple(
                 replace(a, falls_from=5.9, fall=0.15) if a.rollouts_per_problem == 512 else a

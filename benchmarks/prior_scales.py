@@ -23,7 +23,9 @@ from isocompute.model.prior import BUMP, SCALES, SHARED, Prior
 from isocompute.sources import load_curves
 
 PANELS = tuple(
-    f"published:qwen2.5-7b-{kind}{of}" for kind in ("easy", "hard") for of in ("", "-bp64", "-bp256")
+    f"published:qwen2.5-7b-{kind}{of}"
+    for kind in ("easy", "hard")
+    for of in ("", "-bp64", "-bp256")
 )
 PARAMETERS = ("ceiling", "slope", "midpoint")
 KINDS = ("line in n", "smooth", "nugget")
@@ -33,7 +35,8 @@ N = (8, 16, 32, 64, 128, 256, 512)
 def of_panels() -> str:
     """The scales of each panel, and their geometric mean, as a Markdown table."""
     found = []
-    lines = ["| panel | " + " | ".join(f"{p}: {k}" for p in PARAMETERS for k in KINDS) + " | form |"]
+    columns = [f"{p}: {k}" for p in PARAMETERS for k in KINDS]
+    lines = ["| panel | " + " | ".join(columns) + " | form |"]
     lines.append("|---" * (len(PARAMETERS) * len(KINDS) + 2) + "|")
     for name in PANELS:
         part = fit_posterior(load_curves(name)).parts[0]

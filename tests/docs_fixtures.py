@@ -46,16 +46,13 @@ def my_runs(path: Path) -> None:
 
 
 def one_n(path: Path) -> None:
-    """A sweep of one n."""
+    """A sweep from which no law can come: one n."""
     _csv(path, [c for c in sweep() if c.rollouts_per_problem == 8])
 
 
-def flat(path: Path) -> None:
-    """A sweep that does not learn: no plan."""
-    curves, rng = sweep(), np.random.default_rng(1)
-    for curve in curves:
-        curve.score_K[:] = 0.3 + 0.01 * rng.standard_normal(len(curve.score_K))
-    _csv(path, curves)
+def losses(path: Path) -> None:
+    """Losses where scores belong."""
+    _csv(path, [c.replace(score_K=1 - c.score_K) for c in sweep()])
 
 
 def far_apart(path: Path) -> None:
@@ -161,7 +158,7 @@ evaluation: {first: 128}
 FIXTURES: dict[str, Callable[[Path], None]] = {
     "my-runs.csv": my_runs,
     "one-n.csv": one_n,
-    "flat.csv": flat,
+    "losses.csv": losses,
     "with-kl.csv": far_apart,
     "without-kl.csv": my_runs,
     "outputs": verl_logs,

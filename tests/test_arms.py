@@ -8,15 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from few_draws import few_draws  # noqa: F401  # a fixture
-from isocompute.allocation import parse_budget
-from isocompute.answers import plan_from_source
 from isocompute.cli import main
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.report.study_data import study_view
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
+from isocompute.sources.studies import study_recipes
 from isocompute.store import Store
 from isocompute.store.arms import arm_labels, parse_where, run_facts, split_source, with_where
 from isocompute.store.export import export_study
@@ -165,13 +163,10 @@ def test_fit_plan_and_report_take_one_arm(
     assert "this holds 4" in capsys.readouterr().err
 
 
-def test_the_plans_recipe_is_the_chosen_arms(study: Path) -> None:
-    source = f"{study}[recipe=slow,problems=large]"
-    plan = plan_from_source(source, budget=parse_budget("1280"))
-    assert plan.document["recipe"]["learning_rate"] == 0.25
-    assert plan.document["learning_rate_from"] == "study"
-    codes = {one["code"] for one in plan.document["notices"]}
-    assert not codes & {"recipes_mixed", "anchor_assumed", "difficulty_assumed"}
+def test_the_recipe_of_a_plan_is_the_chosen_arms(study: Path) -> None:
+    (recipe,) = study_recipes(f"{study}[recipe=slow,problems=large]")
+    assert recipe.learning_rate == 0.25
+    assert sorted(r.learning_rate for r in study_recipes(str(study))) == [0.25, 0.5]
 
 
 def test_the_report_shows_the_chosen_runs(study: Path) -> None:

@@ -139,6 +139,41 @@ def test_verl_s_first_release_counted_its_first_update_as_0(tmp_path: Path, firs
     assert bool(run.provenance.inferred) == (first == 0)
 
 
+@pytest.mark.parametrize(("logged", "updates"), [
+    ([0, 1, 3, 5], [0, 2, 4, 6]),  # before training, then every second update
+    ([1, 3, 5], [2, 4, 6]),
+    ([0, 1, 2], [1, 2, 3]),  # every update, none before training
+    ([0, 0, 1, 2], [0, 1, 2, 3]),
+])
+def test_slime_s_first_update_is_0_after_it_and_before_it(
+    tmp_path: Path, logged: list[int], updates: list[int]
+) -> None:
+    rows = [{"_step": 9 * i, "eval/aime": 0.2 + i / 50, "eval/step": step}
+            for i, step in enumerate(logged)]
+    run = read_log(table(tmp_path / "a.csv", rows), settings=GIVEN)[0]
+    assert run.series[0].step_K.tolist() == updates
+    assert run.series[0].score_K.tolist() == pytest.approx([0.2 + i / 50 for i in range(len(rows))])
+
+
+def test_a_chart_of_calls_is_refused_where_the_trainer_counts_apart(tmp_path: Path) -> None:
+    body = "".join(f'"{3 * i}","0.{i + 2}"\n' for i in range(4))
+    path = tmp_path / "chart.csv"
+    path.write_text(f'"Step","n4 - eval/reward"\n{body}')
+    with pytest.raises(UnclearError, match=r"tracker's own step \(to 9\) counts calls of log"):
+        read_log(path, settings=GIVEN)
+    path.write_text(f'"train/global_step","n4 - eval/reward"\n{body}')
+    assert read_log(path, settings=GIVEN)[0].series[0].step_K[-1] == 9
+
+
+def test_a_batch_without_n_is_kept_and_n_asked_for(tmp_path: Path) -> None:
+    config = {"config": {"data": {"train_batch_size": 8}}}
+    path = lines(tmp_path / "a.jsonl", [config, *verl([0.1, 0.2, 0.3])])
+    run = read_log(path)[0]
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (8, None)
+    with pytest.raises(InputError, match="`rollouts_per_problem` must be known"):
+        to_curves([run])
+
+
 # the tokens of a step know B_p * n
 
 
@@ -195,6 +230,20 @@ def test_runs_of_different_scores_stay_apart(
         assert len(read_log(home, settings=GIVEN)) == 2
 
 
+def test_a_copied_file_is_no_second_run_however_short(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "backup/a (copy).jsonl"):
+        lines(tmp_path / name, verl([0.1, 0.2, 0.3]))
+    lines(tmp_path / "b.jsonl", [*verl([0.1, 0.2, 0.3]), {"epoch": 1}])  # two scores tell nothing
+    assert len(read_log(tmp_path, settings=GIVEN)) == 2
+
+
+def test_a_history_that_was_dumped_alone_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "n4" / "metrics.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(verl([0.1, 0.2, 0.3])))
+    assert to_curves(read_log(tmp_path, settings=GIVEN))[0].score_K.tolist() == [0.1, 0.2, 0.3]
+
+
 def test_two_seeds_with_the_same_scores_are_refused(tmp_path: Path) -> None:
     for seed in (0, 1):
         lines(tmp_path / f"seed{seed}.jsonl", verl([0.1, 0.2, 0.35, 0.4]))
@@ -235,6 +284,18 @@ def test_a_run_with_two_means_takes_the_one_of_more_samples_where_avg_is_asked(
     with pytest.raises(InputError, match="one metric must be chosen"):
         to_curves(runs)
     assert convert_runs(runs, "avg").curves[0].score_K[0] == pytest.approx(0.3)
+    plain = settings_from({**GIVEN, "columns": {"acc": "avg", "acc4": "avg@4"}})
+    rows = [{"step": s, "acc": 0.1 + s / 50, "acc4": 0.3 + s / 50} for s in range(5)]
+    runs = read_log(lines(path, rows), settings=plain)
+    assert convert_runs(runs, "avg").curves[0].score_K[0] == pytest.approx(0.1)
+
+
+def test_a_metric_may_be_named_by_its_key(tmp_path: Path) -> None:
+    lines(tmp_path / "a.jsonl", [{**row, "val-core/math/acc/best@4/mean": 0.9}
+                                 for row in verl([0.1, 0.2, 0.3])])
+    asked = settings_from(GIVEN)
+    for key, label in ((KEY, "avg@4"), ("val-core/math/acc/best@4/mean", "best@4:bootstrap")):
+        assert load_curves(tmp_path, settings=asked, metric=key)[0].metric == label
 
 
 # scale
@@ -253,7 +314,8 @@ def test_scores_of_any_scale_are_mapped_by_the_range_that_is_given(
     raw = [low + width * s for s in scores]
     with folder() as home:
         lines(home / "logs" / "a.jsonl", verl(raw))
-        asked: dict[str, Any] = {"settings": settings_from(GIVEN)}
+        asked: dict[str, Any] = {
+            "settings": settings_from({**GIVEN, "evaluation_problems": 100})}
         if source == "study":
             pairs = [word for k, v in GIVEN.items() for word in ("--set", f"{k}={v}")]
             assert main(["import", str(home / "logs"), "-o", str(home / "study"), *pairs,
@@ -264,7 +326,7 @@ def test_scores_of_any_scale_are_mapped_by_the_range_that_is_given(
                 load_curves(home / "logs", **asked)
             curve = load_curves(home / "logs", **asked, score_range=(low, high))[0]
         assert curve.score_K.tolist() == pytest.approx(scores, abs=1e-9)
-        assert curve.trials is None
+        assert curve.trials is None  # a reward of this scale is no share of successes
         with pytest.raises(InputError, match="goes from .*--range LOW HIGH"):
             load_curves(home / "logs", **asked, score_range=(low + width / 2, high))
 
@@ -335,12 +397,15 @@ def test_gradient_accumulation_and_reuse_are_in_the_rollouts(
         num_iterations=iterations,
     )  # fmt: skip
     with folder() as home:
-        mlflow_database(home / "mlflow.db", {"a": (params, [
-            ("eval_reward", step, 0.2 + step / 50, step) for step in range(0, 13, 3)])})
+        rows = [("eval_reward", step, 0.2 + step / 50, step) for step in range(0, 13, 3)]
+        rows += [("train/completions/mean_length", step, 50.0, step) for step in range(1, 13)]
+        mlflow_database(home / "mlflow.db", {"a": (params, rows)})
         run = read_log(home)[0]
         assert (run.problems_per_batch, run.rollouts_per_problem) == (batch // 4, 4)
         drawn = [batch * math.ceil(step / iterations) for step in range(0, 13, 3)]
         assert run.series[0].rollouts_K.tolist() == drawn
+        tokens = [50 * batch * step / iterations for step in range(0, 13, 3)]
+        assert run.series[0].tokens_K.tolist() == pytest.approx(tokens)
 
 
 # resumed
@@ -376,6 +441,14 @@ def test_a_chain_of_files_is_one_run(tmp_path: Path) -> None:
     assert long.series[0].score_K.tolist() == [row[KEY] for row in rows]
     assert len(long.provenance.inferred) == 3
     assert other.series[0].step_K.size == 6
+
+
+def test_a_log_of_another_model_is_no_sequel(tmp_path: Path) -> None:
+    rows = verl([0.1 + i / 40 for i in range(8)], every=5)
+    for name, model, part in (("a", "Qwen-1.5B", rows[:4]), ("b", "Qwen-7B", rows[4:])):
+        config = {"config": {"actor_rollout_ref": {"model": {"path": model}}}}
+        lines(tmp_path / f"{name}.jsonl", [config, *part])
+    assert len(read_log(tmp_path, settings=GIVEN)) == 2
 
 
 def test_a_log_that_begins_at_its_first_evaluation_is_asked_about(tmp_path: Path) -> None:

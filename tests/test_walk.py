@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isocompute.model import posterior as fitted
+from isocompute.model import fit_posterior
 from isocompute.model import walk as walking
-from isocompute.model.form import Form
+from isocompute.model.form import KNOTS, Form
 from isocompute.model.noise import Noise
 from isocompute.model.prior import Prior
 from isocompute.model.solve import Problem, linear_evidence, slope
 from isocompute.testing.planted import NOISE, WORLDS
 
 N = np.array([3.0, 4.0, 6.0])
-CENTRE = np.array([0.0, 1.0, 5.0, -1.0, 0.0, -2.0])
+CENTRE = np.array([0.0, 1.0, 5.0, -1.0, 0.0, -2.0, *[0.0] * len(KNOTS)])
+P = 9 + 3 + len(KNOTS)
 X = np.tile(np.linspace(4.0, 6.0, 8), (3, 1))
 
 
@@ -27,8 +28,7 @@ def problem(settings: int, group: np.ndarray, *, seen: bool = True) -> Problem:
     return Problem(
         form=Form(),
         x_JK=X,
-        has_JK=np.full(X.shape, seen),
-        whiten=np.repeat(whiten[:, None], 3, axis=1),
+        whiten=np.repeat(whiten[:, None], 3, axis=1) * seen,
         group_B=group,
     )
 
@@ -42,13 +42,13 @@ def noise(settings: int) -> Noise:
 
 def test_slope_is_that_of_the_loss() -> None:
     rng = np.random.default_rng(0)
-    p = prior().mean() + 0.1 * rng.standard_normal((2, 12))
+    p = prior().mean() + 0.1 * rng.standard_normal((2, P))
     score = rng.uniform(0.2, 0.6, X.shape)
     precision = np.linalg.inv(prior().covariance(prior().sample(2, rng)))
     of = problem(2, np.array([0, 1]))
     down = slope(of, p, score, prior().mean(), precision)[1]
-    for i in range(12):
-        e = 1e-6 * np.eye(12)[i]
+    for i in range(P):
+        e = 1e-6 * np.eye(P)[i]
         high, low = (slope(of, p + s * e, score, prior().mean(), precision)[0] for s in (1, -1))
         np.testing.assert_allclose(down[:, i], -(high - low) / 4e-6, rtol=1e-4, atol=1e-3)
 
@@ -61,9 +61,9 @@ def test_evidence_of_a_line_is_exact() -> None:
     score = of.form.value(*of.split(p[None]), X)[:, :, 0] + 0.01 * rng.standard_normal(X.shape)
     precision = np.linalg.inv(prior().covariance(prior().sample(1, rng)))[0] * 1e4
     jacobian = of.form.value_and_jacobian(*of.split(p[None]), X)[1][..., 0]
-    whole = np.zeros((24, 12))
+    whole = np.zeros((24, P))
     for j in range(3):
-        whole[8 * j : 8 * j + 8, [j, 3 + j, 6 + j, 9, 10, 11]] = jacobian[j]
+        whole[8 * j : 8 * j + 8, [j, 3 + j, 6 + j, *range(9, P)]] = jacobian[j]
     left = (score - of.form.value(*of.split(p[None]), X)[:, :, 0]).ravel()
     exact = []
     for s in range(3):
@@ -72,7 +72,7 @@ def test_evidence_of_a_line_is_exact() -> None:
         exact.append(
             -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
         )
-    found = linear_evidence(of, p, score, prior().mean(), precision)
+    found = linear_evidence(of, p, score, prior().mean(), precision, noise(3).covariance)
     np.testing.assert_allclose(np.diff(found), np.diff(exact), rtol=1e-6)
 
 
@@ -80,11 +80,11 @@ def test_noise_that_fits_is_chosen() -> None:
     """Residuals of 0.06 under sizes 0.02, 0.04, 0.06, 0.08: the first is impossible."""
     rng = np.random.default_rng(2)
     D = 400
-    p = np.broadcast_to(prior().mean(), (D, 12)).copy()
+    p = np.broadcast_to(prior().mean(), (D, P)).copy()
     of = problem(4, np.zeros(D, np.int64))
     score = of.form.value(*of.split(p[:1]), X)[:, :, 0] + 0.06 * np.sign(X - 5.0)
     half = np.log(0.02 * np.arange(1, 5)) * 24
-    chosen = walking._settings(of, walking.Walkers(p, np.zeros((D, 12)), of.group_B), score,
+    chosen = walking._settings(of, walking.Walkers(p, np.zeros((D, P)), of.group_B), score,
                                -half, rng)  # fmt: skip
     log_p = -half - 0.5 * 24 * (0.06 / (0.02 * np.arange(1, 5))) ** 2
     exact = np.exp(log_p - np.logaddexp.reduce(log_p))
@@ -94,20 +94,21 @@ def test_noise_that_fits_is_chosen() -> None:
 @pytest.mark.long
 def test_without_data_draws_walk_back_to_the_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Started a tenth as wide, at scales too small by e, under noise of one setting."""
-    monkeypatch.setattr(walking, "ROUNDS", 60)
+    monkeypatch.setattr(walking, "LEAST_ROUNDS", 60)
+    monkeypatch.setattr(walking, "MOST_ROUNDS", 60)
     rng = np.random.default_rng(3)
     D = 600
     own = prior()
     scales = own.sample(D, rng) - 1.0
     lower = np.linalg.cholesky(own.covariance(own.sample(D, rng)))
-    luck = rng.standard_normal((D, 12, 1))
+    luck = rng.standard_normal((D, P, 1))
     p = own.mean() + 0.1 * (lower @ luck)[..., 0]
     of = problem(2, np.zeros(D, np.int64), seen=False)
     start = walking.Walkers(p, scales, of.group_B)
     found = walking.walk(of, start, np.zeros(X.shape), own, noise(2), np.zeros(2), rng)
     fresh = own.mean() + (
         np.linalg.cholesky(own.covariance(own.sample(4000, rng)))
-        @ rng.standard_normal((4000, 12, 1))
+        @ rng.standard_normal((4000, P, 1))
     )[..., 0]
     np.testing.assert_allclose(found.parameters.std(axis=0), fresh.std(axis=0), rtol=0.12)
     apart = (found.parameters - own.mean()).mean(axis=0) / fresh.std(axis=0)
@@ -125,6 +126,6 @@ def test_draws_do_not_hang_on_the_seed() -> None:
     curves = WORLDS["rising"].until(2.0**20).sample(NOISE["middle"], 1, np.random.default_rng(4))
     share = []
     for seed in range(4):
-        best = fitted.fit_posterior(curves, seed=seed).scores(np.array([5.5, 6.5])).argmax(axis=1)
+        best = fit_posterior(curves, seed=seed).scores(np.array([5.5, 6.5])).argmax(axis=1)
         share.append([(best == j).mean(axis=0) for j in range(7)])
     assert np.ptp(np.array(share), axis=0).max() < 0.15

@@ -37,7 +37,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except RefusalError as error:
-        steps = f" Run next: {'; '.join(error.run_next)}." if error.run_next else ""
+        more = [step.rstrip(".") for step in error.run_next if step not in error.reason]
+        steps = f" Run next: {'; '.join(more)}." if more else ""
         return _complain(error.reason + steps, error.exit_code)
     except IsocomputeError as error:
         return _complain(str(error), error.exit_code)

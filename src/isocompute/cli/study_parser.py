@@ -17,8 +17,9 @@ def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     _add_study(parser, "the file's name without its ending")
     parser.add_argument(
-        "--dry-run", action="store_true", help="say what would be run and what it costs; run nothing"
-    )
+        "--dry-run", action="store_true",
+        help="say what would be run and its cost; run nothing",
+    )  # fmt: skip
     add_json(parser)
 
 

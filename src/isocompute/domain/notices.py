@@ -49,9 +49,6 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
             "their {level:.0%} intervals.",
             "Train further before you rely on a plan."),
-        "score_out_of_range": _stop(
-            "Scores must lie in {low:g} to {high:g}, but {n_out} do not ({seen}).",
-            "Name their range with --range LOW HIGH."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
             "Give losses as 1 - value, or mend the recipe."),
@@ -87,14 +84,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "slope_not_identified": _note(
             "The law is a near-step: its slope k is not known.",
             "Compare laws by n*(C), not by k."),
-        "tie": _note(
-            "{which} are tied from {at:k} {unit} on.", "Take the cheaper one, or add seeds."),
         "ceiling_unbounded": _note(
             "Nothing is known beyond the last evaluation of {which}.",
             "Train further until these curves bend."),
-        "declines": _caution(
-            "Scores fall after a peak: {which}; the best checkpoint so far counts.",
-            "Look for overfitting or collapse, or stop at the peak."),
         "falls_after_peak": _caution(
             "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
             "Look for overfitting or collapse where they end lower."),
@@ -131,17 +123,6 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "noise_estimated": _note(
             "The number of outcomes behind a score is not known: noise is that of neighbours.",
             "Import counts, or a study."),
-        "same_problems": _note(
-            "Every evaluation asks the same {n_problems} problems: part of the noise stays.",
-            "Evaluate on more problems."),
-        "few_n": _caution(
-            "Only n = {which} were tested: the law steps between them.", "Test a third n."),
-        "bends_late": _note(
-            "Curves that bend late (Gompertz) fit better than logistic ones and stand in for them.",
-            "Nothing to do."),
-        "sensitive_to_rules": _caution(
-            "Other rules of reading the curves move n* by {octaves:.1f} octaves.",
-            "Evaluate more often, or add seeds."),
     },
     "Of a plan": {
         "extrapolated": _caution(
@@ -178,9 +159,6 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "passes_over_data": _note(
             "This budget takes {passes:.2g} passes over {problems:k} problems.",
             "Add problems, or watch for overfitting."),
-        "score_unknown": _caution(
-            "No score is predicted: B_p = {bp}, n = {n} was not trained near {at:k} rollouts.",
-            "Train it once."),
         "capped_by_max_batch": _note(
             "A batch of at most {limit:k} holds n at {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
@@ -201,13 +179,6 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
             "Pass --tokens-per-rollout if yours differ."),
-        "capped_by_plateau": _note("The law is held at its plateau, n = {n}.", "Nothing to do."),
-        "rounded_below_the_best": _note(
-            "n = {n} is the power of two below the law's; {other} scores better: {cost}.",
-            "Take that one if the batch allows."),
-        "form_unsure": _caution(
-            "How these curves bend is not known: {share:.0%} of the draws bend late.",
-            "Run the sweep further, or with more seeds."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -155,13 +156,14 @@ def convert_runs(
 def _of_most_samples(
     chosen: Sequence[tuple[ImportedRun, Series]]
 ) -> list[tuple[ImportedRun, Series]]:
-    """The avg@k of most samples of every run, problem set and split."""
+    """The avg@k of most samples of every run, problem set and split; a plain avg goes first."""
     most: dict[tuple[int, str, str], tuple[ImportedRun, Series]] = {}
     for run, s in chosen:
         if _MEAN.fullmatch(s.metric.label) is None:
             continue
         key = (id(run), s.problem_set, s.split)
-        if key not in most or (s.metric.samples or 0) > (most[key][1].metric.samples or 0):
+        rank = s.metric.samples or math.inf
+        if key not in most or rank > (most[key][1].metric.samples or math.inf):
             most[key] = (run, s)
     return list(most.values())
 

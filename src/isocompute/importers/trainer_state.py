@@ -34,6 +34,8 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     collector = Collector(name or path.stem, errors, settings)
     data = path.read_bytes()
     state, reason = parse_json(data)
+    if isinstance(state, list):  # the history alone, as `json.dump(trainer.state.log_history)`
+        state = {"log_history": state}
     if isinstance(state, dict) and isinstance(state.get("log_history"), list):
         history = state["log_history"]
     else:

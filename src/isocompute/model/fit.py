@@ -12,6 +12,7 @@ Shape legend: D draws, J configurations, K positions, P parameters.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import RefusalError
 from isocompute.model.data import SweepData, reduce_curves
-from isocompute.model.form import Form, sigma
+from isocompute.model.form import KNOTS, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
 from isocompute.model.noise import Reference, noise_hypotheses, scaling_of, white_variance
 from isocompute.model.posterior import Drawn, Posterior, Select
@@ -29,11 +30,11 @@ from isocompute.model.walk import Walkers, walk
 
 FloatArray = NDArray[np.float64]
 
-ROUNDS = 4  # of hypotheses, the first from the prior
+ROUNDS = 3  # of hypotheses, the first from the prior
 TRIED, LEAST_TRIED = 36, 16  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
-DRAWN_IN = 4  # iterations of a randomised mode; the walk does the rest
+DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 
 
 def fit_posterior(
@@ -107,8 +108,8 @@ def _prior(data: SweepData, form: Form, white: float) -> Prior:
     sd = np.sqrt(white / (max(data.floor_evaluations, 1) * low * (1 - low))) if known else 1.0
     rise = height * (1 - low)
     decline = [np.log(0.1 * rise), float(data.last_J.max()) - 0.4] if form.declines else []
-    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline, _logit(low), SHARED[0][0], SHARED[1][0]]
-    centre += [0.0] * (form.shared - 3)
+    centre = [_logit(height), np.log(2.5), float(np.median(x)), *decline]
+    centre += [_logit(low), SHARED[0][0], SHARED[1][0], *[0.0] * len(KNOTS)]
     return Prior(
         data.log2_n_J, data.log2_bp_J, np.array(centre), float(np.clip(sd, 0.02, 1.0)), form.own
     )
@@ -157,18 +158,9 @@ def _evidence(
     prior = _prior(data, Form(), white)
     precision = np.linalg.inv(prior.covariance(prior.median()[None]))[0]
 
-    def evidence(covariance: FloatArray) -> FloatArray:
-        scaling = scaling_of(covariance, data.has_JK)
-        problem = Problem(
-            form=Form(),
-            x_JK=data.x_JK,
-            whiten=scaling.whiten,
-            group_B=np.arange(len(covariance)),
-        )
-        found = linear_evidence(problem, start, data.score_JK, prior.mean(), precision)
-        return found - scaling.log_det
-
-    return evidence
+    return partial(
+        linear_evidence, Form(), data.x_JK, data.has_JK, data.score_JK, start, prior.mean(), precision
+    )
 
 
 def _starts(prior: Prior, J: int) -> FloatArray:
@@ -214,6 +206,7 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
     score = data.score_JK + (hypotheses.scaling.lower[setting] @ luck)[..., 0] * data.has_JK
     distinct, back = np.unique(row, return_inverse=True)
     covariance = prior.covariance(hypotheses.log_scales[distinct])
+    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     luck = rng.standard_normal((size, covariance.shape[1], 1))
     mean = prior.mean() + (np.linalg.cholesky(covariance)[back] @ luck)[..., 0]
     problem = Problem(
@@ -227,7 +220,7 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
         hypotheses.mode[row],
         score,
         mean,
-        np.linalg.inv(covariance)[back],
+        precision[back],
         iterations=DRAWN_IN,
     )
     begun = Walkers(found.parameters, hypotheses.log_scales[row], setting)

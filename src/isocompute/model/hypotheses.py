@@ -84,6 +84,7 @@ class Hypotheses:
         order = np.argsort(setting, kind="stable")
         log_scales, setting = log_scales[order], setting[order]
         covariance = self.prior.covariance(log_scales)
+        precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         problem = Problem(
             form=self.form,
             x_JK=self.data.x_JK,
@@ -96,7 +97,7 @@ class Hypotheses:
             np.broadcast_to(self.start, shape),
             self.data.score_JK[None],
             np.broadcast_to(self.prior.mean(), shape),
-            np.linalg.inv(covariance),
+            precision,
             iterations=12,
         )
         evidence = (
@@ -120,8 +121,8 @@ class Hypotheses:
         mean = w @ self.log_scales
         apart = self.log_scales - mean
         covariance = 1.3 * (apart * w[:, None]).T @ apart + 0.05 * np.eye(len(mean))
-        share = np.bincount(self.setting, w, minlength=len(settings))
-        share = (1 - FROM_PRIOR) * share + FROM_PRIOR * settings
+        seen = np.bincount(self.setting, w, minlength=len(settings))
+        share: FloatArray = (1 - FROM_PRIOR) * seen + FROM_PRIOR * settings
         self._proposals.append(_Proposal(size, mean, covariance, share))
         drawn = rng.multivariate_normal(mean, covariance, size)
         wide = rng.random(size) < FROM_PRIOR
@@ -137,7 +138,8 @@ class Hypotheses:
         ]
         own = self.prior.log_density(self.log_scales) + np.log(self.noise.weight_S[self.setting])
         out: FloatArray = self.evidence + own - np.logaddexp.reduce(mixture, axis=0)
-        return out - np.log(len(out))
+        out -= np.log(len(out))
+        return out
 
 
 def _flattened(log_weight: FloatArray) -> FloatArray:

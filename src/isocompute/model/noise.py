@@ -82,9 +82,10 @@ class Scaling(NamedTuple):
 
 def scaling_of(covariance: FloatArray, has_JK: NDArray[np.bool_]) -> Scaling:
     """Factors of covariances (S, J, K, K) of mean curves."""
-    lower = np.linalg.cholesky(covariance)
-    log_det = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
-    return Scaling(lower, np.linalg.inv(lower) * has_JK[:, :, None], log_det)
+    lower = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
+    log_det: FloatArray = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
+    whiten = np.asarray(np.linalg.inv(lower) * has_JK[:, :, None], dtype=np.float64)
+    return Scaling(lower, whiten, log_det)
 
 
 def white_variance(data: SweepData, fitted_JK: FloatArray) -> tuple[float, float]:
@@ -204,12 +205,11 @@ def _mean_covariance(data: SweepData, reference: Reference, sizes: FloatArray) -
         x = data.x_JK[j, at]
         white = reference.binomial_JK[j, at] * data.white_JK[j, at]
         misfit = (sizes[:, 4] * reference.rise)[:, None, None] ** 2
-        out[np.ix_(range(len(sizes)), [j], at, at)] = (
+        out[:, j, at[:, None], at] = (
             sizes[:, 0, None, None] * np.diag(white)
-            + data.overlap_JKK[j][np.ix_(at, at)]
-            * _of_run(reference, data.x_JK[j], j, at, sizes)
+            + data.overlap_JKK[j][np.ix_(at, at)] * _of_run(reference, data.x_JK[j], j, at, sizes)
             + misfit * matern(x[:, None] - x, MISFIT_LENGTH)
-        )[:, None]
+        )
     return out
 
 

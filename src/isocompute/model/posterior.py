@@ -118,7 +118,7 @@ class Posterior:
 
     @property
     def state_J(self) -> tuple[str, ...]:
-        """ "broken" where a run lost what it had learnt, "stopped" short of half the longest."""
+        """Whether a run lost what it had learnt ("broken"), or ended short of half the longest."""
         broken = {configuration for configuration, _ in self.data.broken}
         longest = float(self.last_J.max())
         return tuple(
@@ -134,7 +134,7 @@ class Posterior:
             [self._curves(part, part.parameters, x, self.data.log2_n_J) for part in self.parts]
         )
         out += _interpolate(lattice, misfit, x)
-        return np.clip(out, 0.0, 1.0)
+        return np.asarray(np.clip(out, 0.0, 1.0))
 
     def smooth_scores(
         self, problems_per_batch: float | FloatArray, log2_n_F: FloatArray, log10_x_X: FloatArray
@@ -156,14 +156,12 @@ class Posterior:
         every_n, every_bp = np.append(n, data.log2_n_J), np.append(bp, data.log2_bp_J)
         rng = np.random.default_rng((self.seed, 3))
         smooth = np.concatenate(
-            [
-                self._curves(p, _between(p, every_n, every_bp, rng), x, every_n)
-                for p in self.parts
-            ]
+            [self._curves(p, _between(p, every_n, every_bp, rng), x, every_n) for p in self.parts]
         )
         own = self.scores(x) - smooth[:, F:]
         share = _nearness(n, bp, data.log2_n_J, data.log2_bp_J)
-        return np.clip(smooth[:, :F] + np.einsum("fj,djx->dfx", share, own), 0.0, 1.0)
+        out = smooth[:, :F] + np.einsum("fj,djx->dfx", share, own)
+        return np.asarray(np.clip(out, 0.0, 1.0))
 
     def _curves(
         self, part: Drawn, parameters: FloatArray, x: FloatArray, places: FloatArray
@@ -191,7 +189,8 @@ class Posterior:
         for part in self.parts:
             J = len(data.configurations)
             own = part.parameters.T[: part.form.own * J].reshape(part.form.own, J, -1)
-            fitted = part.form.value(own, part.parameters.T[-part.form.shared :], data.x_JK)  # (J, K, D)
+            shared = part.parameters.T[-part.form.shared :]
+            fitted_JKD = part.form.value(own, shared, data.x_JK)
             drawn = np.zeros((len(part.parameters), J, len(lattice)))
             for s in np.unique(part.setting):
                 rows = np.flatnonzero(part.setting == s)
@@ -202,7 +201,7 @@ class Posterior:
                     gain = cross @ np.linalg.inv(self.noise.covariance[s, j][np.ix_(at, at)])
                     rest = square * among - gain @ cross.T
                     rest += 1e-9 * max(square, 1e-12) * np.eye(len(lattice))
-                    left = data.score_JK[j, at][:, None] - fitted[j, at][:, rows]
+                    left = data.score_JK[j, at][:, None] - fitted_JKD[j, at][:, rows]
                     luck = rng.standard_normal((len(rows), len(lattice)))
                     drawn[rows, j] = (gain @ left).T + luck @ np.linalg.cholesky(rest).T
             out.append(drawn)
@@ -228,7 +227,8 @@ def _between(
         scale = SCALES[i]
         line_n, line_bp, rough, nugget = np.exp(part.log_scales[:, 4 * i : 4 * i + 4]).T[..., None]
         luck = rng.standard_normal((3, D, 1))
-        anywhere = scale.constant * luck[0] + line_n * luck[1] * from_n + line_bp * luck[2] * from_bp
+        anywhere = scale.constant * luck[0] + line_n * luck[1] * from_n
+        anywhere += line_bp * luck[2] * from_bp
         anywhere += rough * (rng.standard_normal((D, F + J)) @ lower.T)
         mean = prior.centre[i] + scale.mean_line_n * from_n + scale.mean_line_bp * from_bp
         inside = prior.smooth(i, distinct, prior.log2_n_J, prior.log2_bp_J)
@@ -243,9 +243,7 @@ def _between(
     return out
 
 
-def _nearness(
-    n_F: FloatArray, bp_F: FloatArray, n_J: FloatArray, bp_J: FloatArray
-) -> FloatArray:
+def _nearness(n_F: FloatArray, bp_F: FloatArray, n_J: FloatArray, bp_J: FloatArray) -> FloatArray:
     """How much of what each tested n has of its own another one shares, (F, J)."""
     out = np.zeros((len(n_F), len(n_J)))
     for j, (n, bp) in enumerate(zip(n_J, bp_J, strict=True)):
@@ -264,7 +262,7 @@ def _half_way(part: Drawn) -> FloatArray:
     """Z at which g is one half, (D,)."""
     k = part.form.shared
     nu, q = np.exp(part.parameters[:, 1 - k]), np.exp(part.parameters[:, 2 - k])
-    hazard = np.expm1(q * np.log(2.0)) / q
+    hazard = np.minimum(np.expm1(np.minimum(q, 50.0) * np.log(2.0)) / q, 30.0)
     log_g = np.log(-np.expm1(-hazard))
     out: FloatArray = -np.log(np.expm1(-nu * log_g) / nu)
     return out

@@ -38,7 +38,7 @@ class Scale(NamedTuple):
 
 # Medians over octaves. Learnt from the shipped sweeps by benchmarks/prior_scales.py.
 SCALES: tuple[Scale, ...] = (
-    Scale(1.2, 0.13, 0.05, 0.08, 0.045),  # logit of the ceiling above the floor
+    Scale(1.2, 0.13, 0.05, 0.08, 0.045, 0.10),  # logit of the ceiling above the floor
     Scale(0.6, 0.07, 0.04, 0.07, 0.06),  # log slope per decade
     Scale(1.0, 0.065, 0.10, 0.065, 0.045, 0.10, 0.10),  # midpoint, decades
     Scale(1.0, 0.10, 0.05, 0.10, 0.20),  # log of the fall per decade
@@ -81,7 +81,8 @@ class Prior:
 
         For each parameter line in n, line in B_p, smooth part, nugget; then that of the bumps.
         """
-        return self.median() + SPREAD * rng.standard_normal((size, self.scales))
+        out: FloatArray = self.median() + SPREAD * rng.standard_normal((size, self.scales))
+        return out
 
     def log_density(self, log_scales: FloatArray) -> FloatArray:
         """Log density of log scales up to a constant, (H,)."""
@@ -92,7 +93,8 @@ class Prior:
     def median(self) -> FloatArray:
         """Log scales at their medians, (scales,)."""
         rows = [(s.line_n, s.line_bp, s.smooth, s.nugget) for s in SCALES[: self.own]]
-        return np.log(np.append(np.array(rows).ravel(), BUMP))
+        out: FloatArray = np.log(np.append(np.array(rows).ravel(), BUMP))
+        return out
 
     def mean(self) -> FloatArray:
         """Prior mean of all parameters, (P,)."""
@@ -111,10 +113,8 @@ class Prior:
         out = np.zeros((H, P, P))
         for i in range(own):
             smooth = self.smooth(i, log_scales, self.log2_n_J, self.log2_bp_J)
-            nugget = np.exp(2 * log_scales[:, 4 * i + 3])
-            out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = (
-                smooth + nugget[:, None, None] * np.eye(J)
-            )
+            nugget = np.exp(2 * log_scales[:, 4 * i + 3])[:, None, None]
+            out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = smooth + nugget * np.eye(J)
         out[:, o, o] = self.floor_sd**2
         out[:, o + 1, o + 1] = SHARED[0][1] ** 2
         out[:, o + 2, o + 2] = SHARED[1][1] ** 2
@@ -141,12 +141,8 @@ class Prior:
         lines = np.outer(log2_n - mid_n, other_n - mid_n)
         lines_bp = np.outer(log2_bp - mid_bp, other_bp - mid_bp)
         alike = similarity(log2_n, log2_bp, other_n, other_bp)
-        out: FloatArray = (
-            SCALES[parameter].constant ** 2
-            + line_n * lines
-            + line_bp * lines_bp
-            + rough * alike
-        )
+        constant = SCALES[parameter].constant ** 2
+        out: FloatArray = constant + line_n * lines + line_bp * lines_bp + rough * alike
         return out
 
 

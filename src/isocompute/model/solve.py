@@ -140,12 +140,18 @@ def _normal(
     both[:, :, C] = score_BJK.transpose(1, 2, 0) - value
     both = problem.whitened(both)
     columns = np.ascontiguousarray(both.transpose(3, 0, 2, 1))  # (B, J, C + 1, K)
-    products = columns @ columns.transpose(0, 1, 3, 2)  # (B, J, C + 1, C + 1)
-    hessian, gradient = precision_BPP.copy(), np.empty_like(p)
-    apart = mean_BP - p
+    products = columns @ columns.transpose(0, 1, 3, 2)
+    return _assembled(problem.form.own, products, mean_BP - p, precision_BPP)
+
+
+def _assembled(
+    n_own: int, products: FloatArray, apart: FloatArray, precision_BPP: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of what derivatives and residuals make with each other, (B, J, C + 1, C + 1), and a prior."""
+    J, C = products.shape[1], products.shape[2] - 1
+    o, hessian = np.arange(J), precision_BPP.copy()
     prior = np.einsum("bpq,bq->bp", precision_BPP, apart)
-    gradient[:] = prior
-    o, n_own = np.arange(J), problem.form.own
+    gradient = prior.copy()
     for c in range(n_own):
         at = c * J + o
         gradient[:, at] += products[:, :, c, C]
@@ -156,7 +162,7 @@ def _normal(
             hessian[:, at, n_own * J + s] += cross
             hessian[:, n_own * J + s, at] += cross
     shared_part = products[:, :, n_own:C, :].sum(axis=1)
-    hessian[:, n_own * J :, n_own * J :] += shared_part[:, :, n_own:C]
+    hessian[:, n_own * J :, n_own * J :] += shared_part[:, :, :C][:, :, n_own:]
     gradient[:, n_own * J :] += shared_part[:, :, C]
     loss = products[:, :, C, C].sum(axis=1) + np.einsum("bp,bp->b", apart, prior)
     return loss, hessian, gradient
@@ -172,21 +178,39 @@ def gauss_newton(
 
 
 def linear_evidence(
-    problem: Problem,
-    p: FloatArray,
+    form: Form,
+    x_JK: FloatArray,
+    has_JK: NDArray[np.bool_],
     score_JK: FloatArray,
+    p: FloatArray,
     mean_P: FloatArray,
     precision_PP: FloatArray,
+    covariance: FloatArray,
 ) -> FloatArray:
-    """Log evidence (B,) with curves made linear at p (P,), without the noise's determinants."""
-    B = len(problem.group_B)
-    at, mean = np.broadcast_to(p, (B, len(p))), np.broadcast_to(mean_P, (B, len(p)))
-    precision = np.broadcast_to(precision_PP, (B, *precision_PP.shape))
-    loss, hessian, down = _normal(problem, at, score_JK[None], mean, precision)
+    """Log evidence (S,) with curves made linear at p (P,), up to what all have in common.
+
+    Args:
+        form, x_JK, has_JK, score_JK: curves and data.
+        p: where the curves are made linear.
+        mean_P, precision_PP: of the prior.
+        covariance: (S, J, K, K) of the noise.
+    """
+    J = len(x_JK)
+    own, shared = p[: form.own * J].reshape(form.own, J, 1), p[form.own * J :, None]
+    value, jacobian = form.value_and_jacobian(own, shared, x_JK)
+    left = (score_JK - value[:, :, 0])[:, :, None]
+    both = np.concatenate([jacobian[..., 0], left], axis=2) * has_JK[:, :, None]
+    every = np.broadcast_to(both, (len(covariance), *both.shape))
+    products = both.transpose(0, 2, 1) @ np.linalg.solve(covariance, every)
+    precision = np.broadcast_to(precision_PP, (len(covariance), *precision_PP.shape))
+    apart = np.broadcast_to(mean_P - p, (len(covariance), len(p)))
+    loss, hessian, down = _assembled(form.own, products, apart, precision)
     gain = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
+    lower = np.linalg.cholesky(covariance)
     out: FloatArray = (
         -0.5 * (loss - (gain * down).sum(axis=1))
         - 0.5 * np.linalg.slogdet(hessian)[1]
+        - np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
     )
     return out
 

@@ -19,6 +19,7 @@ from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, rescaled
 from isocompute.importers.table import tables_or_runs
+from isocompute.importers.vocabulary import column_of
 from isocompute.metrics import parse_metric
 from isocompute.sources.studies import is_study, study_curves
 from isocompute.store import Store, StoredRun, arms
@@ -277,6 +278,9 @@ def _metric(curves: Sequence[Curve], metric: str | None) -> str | None:
     if metric == "score" and "" in labels:
         return ""  # a table that names no metric
     if metric is not None and metric not in labels:
+        key = column_of(metric)  # the log's own word for it
+        if key is not None and key.metric.label in labels:
+            return key.metric.label
         try:
             asked = parse_metric(metric)
         except InputError:

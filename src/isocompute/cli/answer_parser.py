@@ -1,0 +1,262 @@
+"""The options of the commands that answer: fit, plan, compare, report."""
+
+from __future__ import annotations
+
+import argparse
+
+from isocompute.cli import answering, commands
+from isocompute.cli.import_parser import add_settings
+from isocompute.cli.options import Parser, add_json, stage
+from isocompute.cli.values import current, finite, fix, positive, positive_int
+from isocompute.trainers import TRAINERS
+
+SOURCE_HELP = (
+    "tidy curves (CSV or Parquet, or a folder of them), a study folder, a log that `import` knows, "
+    "or published:NAME"
+)
+
+
+def add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`fit`."""
+    parser = stage(
+        stages,
+        "fit",
+        answering.fit,
+        "learning curves -> the best n by budget, how sure that is, what to run next",
+        "example: isocompute fit published:qwen2.5-7b-easy",
+    )
+    parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
+    _add_setting(parser)
+    _add_scores(parser)
+    _add_select(parser)
+    parser.add_argument(
+        "--method",
+        choices=("model", "paper"),
+        default="model",
+        help="model: draws of one model of the sweep (default); paper: the published method as "
+        "it was printed, without intervals",
+    )
+    parser.add_argument(
+        "--bin-width",
+        type=positive,
+        metavar="W",
+        help="with --method paper: width of a bin of the reward (default: 0.002)",
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="also curves, frontier, law, back-test, the published method and every note",
+    )
+    add_json(parser)
+
+
+def add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`plan`."""
+    parser = stage(
+        stages,
+        "plan",
+        answering.plan,
+        "sweep + budget -> problems per batch, rollouts per problem, steps, recipe",
+        "example: isocompute plan --budget 2e6 --difficulty easy --for verl",
+    )
+    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000")
+    parser.add_argument(
+        "--law",
+        metavar="SOURCE",
+        help=f"your sweep: {SOURCE_HELP}; default: the published one of that difficulty",
+    )
+    _add_setting(parser)
+    _add_scores(parser)
+    _add_select(parser)
+    _add_difficulty(parser)
+    _add_planning(parser)
+    parser.add_argument(
+        "--batch-size",
+        type=positive_int,
+        metavar="B",
+        help="with --steps, instead of a budget: how to split a fixed batch",
+    )
+    parser.add_argument("--steps", type=positive_int, metavar="M", help="see --batch-size")
+    parser.add_argument("--why", action="store_true", help="also the reasoning and every note")
+    parser.add_argument(
+        "--quiet",
+        action="store_true",
+        help="the allocation in one line; with --for, the trainer's settings alone",
+    )
+    add_json(parser)
+
+
+def add_report(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`report`."""
+    parser = stage(
+        stages,
+        "report",
+        answering.report,
+        "one self-contained HTML file; the first SOURCE is the subject, the others stand beside it",
+        "example: isocompute report published:qwen2.5-7b-easy -o report.html",
+    )
+    parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        default="report.html",
+        help="the HTML file (default: report.html)",
+    )
+    parser.add_argument(
+        "--figures", metavar="DIR", help="also write the figures as PDF, SVG and PNG"
+    )
+    parser.add_argument("--title", help="heading of the page")
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument(
+        "--budget", help="also a plan for this budget, from the first SOURCE; see plan"
+    )
+    answer.add_argument("--plan", metavar="FILE", help="also this plan, written by plan --json")
+    _add_planning(parser)
+    _add_difficulty(parser)
+    _add_setting(parser)
+    _add_scores(parser)
+    _add_select(parser)
+
+
+def add_compare(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`compare`."""
+    parser = stage(
+        stages,
+        "compare",
+        commands.compare,
+        "two studies, recipes, models or data sets at equal compute, paired, with intervals",
+        "example: isocompute compare my-study --where-a recipe=kl --where-b recipe=none",
+    )
+    parser.add_argument("a", metavar="A", help=SOURCE_HELP)
+    parser.add_argument(
+        "b", metavar="B", nargs="?", help="likewise (default: A again); differences are B - A"
+    )
+    for side in "ab":
+        parser.add_argument(
+            f"--where-{side}",
+            action="append",
+            default=[],
+            metavar="KEY=VALUE",
+            help=f"--where for {side.upper()} alone",
+        )
+    _add_scores(parser)
+    add_json(parser)
+
+
+def _add_setting(parser: Parser) -> None:
+    setting = parser.add_mutually_exclusive_group()
+    setting.add_argument(
+        "--fix",
+        type=fix,
+        metavar="NAME=VALUE",
+        help="only problems_per_batch=32, or the splits of batch_size=8192",
+    )
+    setting.add_argument(
+        "--joint", action="store_true", help="all (B_p, n) together (default: if there are several)"
+    )
+    parser.add_argument(
+        "--unit",
+        choices=("rollouts", "tokens"),
+        default="rollouts",
+        help="what compute is counted in (default: rollouts)",
+    )
+
+
+def _add_planning(parser: Parser) -> None:
+    """What `plan` and a report with a plan are asked alike."""
+    parser.add_argument(
+        "--max-batch",
+        type=positive_int,
+        metavar="B",
+        help="rollouts per batch that the hardware holds",
+    )
+    parser.add_argument(
+        "--min-steps",
+        type=positive_int,
+        metavar="M",
+        help="fewest steps worth running (default: 20)",
+    )
+    parser.add_argument(
+        "--current",
+        type=current,
+        metavar="n=16,bp=32",
+        help="what you run today: the plan says what it gains over it (bp may be left out)",
+    )
+    parser.add_argument(
+        "--problems",
+        type=positive_int,
+        metavar="D",
+        help="problems in your training set: no batch holds more, and passes over them are counted",
+    )
+    parser.add_argument(
+        "--tokens-per-rollout",
+        type=positive,
+        metavar="T",
+        help="for budgets and costs in tokens (default: as the sweep logged)",
+    )
+    parser.add_argument(
+        "--rollouts-per-gpu-hour",
+        type=positive,
+        metavar="R",
+        help="for budgets and costs in GPU-hours and money",
+    )
+    parser.add_argument(
+        "--usd-per-gpu-hour", type=positive, metavar="USD", help="for budgets and costs in money"
+    )
+    parser.add_argument(
+        "--for",
+        dest="trainer",
+        choices=TRAINERS,
+        metavar="TRAINER",
+        help=f"also print the settings of {', '.join(TRAINERS)}",
+    )
+
+
+def _add_difficulty(parser: Parser) -> None:
+    parser.add_argument(
+        "--difficulty",
+        choices=("easy", "hard", "mixed"),
+        help="of the problem set under the base model; chooses the recipe",
+    )
+
+
+def _add_scores(parser: Parser) -> None:
+    parser.add_argument(
+        "--metric",
+        help="which score, for example avg@4, best@4, worst@4 (fit: several, separated by commas)",
+    )
+    parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
+    parser.add_argument(
+        "--split",
+        choices=("validation", "train"),
+        help="scores on validation problems (default) or on the training batches",
+    )
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only these runs of a study that holds several recipes or problem sets, for example "
+        "recipe=NAME, recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any "
+        "column; of logs, model=NAME, learning_rate=1e-6, run=PATTERN; may be repeated. The same "
+        "in brackets after a source: STUDY[recipe=NAME]",
+    )
+    parser.add_argument(
+        "--range",
+        nargs=2,
+        type=finite,
+        default=(0.0, 1.0),
+        metavar=("LOW", "HIGH"),
+        help="what scores may be (default: 0 1); they are rescaled to 0..1",
+    )
+    add_settings(parser)
+
+
+def _add_select(parser: Parser) -> None:
+    parser.add_argument(
+        "--select",
+        choices=("best", "final"),
+        default="best",
+        help="the checkpoint whose score counts at a budget: best so far or final (default: best)",
+    )

@@ -1,0 +1,208 @@
+"""The commands that answer: fit, plan, report. Heavy modules load inside."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isocompute.cli.output import check_target, show, write_json
+from isocompute.cli.scores import narrowed, scores
+from isocompute.errors import InputError
+from isocompute.files import not_found
+
+if TYPE_CHECKING:
+    from isocompute.answers import Fit, Plan
+
+Options = argparse.Namespace
+
+
+def fit(options: Options) -> int:
+    """Curves -> what is best when, or the published method's answers."""
+    check_target(options.json, options.source)
+    sources = [narrowed(source, options) for source in options.source]
+    if options.method == "paper":
+        return _fit_by_the_paper(options, sources)
+    if options.bin_width is not None:
+        raise InputError(
+            f"--bin-width belongs to --method paper, but got --bin-width {options.bin_width:g} "
+            "without it; drop it, or add the method."
+        )
+    from isocompute.answers import fit_sweep
+    from isocompute.answers.claims import best_n_rows
+    from isocompute.cli.evidence import best_n_lines
+    from isocompute.cli.fit_full import full_lines
+    from isocompute.cli.fit_short import fit_lines
+    from isocompute.sources import load_with_train
+
+    asked = scores(options)
+    documents = []
+    for metric in _metrics(options):
+        asked["metric"] = metric
+        curves, train = load_with_train(sources, **asked)
+        found = fit_sweep(
+            curves,
+            fix=options.fix,
+            joint=options.joint,
+            unit=options.unit,
+            select=options.select,
+            sources=sources,
+            train=train,
+        )
+        documents.append(found.document)
+    document, rows = documents[0], []
+    if len(documents) > 1:
+        for each in documents:
+            by_bp = each["spread"]["rollouts_per_problem"]
+            rows += best_n_rows(each["metric"], by_bp, each["level"])
+        document = {**document, "best_n": rows, "by_metric": documents}
+    write_json(document, options.json)
+    lines = full_lines(document) if options.full else fit_lines(document) + best_n_lines(rows)
+    show(lines, quiet=options.json == "-")
+    return 0
+
+
+def _metrics(options: Options) -> list[str | None]:
+    if options.metric is None:
+        return [None]
+    return [word.strip() for word in options.metric.split(",")]
+
+
+def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
+    """The published method alone, under its own name."""
+    from isocompute.answers import paper_fit, select_curves
+    from isocompute.answers.paper import BIN_WIDTH
+    from isocompute.cli.fit_full import paper_lines
+    from isocompute.sources import load_curves
+
+    curves, setting = select_curves(
+        load_curves(sources, **scores(options)), fix=options.fix, joint=options.joint
+    )
+    width = BIN_WIDTH if options.bin_width is None else options.bin_width
+    found = paper_fit(curves, unit=options.unit, bin_width=width)
+    document = {
+        "version": 2,
+        "method": "paper",
+        "setting": setting,
+        "metric": curves[0].metric or "score",
+        "unit": options.unit,
+        "provenance": {"sources": sources},
+        "paper": found.to_dict(),
+    }
+    write_json(document, options.json)
+    show(paper_lines(document), quiet=options.json == "-")
+    return 0
+
+
+def plan(options: Options) -> int:
+    """Sweep + budget -> prescription; exit code 3 where the data cannot carry one."""
+    check_target(options.json, [options.law] if options.law else [])
+    from isocompute.answers import advice_lines
+
+    source = None if options.law is None else narrowed(options.law, options)
+    answer = _planned(options, source, batch_size=options.batch_size, steps=options.steps)
+    write_json(answer.document, options.json)
+    if answer.refusal is not None:
+        raise answer.refusal
+    lines = advice_lines(
+        answer.document, trainer=options.trainer, why=options.why, quiet=options.quiet
+    )
+    show(lines, quiet=options.json == "-")
+    return 0
+
+
+def _planned(options: Options, source: str | None, **more: Any) -> Plan:
+    """The plan that the options ask for."""
+    from isocompute.allocation import Rates, parse_budget
+    from isocompute.answers import plan_from_source
+
+    return plan_from_source(
+        source,
+        budget=None if options.budget is None else parse_budget(options.budget),
+        difficulty=options.difficulty,
+        **scores(options),
+        select=options.select,
+        fix=options.fix,
+        joint=options.joint,
+        unit=options.unit,
+        rates=Rates(
+            tokens_per_rollout=options.tokens_per_rollout,
+            rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
+            usd_per_gpu_hour=options.usd_per_gpu_hour,
+        ),
+        max_batch_size=options.max_batch,
+        min_steps=options.min_steps,
+        current=options.current,
+        problems=options.problems,
+        **more,
+    )
+
+
+def report(options: Options) -> int:
+    """One self-contained HTML file, and figures for papers."""
+    check_target(options.output, options.source)
+    from isocompute.answers import fit_sweep
+    from isocompute.report import render_report
+    from isocompute.report.figures import save_figures
+    from isocompute.report.study_data import study_view
+    from isocompute.sources import load_with_train
+    from isocompute.store.arms import split_source
+
+    asked = scores(options)
+    setting = {"fix": options.fix, "joint": options.joint, "unit": options.unit}
+    fits: list[tuple[str, Fit]] = []
+    for source in (narrowed(given, options) for given in options.source):
+        curves, train = load_with_train([source], **asked)
+        # what stands beside the subject has a setting of its own
+        of = {} if fits else setting
+        fits.append(
+            (source, fit_sweep(curves, select=options.select, sources=[source], train=train, **of))
+        )
+    first = fits[0][0]
+    answer = _plan_of_a_report(options, *fits[0])
+    is_study = (Path(split_source(first)[0]) / "study.db").is_file()
+    study = study_view(first, problem_set=options.problem_set) if is_study else None
+    title = {} if options.title is None else {"title": options.title}
+    path = render_report(fits, answer, options.output, study=study, **title)
+    show([f"report: {path}"])
+    if options.figures is not None:
+        files = save_figures(fits, options.figures, plan=answer, study=study)
+        show([f"figures: {len(files)} files in {options.figures}"])
+    return 0
+
+
+def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any] | None:
+    """Made for the budget, or read from a file; None where neither was asked for."""
+    if options.plan is not None:
+        document = _read_plan(options.plan)
+    elif options.budget is not None:
+        document = _planned(options, source, fit=fit).document
+    else:
+        return None
+    if options.trainer is None:
+        return document
+    keys = {name: words for name, words in document["trainer"].items() if name == options.trainer}
+    return {**document, "trainer": keys}
+
+
+def _read_plan(file: str) -> dict[str, Any]:
+    """A document of `plan --json`."""
+    path = Path(file)
+    if not path.is_file():
+        raise InputError(not_found(path))
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:  # of JSON, or of UTF-8
+        document = None
+    if not isinstance(document, dict) or not {"version", "run_next", "verdict"} <= set(document):
+        raise InputError(
+            f"--plan must name a file that `isocompute plan --json FILE` wrote, but {file} is "
+            "none; write it anew."
+        )
+    if document["version"] != 2:
+        raise InputError(
+            f"--plan must be of version 2, but {file} is of version {document['version']}; write "
+            "it anew with `isocompute plan --json FILE`."
+        )
+    return document

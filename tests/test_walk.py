@@ -72,7 +72,9 @@ def test_evidence_of_a_line_is_exact() -> None:
         exact.append(
             -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
         )
-    found = linear_evidence(of, p, score, prior().mean(), precision, noise(3).covariance)
+    has = np.ones(X.shape, bool)
+    line = of.form, X, has, score, p
+    found = linear_evidence(*line, prior().mean(), precision, noise(3).covariance)
     np.testing.assert_allclose(np.diff(found), np.diff(exact), rtol=1e-6)
 
 

@@ -10,19 +10,18 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from isocompute.answers.best import AS_GOOD
 from isocompute.answers.direction import confounded
 from isocompute.answers.overfit import SURE, WINDOW, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
 from isocompute.health.shape import roughness
 
-# What is said beyond the data is widened by how far the back-test missed. Half as much again is worth
-# a caution. At four times the model does not know this sweep: of 18 cuts of published panels none
-# comes above 2.6, so 2 would refuse some of them and 8 nothing.
+# What is said beyond the data is widened by how far the back-test missed. Half as much again is
+# worth a caution. At four times the model does not know this sweep: of 18 cuts of published panels
+# none came above 2.6, so 2 would refuse some of them and 8 nothing.
 WIDE, TOO_WIDE = 1.5, 4.0
-# Scores closer than this are ties between repeats of one run (ScaleRL, arXiv 2510.13786): a model that
-# misses by that much more than no change has nothing to say of what comes next.
+# Scores closer than this are ties between repeats of one run (ScaleRL, arXiv 2510.13786): a model
+# that misses by that much more than no change has nothing to say of what comes next.
 USELESS = 0.02
 _OCTAVE = float(np.log10(2))
 

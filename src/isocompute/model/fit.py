@@ -158,9 +158,8 @@ def _evidence(
     prior = _prior(data, Form(), white)
     precision = np.linalg.inv(prior.covariance(prior.median()[None]))[0]
 
-    return partial(
-        linear_evidence, Form(), data.x_JK, data.has_JK, data.score_JK, start, prior.mean(), precision
-    )
+    of = Form(), data.x_JK, data.has_JK, data.score_JK
+    return partial(linear_evidence, *of, start, prior.mean(), precision)
 
 
 def _starts(prior: Prior, J: int) -> FloatArray:

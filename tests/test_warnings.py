@@ -81,7 +81,7 @@ TURNS = World(name="turns", arms=chained_arms((8, 128, 16), (0.60, 0.68, 0.76), 
 LATE = World(
     name="late",
     arms=tuple(
-        replace(a, ceiling=0.9, midpoint=6.6, slope=2.5) for a in WORLDS["constant_small"].arms
+        replace(a, ceiling=0.9, midpoint=6.5, slope=5.0) for a in WORLDS["constant_small"].arms
     ),
 )
 

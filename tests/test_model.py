@@ -173,17 +173,30 @@ def test_configurations_are_sorted_and_padded() -> None:
 
 
 def test_a_broken_run_counts_up_to_its_fall() -> None:
-    x = np.arange(3.0, 6.5, 0.5)
-    sound = curve(x, [0.2, 0.3, 0.5, 0.6, 0.6, 0.6, 0.6])
-    lost = curve(x, [0.2, 0.3, 0.5, 0.6, 0.1, 0.1, 0.1], run="lost")
+    x, rise = np.linspace(3, 6, 12), [0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.6, 0.6]
+    sound, lost = curve(x, [*rise, *[0.6] * 3]), curve(x, [*rise, 0.1, 0.1, 0.1], run="lost")
     data = reduce_curves([sound, lost], "rollouts")
     assert data.broken == ((Configuration(1, 8), "lost"),)
     np.testing.assert_allclose(data.score_JK[0], sound.score_K)
-    np.testing.assert_allclose(data.white_JK[0], [0.5] * 4 + [1] * 3)
-    assert data.points_J.tolist() == [11]
+    np.testing.assert_allclose(data.white_JK[0], [0.5] * 9 + [1] * 3)
+    assert data.points_J.tolist() == [21]
     # For good, and by more than half: two low scores at the end, or 0.42 of 0.2 to 0.6, do not.
-    for score in ([0.2, 0.3, 0.5, 0.6, 0.6, 0.1, 0.1], [0.2, 0.3, 0.5, 0.6, 0.42, 0.42, 0.42]):
-        assert reduce_curves([curve(x, score)], "rollouts").broken == ()
+    for end in ([0.6, 0.1, 0.1], [0.42, 0.42, 0.42]):
+        assert reduce_curves([curve(x, [*rise, *end])], "rollouts").broken == ()
+    assert reduce_curves([curve(x, [*rise, 0.38, 0.38, 0.38])], "rollouts").broken != ()
+
+
+def test_noise_around_a_level_is_no_break() -> None:
+    """A third of such runs end on three low evaluations."""
+    rng = np.random.default_rng(0)
+    x = np.linspace(3, 6, 30)
+    level = [curve(x, rng.binomial(300, 0.4, 30) / 300, run=str(i)) for i in range(60)]
+    assert reduce_curves(level, "rollouts").broken == ()
+    fallen = [
+        curve(x, rng.binomial(300, np.where(x < 5, 0.1 + 0.3 * (x - 3), 0.1)) / 300, run=str(i))
+        for i in range(20)
+    ]
+    assert len(reduce_curves(fallen, "rollouts").broken) == 20
 
 
 def test_budgets_are_compared_from_twenty_steps_on() -> None:
@@ -327,16 +340,19 @@ def test_covariance_of_two_n_by_hand() -> None:
     scales = [(0.3, 9.0, 0.2, 0.1), (0.4, 9.0, 0.5, 0.6), (0.1, 9.0, 0.2, 0.3)]
     log_scales = np.log([[*np.ravel(scales), 0.05]])
     found = of.covariance(log_scales)[0]
-    alike = np.exp(-0.5)
-    same = 1.2**2 + 0.3**2 * 2.25 + 0.2**2
+    alike, (ceiling, slope, midpoint) = np.exp(-0.5), (s.constant**2 for s in priors.SCALES[:3])
+    same = ceiling + 0.3**2 * 2.25 + 0.2**2
     np.testing.assert_allclose(np.diagonal(found)[:2], same + 0.1**2)
-    assert found[0, 1] == pytest.approx(1.2**2 - 0.3**2 * 2.25 + 0.2**2 * alike)
-    assert found[2, 3] == pytest.approx(0.6**2 - 0.4**2 * 2.25 + 0.5**2 * alike)
-    assert found[5, 5] == pytest.approx(1.0 + 0.1**2 * 2.25 + 0.2**2 + 0.3**2)
+    assert found[0, 1] == pytest.approx(ceiling - 0.3**2 * 2.25 + 0.2**2 * alike)
+    assert found[2, 3] == pytest.approx(slope - 0.4**2 * 2.25 + 0.5**2 * alike)
+    assert found[5, 5] == pytest.approx(midpoint + 0.1**2 * 2.25 + 0.2**2 + 0.3**2)
     np.testing.assert_allclose(np.diagonal(found)[6:], [0.07**2, 1, 1, *[0.05**2] * BUMPS])
     assert found[0, 2] == found[1, 7] == found[6, 7] == 0
-    # The midpoint moves by a tenth of a decade per octave; nothing else has a mean line.
-    np.testing.assert_allclose(of.mean()[:6], [0.1, 0.1, 0.2, 0.2, 4.85, 5.15])
+    per_octave = np.array([s.mean_line_n for s in priors.SCALES[:3]])
+    assert per_octave[2] > 0  # later at a larger n
+    low, high = of.mean()[:6].reshape(3, 2).T
+    np.testing.assert_allclose(low, [0.1, 0.2, 5.0] - 1.5 * per_octave)
+    np.testing.assert_allclose(high, [0.1, 0.2, 5.0] + 1.5 * per_octave)
     np.testing.assert_allclose(of.mean()[6:], centre[3:])
     assert not of.several_bp
 
@@ -346,8 +362,10 @@ def test_b_p_has_a_line_and_a_distance_of_its_own() -> None:
     of = Prior(np.array([3.0, 3.0]), np.array([4.0, 8.0]), centre, 0.07, 3)
     log_scales = np.log(np.array([[9.0, 0.3, 0.2, 1e-9] * 3 + [0.05]]))
     found = of.covariance(log_scales)[0]
-    assert found[0, 1] == pytest.approx(1.2**2 - 0.3**2 * 4 + 0.2**2 * np.exp(-0.5 * (4 / 3) ** 2))
-    np.testing.assert_allclose(of.mean()[4:6], [-0.2, 0.2])
+    constant, alike = priors.SCALES[0].constant**2, np.exp(-0.5 * (4 / 3) ** 2)
+    assert found[0, 1] == pytest.approx(constant - 0.3**2 * 4 + 0.2**2 * alike)
+    per_octave = np.array([s.mean_line_bp for s in priors.SCALES[:3]])
+    np.testing.assert_allclose(np.diff(of.mean()[:6].reshape(3, 2))[:, 0], 4 * per_octave)
     assert of.several_bp
 
 
@@ -364,7 +382,8 @@ def test_scales_are_drawn_around_their_medians() -> None:
     assert drawn.shape == (4000, of.scales) == (4000, 13)
     np.testing.assert_allclose(drawn.mean(axis=0), of.median(), atol=0.08)
     np.testing.assert_allclose(drawn.std(axis=0), priors.SPREAD, rtol=0.05)
-    np.testing.assert_allclose(np.exp(of.median())[[0, 4, 8, 12]], [0.13, 0.07, 0.065, 0.02])
+    medians = [*(s.line_n for s in priors.SCALES[:3]), priors.BUMP]
+    np.testing.assert_allclose(np.exp(of.median())[[0, 4, 8, 12]], medians)
     away = of.median() + np.array([[0.0], [1.0]]) * np.eye(13)[3]
     assert np.diff(of.log_density(away)) == pytest.approx([-0.5])
 
@@ -392,9 +411,8 @@ def lines(seed: int = 0) -> tuple[Problem, FloatArray, FloatArray, FloatArray, F
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (2, 5))
     lower = np.tril(rng.uniform(0.2, 0.5, (2, 2, 5, 5))) + 0.5 * np.eye(5)
-    problem = Problem(
-        form=Line(), x_JK=x, whiten=np.linalg.inv(lower), group_B=np.array([0, 0, 1])
-    )  # type: ignore[arg-type]
+    line: Any = Line()
+    problem = Problem(form=line, x_JK=x, whiten=np.linalg.inv(lower), group_B=np.array([0, 0, 1]))
     design = np.zeros((10, 5))
     for j in range(2):
         design[5 * j : 5 * j + 5, [j, 2 + j, 4]] = np.stack([x[j], np.ones(5), np.ones(5)], axis=1)

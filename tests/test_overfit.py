@@ -92,7 +92,7 @@ def test_fit_shows_the_gap_of_a_study(tmp_path: Path, capsys: pytest.CaptureFixt
     one_arm = STUDY.replace("  slow: {learning_rate: 0.25}\n", "")
     one_arm = re.sub(r"  large:\n(    .*\n)+", "", one_arm)
     folder = run(tmp_path, one_arm.replace("[4, 8]", "[2, 4, 8]").replace("1280", "5120"))
-    code = main(["fit", str(folder)])
+    code = main(["fit", str(folder), "--full"])
     out = capsys.readouterr()
     assert code == 0, out.err
     assert "Train minus validation, success per rollout:" in out.out
@@ -121,7 +121,7 @@ def test_a_table_with_both_splits_shows_overfitting(
                 rows.append(f"32,{n},{10**x:.0f},{score + rng.normal(0, 0.004):.4f},{split}")
     table = tmp_path / "both.csv"
     table.write_text("\n".join(rows))
-    assert main(["fit", str(table), "--json", str(tmp_path / "fit.json")]) == 0
+    assert main(["fit", str(table), "--full", "--json", str(tmp_path / "fit.json")]) == 0
     document = json.loads((tmp_path / "fit.json").read_text())
     assert "overfitting" in {w["code"] for w in document["warnings"]}
     assert {r["rollouts_per_problem"]: r["overfits"] for r in document["train_test"]} == {

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from isocompute.model import fit_posterior
+from isocompute.model import prior as priors
 from isocompute.model import walk as walking
 from isocompute.model.form import KNOTS, Form
-from isocompute.model.noise import Noise
 from isocompute.model.prior import Prior
-from isocompute.model.solve import Problem, linear_evidence, slope
+from isocompute.model.solve import Problem, gauss_newton, linear_evidence, slope
 from isocompute.testing.planted import NOISE, WORLDS
 
 N = np.array([3.0, 4.0, 6.0])
@@ -31,13 +33,6 @@ def problem(settings: int, group: np.ndarray, *, seen: bool = True) -> Problem:
         whiten=np.repeat(whiten[:, None], 3, axis=1) * seen,
         group_B=group,
     )
-
-
-def noise(settings: int) -> Noise:
-    size = 0.02 * np.arange(1, settings + 1)
-    covariance = size[:, None, None, None] ** 2 * np.eye(8) * np.ones((1, 3, 1, 1))
-    even = np.full(settings, 1 / settings)
-    return Noise(np.zeros((settings, 5)), even, covariance, np.zeros(settings))
 
 
 def test_slope_is_that_of_the_loss() -> None:
@@ -72,9 +67,10 @@ def test_evidence_of_a_line_is_exact() -> None:
         exact.append(
             -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
         )
-    has = np.ones(X.shape, bool)
-    line = of.form, X, has, score, p
-    found = linear_evidence(*line, prior().mean(), precision, noise(3).covariance)
+    sizes = 0.02 * np.arange(1, 4)[:, None, None, None]
+    covariance = sizes**2 * np.eye(8) * np.ones((1, 3, 1, 1))
+    line = of.form, X, np.ones(X.shape, bool), score, p
+    found = linear_evidence(*line, prior().mean(), precision, covariance)
     np.testing.assert_allclose(np.diff(found), np.diff(exact), rtol=1e-6)
 
 
@@ -93,6 +89,58 @@ def test_noise_that_fits_is_chosen() -> None:
     np.testing.assert_allclose(np.bincount(chosen, minlength=4) / D, exact, atol=0.08)
 
 
+class Plane:
+    """score linear in every parameter: data and prior make a normal posterior."""
+
+    own, shared = 3, Form.shared
+
+    def value(self, own: np.ndarray, shared: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return self.value_and_jacobian(own, shared, x)[0]
+
+    def value_and_jacobian(
+        self, own: np.ndarray, shared: np.ndarray, x: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        away = x - 5.0
+        columns = [away**0, away, away**2, *(0.2 * np.cos(r * away) for r in range(self.shared))]
+        jacobian = np.stack(columns, axis=2)[..., None] * np.ones(own.shape[2])
+        every = np.concatenate([own, np.repeat(shared[:, None], len(x), axis=1)])
+        return np.einsum("jkcb,cjb->jkb", jacobian, every), jacobian
+
+
+def planes(D: int) -> Problem:
+    return replace(problem(1, np.zeros(D, np.int64)), form=Plane())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "wide"), [(4, 1.0), pytest.param(50, 0.3, marks=pytest.mark.long)]
+)
+def test_a_normal_posterior_stays_as_it_is(
+    rounds: int, wide: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its own draws, and (longer) from draws that are too narrow; scales held."""
+    monkeypatch.setattr(walking, "LEAST_ROUNDS", rounds)
+    monkeypatch.setattr(walking, "MOST_ROUNDS", rounds)
+    monkeypatch.setattr(priors, "SPREAD", 1e-9)
+    monkeypatch.setattr(walking, "POSSIBLE", 2)
+    rng, D, own = np.random.default_rng(5), 1200, prior()
+    of = planes(D)
+    precision = np.linalg.inv(own.covariance(own.median()[None]))
+    score = np.random.default_rng(6).uniform(0.2, 0.6, X.shape)
+    hessian = gauss_newton(planes(1), own.mean()[None], own.mean(), precision)[0]
+    down = slope(planes(1), own.mean()[None], score, own.mean(), precision)[1][0]
+    mean, covariance = own.mean() + np.linalg.solve(hessian, down), np.linalg.inv(hessian)
+    luck = rng.standard_normal((D, P)) @ np.linalg.cholesky(covariance).T
+    scales = np.repeat(own.median()[None], D, axis=0)
+    start = walking.Walkers(mean + wide * luck, scales, of.group_B)
+    found = walking.walk(of, start, score, own, np.zeros(1), rng)
+    sd = np.sqrt(np.diagonal(covariance))
+    assert 0.85 < found.accepted < 1
+    assert np.abs((found.parameters.mean(axis=0) - mean) / sd).max() < 0.15
+    np.testing.assert_allclose(found.parameters.std(axis=0), sd, rtol=0.12)
+    moved = np.abs(found.parameters - start.parameters) / sd
+    assert np.median(moved) > 0.3  # it did walk
+
+
 @pytest.mark.long
 def test_without_data_draws_walk_back_to_the_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     """Started a tenth as wide, at scales too small by e, under noise of one setting."""
@@ -107,12 +155,14 @@ def test_without_data_draws_walk_back_to_the_prior(monkeypatch: pytest.MonkeyPat
     p = own.mean() + 0.1 * (lower @ luck)[..., 0]
     of = problem(2, np.zeros(D, np.int64), seen=False)
     start = walking.Walkers(p, scales, of.group_B)
-    found = walking.walk(of, start, np.zeros(X.shape), own, noise(2), np.zeros(2), rng)
+    found = walking.walk(of, start, np.zeros(X.shape), own, np.zeros(2), rng)
     fresh = own.mean() + (
         np.linalg.cholesky(own.covariance(own.sample(4000, rng)))
         @ rng.standard_normal((4000, P, 1))
     )[..., 0]
-    np.testing.assert_allclose(found.parameters.std(axis=0), fresh.std(axis=0), rtol=0.12)
+    spread, exact = found.parameters.std(axis=0), fresh.std(axis=0)
+    np.testing.assert_allclose(spread[:12], exact[:12], rtol=0.12)
+    np.testing.assert_allclose(spread[12:], exact[12:], rtol=0.3)  # few sets of scales matter
     apart = (found.parameters - own.mean()).mean(axis=0) / fresh.std(axis=0)
     assert np.abs(apart).max() < 0.15
     between = np.abs(np.diff(found.parameters[:, 3:6], axis=1)).mean(axis=0)  # neighbours alike

@@ -94,7 +94,8 @@ def _scores(fit: Reading) -> Iterator[Notice]:
         return
     if not rises:
         yield notice("scores_flat")
-    if late := [name_of(fit, c) for c, w in of.items() if falls(w)]:
+    state = dict(zip(fit.configurations, fit.posterior.state_J, strict=True))
+    if late := [name_of(fit, c) for c, w in of.items() if falls(w) and state.get(c) != "broken"]:
         yield notice("falls_after_peak", which=late)
 
 

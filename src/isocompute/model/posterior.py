@@ -262,8 +262,9 @@ def _half_way(part: Drawn) -> FloatArray:
     """Z at which g is one half, (D,)."""
     k = part.form.shared
     nu, q = np.exp(part.parameters[:, 1 - k]), np.exp(part.parameters[:, 2 - k])
-    hazard = np.minimum(np.expm1(np.minimum(q, 50.0) * np.log(2.0)) / q, 30.0)
-    log_g = np.log(-np.expm1(-hazard))
+    # Half of the rise of a tail this slow lies beyond any budget; larger figures overflow.
+    hazard = np.minimum(np.expm1(np.minimum(q * np.log(2.0), 100.0)) / q, 500.0)
+    log_g = np.log1p(-np.exp(-hazard))
     out: FloatArray = -np.log(np.expm1(-nu * log_g) / nu)
     return out
 

@@ -225,7 +225,7 @@ def slope(
     """Loss (B,) and downhill direction (B, P; half gradients) without the Gauss-Newton matrix."""
     own, shared = problem.split(p)
     value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
-    left = (score_JK[:, :, None] - value)
+    left = score_JK[:, :, None] - value
     scaled = problem.whitened(left[:, :, None])
     weighed = problem.whitened(scaled, back=True)[:, :, 0]
     each = np.einsum("jkcb,jkb->cjb", jacobian, weighed)

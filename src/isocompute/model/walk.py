@@ -90,7 +90,7 @@ def _settings(
 ) -> IntArray:
     """A setting of the noise for every draw's residuals, (D,)."""
     value = problem.form.value(*problem.split(now.parameters), problem.x_JK)
-    left = (score_JK[:, :, None] - value)
+    left = score_JK[:, :, None] - value
     squares = np.array([((whiten @ left) ** 2).sum(axis=(0, 1)) for whiten in problem.whiten])
     return _drawn(log_weight_S - 0.5 * squares.T, rng)
 

@@ -444,11 +444,12 @@ def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
     good = reading.Backtest(skill=0.5, coverage=0.9, excess=(-0.02, -0.01), rows=({},) * 12)
     for change, code in (
         ({}, None),
-        ({"excess": (0.001, 0.005), "skill": -0.5}, "no_skill"),
-        ({"excess": (0.001, 0.002), "skill": -0.5}, None),  # by nothing that anybody pays for
-        ({"excess": (-0.001, 0.02), "skill": -0.5}, None),  # by no more than chance
-        ({"coverage": 0.5}, "intervals_missed"),
-        ({"coverage": 0.5, "excess": None}, None),
+        ({"excess": (0.01, 0.05), "skill": -0.5}, "no_skill"),
+        ({"excess": (0.001, 0.02), "skill": -0.5}, None),  # by no more than runs differ
+        ({"excess": (-0.001, 0.08), "skill": -0.5}, None),  # by no more than chance
+        ({"widened_by": 4.1}, "intervals_missed"),
+        ({"widened_by": 3.9}, None),  # a caution
+        ({"widened_by": 4.1, "excess": None}, None),
     ):
         fit = fit_of(rng)
         monkeypatch.setitem(fit.__dict__, "backtest", replace(good, **change))

@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     ),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
     "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"intervals_widened"}),
-    "stops rising": (lambda: halted(sweep(LATE), 2e6), {"no_skill"}),
+    "stops rising": (lambda: halted(sweep(LATE), 1.9e6), {"no_skill"}),
     "jumps late": (lambda: moved(sweep("rising"), 2e6, 0.1), {"intervals_missed"}),
 }  # fmt: skip
 

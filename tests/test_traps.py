@@ -341,8 +341,10 @@ def test_percent_is_never_guessed_and_never_mixed_with_fractions(scores: list[fl
                                             "pattern": "n{rollouts_per_problem}"})}
         with pytest.raises(InputError, match="for percent --range 0 100"):
             load_curves(home, **asked)
-        curve = load_curves(home, **asked, score_range=(0, 100))[0]
+        said: list[str] = []
+        curve = load_curves(home, **asked, score_range=(0, 100), say=said.append)[0]
         assert curve.score_K.tolist() == pytest.approx(scores)
+        assert said[-1].endswith("scores of 0..100 are shown in 0..1")
         lines(home / "n8.jsonl", verl([min(1.0, s + 0.02) for s in scores]))
         with pytest.raises(InputError, match="one range must hold for all runs"):
             load_curves(home, **asked, score_range=(0, 100))

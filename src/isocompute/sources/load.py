@@ -225,10 +225,8 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
     )
     if score_range != PLAIN and asked.say is not None:
         low, high = score_range
-        asked.say(
-            f"{path}: scores of {low:g}..{high:g} are shown in 0..1; best@k and worst@k of rewards "
-            "that are no success or failure are the log's own, never computed"
-        )
+        rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""
+        asked.say(f"{path}: scores of {low:g}..{high:g} are shown in 0..1{rewards}")
     return _Found(curves, train, logs=runs)
 
 

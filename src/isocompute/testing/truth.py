@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from isocompute.allocation import evaluation_index
-from isocompute.answers.law import Law, law_of_paths
 from isocompute.domain import Curve as Curve  # for all of `testing`
 from isocompute.errors import InputError
 from isocompute.testing.forms import FORMS, Surface
@@ -284,16 +283,6 @@ class Truth:
             at = float(10 ** (x[i] + share * (x[i + 1] - x[i])))
             found.append(TrueCrossover(before, after, at))
         return found
-
-    def law(self, low: float, high: float, points: int = 400) -> Law:
-        """The law of the noiseless frontier between two budgets, in rollouts.
-
-        The same form and the same running average as in `answers.law`.
-        """
-        x = np.geomspace(low, high, points)
-        n_J = self.rollouts_per_problem_J.astype(float)
-        path = np.log2(n_J)[self.best(x)]
-        return law_of_paths(x, path[None], tested=(n_J.min(), n_J.max())).law
 
     @property
     def support(self) -> tuple[float, float]:

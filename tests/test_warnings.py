@@ -122,7 +122,7 @@ def test_each_notice_of_a_fit_is_raised(case: str) -> None:
 
 
 def test_every_notice_of_a_fit_has_a_case() -> None:
-    """No sweep that was planted makes the model so useless: tests/test_answers.py raises that one."""
+    """No planted sweep makes the model as useless as `no_skill`: test_answers.py raises that."""
     raised = set().union(*(codes for _, codes in CASES.values()))
     assert raised | {"no_skill"} == set(TABLES["Of a fit"])
 

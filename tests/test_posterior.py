@@ -150,6 +150,8 @@ def test_what_an_n_has_of_its_own_fades_to_its_neighbours() -> None:
     ]  # fmt: skip
     np.testing.assert_allclose(found, by_hand)
     assert not asked._nearness(at, np.full(7, 6.0), n, bp).any()
+    near = asked._nearness(np.array([3.25]), np.full(1, 5.0), np.array([3.0, 3.5]), bp[:2])
+    np.testing.assert_allclose(near, [[0.5, 0.5]])
 
 
 def test_values_between_positions_are_linear_and_held_at_the_ends() -> None:

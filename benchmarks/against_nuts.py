@@ -28,7 +28,7 @@ os.environ.setdefault(
 import numpy as np
 from nuts_model import Full, Sweep
 
-import isocompute.model.posterior as fitted
+import isocompute.model.fit as fitted
 from isocompute.domain import Curve
 from isocompute.model import Posterior, fit_posterior
 from isocompute.sources import load_curves
@@ -192,8 +192,8 @@ def ours(posterior: Posterior) -> Functionals:
 def theirs(posterior: Posterior, sweep: Sweep, full: Full) -> Functionals:
     """Functionals of the full sampling's draws."""
     x, (bp, log2_n) = budgets(posterior), octaves(posterior)
-    smooth = sweep.smooth_scores(full, bp, log2_n, x, 0)
     scores = sweep.scores(full, x, np.random.default_rng(0))
+    smooth = sweep.smooth_scores(full, scores, bp, log2_n, x, 0)
     return Functionals(scores, best_log2_n(smooth, log2_n))
 
 

@@ -90,7 +90,7 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
     )
     figure = figures.law(fit, title=f"n*(C), {name}")
     x = np.geomspace(*fit.support, 80)
-    figure.axes[0].plot(
+    (printed,) = figure.axes[0].plot(
         x,
         [published(name, c) for c in x],
         color="#1b1b2b",
@@ -98,7 +98,7 @@ def rise(name: str, fits: dict[str, Fit]) -> tuple[str, Figure]:
         linestyle=(0, (5, 2)),
         label="law as published",
     )
-    figure.axes[0].legend(loc="upper left", frameon=False, fontsize=8)
+    figure.axes[0].legend(handles=[printed], loc="upper left", frameon=False, fontsize=8)
     return text, figure
 
 

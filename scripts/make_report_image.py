@@ -1,11 +1,10 @@
-"""The picture of a report in README and docs: docs/images/report.png, from a quickstart.
+"""The picture of a report in README and docs: docs/images/report.png.
 
-    isocompute quickstart quickstart
-    python scripts/make_report_image.py quickstart/report.html
+    isocompute report published:qwen2.5-7b-easy --budget 2e6 -o report.html
+    python scripts/make_report_image.py report.html
 
 Needs the extra [browser] and a Chromium (tests/browser_tools.py says which is found; nothing is
-downloaded). Start the quickstart by a relative name, as above: the page shows it. The picture is
-the first screen of the page, cut above its list of contents.
+downloaded). The picture is the first screen of the page, cut above its list of contents.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,7 +27,7 @@ WIDTH = 1200
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("report", type=Path, help="report.html of a quickstart")
+    parser.add_argument("report", type=Path, help="the HTML file")
     parser.add_argument("-o", "--output", type=Path, default=TARGET)
     options = parser.parse_args()
     with sync_playwright() as playwright:
@@ -41,6 +41,9 @@ def main() -> int:
         )
         said, asked = opened.console, opened.outside()
         browser.close()
+    with Image.open(options.output) as picture:  # few colours: a small file
+        small = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    small.save(options.output, optimize=True)
     if said or asked:
         parser.error(f"a report must be silent and alone, but it said {said}, asked for {asked}")
     return 0

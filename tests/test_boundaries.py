@@ -129,7 +129,7 @@ def test_the_interval_of_a_mean_pass_rate_by_hand():
 )
 def test_which_recipe_at_the_edges(rates, name, codes):
     advice = recommend(rates)
-    assert (advice.name, [w["code"] for w in advice.warnings]) == (name, codes)
+    assert (advice.name, [n.code for n in advice.notices]) == (name, codes)
 
 
 def test_recipes_of_difficulties():

@@ -643,7 +643,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Confidence: caution. Every n has one run: the spread from seed to seed is that",
         "  of other sweeps.",
         "Before you spend:",
-        "  1. run two more seeds   isocompute run study.yaml seeds=3",
+        "  1. run two more seeds   isocompute run study.yaml grid.seeds=3",
         "  2. measure the rate     isocompute lr-sweep study.yaml",
         "  3. measure difficulty   isocompute difficulty problems.jsonl --model M",
         "4 more notes: --why    Trainer settings: --for verl",

@@ -27,7 +27,7 @@ _STEPS: Mapping[str, tuple[str, str]] = {
     "difficulty_assumed": ("measure difficulty", "isocompute difficulty problems.jsonl --model M"),
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}"),
     "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}"),
-    "seeds_missing": ("run two more seeds", f"{_RUN} seeds=3"),
+    "seeds_missing": ("run two more seeds", f"{_RUN} grid.seeds=3"),
     "bp_unstable": ("try a larger B_p", f"{_RUN} {_BP}{{larger}}"),
     "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget:.2g}}"),
     "bp_untested": ("try another B_p", f"{_RUN} {_BP}{{larger}}"),

@@ -154,6 +154,17 @@ def test_what_an_n_has_of_its_own_fades_to_its_neighbours() -> None:
     np.testing.assert_allclose(near, [[0.5, 0.5]])
 
 
+def test_between_the_tested_n_curves_go_through_their_draws(posterior: Posterior) -> None:
+    """Without nuggets a draw's smooth part is the draw wherever n was tested."""
+    (part, *_) = posterior.parts
+    log_scales = part.log_scales.copy()
+    log_scales[:, 3:12:4] = np.log(1e-4)
+    smooth = part._replace(log_scales=log_scales)
+    n, rng = posterior.data.log2_n_J, np.random.default_rng(0)
+    found = asked._between(smooth, n, np.full(4, 4.0), rng)
+    np.testing.assert_allclose(found, part.parameters[:, :12], atol=0.02)
+
+
 def test_values_between_positions_are_linear_and_held_at_the_ends() -> None:
     found = asked._interpolate(
         np.array([1.0, 2.0, 3.0]), np.array([[0.0, 1.0, 5.0]]), np.array([0.0, 1.5, 2.25, 9.0])

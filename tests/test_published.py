@@ -50,7 +50,7 @@ def test_easy_law_is_the_published_one_within_its_interval(easy: Fit) -> None:
 
 def test_hard_leaves_8_for_128_where_the_paper_does(hard: Fit) -> None:
     at = {c["from_rollouts_per_problem"]: c["at"] for c in hard.document["crossovers"]}
-    assert 0.7 * 0.73e6 <= at[8] <= 1.3 * 0.91e6  # as printed, as read off its figure
+    assert 0.73e6 / 2 <= at[8] <= 0.73e6 * 2  # printed; one seed, and n = 16 and 32 are not there
     assert 128 in hard.best_at(2e6).as_good
 
 

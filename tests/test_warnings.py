@@ -81,7 +81,7 @@ TURNS = World(name="turns", arms=chained_arms((8, 128, 16), (0.60, 0.68, 0.76), 
 LATE = World(
     name="late",
     arms=tuple(
-        replace(a, ceiling=0.9, midpoint=7.0, slope=2.0) for a in WORLDS["constant_small"].arms
+        replace(a, ceiling=0.9, midpoint=6.5, slope=5.0) for a in WORLDS["constant_small"].arms
     ),
 )
 
@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     ),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
     "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"intervals_widened"}),
-    "stops rising": (lambda: halted(sweep(LATE), 2e6), {"no_skill"}),
+    "stops rising": (lambda: halted(sweep(LATE), 1.9e6), {"no_skill"}),
     "jumps late": (lambda: moved(sweep("rising"), 2e6, 0.1), {"intervals_missed"}),
 }  # fmt: skip
 

@@ -103,8 +103,13 @@ def _slopes(ridge: Ridge) -> FloatArray:
 
 
 def _follows(span: tuple[float, float]) -> Follows | None:
-    """What an interval of the slope leaves: 0 alone, -1 alone, or what lies between."""
-    n, batch = span[0] <= 0 <= span[1], span[0] <= -1 <= span[1]
-    if n != batch:
-        return "n" if n else "batch"
-    return "between" if not n and span[0] > -1 and span[1] < 0 else None
+    """What an interval of the slope leaves: 0 and what is nearer to it than to -1, or the reverse.
+
+    One that holds neither, but lies between them, is a law of both.
+    """
+    low, high = span
+    if -0.5 < low <= 0 <= high:
+        return "n"
+    if low <= -1 <= high < -0.5:
+        return "batch"
+    return "between" if -1 < low and high < 0 else None

@@ -301,7 +301,7 @@ def test_what_chose_the_settings_is_taken_out_of_their_weights() -> None:
     """The mean curves say log misfit = a +- s: with its prior a normal known in closed form."""
     data, reference = sampled(3, runs=1)
     centre, spread = np.log(noises.SIZES[3][0]), noises.SIZES[3][1]
-    a, s = centre + 1.0, 0.6
+    a, s = centre + 2.0, spread
 
     def evidence(covariance: FloatArray) -> FloatArray:
         assert len(covariance) == len(log_misfit[0])
@@ -317,7 +317,7 @@ def test_what_chose_the_settings_is_taken_out_of_their_weights() -> None:
     means = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noises, "_mean_covariance", seen)
-        for seed in range(8):
+        for seed in range(16):
             rng = np.random.default_rng(seed)
             found = noise_hypotheses(data, reference, (1 / 300, 0.1), evidence, rng)
             assert found.weight_S.sum() == pytest.approx(1)
@@ -327,7 +327,7 @@ def test_what_chose_the_settings_is_taken_out_of_their_weights() -> None:
             weight = found.weight_S * np.exp(-0.5 * ((kept - a) / s) ** 2)
             means.append((weight * kept).sum() / weight.sum())
     exact = (centre / spread**2 + a / s**2) / (1 / spread**2 + 1 / s**2)
-    assert np.mean(means) == pytest.approx(exact, abs=0.1)
+    assert np.mean(means) == pytest.approx(exact, abs=0.15)
 
 
 # prior

@@ -150,6 +150,19 @@ def test_what_an_n_has_of_its_own_fades_to_its_neighbours() -> None:
     ]  # fmt: skip
     np.testing.assert_allclose(found, by_hand)
     assert not asked._nearness(at, np.full(7, 6.0), n, bp).any()
+    near = asked._nearness(np.array([3.25]), np.full(1, 5.0), np.array([3.0, 3.5]), bp[:2])
+    np.testing.assert_allclose(near, [[0.5, 0.5]])
+
+
+def test_between_the_tested_n_curves_go_through_their_draws(posterior: Posterior) -> None:
+    """Without nuggets a draw's smooth part is the draw wherever n was tested."""
+    (part, *_) = posterior.parts
+    log_scales = part.log_scales.copy()
+    log_scales[:, 3:12:4] = np.log(1e-4)
+    smooth = part._replace(log_scales=log_scales)
+    n, rng = posterior.data.log2_n_J, np.random.default_rng(0)
+    found = asked._between(smooth, n, np.full(4, 4.0), rng)
+    np.testing.assert_allclose(found, part.parameters[:, :12], atol=0.02)
 
 
 def test_values_between_positions_are_linear_and_held_at_the_ends() -> None:

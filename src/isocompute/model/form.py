@@ -57,7 +57,7 @@ class Form:
 
         Args:
             own: (own, J, B).
-            shared: (3, B).
+            shared: (shared, B).
             x: log10 of the budget, (J, K) or (1, K).
         """
         return self._evaluate(own, shared, x, derivatives=False)[0]

@@ -55,7 +55,7 @@ class Prior:
 
     Args:
         log2_n_J, log2_bp_J: the configurations.
-        centre: mean of each parameter at the centre of the sweep, (own + 3,).
+        centre: mean of each parameter at the centre of the sweep, (own + shared,).
         floor_sd: standard deviation of the logit of the floor.
         own: parameters per configuration.
     """

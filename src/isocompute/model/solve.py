@@ -1,7 +1,7 @@
 """Posterior modes of many problems at once: batched Gauss-Newton on whitened residuals.
 
 Shape legend: B problems (hypotheses or draws), J configurations, K positions, P parameters,
-C = own + 3 parameters that one configuration's curve depends on.
+C = own + shared parameters that one configuration's curve depends on.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Problem:
         return replace(self, group_B=group_B)
 
     def split(self, parameters: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(own, J, B) and (3, B) out of (B, P)."""
+        """(own, J, B) and (shared, B) out of (B, P)."""
         B, own, J = len(parameters), self.form.own, len(self.x_JK)
         columns = np.ascontiguousarray(parameters.T)
         return columns[: own * J].reshape(own, J, B), columns[own * J :]

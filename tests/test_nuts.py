@@ -16,7 +16,7 @@ from isocompute.model.solve import Problem, slope
 
 CASES = (
     "three seeds", "one seed", "three n", "two batches", "published", "before the midpoint",
-    "one n", "declines",
+    "one n", "declines", "another panel", "another family",
 )  # fmt: skip
 
 

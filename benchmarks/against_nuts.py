@@ -50,9 +50,9 @@ def planted(name: str, until: float, seeds: int, only: Sequence[int] = (), bp: S
     return replace(world, arms=arms).sample(NOISE["middle"], seeds, np.random.default_rng(seed))
 
 
-def published() -> list[Curve]:
-    """The published Easy panel up to half of its budget."""
-    curves = load_curves("published:qwen2.5-7b-easy")
+def published(panel: str) -> list[Curve]:
+    """A published panel up to half of its budget."""
+    curves = load_curves(f"published:{panel}")
     half = 0.5 * max(float(c.rollouts_K.max()) for c in curves)
     cut = []
     for c in curves:
@@ -77,6 +77,7 @@ class Case(NamedTuple):
     declines: bool = False
 
 
+# The last two took no part in choosing how far draws walk.
 CASES = {
     "three seeds": Case("rising, 7 n, 3 seeds", lambda: planted("rising", 2.0**21, 3)),
     "one seed": Case("rising, 7 n, 1 seed", lambda: planted("rising", 2.0**21, 1)),
@@ -89,7 +90,7 @@ CASES = {
         "2 B_p, 4 n each, 2 seeds",
         lambda: planted("joint_capped", 2.0**21, 2, only=(8, 32, 64, 128), bp=(16, 64)),
     ),
-    "published": Case("published Easy panel, first half", published),
+    "published": Case("published Easy panel, first half", lambda: published("qwen2.5-7b-easy")),
     "before the midpoint": Case(
         "4 n, 2 seeds, ends before the midpoint",
         lambda: planted("rising", 2.0**16, 2, only=(8, 16, 32, 64)),
@@ -100,6 +101,10 @@ CASES = {
         "overfit, 7 n, 3 seeds, falling form",
         lambda: planted("overfit", 2.0**22, 3),
         declines=True,
+    ),
+    "another panel": Case("published Hard panel, first half", lambda: published("qwen2.5-7b-hard")),
+    "another family": Case(
+        "gompertz, 7 n, 2 seeds", lambda: planted("gompertz", 2.0**21, 2, seed=5)
     ),
 }
 

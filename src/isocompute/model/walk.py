@@ -23,8 +23,8 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
 # Rounds times configurations, and limits of the rounds: small sweeps start further from their
-# posterior and walk longer. With these the means of every sweep of benchmarks/against_nuts.py are
-# within about 0.2 standard deviations of full sampling (0.5 without), for half of a fit's time.
+# posterior and walk longer. docs/validation.md has how close that comes to full sampling, and what
+# more rounds would cost.
 WORK, LEAST_ROUNDS, MOST_ROUNDS = 44, 4, 16
 LEAPS, LEAP = 4, 0.35  # of one round; a leap in units of the curvature's own length
 POSSIBLE = 200  # sets of scales of one parameter, from their prior

@@ -9,6 +9,7 @@ install wandb mlflow tensorboard tensorboardX trackio pandas` beside the package
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -97,6 +98,8 @@ def wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def offline(tmp_path: Path) -> ImportedRun:
+    # `finish` may return before the package's own process has written its last block.
+    sys.modules["wandb"].teardown()
     (path,) = (tmp_path / "wandb").glob("offline-run-*/*.wandb")
     (run,) = read_log(path)
     return run

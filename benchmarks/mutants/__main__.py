@@ -120,8 +120,8 @@ def _cover(file: Path, part: Path) -> None:
         config.write_text(f"[run]\ndata_file = {data}\n")
         subprocess.run(
             [sys.executable, "-m", "coverage", "run", f"--rcfile={config}", f"--include={inside}",
-             "-m", "pytest", "-q", "-p", "mutants.reach", "-p", "no:cacheprovider", "-p", "no:xdist",
-             "-m", MARKS, str(file.relative_to(ROOT))],
+             "-m", "pytest", "-q", "-p", "mutants.reach", "-p", "no:cacheprovider",
+             "-p", "no:xdist", "-m", MARKS, str(file.relative_to(ROOT))],
             cwd=ROOT, env={**os.environ, TIMES: str(times),
                            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'benchmarks'}"},
             stdout=subprocess.DEVNULL, check=False,
@@ -180,7 +180,8 @@ def _equivalent() -> dict[str, str]:
         return {}
     with file.open(newline="") as rows:
         return {_key({**{k: row[k] for k in ("path", "function", "kind", "before", "after")},
-                      "nth": int(row["nth"])}): row["reason"] for row in csv.DictReader(rows)}  # fmt: skip
+                      "nth": int(row["nth"])}): row["reason"]
+                for row in csv.DictReader(rows)}  # fmt: skip
 
 
 def _table() -> None:
@@ -192,7 +193,8 @@ def _table() -> None:
         result = known.get(key, {}).get("result")
         if result is not None:
             row[2 if key in equivalent else 0 if result in ("caught", "hung") else 1] += 1
-    print("| room | tried | caught | not caught | equivalent | share caught |\n|---|---|---|---|---|---|")
+    print("| room | tried | caught | not caught | equivalent | share caught |")
+    print("|---|---|---|---|---|---|")
     total = [sum(column) for column in zip(*counts.values(), strict=True)]
     for room, (caught, missed, same) in [*counts.items(), ("all", total)]:
         if caught + missed:
@@ -202,8 +204,8 @@ def _table() -> None:
     for room, place in _sample():
         key = _key(asdict(place))
         if known.get(key, {}).get("result") == "survived" and key not in equivalent:
-            print(f"\n{room}: {place.path}, {place.function or 'module'}\n"
-                  f"    {place.before.strip()}\n    {place.after.strip()}", file=sys.stderr)  # fmt: skip
+            print(f"\n{room}: {place.path}, {place.function or 'module'}, {place.kind}\n"
+                  f"    {place.before.strip()}\n    {place.after.strip()}", file=sys.stderr)
 
 
 def main() -> None:

@@ -116,6 +116,8 @@ def _child(folder: Path, tests: Sequence[str]) -> None:
         for stream in (0, 1, 2):
             os.dup2(null, stream)
         sys.path[:0] = [str(folder / "src"), str(folder / "tests")]
+        for name in [m for m in sys.modules if m.split(".")[0] == "isocompute"]:
+            del sys.modules[name]  # the package as it is, which this process used
         os.environ["PYTHONPATH"] = str(folder / "src")
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True

@@ -54,7 +54,7 @@ TESTS = (
     "test_lr_sweep", "test_metrics", "test_model", "test_objectives", "test_overfit", "test_plan*",
     "test_posterior", "test_published", "test_sampling", "test_streams", "test_study",
     "test_trainers", "test_unjudged", "test_updates", "test_verdict*", "test_walk",
-    "test_weight_decay", "test_worlds", "test_mutants*",
+    "test_weight_decay", "test_worlds", "test_*_details",
 )  # fmt: skip
 
 

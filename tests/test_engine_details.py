@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -145,6 +146,36 @@ def test_a_model_with_tied_words_is_saved_and_read(tmp_path, extra):
     again = load_model(tmp_path)
     tokens = torch.tensor([[3, 1, 4, 1, 5]])
     assert torch.equal(again(tokens), model(tokens))
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("config.json", b"[" * 100_000, "RecursionError"),
+        ("config.json", b"{", "JSONDecodeError"),
+        ("config.json", b"[]", "AttributeError"),
+        ("config.json", b"\xff\xfe", "UnicodeDecodeError"),
+        ("model.safetensors", b"\xff" * 99, "SafetensorError"),
+        ("tokenizer.json", b"[1]", "AttributeError"),
+        ("generation_config.json", b"7", "TypeError"),
+    ],
+)
+def test_a_damaged_model_folder_is_refused_in_one_line(folder, tmp_path, file, content, reason):
+    shutil.copytree(folder, tmp_path / "m")
+    (tmp_path / "m" / file).write_bytes(content)
+    with pytest.raises(InputError, match="a model folder must hold intact JSON") as caught:
+        Policy(tmp_path / "m", 3)
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_words_for_sizes_are_refused_in_one_line(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "m")
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    for name, value in (("hidden_size", "many"), ("num_hidden_layers", "two"), ("vocab_size", -1)):
+        (tmp_path / "m" / "config.json").write_text(json.dumps({**config, name: value}))
+        with pytest.raises(InputError, match="intact JSON and safetensors files, but reading"):
+            Policy(tmp_path / "m", 3)
 
 
 # ---- sampling ----

@@ -173,13 +173,13 @@ def trained(transformers, tmp_path_factory):
     base = base_folder("products")
     spec = RunSpec(
         engine="local",
-        allocation=Allocation(problems_per_batch=16, rollouts_per_problem=32, steps=12),
+        allocation=Allocation(problems_per_batch=16, rollouts_per_problem=32, steps=8),
         recipe=Recipe(learning_rate=1e-3, base_batch_size=512, temperature=TEMPERATURE,
                       top_p=TOP_P, warmup_steps=2),
         train=world_problems("train", world="products", size=64, seed=3),
         validation={"val": world_problems("val", world="products", size=200, seed=4)},
         seed=5, evaluation_samples=SAMPLES, engine_options={"model": "products"},
-        first_evaluation=16 * 32 * 12, evaluations_per_octave=1,
+        first_evaluation=16 * 32 * 8, evaluations_per_octave=1,
     )  # fmt: skip
     sink = ListSink(work / "run")
     LocalEngine().run(spec, None, sink)
@@ -208,11 +208,13 @@ def test_an_evaluation_scores_what_transformers_scores_with_the_saved_weights(tr
     answers = [p.answer for p in problems.problems for _ in range(SAMPLES)]
     rewards = [judge(text, answer).reward for text, answer in zip(texts, answers, strict=True)]
     there = np.array(rewards).reshape(-1, SAMPLES).sum(1)
+    # Problem by problem: as far apart as two draws from one policy are, where the base model's
+    # successes, which add up to about as many, are much further away.
     rate = (after + there) / (2 * SAMPLES)
-    error = np.sqrt(np.sum(2 * SAMPLES * rate * (1 - rate))) + 1e-9
-    assert abs(after.sum() - there.sum()) < 3.5 * error
-    # which the base model's score is far from
-    assert abs(before.sum() - there.sum()) > 7 * error
+    chance = 2 * SAMPLES * np.sum(rate * (1 - rate)) / (1 - 1 / (2 * SAMPLES))
+    assert abs(after.sum() - there.sum()) < 3.5 * np.sqrt(chance)
+    assert np.sum((after - there) ** 2) < 1.4 * chance
+    assert np.sum((before - there) ** 2) > 2.5 * chance
 
 
 def test_log_probabilities_of_responses_are_those_of_transformers(trained):
@@ -221,14 +223,14 @@ def test_log_probabilities_of_responses_are_those_of_transformers(trained):
     data = policy.tokenize(problems)
     drawn = sample(
         policy.model, data.token_PS, data.length_P, 4, max_new_tokens=policy.max_new_tokens,
-        generator=torch.Generator().manual_seed(0), temperature=TEMPERATURE, top_p=TOP_P,
+        generator=torch.Generator().manual_seed(0), temperature=2.0,
     )  # fmt: skip
-    assert drawn.length_N.min() < drawn.length_N.max()
+    assert drawn.length_N.min() < drawn.length_N.max()  # as they are at so high a temperature
     for row in range(0, drawn.length_N.numel(), 7):
         prompt, length = int(drawn.prompt_N[row]), int(drawn.length_N[row])
         given = data.token_PS[prompt, : data.length_P[prompt]]
         response = drawn.token_NT[row, :length]
         with torch.no_grad():
             logits = model(torch.cat([given, response])[None]).logits[0, len(given) - 1 : -1]
-        there = torch.log_softmax(logits / TEMPERATURE, -1).gather(-1, response[:, None])[:, 0]
+        there = torch.log_softmax(logits / 2.0, -1).gather(-1, response[:, None])[:, 0]
         torch.testing.assert_close(drawn.logprob_NT[row, :length], there, atol=1e-4, rtol=1e-4)

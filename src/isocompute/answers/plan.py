@@ -33,6 +33,10 @@ PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
              (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
 PUBLISHED_MODEL = "Qwen2.5-7B-Instruct"
 NOTICEABLE = 1.02  # a budget nearer than this to those compared is not worth a word
+# A score whose interval is wider than this is not known. That stops half of the planted plans whose
+# score was off by more than 0.05, and none in worlds that the model contains; so do 0.12 and 0.24.
+# At 0.1 a tenth of honest plans at ten times a sweep would be refused.
+UNKNOWN = 0.2
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
@@ -230,11 +234,15 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     if fit.unit == "tokens" and not in_tokens:
         x *= q.rates.tokens_per_rollout or 1.0
     q = replace(q, x=x, unhealthy={**fit.unhealthy, **q.unhealthy})
-    if fit.verdict.level == "stop":
-        stops = [one for one in fit.notices if one.level == "stop"]
-        refusal = RefusalError(f"{stops[0].text} {stops[0].remedy}", [s.remedy for s in stops])
-        return _refused(refusal, vars(q), rollouts=q.rollouts())
-    return _answer(q)
+    stops = [one for one in fit.notices if one.level == "stop"]
+    return _stopped(q, stops) if stops else _answer(q)
+
+
+def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
+    """The refusal that goes with a verdict of stop."""
+    refusal = RefusalError(f"{stops[0].text} {stops[0].remedy}", [s.remedy for s in stops])
+    own = {"notices": [*q.notices, *(s for s in stops if s not in q.fit.notices)]}
+    return _refused(refusal, vars(q) | own, rollouts=q.rollouts())
 
 
 def _measured(fit: Fit) -> dict[Configuration, float]:
@@ -250,6 +258,11 @@ def _answer(q: Question) -> Plan:
     """The document of a plan that stands."""
     fit, found = q.fit, prescribe(q)
     chosen, frame = found.configuration, _frame(vars(q))
+    ends = interval(found.score_D, fit.level)
+    if ends[1] - ends[0] > UNKNOWN:
+        unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x, unit=fit.unit,
+                         low=ends[0], high=ends[1])  # fmt: skip
+        return _stopped(q, [unknown])
     recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought = fit.support, q.rollouts(chosen)
@@ -273,7 +286,7 @@ def _answer(q: Question) -> Plan:
         "batch_size": a.batch_size,
         "rollouts": a.rollouts,
         "predicted_score": found.score_D.mean(),
-        "predicted_score_interval": interval(found.score_D, fit.level),
+        "predicted_score_interval": ends,
         "gain": _gain(q, found),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),

@@ -22,7 +22,7 @@ from isocompute.testing.families import CONDITIONS, FAMILIES, SURFACES
 from isocompute.testing.planted import NULL_WORLDS, WORLDS
 from isocompute.testing.truth import World
 
-CHUNK = 25  # sweeps that are written down together
+CHUNK = 8  # sweeps that are written down together
 DEFINITIVE, DEVELOPMENT = 10_000, 700_000  # first seed of the page, and of everything before it
 
 EVERY: Mapping[str, World] = {**WORLDS, **FAMILIES, **SURFACES}

@@ -89,7 +89,7 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
     rising = {"octaves": octaves, "lower_bound": low, "claimed": fit.rise.claimed}
     rows = [best for best in fit.best if not best.extrapolated]
     return {
-        **summary.to_dict(),
+        **summary,
         "rising": {"from": 10**start, **rising},
         "at": [{"x": fit.law_x(best.x), **_at(best, quantity, fit.batch_size)} for best in rows],
     }

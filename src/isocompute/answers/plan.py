@@ -296,8 +296,8 @@ def _answer(q: Question) -> Plan:
             for name, value in asdict(rates).items() if value is not None}},
         "extrapolation_log10": math.log10(times),
         "printed_law": printed and {
-            "source": printed.source, "plateau": printed.plateau,
-            "rollouts_per_problem": printed.n_at(bought), "sentences": printed.sentences(bought)},
+            "source": printed.source, "rollouts_per_problem": printed.law.predict(bought),
+            "plateau": printed.plateau, "sentences": printed.sentences(bought)},
         "verdict": verdict_of(notices)._asdict(),
         "trainer": {name: dict(words.keys) for name, words in settings.items()},
         "trainer_units": {name: words.units for name, words in settings.items()},

@@ -50,7 +50,7 @@ class Curve:
         metric: "avg@4", "best@4", ...; "" where the source does not name it.
         problem_set, split: on what it was measured.
         arm: of a tidy file whose runs differ in recipe or data; "" where there is one.
-        tokens_K, steps_K: None where they are not known.
+        tokens_K, steps_K, gpu_hours_K: of training alone; None where they are not known.
         trials: independent 0/1 outcomes behind each score (problems times samples for avg@k,
             problems for best@k and worst@k); None where the source does not say.
         n_missing: rows of this run left out because their score was missing.
@@ -71,6 +71,7 @@ class Curve:
     arm: str = ""
     tokens_K: FloatArray | None = None
     steps_K: FloatArray | None = None
+    gpu_hours_K: FloatArray | None = None
     trials: int | None = None
     n_missing: int = 0
     n_repeated: int = 0

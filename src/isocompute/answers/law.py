@@ -20,7 +20,7 @@ from isocompute.intervals import draw_interval
 
 FloatArray = NDArray[np.float64]
 Form = Literal["sigmoid_log10", "sigmoid_linear", "constant"]
-Variable = Literal["rollouts", "tokens", "steps"]
+Variable = Literal["rollouts", "tokens", "gpu-hours", "steps"]
 Ends = tuple[float | None, float | None]
 
 MIN_POINTS = 4

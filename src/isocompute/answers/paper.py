@@ -24,19 +24,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
 from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from isocompute.answers.law import AVERAGED_SHARE, Law, averaged, fit_law
+from isocompute.answers.law import AVERAGED_SHARE, Law, Variable, averaged, fit_law
 from isocompute.answers.sigmoid import Bounds, fit_sigmoids
 from isocompute.domain import Configuration, Curve
 from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 
 FloatArray = NDArray[np.float64]
-Unit = Literal["rollouts", "tokens"]
 
 BIN_WIDTH = 0.002  # the text gives none; this one yields the published path on Easy
 _PARAMETERS = 4
@@ -144,7 +143,7 @@ class PaperFit:
         law: through the running average of its n.
     """
 
-    unit: Unit
+    unit: str
     bin_width: float
     curves: tuple[PaperCurve, ...]
     left_out: tuple[Configuration, ...]
@@ -219,7 +218,7 @@ def records(score_K: FloatArray, bin_width: float) -> NDArray[np.bool_]:
 
 
 def paper_fit(
-    curves: Sequence[Curve], *, unit: Unit = "rollouts", bin_width: float = BIN_WIDTH
+    curves: Sequence[Curve], *, unit: str = "rollouts", bin_width: float = BIN_WIDTH
 ) -> PaperFit:
     """Records, sigmoids, envelope, running average, law.
 
@@ -272,7 +271,7 @@ def paper_fit(
         ),
         left_out=tuple(key for key in pooled if key not in fitted),
         frontier=_stretches(x_V, score_JV, list(fitted)),
-        law=fit_law(10**x_V, n_V, variable=unit),
+        law=fit_law(10**x_V, n_V, variable=cast("Variable", unit)),
         runs=tuple(curves),
     )  # fmt: skip
 

@@ -94,6 +94,17 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
     return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin)
 
 
+def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:
+    """Curves with GPU-hours: their own where they were timed, else by a rate for all."""
+    rate = rates.rollouts_per_gpu_hour
+    if rate is None:
+        return list(curves)
+    return [
+        c if c.gpu_hours_K is not None else c.replace(gpu_hours_K=c.rollouts_K / rate)
+        for c in curves
+    ]
+
+
 def _measured(curves: Sequence[Curve], name: str) -> dict[Configuration, float]:
     """Median amount per rollout of the runs of each configuration that have it."""
     seen: dict[Configuration, list[float]] = {}

@@ -99,7 +99,7 @@ class Reading:
 
     @property
     def unit(self) -> str:
-        """Of every x: "rollouts" or "tokens"."""
+        """Of every x: one of `domain.curve.UNITS`."""
         return self.posterior.unit
 
     @property

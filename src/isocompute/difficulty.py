@@ -158,7 +158,7 @@ class Difficulty:
 
     @property
     def mixed_groups(self) -> dict[int, float]:
-        """n -> `mixed_share` over the problems, from all samples of each."""
+        """By n, `mixed_share` over the problems, from all samples of each."""
         judged = self.judged_P > 0
         return mixed_share(self.successes_P[judged] / self.judged_P[judged])
 
@@ -209,7 +209,7 @@ class Difficulty:
 
 
 def mixed_share(rate_P: ArrayLike) -> dict[int, float]:
-    """n -> expected share of groups of n rollouts whose rewards differ: 1 - p^n - (1 - p)^n.
+    """By n, the expected share of groups with mixed rewards: mean of 1 - p^n - (1 - p)^n.
 
     Only those teach under a group advantage. A problem without a success in its samples counts as
     one that never has any, so the share is a little low at large n.

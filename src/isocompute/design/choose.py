@@ -31,8 +31,8 @@ from isocompute.design.worth import (
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain
 
-SCREENED, KEPT = 8, 3  # worlds that every candidate sees; candidates that see as many again
-FEWEST_WORLDS = 4
+# Worlds that every candidate sees, and candidates that see as many again: a third of the time.
+SCREENED, KEPT = 8, 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,8 @@ class Asked:
 
 
 def worlds_needed(draws: int) -> int:
-    """Worlds for screening and for judging."""
-    return 2 * SCREENED + draws
+    """Worlds for screening, which are no more than those for judging, and for judging."""
+    return 2 * min(SCREENED, draws) + draws
 
 
 def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Sweep, dict[str, Any]]:
@@ -78,8 +78,8 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Sweep, dict[str, Any]]:
     guess = best_guess(worlds, limits.final, among) if among else 0
     every = candidates(limits, b_p, worlds.n_F[guess], fixed=asked.problems_per_batch is not None)
     judge = Judge(worlds, limits, every[0].problems_per_batch, seed)
-    sweep = judge.screen(every)
-    fresh = slice(2 * SCREENED, 2 * SCREENED + asked.draws)
+    sweep = judge.screen(every, min(SCREENED, asked.draws))
+    fresh = slice(worlds_needed(asked.draws) - asked.draws, worlds_needed(asked.draws))
     lost = judge.lost(sweep, fresh)
     none_W, none_n = judge.without(fresh)
     one_W, one_n = judge.one(fresh)
@@ -137,9 +137,9 @@ class Judge:
         among = self._among(self.limits.budget)
         return Lost(lost_by(some, chosen_W, final, self.limits.budget, among), chosen_W)
 
-    def screen(self, every: list[Sweep]) -> Sweep:
+    def screen(self, every: list[Sweep], size: int) -> Sweep:
         """The candidate that loses least: all on some worlds, the best three on as many again."""
-        first, second = slice(0, SCREENED), slice(SCREENED, 2 * SCREENED)
+        first, second = slice(0, size), slice(size, 2 * size)
         seen = {sweep: self.lost(sweep, first).total_W for sweep in every}
         kept = sorted(every, key=lambda sweep: seen[sweep].mean())[:KEPT]
         more = {s: np.append(seen[s], self.lost(s, second).total_W) for s in kept}

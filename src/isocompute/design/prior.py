@@ -9,16 +9,17 @@ Shape legend: W worlds, F values of n, X positions in log10 rollouts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import powers_of_two
+from isocompute.answers.fit import fit_sweep
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.model import fit_posterior
+from isocompute.model import Posterior, fit_posterior
 
 FloatArray = NDArray[np.float64]
 
@@ -28,11 +29,12 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
     for difficulty in ("easy", "hard")
 }
 SHIPPED_BP = 32
-# Standard deviation, in decades, of the rollouts that another model needs for the same progress:
-# the shipped worlds and those of studies/ span about one decade either way. With half of it no
-# sweep is worth its price more often, with twice of it less often (docs/design.md).
+# Standard deviation, in decades, of the rollouts that another model needs for the same progress: a
+# belief. Half and twice of it: docs/design.md.
 BUDGET_SD = 0.5
 FARTHEST = 2.0  # standard deviations; beyond them draws are cut
+SHIPPED_N = (8, 512)
+LEAST_DRAWS = 40  # of a posterior: what a fit tries depends on how many are asked for
 FINE = 0.04  # decades between positions at which curves are held
 RANGE = (2.0, 10.0)  # log10 rollouts over which a world is known
 
@@ -72,8 +74,6 @@ class Worlds:
 
     def take(self, which: slice | NDArray[np.int64]) -> Worlds:
         """Some of the worlds."""
-        from dataclasses import replace
-
         return replace(self, score_WFX=self.score_WFX[which])
 
 
@@ -93,11 +93,12 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
     shift_W = BUDGET_SD * np.clip(rng.standard_normal(size), -FARTHEST, FARTHEST)
     # Dealt out in turn, so that the first worlds are a mixture, too.
     of_W = np.arange(size) % len(names)
-    parts, longest = np.empty(0), 0.0
+    n_F, parts, longest = _octaves(SHIPPED_N), np.empty(0), 0.0
     for i, name in enumerate(names):
         curves = load_curves([name])
-        n_F, shift = _octaves(SHIPPED_N), shift_W[of_W == i]
-        score = _drawn(curves, curves[0].problems_per_batch, n_F, shift, seed + i)
+        shift, count = shift_W[of_W == i], max(int((of_W == i).sum()), LEAST_DRAWS)
+        posterior = fit_posterior(curves, draws=count, seed=seed + i)
+        score = _moved(posterior, curves[0].problems_per_batch, n_F, shift)
         parts = parts if i else np.empty((size, *score.shape[1:]))
         parts[of_W == i] = score
         longest = max(longest, *(float(c.rollouts_K[-1]) for c in curves))
@@ -107,11 +108,10 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
     )  # fmt: skip
 
 
-SHIPPED_N = (8, 512)
-
-
 def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Worlds:
     """Worlds that an earlier sweep leaves possible, at the B_p of most of its n.
+
+    Beyond its data the draws stand as far apart as its back-test says they must, as in a plan.
 
     Raises:
         InputError: fewer than two n at one B_p.
@@ -125,7 +125,8 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
             "another study, or leave --prior out."
         )
     n_F = _octaves((min(of_bp[b_p]), max(of_bp[b_p])))
-    score_WFX = _drawn(curves, b_p, n_F, np.zeros(size), seed)
+    fit = fit_sweep(curves, draws=max(size, LEAST_DRAWS), seed=seed)
+    score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), fit.wider)
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
@@ -143,21 +144,25 @@ def _positions() -> FloatArray:
     return np.asarray(low + FINE * np.arange(round((high - low) / FINE) + 1))
 
 
-def _drawn(
-    curves: Sequence[Curve], b_p: int, n_F: Sequence[int], shift_W: FloatArray, seed: int
-) -> FloatArray:
-    """One draw of the posterior per world, moved by so many decades, (W, F, X)."""
-    posterior = fit_posterior(curves, draws=max(len(shift_W), LEAST_DRAWS), seed=seed)
+def _moved(
+    posterior: Posterior, b_p: int, n_F: Sequence[int], shift_W: FloatArray,
+    wider: Callable[[FloatArray], FloatArray] | None = None,
+) -> FloatArray:  # fmt: skip
+    """One draw of a posterior per world, moved by so many decades, (W, F, X).
+
+    `wider` is the factor on the spread of draws so many decades beyond the data.
+    """
     x_X, reach = _positions(), BUDGET_SD * FARTHEST
     wide_X = np.arange(x_X[0] - reach, x_X[-1] + reach + FINE, FINE)
     score_DFX = posterior.smooth_scores(b_p, np.log2(np.asarray(n_F, float)), wide_X)
+    if wider is not None:
+        mean_FX = score_DFX.mean(axis=0)
+        beyond_X = wide_X - float(posterior.last_J.max())
+        score_DFX = np.clip(mean_FX + (score_DFX - mean_FX) * wider(beyond_X), 0.0, 1.0)
     # Forms and noises stand in order; worlds must be a mixture from the first on.
-    order = np.random.default_rng((seed, 12)).permutation(len(score_DFX))[: len(shift_W)]
+    order = np.random.default_rng((posterior.seed, 12)).permutation(len(score_DFX))[: len(shift_W)]
     out = np.empty((len(shift_W), len(n_F), len(x_X)))
     for w, (draw, shift) in enumerate(zip(order, shift_W, strict=True)):
         for f, row in enumerate(score_DFX[draw]):
             out[w, f] = np.interp(x_X - shift, wide_X, row)
     return np.maximum.accumulate(out, axis=2)
-
-
-LEAST_DRAWS = 40

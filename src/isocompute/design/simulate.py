@@ -6,7 +6,7 @@ Shape legend: K evaluations, W worlds, F values of n.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,6 @@ class Sweep:
 
     def at(self, rollouts_per_run: int) -> Sweep:
         """The same runs, shorter or longer."""
-        from dataclasses import replace
-
         return replace(self, rollouts_per_run=rollouts_per_run)
 
 

@@ -20,7 +20,7 @@ from isocompute.errors import InputError, RefusalError
 
 FloatArray = NDArray[np.float64]
 Form = Literal["sigmoid_log10", "sigmoid_linear", "constant"]
-Variable = Literal["rollouts", "tokens", "steps"]
+Variable = Literal["rollouts", "tokens", "gpu-hours", "steps"]
 
 MIN_POINTS = 4
 # Of the span of a path. A sigmoid through the raw steps of a frontier jumps between a near-step

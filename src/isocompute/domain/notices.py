@@ -183,6 +183,26 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
             "Pass --tokens-per-rollout if yours differ."),
     },
+    "Of a design": {
+        "no_sweep": _note(
+            "No sweep that this budget holds gains more than it costs: run n = {n}.",
+            "Raise --budget, or name a study of your own with --prior."),
+        "bp_of_prior": _note(
+            "The sweep has B_p = {bp}; what is known of n comes from B_p = {known}.",
+            "Raise --budget or --spend for the larger B_p."),
+        "beyond_prior": _caution(
+            "The budget is {times:.0f} times the longest run that anything is known of.",
+            "Take the worth for a guess; sweep a smaller budget first."),
+        "prior_of_others": _note(
+            "What a sweep is worth comes from {model} on mathematics.",
+            "Name a study of your own with --prior."),
+        "prior_alone": _note(
+            "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",
+            "Measure it with `isocompute difficulty`, pass --difficulty."),
+        "stand_ins": _caution(
+            "The study file has stand-ins for {what}.",
+            "Pass {options}, or edit it before you run it."),
+    },
     "Of a comparison": {
         "seeds_unpaired": _note(
             "The sides do not share seeds everywhere: means are compared, with wider intervals.",

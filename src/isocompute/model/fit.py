@@ -51,7 +51,7 @@ def fit_posterior(
 
     Args:
         curves: runs of one metric on one problem set, scores in 0..1.
-        unit: "rollouts" or "tokens".
+        unit: one of `domain.curve.UNITS`.
         select: see `Posterior`.
         draws: number of draws.
         seed: of every random number used.

@@ -13,7 +13,8 @@ from isocompute.domain.text import compact, visible
 
 Document = Mapping[str, Any]
 
-_UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps"}
+_UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps",
+               "gpu-hours": "GPU-hours"}  # fmt: skip
 
 
 def redact(value: Any, key: str = "") -> Any:

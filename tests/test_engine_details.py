@@ -27,9 +27,18 @@ from isocompute.engines.local.folders import (  # noqa: E402
     load_model,
     save_model,
 )
+from isocompute.engines.local.gradient import GradientReport  # noqa: E402
+from isocompute.engines.local.learner import _averaged  # noqa: E402
 from isocompute.engines.local.model import ModelConfig  # noqa: E402
 from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
+from isocompute.engines.local.precision import (  # noqa: E402
+    Bfloat16,
+    Sampler,
+    rounded_to_int8,
+    trained_in,
+)
 from isocompute.engines.local.sampling import nucleus, sample, scaled  # noqa: E402
+from isocompute.engines.local.tokenizer import WordTokenizer  # noqa: E402
 from isocompute.engines.local.worlds import WORLDS, MachineWorld  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
@@ -319,3 +328,85 @@ def test_a_verdict_without_a_reason_says_so(folder, monkeypatch):
     )  # fmt: skip
     assert all(math.isnan(value) for value in reward_N.tolist())
     assert {one.message for one in policy.take_unjudged()} == {"no reason given"}
+
+
+# ---- arithmetic ----
+
+
+def test_the_second_half_of_a_block_is_its_formula():
+    """x + out(mixed); then down(silu(gate(norm)) * up(norm)), every map with its bias."""
+    model = tiny_model(attention_bias=True, mlp_bias=True).double()
+    draw = torch.Generator().manual_seed(3)
+    layer = list(model.blocks())[1]
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.copy_(torch.randn(weight.shape, generator=draw, dtype=torch.float64))
+        x = torch.randn(2, 3, 16, generator=draw, dtype=torch.float64)
+        mixed = torch.randn(2, 3, 32, generator=draw, dtype=torch.float64)
+        found = model._finish(layer, x, mixed)
+        x = x + mixed @ layer.out.T + layer.out_bias
+        scale = (x.square().mean(-1, keepdim=True) + model.config.rms_norm_eps).rsqrt()
+        wide = (x * scale * layer.post_norm) @ layer.gate_up.T + layer.gate_up_bias
+        gate, up = wide[..., :24], wide[..., 24:]
+        expected = x + (gate * gate.sigmoid() * up) @ layer.down.T + layer.down_bias
+    torch.testing.assert_close(found, expected)
+
+
+def test_what_computes_in_which_precision(tmp_path):
+    folder = tiny_folder(tmp_path)
+    model = load_model(folder)
+    assert trained_in(model, "float32") is model
+    assert isinstance(trained_in(model, "bfloat16"), Bfloat16)
+    assert Sampler(model, "float32", folder).refresh() is model
+    assert isinstance(Sampler(model, "bfloat16", folder).refresh(), Bfloat16)
+    rounded = Sampler(model, "int8", folder).refresh()
+    assert rounded is not model
+    for one, two in zip(rounded.parameters(), model.parameters(), strict=True):
+        assert torch.equal(one, rounded_to_int8(two) if two.dim() > 1 else two)
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "shared"),
+    [
+        ({}, "Transformer", True), ({"dtype": "bfloat16"}, "Bfloat16", True),
+        ({"sampler_dtype": "bfloat16"}, "Bfloat16", False),
+        ({"sampler_dtype": "int8"}, "Transformer", False),
+    ],
+)  # fmt: skip
+def test_a_run_samples_from_what_it_trains_unless_asked(folder, tmp_path, options, kind, shared):
+    spec = make_spec(folder, {"importance_cap": 2.0} if "sampler_dtype" in options else None,
+                     options)  # fmt: skip
+    run = engine._Run(spec, ListSink(tmp_path))
+    assert type(run.sampler.refresh()).__name__ == kind
+    assert (run.sampler.refresh() is run.learner.model) is shared
+
+
+def test_numbers_of_several_updates_are_put_together():
+    """Losses are averaged over updates, what was measured over tokens."""
+    found = _averaged([
+        GradientReport(loss=1.0, sums={"kl": 2.0}, tokens=4.0),
+        GradientReport(loss=4.0, sums={"kl": 6.0, "ratio": 3.0}, tokens=12.0),
+    ])  # fmt: skip
+    assert found == {"loss": 2.5, "kl": 0.5, "ratio": 3 / 16}
+
+
+def test_what_a_saved_tokenizer_says(tmp_path):
+    """Read by transformers in tests/test_transformers.py; this holds every word of it."""
+    WordTokenizer(["<p>", "<e>", "a", "b0"], r"[a-z][0-9]?", ["<p>", "<e>"]).save(tmp_path)
+    added = {"special": True, "single_word": False, "lstrip": False, "rstrip": False,
+             "normalized": False}  # fmt: skip
+    assert json.loads((tmp_path / "tokenizer.json").read_text()) == {
+        "version": "1.0", "truncation": None, "padding": None,
+        "added_tokens": [{"id": 0, "content": "<p>", **added},
+                         {"id": 1, "content": "<e>", **added}],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "[a-z][0-9]?"},
+                          "behavior": "Isolated", "invert": False},
+        "post_processor": None, "decoder": {"type": "Fuse"},
+        "model": {"type": "WordLevel", "vocab": {"<p>": 0, "<e>": 1, "a": 2, "b0": 3},
+                  "unk_token": "<p>"},
+    }  # fmt: skip
+    assert json.loads((tmp_path / "tokenizer_config.json").read_text()) == {
+        "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<p>", "eos_token": "<e>",
+        "clean_up_tokenization_spaces": False, "padding_side": "left",
+    }  # fmt: skip

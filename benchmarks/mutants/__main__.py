@@ -98,11 +98,15 @@ def _there(place: Place) -> bool:
 
 
 def _reach() -> Reach:
-    """Every test file that was not run in this form yet, under coverage; then what all say."""
+    """Every test file that was not run on these sources yet, under coverage; what all say."""
     OUT.mkdir(parents=True, exist_ok=True)
+    sources = hashlib.sha256()  # lines move: what reaches them is looked at anew
+    for path in (path for files in _strata().values() for path in files):
+        sources.update((ROOT / path).read_bytes())
     current = set()
     for file in sorted({f for name in TESTS for f in (ROOT / "tests").glob(f"{name}.py")}):
-        part = OUT / f"part-{file.stem}-{hashlib.sha256(file.read_bytes()).hexdigest()[:8]}.db"
+        digest = hashlib.sha256(sources.digest() + file.read_bytes()).hexdigest()[:8]
+        part = OUT / f"part-{file.stem}-{digest}.db"
         current |= {part, part.with_suffix(".times")}
         if not part.exists():
             _cover(file, part)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -118,25 +118,12 @@ class Reading:
         """The batch, where it was fixed."""
         return self.setting["value"] if self.setting["kind"] == "fixed_batch_size" else None
 
-    @property
-    def variable(self) -> str:
-        """What the law is a function of: rollouts, tokens or steps."""
-        return "steps" if self.batch_size else self.unit
-
-    def law_x(self, x: float) -> float:
-        """The law's own variable at a budget: M = C / B for a fixed batch, else the budget."""
-        return x / (self.batch_size or 1)
-
     @cached_property
     def backtest(self) -> Backtest:
         """How well a part of the sweep predicts the rest, to its largest budget."""
-        of = self.posterior
-
-        def refit(curves: Sequence[Curve]) -> Posterior:
-            draws = min(self.draws, BACKTEST_DRAWS)
-            return fit_posterior(curves, unit=of.unit, select=of.select, draws=draws, seed=of.seed)
-
-        return backtest(of, refit, judged_at=float(of.last_J.max()), level=self.level)
+        of, draws = self.posterior, min(self.draws, BACKTEST_DRAWS)
+        refit = partial(fit_posterior, unit=of.unit, select=of.select, draws=draws, seed=of.seed)
+        return backtest(of, refit, level=self.level)
 
     def scores_at(self, x: ArrayLike) -> FloatArray:
         """Draws of every configuration's score at budgets, (D, J, X); (D, J) for one number.
@@ -156,12 +143,12 @@ class Reading:
         return out if np.ndim(x) else out[:, :, 0]
 
     def _scores(self, x_X: FloatArray) -> FloatArray:
-        score_DJX = self.posterior.scores(x_X)
-        wider_JX = self._wider(x_X - self.posterior.last_J[:, None])
-        if (wider_JX > 1).any():
-            mean_JX = score_DJX.mean(axis=0)
-            score_DJX = np.clip(mean_JX + (score_DJX - mean_JX) * wider_JX, 0.0, 1.0)
-        return score_DJX
+        return self._widened(self.posterior.scores(x_X), x_X - self.posterior.last_J[:, None])
+
+    def _widened(self, score_D: FloatArray, beyond: ArrayLike) -> FloatArray:
+        """Draws of scores (D, ...) as far apart as they must stand so many decades beyond data."""
+        wider, mean = self._wider(beyond), score_D.mean(axis=0)
+        return np.clip(mean + (score_D - mean) * wider, 0.0, 1.0) if np.any(wider > 1) else score_D
 
     def _wider(self, beyond: ArrayLike) -> FloatArray:
         """Factor on the spread of draws so many decades beyond the data."""
@@ -298,8 +285,7 @@ class Reading:
         if untested := [c for c in which if c not in self.configurations]:
             (bp_F, n_F), at = np.array(untested, dtype=np.float64).T, np.log10([x])
             more_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), at)[:, :, 0]
-            mean_F, wider = more_DF.mean(axis=0), self._wider(at[0] - self.posterior.last_J.max())
-            more_DF = np.clip(mean_F + (more_DF - mean_F) * wider, 0.0, 1.0)
+            more_DF = self._widened(more_DF, at[0] - self.posterior.last_J.max())
             score_DF = np.concatenate([score_DF, more_DF], axis=1)
         every: list[tuple[float, float]] = [*self.configurations, *untested]
         return score_DF[:, [every.index(c) for c in which]]
@@ -311,7 +297,7 @@ class Reading:
         which = Configuration(problems_per_batch, rollouts_per_problem)
         if which not in self.configurations:
             return None
-        score_D = self.scores_at(x)[:, self.configurations.index(which)]
+        score_D = self.scores_of([which], x)[:, 0]
         return (float(score_D.mean()), *interval(score_D, self.level))
 
     def neighbours(self, x: float) -> list[dict[str, Any]]:

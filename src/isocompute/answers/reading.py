@@ -192,20 +192,19 @@ class Reading:
     def _ridge(self, x_X: FloatArray, score_DJX: FloatArray) -> Ridge:
         """Best n of every draw at log10 budgets; along the fixed batch, where there is one."""
         bp_J, n_J = self._bp_n
-        grid_F = log2_n_grid(n_J)
+        grid_F, smooth = log2_n_grid(n_J), self.posterior.smooth_scores
         if self.batch_size is not None:
-            score = self.posterior.smooth_scores(self.batch_size / 2**grid_F, grid_F, x_X)
-            all_1F, none_DX = np.ones((1, len(grid_F)), bool), np.zeros((len(score), len(x_X)))
-            found = ridge(score[None], grid_F, np.zeros(1, int), all_1F, none_DX)
+            score_DFX = smooth(self.batch_size / 2**grid_F, grid_F, x_X)
+            all_1F, none_DX = np.ones((1, len(grid_F)), bool), np.zeros_like(score_DFX[:, 0])
+            found = ridge(score_DFX[None], grid_F, np.zeros(1, int), all_1F, none_DX)
             return found._replace(bp_DX=self.batch_size / 2**found.log2_n_DX)
         tested_P = np.unique(bp_J)
         low_P, high_P = np.log2([[f(n_J[bp_J == b]) for b in tested_P] for f in (min, max)])
         inside_PF = (grid_F >= low_P[:, None] - 1e-6) & (grid_F <= high_P[:, None] + 1e-6)
         # One call for all B_p: the draws of what lies between tested n are joint.
-        every = self.posterior.smooth_scores(
-            np.repeat(tested_P, len(grid_F)).astype(float), np.tile(grid_F, len(tested_P)), x_X
-        )
-        score_PDFX = every.reshape(len(every), len(tested_P), len(grid_F), -1).swapaxes(0, 1)
+        P, F = len(tested_P), len(grid_F)
+        every = smooth(np.repeat(tested_P, F).astype(float), np.tile(grid_F, P), x_X)
+        score_PDFX = every.reshape(len(every), P, F, -1).swapaxes(0, 1)
         best_DX = bp_J[score_DJX.argmax(axis=1)].astype(float)
         return ridge(score_PDFX, grid_F, tested_P, inside_PF, best_DX)
 
@@ -309,20 +308,15 @@ class Reading:
             Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
             the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
         """
-        b_p, chosen = self.best_at(x).configuration
-        tested = [
-            c.rollouts_per_problem for c in self.configurations if c.problems_per_batch == b_p
-        ]
-        octaves = range(round(np.log2(min(tested))) - 1, round(np.log2(max(tested))) + 2)
-        wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
+        chosen = self.best_at(x).configuration
+        b_p, (bp_J, n_J) = chosen.problems_per_batch, self._bp_n
+        first, last = np.rint(np.log2([f(n_J[bp_J == b_p]) for f in (min, max)])).astype(int)
+        every = [Configuration(b_p, 2**o) for o in range(max(first - 1, 0), last + 2)]
+        wanted = [c for c in every if c not in self.configurations]
         if self.batch_size is not None or not wanted:
             return []
-        arms = [Configuration(b_p, n) for n in [*wanted, chosen]]
-        score_FD = self.scores_of(arms, x).T
-        return [
-            guess_row(c, score_D, score_FD[-1], self.level)
-            for c, score_D in zip(arms[:-1], score_FD[:-1], strict=True)
-        ]
+        *guesses, own_D = self.scores_of([*wanted, chosen], x).T
+        return [guess_row(c, g, own_D, self.level) for c, g in zip(wanted, guesses, strict=True)]
 
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:
@@ -356,14 +350,10 @@ class Reading:
         """
         sick = self.unhealthy if unhealthy is None else unhealthy
         scores = self.expected_scores(x)
-        if among is not None:
-            scores = {c: scores[c] for c in among}
+        scores = {c: scores[c] for c in (scores if among is None else among)}
         found = smallest_stable(scores, sick, rollouts_per_problem)
-        b_p, n = found
-        wished = smallest_stable(scores, {}, n)
-        notices = []
-        if (self._bp_n[1] == n).sum() == 1:
-            notices.append(notice("bp_untested", bp=b_p, n=n))
+        wished, (b_p, n) = smallest_stable(scores, {}, found.rollouts_per_problem), found
+        notices = [notice("bp_untested", bp=b_p, n=n)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:
             notices.append(notice("bp_unstable", bp=b_p, n=n, rules=sick[found]))
         elif wished in sick:

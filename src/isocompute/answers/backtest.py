@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.answers.best import choice
 from isocompute.domain import Configuration, Curve
@@ -25,7 +24,6 @@ from isocompute.intervals import draw_interval
 if TYPE_CHECKING:
     from isocompute.model import Posterior
 
-FloatArray = NDArray[np.float64]
 Refit = Callable[[Sequence[Curve]], "Posterior"]
 
 CUTS = (0.5, 0.25)  # of the largest budget

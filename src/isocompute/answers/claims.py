@@ -9,14 +9,17 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isocompute.answers.best import AS_GOOD, confidence_set, interval, probability_best
+from isocompute.answers.best import (
+    AS_GOOD,
+    BoolArray,
+    FloatArray,
+    confidence_set,
+    interval,
+    probability_best,
+)
 from isocompute.answers.frontier import Frontier
 from isocompute.domain import Configuration
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 # Of the frontier's rise from the floor: before that all curves lie together and which of them
 # leads is chance. Half or twice of it moved rises by 0.04 octaves on average and no claim (18

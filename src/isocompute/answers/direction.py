@@ -13,14 +13,12 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isocompute.answers.best import Ridge, interval
+from isocompute.answers.best import FloatArray, Ridge, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.frontier import Frontier
 from isocompute.domain import Configuration
 
-FloatArray = NDArray[np.float64]
 Follows = Literal["n", "batch", "between"]
 
 _UNKNOWN = "Whether the optimum follows n or the batch cannot be told"

@@ -70,12 +70,10 @@ def plan_budget(
         budget: rollouts, or a `Budget` in tokens, GPU-hours or money.
         max_batch_size: rollouts per batch that the hardware holds.
         min_steps: fewest updates worth running.
-        around: source, difficulty, recipe, rates, rates_from, current, problems, unhealthy,
-            notices: see `Question`.
+        around: source, difficulty, recipe, rates, current, problems, ...: see `Question`.
 
     Raises:
-        InputError: a number below 1, a budget that needs a rate nobody gave, or limits that
-            leave no configuration.
+        InputError: a number below 1, a rate that nobody gave, limits that leave nothing.
     """
     _require_positive(max_batch_size=max_batch_size, min_steps=min_steps)
     amount = budget if isinstance(budget, Budget) else Budget(amount=float(budget), unit="rollouts")
@@ -164,8 +162,8 @@ def plan_from_source(
             return _refused(refusal, around, rollouts=known)
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
-    least = MIN_STEPS if min_steps is None else min_steps
     assert budget is not None
+    least = MIN_STEPS if min_steps is None else min_steps
     return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
 
 
@@ -177,7 +175,7 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
             "measure it with `isocompute difficulty`."
         )
     notices: list[Notice] = []
-    published = (source or "published:").startswith("published:")
+    published = source is None or source.startswith("published:")
     # Published sources carry the difficulty in their name.
     named = [d for d in ("easy", "hard") if published and source and d in source]
     resolved: Any = difficulty or (named or ["easy"])[0]
@@ -193,9 +191,9 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
         notices.append(notice("difficulty_assumed"))
     chosen = source or PUBLISHED[resolved]
     if published:
-        whose = f"{PUBLISHED_MODEL}, math"
-        whose += " (a hard set: none was published for mixtures)" * (resolved == "mixed")
-        notices.append(notice("law_of_another_model", source=chosen, model=whose))
+        unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
+        model = f"{PUBLISHED_MODEL}, math{unlike}"
+        notices.append(notice("law_of_another_model", source=chosen, model=model))
     elif recipe is None:
         notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
     rates = with_study_rates(source, given)

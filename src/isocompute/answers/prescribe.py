@@ -13,18 +13,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import Rates, powers_of_two
 from isocompute.answers import best
+from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.recipe import Difficulty, Recipe
-
-FloatArray = NDArray[np.float64]
 
 # Budgets are compared where every n has at least this many steps (DESIGN.md), so a plan with
 # fewer would sit where no comparison was ever made.

@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocompute.answers.backtest import CUTS, Backtest, backtest
 from isocompute.answers.best import (
+    FloatArray,
+    IntArray,
     Ridge,
     as_good,
     choice,
@@ -34,9 +36,6 @@ from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.errors import InputError
 from isocompute.intervals import draw_interval
 from isocompute.model import Posterior, fit_posterior
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 DRAWS = 400
 BACKTEST_DRAWS = 100  # its figures are means over configurations and cuts

@@ -33,7 +33,7 @@ class Fit(Reading):
     def paper(self) -> PaperFit | RefusalError:
         """The same answers by the published pipeline, or why it has none."""
         try:
-            return paper_fit(self.curves, unit="tokens" if self.unit == "tokens" else "rollouts")
+            return paper_fit(self.curves, unit=self.unit)
         except RefusalError as refusal:
             return refusal
 
@@ -42,6 +42,8 @@ class Fit(Reading):
         """`overfitting` of the runs whose scores on training batches are known."""
         # Success per training rollout is comparable with mean success only.
         train = () if self.metric.startswith(("best", "worst")) else self.train
+        if self.unit == "gpu-hours":  # training batches are seldom timed
+            train = tuple(c for c in train if c.gpu_hours_K is not None)
         return overfitting(self.curves, train, unit=self.unit)
 
     @cached_property
@@ -86,7 +88,7 @@ def fit_sweep(
         fix: ("problems_per_batch", B_p) or ("batch_size", B); by default the B_p there is, or
             the joint setting where there are several.
         joint: all (B_p, n) together.
-        unit: "rollouts" or "tokens".
+        unit: one of `domain.curve.UNITS`.
         select: a budget's score is that of the "best" checkpoint so far (the method's) or of
             the "final" one.
         metric: name of the score, for the record.
@@ -118,10 +120,10 @@ def fit_sweep(
     for curve in curves:
         curve.position(unit)
     chosen, setting = select_curves(curves, fix=fix, joint=joint)
-    if setting["kind"] == "fixed_batch_size" and unit == "tokens":
+    if setting["kind"] == "fixed_batch_size" and unit != "rollouts":
         raise InputError(
-            "a fixed batch is a law in steps, so unit must be rollouts, but got tokens; drop "
-            "--unit."
+            "a fixed batch is a law in steps, so unit must be rollouts, but got "
+            f"{unit}; drop --unit."
         )
     names = sorted({c.metric for c in chosen})
     return Fit(

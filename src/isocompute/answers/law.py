@@ -19,7 +19,7 @@ from isocompute.answers.sigmoid import Bounds, Sigmoids, fit_sigmoids
 from isocompute.errors import InputError, RefusalError
 
 Form = Literal["sigmoid_log10", "sigmoid_linear", "constant"]
-Variable = Literal["rollouts", "tokens", "steps"]
+Variable = Literal["rollouts", "tokens", "gpu-hours", "steps"]
 
 MIN_POINTS = 4
 # Of the span of a path. A sigmoid through the raw steps of a frontier jumps between a near-step

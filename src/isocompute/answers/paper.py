@@ -23,20 +23,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
-from typing import Any, Literal
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.answers.best import FloatArray
 from isocompute.answers.frontier import change_row, changes_of, spans_of
-from isocompute.answers.law import AVERAGED_SHARE, Law, averaged, fit_law
+from isocompute.answers.law import AVERAGED_SHARE, Law, Variable, averaged, fit_law
 from isocompute.answers.sigmoid import Bounds, fit_sigmoids
 from isocompute.domain import Configuration, Curve
 from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 
-Unit = Literal["rollouts", "tokens"]
 Row = dict[str, Any]
 
 BIN_WIDTH = 0.002  # the text gives none; this one yields the published path on Easy
@@ -114,7 +113,7 @@ class PaperFit:
         law: through the running average of its n.
     """
 
-    unit: Unit
+    unit: str
     bin_width: float
     curves: list[Row]
     left_out: list[Row]
@@ -162,7 +161,7 @@ def records(score_K: FloatArray, bin_width: float) -> NDArray[np.bool_]:
 
 
 def paper_fit(
-    curves: Sequence[Curve], *, unit: Unit = "rollouts", bin_width: float = BIN_WIDTH
+    curves: Sequence[Curve], *, unit: str = "rollouts", bin_width: float = BIN_WIDTH
 ) -> PaperFit:
     """Records, sigmoids, envelope, running average, law.
 
@@ -219,6 +218,6 @@ def paper_fit(
         frontier=[{"from": 10**start, "to": 10**end, **keys[j]._asdict()}
                   for j, start, end in spans_of(x_V, best_V, changes)],
         crossovers=[change_row(keys, change) for change in changes],
-        law=fit_law(10**x_V, n_V, variable=unit),
+        law=fit_law(10**x_V, n_V, variable=cast("Variable", unit)),
         runs=tuple(curves),
     )  # fmt: skip

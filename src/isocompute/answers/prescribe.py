@@ -19,6 +19,7 @@ from isocompute.answers import best
 from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
+from isocompute.answers.price import Price
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
@@ -39,9 +40,9 @@ class Question:
         source: what was fitted, for the record.
         difficulty: of the problem set; chooses the recipe.
         recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
-        rates: what a rollout costs; a missing tokens_per_rollout is measured on the sweep.
-        rates_from: by name of a rate "study" or "sweep"; missing: given.
-        tokens: by configuration, tokens of one rollout where they were measured.
+        rates: what a rollout costs, given or from the study's file.
+        rates_from: by name of a rate "study"; missing: given.
+        price: of every configuration: `rates`, and what the sweep's own runs add to them.
         current: today's setting, to say what the plan gains: (B_p, n), or n alone.
         problems: D, size of the training set: no batch holds more, and passes are counted.
         unhealthy: (B_p, n) -> health rules that runs failed.
@@ -57,7 +58,7 @@ class Question:
     recipe: Recipe | None = None
     rates: Rates = field(default_factory=Rates)
     rates_from: Mapping[str, str] = field(default_factory=dict)
-    tokens: Mapping[Configuration, float] = field(default_factory=dict)
+    price: Price = field(default_factory=Price)
     current: Configuration | int | None = None
     problems: int | None = None
     unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
@@ -67,14 +68,18 @@ class Question:
     batch_size: int | None = None
     steps: int | None = None
 
-    def tokens_of(self, c: Configuration | None) -> float | None:
-        """Tokens of one rollout of a configuration (None: of any); None where nobody knows."""
-        median = self.rates.tokens_per_rollout
-        return median if c is None else self.tokens.get(c, median)
+    def rates_of(self, c: Configuration | None) -> Rates:
+        """What a rollout of a configuration costs (None: of any)."""
+        return self.price.rates if c is None else self.price.of(c)
 
     def rollouts(self, c: Configuration | None = None) -> float:
         """What the budget buys with a configuration."""
-        return self.x / (self.tokens_of(c) or 1.0) if self.fit.unit == "tokens" else self.x
+        rates = self.rates_of(c)
+        if self.fit.unit == "tokens":
+            return self.x / (rates.tokens_per_rollout or 1.0)
+        if self.fit.unit == "gpu-hours":
+            return self.x * (rates.rollouts_per_gpu_hour or 1.0)
+        return self.x
 
     def steps_of(self, c: Configuration) -> int:
         """M: what is left of the budget, or the steps of a fixed batch."""

@@ -99,7 +99,7 @@ class Reading:
 
     @property
     def unit(self) -> str:
-        """Of every x: "rollouts" or "tokens"."""
+        """Of every x: one of `domain.curve.UNITS`."""
         return self.posterior.unit
 
     @property
@@ -146,11 +146,11 @@ class Reading:
 
     def _widened(self, score_D: FloatArray, beyond: ArrayLike) -> FloatArray:
         """Draws of scores (D, ...) as far apart as they must stand so many decades beyond data."""
-        wider, mean = self._wider(beyond), score_D.mean(axis=0)
+        wider, mean = self.wider(beyond), score_D.mean(axis=0)
         return np.clip(mean + (score_D - mean) * wider, 0.0, 1.0) if np.any(wider > 1) else score_D
 
-    def _wider(self, beyond: ArrayLike) -> FloatArray:
-        """Factor on the spread of draws so many decades beyond the data."""
+    def wider(self, beyond: ArrayLike) -> FloatArray:
+        """Factor on the spread of draws so many decades beyond the data, by the back-test."""
         share = np.clip(np.asarray(beyond) / _TESTED_DISTANCE, 0.0, 1.0)
         # Inside the data there is nothing to ask the back-test for.
         return 1 + share * (self.backtest.widened_by - 1 if (share > 1e-6).any() else 0)
@@ -226,7 +226,7 @@ class Reading:
         n_J, (low, high) = self._bp_n[1], self.frontier.support
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
         middle_X = np.median(of.log2_n_DX, axis=0)
-        spread_DX = (of.log2_n_DX - middle_X) * self._wider(x_X - high)
+        spread_DX = (of.log2_n_DX - middle_X) * self.wider(x_X - high)
         n_DX = 2 ** np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
         mean_JX = score_DJX.mean(axis=0)
         at_X = [choice(mean_J) for mean_J in mean_JX.T]

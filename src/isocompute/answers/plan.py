@@ -13,7 +13,7 @@ from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import MIN_STEPS, Prescription, Question, prescribe, tested_n
-from isocompute.answers.price import priced, timed
+from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import advice_lines, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
@@ -231,16 +231,16 @@ def _require_positive(**values: Any) -> None:
 
 def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
     """The plan of a question, or the refusal of a fit that failed."""
-    q = Question(fit=fit, x=math.nan, **around, **asked)
+    rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
+    price = priced(fit.curves, rates, origin)
+    q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
     if q.current is not None:
         b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
         _require_positive(**{"current B_p": b_p, "current n": n})
     _require_positive(problems=q.problems)
-    price = priced(fit.curves, q.rates, q.rates_from)
-    if price.tokens:
-        about = {"tokens": price.rates.tokens_per_rollout}
-        q = replace(q, notices=[*q.notices, notice("tokens_measured", **about)])
-    q = replace(q, price=price, x=_in_unit(budget, fit.unit, price.rates),
+    tokens = {"tokens": price.rates.tokens_per_rollout}
+    measured = [notice("tokens_measured", **tokens)] if price.tokens else []
+    q = replace(q, x=_in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)
@@ -255,17 +255,9 @@ def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
 
 def _in_unit(budget: Budget, unit: str, rates: Rates) -> float:
     """A budget in the unit of a fit, by the rates of any configuration."""
-    if unit == "tokens":
-        if budget.unit == "tokens":
-            return budget.amount
-        return rates.rollouts(budget) * (rates.tokens_per_rollout or 1.0)
-    if unit == "gpu-hours":
-        if budget.unit == "gpu_hours":
-            return budget.amount
-        if budget.unit == "usd" and rates.usd_per_gpu_hour:
-            return budget.amount / rates.usd_per_gpu_hour
-        return rates.rollouts(budget) / (rates.rollouts_per_gpu_hour or 1.0)
-    return rates.rollouts(budget)
+    if budget.unit.replace("_", "-") == unit:
+        return budget.amount
+    return rates.rollouts(budget) * per_rollout(rates, unit)
 
 
 def _answer(q: Question) -> Plan:

@@ -28,10 +28,10 @@ Refit = Callable[[Sequence[Curve]], "Posterior"]
 
 CUTS = (0.5, 0.25)  # of the largest budget
 HELD_OUT = (1 / 3, 2 / 3, 1.0)  # of the way from the cut to the end of a configuration's data
-# Observations that count as predicted rightly before any is: a sweep of two curves would widen by
-# chance. Seven curves that miss by 2 at both cuts widen by 1.83, by 1.90 with half, 1.71 twice.
-BEFOREHAND = 4.0
-FEWEST = 4  # observations from which a failed test says more than chance
+# Observations that say more than chance. So many count as predicted rightly before any is, as a
+# sweep of two curves would widen by chance, and a test with fewer cannot fail. Seven curves that
+# miss by 2 at both cuts widen by 1.83, by 1.90 with half, 1.71 twice.
+ENOUGH = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,8 +105,8 @@ def _judged(rows: list[dict[str, Any]], losses: dict[float, dict[str, float]]) -
         mae_best_so_far=base,
         skill=1 - model / base if base > 0 else None,
         coverage=float(np.mean(inside)),
-        excess=(more - doubt, more + doubt) if count >= FEWEST else None,
-        widened_by=float(np.sqrt(max(1.0, (BEFOREHAND + square_O.sum()) / (BEFOREHAND + count)))),
+        excess=(more - doubt, more + doubt) if count >= ENOUGH else None,
+        widened_by=float(np.sqrt(max(1.0, (ENOUGH + square_O.sum()) / (ENOUGH + count)))),
         rules={name: float(np.mean([one[name] for one in losses.values()])) for name in rules},
         rows=tuple(rows),
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from isocompute.answers.best import (
     AS_GOOD,
+    DOUBT,
     BoolArray,
     FloatArray,
     IntArray,
@@ -26,11 +27,8 @@ from isocompute.domain import Configuration
 
 Ends = tuple[float | None, float | None]
 
-# A configuration that is best in fewer draws than this ends no comparison when it has no data.
-# Half of it takes 0.08 decades of support (mean of 18 sweeps, six planted worlds), twice adds 0.10.
-CONTENDER = 0.05
-# Decades: runs of one sweep end at whole batches, so at budgets that differ by less. In those
-# sweeps half changes nothing, twice 0.008 decades of support.
+# Decades: runs of one sweep end at whole batches, so at budgets that differ by less. Half of it
+# changes nothing, twice 0.008 decades of support (mean of 18 sweeps, six planted worlds).
 SAME_END = 0.02
 
 
@@ -89,7 +87,7 @@ def fit_frontier(
     mean_JV, probability_JV = score_DJV.mean(axis=0), probability_best(score_DJV)
     has_JV = (x_V >= first_J[:, None] - SAME_END) & (x_V <= last_J[:, None] + SAME_END)
     any_V = np.asarray(has_JV.any(axis=0))
-    inside_V = any_V & (has_JV | (probability_JV < CONTENDER)).all(axis=0)
+    inside_V = any_V & (has_JV | (probability_JV < DOUBT)).all(axis=0)
     compared = bool(inside_V.any())
     # Where no budget compares all, what was observed at all is the best there is to show.
     support = longest(inside_V if compared else any_V, x_V)

@@ -27,7 +27,7 @@ MIN_POINTS = 4
 AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 _SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
-_NOTHING = 0.05  # octaves of n that count as none
+NOTHING = 0.05  # octaves of n that count as none
 _FACTOR_OF_K, _DECADES_OF_X0 = 4.0, 0.5  # intervals shorter than these identify
 
 
@@ -190,8 +190,8 @@ def law_of_paths(
     least = interval(np.minimum(final, last), level)[0]
     most = interval(np.maximum(final, last), level)[1]
     plateau = (
-        None if least <= low + _NOTHING else 2.0**least,
-        None if most >= high - _NOTHING else 2.0**most,
+        None if least <= low + NOTHING else 2.0**least,
+        None if most >= high - NOTHING else 2.0**most,
     )
     identified = {
         "slope": k is not None
@@ -204,9 +204,9 @@ def law_of_paths(
     back = float((np.maximum.accumulate(path) - path).max())
     flags = {
         "falling": falls,
-        "non_monotone": back > max(float(path[-1] - path[0]) / 2, _NOTHING),
+        "non_monotone": back > max(float(path[-1] - path[0]) / 2, NOTHING),
         "slope_not_identified": law.k is not None and not identified["slope"],
-        "optimum_at_edge": not low + _NOTHING < float(np.mean(last)) < high - _NOTHING,
+        "optimum_at_edge": not low + NOTHING < float(np.mean(last)) < high - NOTHING,
     }
     ends = {"L": interval(height, level), "k": k, "x0": x0, "b": interval(b, level),
             "plateau": plateau}  # fmt: skip

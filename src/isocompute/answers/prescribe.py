@@ -20,15 +20,14 @@ from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
 from isocompute.answers.price import Price, per_rollout
+from isocompute.answers.verdict import ENOUGH_N
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 
-# Budgets are compared where every n has at least this many steps (DESIGN.md), so a plan with
-# fewer would sit where no comparison was ever made.
-MIN_STEPS = 20
-ENOUGH_N = 3  # with fewer n tested, untested ones at most an octave away are candidates, too
+__all__ = ["MIN_STEPS", "Prescription", "Question", "prescribe", "tested_n"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -157,8 +157,7 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
         return ", ".join(parts) or unknown, ""
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(found["from"], "")
     if found.get("off") is not None:
-        return ", ".join(parts), f"{whose}{compact(found['value'])} per GPU-hour, within " \
-            f"{max(found['off'], 0.01):.0%}"
+        return ", ".join(parts), f"your runs' times, within {max(found['off'], 0.01):.0%}"
     return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 

@@ -20,7 +20,7 @@ from isocompute.domain import Configuration, Curve, Notice, documented, notice, 
 from isocompute.domain.text import compact, plain
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Difficulty, Recipe
-from isocompute.sources.studies import study_recipes, unhealthy, with_study_rates
+from isocompute.sources.studies import study_recipes, trained_on, unhealthy, with_study_rates
 from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ __all__ = ["Plan", "advice_lines", "plan_budget", "plan_fixed_batch", "plan_from
 # No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).
 PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
              (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
-PUBLISHED_MODEL = "Qwen2.5-7B-Instruct"
+PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
+# A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
+# worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
+FEWER = 4
 NOTICEABLE = 1.02  # a budget nearer than this to those compared is not worth a word
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
@@ -214,8 +217,9 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
         notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
     rates = with_study_rates(source, given)
     filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
+    sizes = PUBLISHED_PROBLEMS if published else trained_on(source or "")
     return {"source": chosen, "difficulty": resolved, "recipe": recipe, "rates": rates,
-            "rates_from": dict.fromkeys(filled, "study"), "notices": notices,
+            "rates_from": dict.fromkeys(filled, "study"), "notices": notices, "trained_on": sizes,
             "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
 
 
@@ -277,6 +281,8 @@ def _answer(q: Question) -> Plan:
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
     if passes is not None and q.problems and passes > max(1.0, drawn / q.problems):
         own.append(notice("passes_over_data", passes=passes, problems=q.problems))
+    if q.problems and q.trained_on and q.problems < q.trained_on / FEWER:
+        own.append(notice("problems_fewer", problems=q.problems, known=q.trained_on))
     notices = _by_weight([*own, *fit.notices])
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])

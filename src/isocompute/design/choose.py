@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from isocompute.answers.plan import FEWER
 from isocompute.answers.price import Price
 from isocompute.design.candidates import Limits, candidates, check_limits, starting_bp
 from isocompute.design.prior import Worlds
@@ -200,6 +201,9 @@ def _document(
             notices.append(
                 notice("passes_over_data", passes=passes["final"], problems=limits.problems)
             )
+    if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
+        about = {"problems": limits.problems, "known": worlds.problems}
+        notices.append(notice("problems_fewer", **about))
     if sweep.problems_per_batch != worlds.problems_per_batch:
         about = {"bp": sweep.problems_per_batch, "known": worlds.problems_per_batch}
         notices.append(notice("bp_of_prior", **about))

@@ -2,7 +2,7 @@
 
 A world is one draw of a posterior: of the shipped published sweeps, or of an earlier study. Another
 model needs more or fewer rollouts for the same progress and has its best n elsewhere, so the worlds
-of the shipped sweeps are moved along the budget and along n; those of an earlier study stay where they are.
+of the shipped sweeps are moved along the budget and along n; those of an earlier study stay.
 
 Shape legend: W worlds, F values of n, X positions in log10 rollouts.
 """
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from isocompute.allocation import powers_of_two
 from isocompute.answers.fit import fit_sweep
+from isocompute.answers.plan import PUBLISHED_PROBLEMS
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.model import Posterior, fit_posterior
+from isocompute.sources.studies import trained_on
 
 FloatArray = NDArray[np.float64]
 
@@ -54,6 +56,7 @@ class Worlds:
         metric: of the scores.
         sources: what the worlds were drawn from.
         longest: most rollouts of one run in those sources.
+        problems: of their training set; None where it is not known.
     """
 
     problems_per_batch: int
@@ -63,6 +66,7 @@ class Worlds:
     metric: str
     sources: tuple[str, ...]
     longest: float
+    problems: int | None = None
 
     def __len__(self) -> int:
         return len(self.score_WFX)
@@ -110,6 +114,7 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
     return Worlds(
         problems_per_batch=SHIPPED_BP, n_F=n_F, x_X=_positions(), score_WFX=parts,
         metric="avg@4", sources=tuple(names), longest=longest,
+        problems=PUBLISHED_PROBLEMS,
     )  # fmt: skip
 
 
@@ -135,7 +140,7 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
-        longest=max(float(c.rollouts_K[-1]) for c in curves),
+        longest=max(float(c.rollouts_K[-1]) for c in curves), problems=trained_on(source),
     )  # fmt: skip
 
 

@@ -159,6 +159,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "passes_over_data": _note(
             "This budget takes {passes:.2g} passes over {problems:k} problems.",
             "Add problems, or watch for overfitting."),
+        "problems_fewer": _caution(
+            "{problems:k} problems are far fewer than the sweep's {known:k}: small sets cap n.",
+            "Watch validation for an early peak, or sweep on your own problems."),
         "capped_by_max_batch": _note(
             "A batch of at most {limit:k} holds n at {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),

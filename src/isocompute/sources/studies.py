@@ -194,6 +194,16 @@ def study_recipes(source: str) -> list[Recipe]:
     return [stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]]
 
 
+def trained_on(source: str) -> int | None:
+    """Problems of the largest training set of a study's runs; None where it is no study."""
+    path, where = split_source(source)
+    if not is_study(path):
+        return None
+    with Store(path) as store:
+        runs = select_runs(path, store.runs(), where)
+    return max((int(run.spec["train"]["size"]) for run in runs), default=None)
+
+
 def stored_recipe(record: Mapping[str, Any]) -> Recipe:
     """A stored recipe; words that an older version wrote and this one has not are left out."""
     known = {f.name for f in fields(Recipe)}

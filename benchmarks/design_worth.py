@@ -6,7 +6,8 @@ the prior, plans with it as `plan` does and judges the plans by the worlds' trut
 shipped sweeps (six worlds a case), and an older, smaller sweep of the same world (one world a case).
 
 Run: python benchmarks/design_worth.py CASES.jsonl [--cases 200] [--seconds 540]
-Cases that the file holds already stay; the summary is printed at the end. `--cases` counts worlds.
+Cases that the file holds already stay; the summary is printed at the end. `--cases`
+counts worlds.
 """
 
 from __future__ import annotations

@@ -272,6 +272,10 @@ def test_passes_are_counted_and_warned_of(monkeypatch: Any) -> None:
     )
     assert "passes_over_data" in [one["code"] for one in d["notices"]]
     assert any(line.startswith("Passes") for line in design_lines(d))
+    assert "problems_fewer" not in [one["code"] for one in d["notices"]]
+    known = replace(APART, problems=2001)
+    _, d = design_sweep(known, Asked(limits=limits, draws=DRAWS))
+    assert "problems_fewer" in [one["code"] for one in d["notices"]]
 
 
 def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:

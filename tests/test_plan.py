@@ -515,6 +515,15 @@ def test_cost_is_known_where_a_rate_is_and_says_where_it_came_from() -> None:
     assert plan_budget(planted(), AT).document["cost"]["source"] == {}
 
 
+def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
+    fit = planted()
+    few = plan_budget(fit, AT, problems=500, trained_on=2001).document
+    assert "500 problems are far fewer than the sweep's 2,001" in text(few, "problems_fewer")
+    for known in (2000, None):
+        d = plan_budget(fit, AT, problems=500, trained_on=known).document
+        assert "problems_fewer" not in codes(d)
+
+
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
     fit = planted(tokens={16: 500, 32: 500, 64: 500, 128: 900})
     d = plan_budget(fit, parse_budget("5e8tok")).document

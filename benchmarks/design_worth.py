@@ -3,7 +3,7 @@
 Each case draws a question (budget, share, prior), one of the sweeps that `design` considers for it,
 predicts what plans after it lose, then trains that sweep in planted worlds that were not drawn from
 the prior, plans with it as `plan` does and judges the plans by the worlds' truth. Two priors: the
-shipped sweeps (six worlds a case), and an older, smaller sweep of the same world (one world a case).
+shipped sweeps (six worlds a case), and an older, smaller sweep of the same world (one a case).
 
 Run: python benchmarks/design_worth.py CASES.jsonl [--cases 200] [--seconds 540]
 Cases that the file holds already stay; the summary is printed at the end. `--cases`

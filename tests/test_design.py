@@ -420,7 +420,8 @@ def test_problems_held_out_are_not_trained_on(tmp_path: Path) -> None:
     study = tmp_path / "deep" / "sweep.yaml"
     study.parent.mkdir()
     train = problems_file(tmp_path, 1000)
-    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train, "--model", "bits-mlp"]
+    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train]
+    asked += ["--engine", "verl", "--model", "M"]
     assert main([*asked, "--problems", "600", "-o", str(study)]) == 0
     run = open_study(study).runs[0]
     assert (len(run.train), len(run.validation["all"])) == (600, 200)

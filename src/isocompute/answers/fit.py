@@ -49,7 +49,7 @@ class Fit(Reading):
     @cached_property
     def notices(self) -> list[Notice]:
         """What limits these answers, the gravest first."""
-        return limits(self, self.law, self.train_test)
+        return limits(self)
 
     @property
     def warnings(self) -> list[dict[str, str]]:
@@ -64,16 +64,7 @@ class Fit(Reading):
     @cached_property
     def document(self) -> dict[str, Any]:
         """The `fit --json` contract."""
-        said = self.paper
-        paper = {"refused": said.reason} if isinstance(said, RefusalError) else said.to_dict()
-        return fit_document(
-            self,
-            law=self.law,
-            paper=paper,
-            gaps=self.train_test,
-            notices=self.notices,
-            verdict=self.verdict,
-        )
+        return fit_document(self)
 
 
 def fit_sweep(

@@ -171,12 +171,8 @@ def prescribe(q: Question) -> Prescription:
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at
                            if mean_F[f] > mean_F[at] - best.AS_GOOD}),
-        "neighbours": [
-            {**which[f]._asdict(), "score": mean_F[f], "gain": mean_F[f] - mean_F[at],
-             "interval": best.interval(score_DF[:, f], fit.level),
-             "gain_interval": best.interval(score_DF[:, f] - score_DF[:, at], fit.level)}
-            for f in guessed if f != at
-        ],
+        "neighbours": [best.guess_row(which[f], score_DF[:, f], score_DF[:, at], fit.level)
+                       for f in guessed if f != at],
         "confidence_set": best.confidence_set(share_F, n_F, fit.level),
         "expected_regret": (score_DF.max(axis=1) - score_DF[:, at]).mean(),
         "rollouts_per_problem_law": best_n,
@@ -218,10 +214,9 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
     if q.batch_size is None and len(tested_n(q.fit)) >= ENOUGH_N:
         at = q.fit.best_at(q.x)
         return at.rollouts_per_problem, at.interval
-    low, high = np.log2([n_F.min(), n_F.max()])
-    if low == high:
+    if n_F.min() == n_F.max():
         return float(n_F[0]), None
-    grid_F = np.linspace(low, high, int(np.ceil((high - low) * best.STEPS_PER_OCTAVE)) + 1)
+    grid_F = best.log2_n_grid(n_F)
     b_p_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
     score_DF = q.fit.scores_of(list(zip(b_p_F, 2**grid_F, strict=True)), q.x)
     best_D = best.continuous_best(score_DF[:, :, None], grid_F)[:, 0]

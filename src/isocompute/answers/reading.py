@@ -21,6 +21,7 @@ from isocompute.answers.best import (
     choice,
     confidence_set,
     expected_regret,
+    guess_row,
     interval,
     log2_n_grid,
     probability_best,
@@ -330,17 +331,11 @@ class Reading:
         wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
         if self.batch_size is not None or not wanted:
             return []
-        score_DF = self.scores_of([(b_p, n) for n in [*wanted, chosen]], x)
-        gain_DF = score_DF - score_DF[:, -1:]
+        arms = [Configuration(b_p, n) for n in [*wanted, chosen]]
+        score_FD = self.scores_of(arms, x).T
         return [
-            {
-                **Configuration(b_p, n)._asdict(),
-                "score": float(score_DF[:, i].mean()),
-                "interval": interval(score_DF[:, i], self.level),
-                "gain": float(gain_DF[:, i].mean()),
-                "gain_interval": interval(gain_DF[:, i], self.level),
-            }
-            for i, n in enumerate(wanted)
+            guess_row(c, score_D, score_FD[-1], self.level)
+            for c, score_D in zip(arms[:-1], score_FD[:-1], strict=True)
         ]
 
     @cached_property

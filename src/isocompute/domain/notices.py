@@ -125,6 +125,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Import counts, or a study."),
     },
     "Of a plan": {
+        "score_unknown": _stop(
+            "What n = {n} would score at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
+            "Train it further first, or plan for a smaller budget."),
         "extrapolated": _caution(
             "{times:.2g}x {side} the budgets that were compared; intervals assume that the trend "
             "continues.",

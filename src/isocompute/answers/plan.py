@@ -12,12 +12,13 @@ from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import MIN_STEPS, Prescription, Question, prescribe, tested_n
+from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, tested_n
 from isocompute.answers.price import priced, timed
+from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import advice_lines, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
-from isocompute.domain.text import compact, plain
+from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import study_recipes, trained_on, unhealthy, with_study_rates
@@ -308,7 +309,7 @@ def _answer(q: Question) -> Plan:
         "rollouts": a.rollouts,
         "predicted_score": found.score_D.mean(),
         "predicted_score_interval": ends,
-        "gain": _gain(q, found),
+        "gain": gain_over_today(q, found),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes,
@@ -324,31 +325,6 @@ def _answer(q: Question) -> Plan:
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
-
-
-def _gain(q: Question, found: Prescription) -> dict[str, Any] | None:
-    """Score of the choice less that of today's setting at the same budget, in the same draws."""
-    if q.current is None:
-        return None
-    (b_p, _), fit, now = found.configuration, q.fit, q.current
-    if isinstance(now, int):
-        here = [c.problems_per_batch for c in fit.configurations if c.rollouts_per_problem == now]
-        if q.batch_size is not None:
-            b_p = max(q.batch_size // now, 1)
-        elif here and b_p not in here:
-            b_p = fit.stable_problems_per_batch(now, q.x, q.unhealthy)[0]
-        now = Configuration(b_p, now)
-    now = Configuration(*now)
-    steps = int(q.rollouts(now) // now.batch_size)
-    if steps < 1:
-        raise InputError(
-            f"the current batch must fit into the budget, but {now} takes {now.batch_size:,} "
-            f"rollouts and the budget is {compact(q.rollouts(now))}; correct --current."
-        )
-    gain_D = found.score_D - fit.scores_of([now], q.x)[:, 0]
-    return {**now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),
-            "interval": interval(gain_D, fit.level), "steps": steps,
-            "cost": q.rates_of(now).cost(steps * now.batch_size)}  # fmt: skip
 
 
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:

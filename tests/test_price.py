@@ -126,14 +126,15 @@ def test_a_fixed_batch_has_a_law_in_steps_only() -> None:
 
 
 STUDY = """
-engine: simulator
+engine: local
+engine_options: {model: bits-mlp}
 problems:
-  train: {generated: simulated, options: {size: 8}}
+  train: {generated: world, options: {world: bits, part: train, size: 64}}
   validation:
-    main: {generated: simulated, options: {size: 6}}
-recipe: {learning_rate: 0.5, base_batch_size: 16, learning_rate_scaling: linear}
+    main: {generated: world, options: {world: bits, part: validation, size: 16}}
+recipe: {learning_rate: 1e-3, temperature: 1.0}
 grid: {problems_per_batch: 4, rollouts_per_problem: [2, 4, 8]}
-budget: 2048
+budget: 512
 evaluation: {samples: 4, per_octave: 2, first: 32}
 RATES
 """
@@ -149,6 +150,7 @@ def study(tmp_path: Path, rates: str = "") -> str:
 def test_a_study_is_priced_by_its_own_runs(tmp_path: Path, capsys: Any) -> None:
     source = study(tmp_path)
     curves = load_curves(source)
+    assert len(curves) == 3
     with Store(source) as store:
         seconds = {run.hash: store.steps(run.hash).wall_s_K.sum() for run in store.runs()}
     for c in curves:

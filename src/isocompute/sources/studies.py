@@ -103,8 +103,10 @@ def _run_curves(
 def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
     """GPU-hours of training by updates done, evaluations apart; None where no time was stored.
 
-    A worker without GPUs counts as one.
+    A worker without GPUs counts as one. What the simulator takes is nobody's price.
     """
+    if run.spec["engine"] == "simulator":
+        return None
     steps = store.steps(run.hash)
     if not len(steps.step_K) or not (steps.wall_s_K > 0).any():
         return None

@@ -39,6 +39,9 @@ ORDER = (
     "runner",
     "difficulty",
     "metrics",
+    "journal",
+    "recorder",
+    "hooks",
     "interference",
     "lr_sweep",
     "importers",
@@ -174,6 +177,7 @@ def test_no_module_loads_itself() -> None:
         ("import isocompute; isocompute.Allocation; isocompute.Recipe", ("torch", "scipy")),
         ("import isocompute.problems, isocompute.verifiers", ("torch", "scipy", "pyarrow")),
         ("import isocompute.study", ("torch",)),
+        ("import isocompute; isocompute.Recorder", ("numpy", "pydantic", "orjson", "yaml")),
         ("import isocompute.cli", ("torch", "scipy", "pyarrow", "matplotlib", "plotly")),
     ],
 )

@@ -45,6 +45,7 @@ ORDER = (
     "interference",
     "lr_sweep",
     "importers",
+    "engines.command",  # reads the logs of others
     "sources",
     "model",
     "answers",

@@ -6,6 +6,8 @@ changed: a line that was torn is closed by a line break, and a reader drops it.
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import json
 import math
 import os
@@ -14,10 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-try:
-    import fcntl
-except ImportError:  # no locks on this system: two processes on one file are not noticed
-    fcntl = None  # type: ignore[assignment]
+fcntl: Any = None  # where a system has no locks, two processes on one file are not noticed
+with contextlib.suppress(ImportError):
+    fcntl = importlib.import_module("fcntl")
 
 _SYNC_S = 1.0  # between two writes to the disk itself; half or twice: what a power cut may take
 _MOST_WAITING = 100_000  # lines kept while the disk refuses them, about 20 MB; then the oldest go

@@ -304,6 +304,8 @@ def _answer(q: Question) -> Plan:
         "verdict": verdict_of(notices)._asdict(),
         "trainer": {name: dict(words.keys) for name, words in settings.items()},
         "trainer_units": {name: words.units for name, words in settings.items()},
+        "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
+        "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(notices, chosen, found.settles, min(bought, 2 * longest)),
         **documented(notices),
     }  # fmt: skip
@@ -368,6 +370,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
         "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
+        "trainer_not_set": {}, "trainer_trained": {},
     }  # fmt: skip
 
 

@@ -74,10 +74,11 @@ def warning_lines(warnings: Sequence[Mapping[str, str]]) -> list[str]:
 def summary_lines(summary: Summary, folder: str) -> list[str]:
     """How a call of `run` ended, what it cost, and what to do next."""
     spent = summary.accounting
-    total = summary.done + summary.failed + summary.invalid + summary.pending
+    total = summary.done + summary.failed + summary.invalid + summary.pending + summary.resting
     lines = [
         f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
-        f"{summary.invalid} invalid, {summary.pending} to go",
+        f"{summary.invalid} invalid, {summary.pending} to go"
+        + (f", {summary.resting} not trained further" if summary.resting else ""),
         f"  training {compact(spent.rollouts)} rollouts, evaluation "
         f"{compact(spent.evaluation_rollouts)}, lost to crashes "
         f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
@@ -85,7 +86,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     ]
     if summary.pending:
         lines.append("Run the same command again to continue.")
-    elif summary.done:
+    elif summary.done or summary.resting:
         lines.append(f"Next: isocompute fit {folder}")
     return lines
 

@@ -38,7 +38,7 @@ MADE_FOR = ("rising", "late_winner", "three_octaves", "equal", "meeting", "const
 NOT_MADE_FOR = ("overfit", "no_order", "tent", "double_rise", "unbounded", "step_limited")
 SEEDS = 3
 SLICES = tuple(2.0**-k for k in range(5, -1, -1))
-MOST = 0.45  # of the full grid: where the curve of what is lost ends
+MOST, LEAST = 0.4, 0.0007  # of the full grid, and the tolerance, at which a sweep is left
 BUDGETS = 9
 LOST = 0.005  # of score: a winner so much better is lost
 LATE = 4.0  # a winner that leads only in the last so-manieth of the budget comes late
@@ -74,19 +74,27 @@ class Sweep:
             if (c.seed or 0) < len(until.get(c.configuration, ()))
         ]
 
-    def lost(self, fit: Posterior) -> list[float]:
-        """What the plan of a fit loses at each budget."""
-        chosen = fit.scores(self.x).mean(axis=0).argmax(axis=0)
+    def lost(
+        self, fit: Posterior, among: Mapping[Configuration, Sequence[float]] | None = None
+    ) -> list[float]:
+        """What the plan of a fit loses at each budget; `among`: of those trained so far only."""
+        mean_JX = fit.scores(self.x).mean(axis=0)
+        if among is not None:
+            ends = np.log10([max(among[c]) for c in fit.configurations])
+            mean_JX = np.where(self.x <= ends[:, None] + 0.02, mean_JX, -1.0)
+        chosen = mean_JX.argmax(axis=0)
         rows = [self.place[fit.configurations[j]] for j in chosen]
         mine = self.score_JX[rows, np.arange(BUDGETS)]
         return [round(float(v), 6) for v in self.score_JX.max(axis=0) - mine]
 
-    def planned(self, until: Mapping[Configuration, Sequence[float]]) -> dict[str, Any]:
+    def planned(
+        self, until: Mapping[Configuration, Sequence[float]], *, knows: bool = False
+    ) -> dict[str, Any]:
         """Share of the full grid spent, and what the plan loses."""
         spent = sum(sum(each) for each in until.values())
         fit = fit_posterior(self.seen(until), draws=DRAWS)
         whole = SEEDS * self.top * len(self.configurations)
-        return {"share": round(spent / whole, 4), "lost": self.lost(fit)}
+        return {"share": round(spent / whole, 4), "lost": self.lost(fit, until if knows else None)}
 
     def adaptive(self) -> list[dict[str, Any]]:
         """Every look: share spent so far, what it expects to lose, what it loses."""
@@ -94,7 +102,7 @@ class Sweep:
         grid = Grid(
             steps={c: int(self.top // c.batch_size) for c in self.configurations},
             seeds=SEEDS, slices=SLICES,
-            bounds=Bounds(target=self.top, spend=MOST * whole, tolerance=1e-9),
+            bounds=Bounds(target=self.top, spend=MOST * whole, tolerance=LEAST),
         )  # fmt: skip
         look, found = grid.started(None), []
         assert look is not None
@@ -124,7 +132,7 @@ class Sweep:
             "one_seed": self.planned({c: [self.top] for c in of}),
             "coarse": self.planned({c: [cut] * SEEDS for c in coarse}),
             "halving": self.planned(self.halved()),
-            "oracle": self.planned(self.dominated()),
+            "oracle": self.planned(self.dominated(), knows=True),
         }
 
     def halved(self) -> dict[Configuration, Sequence[float]]:

@@ -18,7 +18,12 @@ from isocompute.design.adaptive import next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
 from isocompute.errors import InputError
+from isocompute.lr_sweep import lr_study
+from isocompute.model import fit_posterior
+from isocompute.report.sections import study_section
+from isocompute.report.study_data import study_view
 from isocompute.runner import open_study, run_study
+from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
 from isocompute.store.decisions import last_look, load_looks, save_look
 from isocompute.store.doctor import examine
@@ -226,6 +231,35 @@ def test_runs_go_as_far_as_was_decided(tmp_path, workers):
     assert reached(tmp_path)[2, 0] == 64
 
 
+def test_readers_know_what_was_frozen_and_why(tmp_path):
+    run_study(adaptive_study(), tmp_path, workers=0, settings=FAST, decide=SCRIPT)
+    curves = study_curves(tmp_path, {}).curves
+    assert {(c.rollouts_per_problem, c.seed): c.is_frozen for c in curves} == {
+        (2, 0): True, (4, 0): False, (4, 1): False
+    }  # fmt: skip
+    section = study_section(study_view(tmp_path))
+    assert section is not None
+    assert [row["number"] for row in section["looks"]] == [0, 1, 2, 3]
+    assert section["looks"][1]["decided"] == "freeze n = 2; continue n = 4"
+    assert section["looks"][3]["decided"].startswith("the sweep ends; ")
+    states = {(row["n"], row["seed"]): row["state"] for row in section["runs"]}
+    assert states[2, 0] == "frozen"
+    assert states[4, 1] == "stopped"
+    assert states[4, 2] == "unneeded"
+    # A study that is not adaptive any more trains what was left.
+    full = replace(adaptive_study(), adaptive=None, source={})
+    assert run_study(full, tmp_path, workers=0, settings=FAST).done == 6
+    assert study_status(tmp_path).looks == []
+
+
+def test_a_frozen_configuration_is_not_said_to_have_stopped(dominated):
+    _, curves, looks = dominated
+    told = [c.replace(is_frozen=c.rollouts_per_problem == 512) for c in seen(curves, looks[-1])]
+    states = fit_posterior(told, draws=20).state_J
+    assert states[2] == "frozen"
+    assert "frozen" not in states[:2]
+
+
 def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
     study = adaptive_study()
     run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
@@ -413,6 +447,10 @@ def test_the_words_of_the_file_become_bounds(tmp_path):
              "rates={rollouts_per_gpu_hour: 1000}"]  # fmt: skip
     found = open_study(write(tmp_path), words).adaptive
     assert found == Bounds(target=40000, spend=2000, chance=0.01, improvement=0.001)
+
+
+def test_a_learning_rate_sweep_of_it_is_whole(tmp_path):
+    assert lr_study(open_study(write(tmp_path)), None, tmp_path / "lr").adaptive is None
 
 
 def test_a_metric_that_the_evaluations_do_not_give_is_refused(tmp_path):

@@ -203,7 +203,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
                 progress.say(f"how long it will take is not known: {error}")
         places = os.cpu_count() if options.workers is None else options.workers
         cost = study_cost(study, measured, workers=max(places or 1, 1))
-        progress.say(f"{study.name}: {cost.line()}")
+        least = "" if study.adaptive is None else "adaptive, at most "
+        progress.say(f"{study.name}: {least}{cost.line()}")
         summary = run_study(
             study,
             folder,

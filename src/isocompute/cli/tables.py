@@ -102,8 +102,9 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         (str(b_p), str(n), str(steps), compact(b_p * n * steps), str(runs))
         for (b_p, n, steps), runs in sorted(rows.items())
     ]
+    most = "" if study.adaptive is None else "adaptive, at most "
     return [
-        *textwrap.wrap(f"{study.name}: {cost.line()}", WIDTH, subsequent_indent="  "),
+        *textwrap.wrap(f"{study.name}: {most}{cost.line()}", WIDTH, subsequent_indent="  "),
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
         f"Nothing was run. Without --dry-run it goes to {folder}.",
     ]

@@ -118,6 +118,7 @@ class Sweep:
             found.append({
                 "share": round(grid.spent(now) / whole, 4), "lost": self.lost(fit),
                 "at_target": numbers["loss_at_target"], "on_path": numbers["loss_on_path"],
+                "foretold": bool(numbers["foretold"]),
                 "frozen": sum(d.is_frozen for d in look.of_configurations.values()),
             })  # fmt: skip
         return found
@@ -190,7 +191,10 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 def ended(row: Mapping[str, Any], tolerance: float, most: float) -> Mapping[str, Any]:
     """The look at which a sweep with this tolerance, and so much to spend, would have ended."""
     looks = [one for one in row["looks"] if one["share"] <= most + 1e-9]
-    enough = (k for k in looks if max(k["at_target"], k["on_path"]) < tolerance)
+    enough = (
+        k for k in looks
+        if not k["foretold"] and max(k["at_target"], k["on_path"]) < tolerance
+    )  # fmt: skip
     found: Mapping[str, Any] = next(enough, looks[-1])
     return found
 

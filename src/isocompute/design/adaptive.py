@@ -33,10 +33,10 @@ AHEAD, PATH = 8, 9  # budgets between now and the target; along the whole path
 # Steps before an n above the leader may be frozen: until then it is behind because its updates are
 # few, which says nothing of where it goes.
 EVIDENCE = 60
-# A look spends half of what was spent before it, on what is worth most, and on nothing that is worth
-# less than a tenth of the best. Less at a time would be a little cheaper and much slower: what is
+# A look spends half of what was spent before it, on what is worth most, and on nothing that is
+# worth less than 3% of the best. Less at a time would be a little cheaper and much slower: what is
 # decided at one look trains side by side.
-STEP, SHARE = 0.5, 0.1
+STEP, SHARE = 0.5, 0.03
 # The sweep ends only when the leader has seen the target's last two octaves: what rises late was
 # not foretold by any curve.
 REACH = 4.0
@@ -93,6 +93,7 @@ def look_at(grid: Grid, fit: Posterior, last: Look) -> Look:
     numbers = {
         "loss_at_target": view.at_target, "loss_on_path": view.on_path,
         "spent": grid.spent(before), "leader": view.leader.rollouts_per_problem,
+        "foretold": foretold,
     }  # fmt: skip
     if after is None:
         return _look(grid, number, "end", numbers, {c: _resting(d) for c, d in judged.items()})
@@ -217,9 +218,11 @@ def _options(grid: Grid, view: _View, decision: Decision) -> list[_Option]:
     j, levels, seeds = view.place.get(c), grid.levels(c), decision.rollouts
     if j is None or decision.action == "thaw":
         return []
+    # Of another budget, a run may stand between two slices.
+    levels = sorted({*levels, seeds[0]})
+    reach = levels.index(seeds[0])
     score_DL = view.fit.scores(np.log10(np.asarray(levels, dtype=np.float64)))[:, j]
     found = []
-    reach = levels.index(seeds[0])
     has_data = view.fit.last_J[j] > np.log10(seeds[0]) - HALF  # a run that failed grows no more
     if not decision.is_frozen and has_data and reach + 1 < len(levels):
         worth = max(

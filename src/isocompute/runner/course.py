@@ -97,7 +97,7 @@ class Course:
         """Also one that was cut off after its last commit: its end is still to be written down."""
         if name not in self._specs:
             return False
-        if held or self._look is None:
+        if self._look is None or (held and done):
             return True
         target = self._target(name)
         return done < target or 0 < target == self._specs[name].allocation.steps

@@ -57,7 +57,7 @@ class Summary:
 
     Args:
         done, failed, invalid, pending: number of the study's runs in each state.
-        resting: runs of an adaptive study that train no further, or were never asked for.
+        resting: runs of an adaptive study that are not asked to train further, or at all.
         problems: (run hash, reason) of every failed or invalid run.
         accounting: of the whole store.
         elapsed_s: of this call.

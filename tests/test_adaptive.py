@@ -27,10 +27,11 @@ from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
 from isocompute.store.decisions import last_look, load_looks, save_look
 from isocompute.store.doctor import examine
+from isocompute.store.leases import Spent, progress_file
 from isocompute.store.status import study_status
 from isocompute.study.adaptive import Bounds, Decision, Grid, Look
 from isocompute.testing.planted import NOISE, WORLDS, World, chained_arms
-from study_helpers import FAST, small_study
+from study_helpers import FAST, digest, edit, small_study
 
 SLICES = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
@@ -79,6 +80,7 @@ def dominated():
     return grid, curves, carried_out(grid, curves)
 
 
+@pytest.mark.long
 def test_what_is_dominated_is_frozen_and_trained_no_further(dominated):
     grid, _, looks = dominated
     poor = Configuration(16, 512)
@@ -98,6 +100,7 @@ def test_what_is_dominated_is_frozen_and_trained_no_further(dominated):
     assert grid.spent(looks[-1].of_configurations) <= grid.limit
 
 
+@pytest.mark.long
 def test_a_late_winner_is_not_frozen_and_is_found():
     world = World(name="late", arms=chained_arms((8, 128, 512), (0.60, 0.66, 0.72), (5.8, 6.4)))
     for seed in range(2):
@@ -111,6 +114,7 @@ def test_a_late_winner_is_not_frozen_and_is_found():
         assert grid.spent(looks[-1].of_configurations) < 0.4 * grid.limit
 
 
+@pytest.mark.long
 def test_every_bound_changes_something(dominated):
     grid, curves, looks = dominated
     last = looks[2]
@@ -141,6 +145,7 @@ def test_every_bound_changes_something(dominated):
     assert all(len(d.rollouts) == 1 for d in rows.values())
 
 
+@pytest.mark.long
 def test_an_n_above_the_leader_is_not_frozen_for_being_behind():
     """Its first 60 steps say nothing of where it goes, whatever they look like."""
     grid, curves = planted(DOMINATED, chance=0.999, improvement=0.999)
@@ -152,11 +157,13 @@ def test_an_n_above_the_leader_is_not_frozen_for_being_behind():
     assert rows[Configuration(16, 64)].numbers["looks_below"] == 1
 
 
+@pytest.mark.long
 def test_the_order_of_curves_does_not_matter(dominated):
     grid, curves, looks = dominated
     assert next_look(grid, seen(curves[::-1], looks[1]), looks[1]) == looks[2]
 
 
+@pytest.mark.long
 def test_a_sweep_without_any_score_ends(dominated):
     grid, curves, looks = dominated
     none = [c.until(0) for c in curves]
@@ -204,6 +211,7 @@ def reached(folder: Path) -> dict[tuple[int, int], int]:
         return {(r.spec["rollouts_per_problem"], r.spec["seed"]): r.rollouts for r in store.runs()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [0, 2])
 def test_runs_go_as_far_as_was_decided(tmp_path, workers):
     notes = []
@@ -252,6 +260,7 @@ def test_readers_know_what_was_frozen_and_why(tmp_path):
     assert study_status(tmp_path).looks == []
 
 
+@pytest.mark.long
 def test_a_frozen_configuration_is_not_said_to_have_stopped(dominated):
     _, curves, looks = dominated
     told = [c.replace(is_frozen=c.rollouts_per_problem == 512) for c in seen(curves, looks[-1])]
@@ -311,6 +320,31 @@ def test_what_was_decided_is_read_not_decided_again(tmp_path):
 
 def replace_number(look: Look, number: int) -> Look:
     return Look(number, look.decisions)
+
+
+def test_a_frozen_run_that_was_cut_off_after_its_last_commit_is_booked(tmp_path):
+    """Its runner died before it wrote down how the attempt ended; nothing else would."""
+    study = adaptive_study()
+    run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
+    with Store(tmp_path) as store:
+        before = store.accounting()
+        run, attempt, rollouts, evaluated = store.database.read(
+            "SELECT r.run, a.attempt, a.rollouts, a.evaluation_rollouts FROM runs r "
+            "JOIN attempts a ON a.run = r.run WHERE r.state = 'pending' AND r.rollouts = 64"
+        )[0]
+    spent = Spent(rollouts=rollouts, tokens=rollouts, evaluation_rollouts=evaluated,
+                  evaluation_tokens=evaluated)  # fmt: skip
+    progress_file(tmp_path, attempt).write_bytes(spent.pack())
+    edit(tmp_path, "UPDATE attempts SET outcome = 'running', rollouts = 0, tokens = 0, "
+         "evaluation_rollouts = 0, evaluation_tokens = 0 WHERE attempt = ?", attempt)  # fmt: skip
+    edit(tmp_path, "UPDATE runs SET lease_runner = 'gone' WHERE run = ?", run)
+    assert {f.code for f in examine(tmp_path) if f.severity == "error"} == {"overcounted"}
+    run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
+    assert [f for f in examine(tmp_path) if f.severity == "error"] == []
+    with Store(tmp_path) as store:
+        after = store.accounting()
+    assert (after.rollouts, after.wasted_rollouts) == (before.rollouts, before.wasted_rollouts)
+    assert reached(tmp_path)[2, 0] == 64
 
 
 def test_other_bounds_and_new_n_go_on_where_the_sweep_had_ended(tmp_path):
@@ -453,6 +487,7 @@ def test_a_learning_rate_sweep_of_it_is_whole(tmp_path):
     assert lr_study(open_study(write(tmp_path)), None, tmp_path / "lr").adaptive is None
 
 
+@pytest.mark.long
 def test_a_metric_that_the_evaluations_do_not_give_is_refused(tmp_path):
     study = open_study(write(tmp_path), ["adaptive={metric: best@8}"])
     with pytest.raises(InputError, match="must need at most the 4 samples .* but got 'best@8'"):
@@ -473,3 +508,16 @@ def decider_metric(folder: Path, metric: str) -> float:
                       *last.of_configurations.values())))  # fmt: skip
     first = looks_of(target)[0]
     return float(decider(study, target)(first).of_sweep.numbers["loss_on_path"])
+
+
+@pytest.mark.ray
+def test_ray_carries_out_the_same(tmp_path):
+    pytest.importorskip("ray")
+    from isocompute.runner.ray import ray_pool
+
+    study = adaptive_study()
+    run_study(study, tmp_path / "ray", settings=FAST, decide=SCRIPT, pool=ray_pool())
+    run_study(study, tmp_path / "here", workers=0, settings=FAST, decide=SCRIPT)
+    assert looks_of(tmp_path / "ray") == looks_of(tmp_path / "here")
+    assert reached(tmp_path / "ray") == reached(tmp_path / "here")
+    assert digest(tmp_path / "ray", tmp_path / "a") == digest(tmp_path / "here", tmp_path / "b")

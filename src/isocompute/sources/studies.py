@@ -21,6 +21,7 @@ from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
+from isocompute.store.decisions import adaptive_looks, resting_states
 from isocompute.store.health import failed_rules, study_health
 
 
@@ -56,13 +57,19 @@ def study_curves(
             than were drawn.
     """
     with Store(path) as store:
-        runs = [run for run in store.runs() if run.state != "invalid"]
+        every = store.runs()
+        rests = resting_states(adaptive_looks(store), every)
+        runs = [run for run in every if run.state != "invalid"]
         runs = select_runs(path, runs, where)
         require_one_arm(path, runs)
         if split == "train":
             curves = list(_train_curves(store, runs, metric))
         else:
-            curves = [c for run in runs for c in _run_curves(store, run, metric, problem_set)]
+            curves = [
+                c.replace(is_frozen=rests.get(run.hash) == "frozen")
+                for run in runs
+                for c in _run_curves(store, run, metric, problem_set)
+            ]
         return StudyCurves(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 

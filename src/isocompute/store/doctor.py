@@ -73,13 +73,13 @@ def _file(database: Database) -> list[Finding]:
 
 def _records(database: Database) -> list[Finding]:
     """Every row against its seal."""
-    if database.version < schema.SCHEMA_VERSION:
+    if database.version < seals.FIRST:
         return [Finding(
             code="older_version", severity="info",
             message=f"study.db is of version {database.version}, whose records bear no hashes: "
             "only their agreement was checked; `isocompute run` brings it up to date.",
         )]  # fmt: skip
-    rows = seals.broken(database.connection, database.read)
+    rows = seals.broken(database.connection, database.read, database.sealed())
     if not rows:
         return []
     return [Finding(

@@ -196,8 +196,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "beyond_prior": _caution(
             "The budget is {times:.0f} times the longest run that anything is known of.",
             "Take the worth for a guess; sweep a smaller budget first."),
-        "prior_of_others": _note(
-            "What a sweep is worth comes from {model} on mathematics.",
+        "prior_of_others": _caution(
+            "The worth is that for models like {model} on mathematics: elsewhere a guess without a "
+            "sweep loses more.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",

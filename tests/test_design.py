@@ -156,6 +156,7 @@ def test_a_simulated_run_is_its_world_with_its_noise() -> None:
     spread = np.sqrt((0.03 * gained) ** 2 + (0.04 * slope) ** 2 + binomial)
     assert every[:, -1].std() == pytest.approx(spread, rel=0.15)
     assert np.array_equal(simulate(ALIKE, 0, sweep, 1)[2].score_K, curves[2].score_K)
+    assert not np.array_equal(curves[0].score_K, curves[1].score_K)
     for world, seed in ((1, 1), (0, 2)):
         other = simulate(ALIKE, world, sweep, seed)
         assert not np.array_equal(other[2].score_K, curves[2].score_K)

@@ -14,12 +14,15 @@ from typing import Any
 
 from isocompute.errors import InputError
 
-SMALL = ("study", "problem_sets", "runs", "attempts", "checkpoints", "ledger")
+FIRST = 4  # the version of the file from which rows are sealed
+SINCE = {"decisions": 5}  # tables that came later
+SMALL = ("study", "problem_sets", "runs", "attempts", "checkpoints", "ledger", "decisions")
 OF_A_RUN = ("steps", "evaluations", "unjudged")
 TABLES = (*SMALL, *OF_A_RUN, "problems")
 _PIECE = 20_000  # rows per query: nobody's commit waits for a whole check
 _NAMES = {"study": "key", "runs": "hash", "steps": "'run ' || run || ', step ' || step",
-          "evaluations": "'run ' || run || ', step ' || step"}  # fmt: skip
+          "evaluations": "'run ' || run || ', step ' || step",
+          "decisions": "'look ' || look"}  # fmt: skip
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 

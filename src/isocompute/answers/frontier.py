@@ -19,7 +19,6 @@ from isocompute.answers.best import (
     FloatArray,
     IntArray,
     choice,
-    expected_regret,
     interval,
     probability_best,
 )
@@ -34,34 +33,18 @@ SAME_END = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """Scores on a grid of budgets and what leads there.
-
-    Args:
-        configurations: J of them.
-        first_J, last_J: log10 budgets between which each has data.
-        x_V: log10 budgets.
-        score_DJV: draws of the score.
-        probability_JV: chance of being best.
-        support: log10 budgets between which all that could be best were compared.
-        compared: whether there are any such budgets.
-        stretches, crossovers: rows of the document's `frontier` and `crossovers`.
-    """
+    """Scores on a grid of budgets and what leads there."""
 
     configurations: tuple[Configuration, ...]
-    first_J: FloatArray
+    first_J: FloatArray  # log10 budgets between which each has data
     last_J: FloatArray
-    x_V: FloatArray
+    x_V: FloatArray  # log10 budgets
     score_DJV: FloatArray
-    probability_JV: FloatArray
-    support: tuple[float, float]
-    compared: bool
-    stretches: list[dict[str, Any]]
+    probability_JV: FloatArray  # chance of being best
+    support: tuple[float, float]  # log10 budgets between which all that could be best were compared
+    compared: bool  # whether there are any such budgets
+    stretches: list[dict[str, Any]]  # rows of the document's `frontier`, and of its `crossovers`
     crossovers: list[dict[str, Any]]
-
-    @property
-    def regret_JV(self) -> FloatArray:
-        """Score that each loses on average against the best of the draw."""
-        return expected_regret(self.score_DJV)
 
     def scores_at(self, x: float) -> FloatArray:
         """Draws of the scores at the budget of the grid nearest to log10 x, (D, J)."""

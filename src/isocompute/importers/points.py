@@ -63,6 +63,7 @@ class Compute:
         tokens: generated tokens of a step, by step.
         lengths: mean generated length of a window of steps, by its last step.
         rollouts: cumulative rollouts, by step, where the trainer counts them.
+        batches: batches that every update from 1 on drew, where they are not one each.
     """
 
     batch: int | None
@@ -71,11 +72,17 @@ class Compute:
     tokens: Mapping[int, float]
     lengths: Mapping[int, float]
     rollouts: Mapping[int, float]
+    batches: Mapping[int, float] = field(default_factory=dict)
 
     def rollouts_at(self, step_K: IntArray) -> FloatArray:
         """Cumulative rollouts drawn before each step's policy."""
         batch = np.nan if self.batch is None else float(self.batch)
         drawn = np.ceil(step_K / self.updates_per_batch) * batch
+        if self.batches:
+            total = np.concatenate(([0.0], np.cumsum([self.batches[s] for s in sorted(
+                self.batches)])))
+            beyond = step_K >= total.size  # an evaluation behind the last update that is logged
+            drawn = np.where(beyond, np.nan, total[np.where(beyond, 0, step_K)]) * batch
         if self.rollouts:
             logged = self.rollouts
             drawn = np.array([
@@ -96,11 +103,13 @@ class Compute:
             return np.zeros(0, np.int64), np.zeros(0)
         step = np.array(sorted(source), np.int64)
         value = np.array([source[int(s)] for s in step])
-        if step[0] == 0:  # prime-rl counts its steps from 0; a length at step 0 trains nothing
+        if step[0] == 0:  # a length beside an evaluation before training
             step, value = step[1:], value[1:]
         span = np.diff(step, prepend=0)
         gap = np.flatnonzero((span > width) if width > 1 else (span != 1))
         stop = int(gap[0]) if gap.size else len(step)
+        if self.batches and not self.tokens:  # what was drawn is taken to be as long as what stays
+            value = value * np.array([self.batches.get(int(s), np.nan) for s in step])
         total = np.cumsum(value[:stop] * span[:stop] * scale)
         return np.concatenate(([0], step[:stop])).astype(np.int64), np.concatenate(([0.0], total))
 
@@ -113,6 +122,18 @@ class Compute:
             known = step[place] == step_K
             tokens[known] = total[place][known]
         return tokens
+
+
+def after_rows(by_step: Mapping[int, float]) -> Mapping[int, float]:
+    """What rows of training say, by the updates done after them.
+
+    prime-rl before 2026-06 and tinker-cookbook (2026-08) count updates from 0, and evaluate before
+    the update of the same number.
+
+    >>> after_rows({0: 32.0, 1: 64.0})
+    {1: 32.0, 2: 64.0}
+    """
+    return {step + 1: value for step, value in by_step.items()} if 0 in by_step else by_step
 
 
 def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:

@@ -51,6 +51,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     collector.configure({
         key: state[key] for key in ("logging_steps", "max_steps") if key in state
     })
+    collector.configure_beside(path)
     window = state.get("logging_steps")
     if isinstance(window, int) and window > 1:
         collector.note(f"training rows are means over {window} steps")

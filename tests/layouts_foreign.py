@@ -111,7 +111,7 @@ def skyrl_sets(folder: Path) -> Layout:
                         "eval/all/mean_positive_reward": now + 0.02}
             rows.append(row)
         lines(folder / f"bp8_n{n}" / "metrics.jsonl", rows)
-    return Layout(truth=sweep(), first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, second={**NAMED, "where": ["problem_set=all"]})
 
 
 def open_instruct_episodes(folder: Path) -> Layout:
@@ -163,7 +163,7 @@ def easyr1_parts(folder: Path) -> Layout:
         lines(run / "experiment_log.jsonl", rows)
     return Layout(
         truth={(n, 1): planted(n, 1) for n in SIZES},
-        second={"settings": {"columns": {"val/accuracy_reward": "avg"}}},
+        second={"metric": "avg@4:accuracy"},
     )
 
 
@@ -190,9 +190,7 @@ def tinker_tests(folder: Path) -> Layout:
                         "test/env/all/total_episodes": 500}
             rows.append(row)
         lines(run / "metrics.jsonl", rows)
-    return Layout(
-        truth=sweep(), second={"settings": {"columns": {"test/env/all/correct": "avg"}}},
-    )
+    return Layout(truth={(n, 0): planted(n) for n in SIZES}, second={"metric": "avg:correct"})
 
 
 def prime_batches(folder: Path) -> Layout:
@@ -297,7 +295,8 @@ def tensorboard_tags(folder: Path) -> Layout:
             rows = [[1.7e9 + step, step, score(n, step) if tag == "eval_accuracy" else value(step)]
                     for step in range(0, UPDATES + 1, every)]
             table(folder / f"run-bp8_n{n}-tag-{tag}.csv", ["Wall time", "Step", "Value"], rows)
-    return Layout(truth=sweep(), first=NAMED)
+    mapped = {"settings": {**NAMED["settings"], "columns": {"eval_accuracy": "avg"}}}
+    return Layout(truth=sweep(), first=NAMED, second=mapped)
 
 
 def dapo_batches(folder: Path) -> Layout:

@@ -10,10 +10,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from layouts import B_P, EVERY, LENGTH, UPDATES, Layout, lines, planted, score
+from layouts import B_P, EVERY, LENGTH, UPDATES, Ask, Layout, lines, planted, score
 from layouts_foreign import EVALUATED, NAMED, SIZES, sweep, table, wandb_config
 
 KEY = "val-core/math/acc/mean@4"
+
+
+def mapped(key: str, metric: str) -> Ask:
+    """The pattern, and the key that an error asked for."""
+    return {"settings": {**NAMED["settings"], "columns": {key: metric}}}
 
 
 def ranks(folder: Path) -> Layout:
@@ -40,7 +45,7 @@ def comet_strings(folder: Path) -> Layout:
                          "timestamp": 1_700_000_000_000 + step, "epoch": 0,
                          "experimentKey": f"key{n}", "runContext": "train"})
         (folder / f"bp8_n{n}.json").write_text(json.dumps(rows))
-    return Layout(truth=sweep(), first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, second=mapped("eval/accuracy", "avg"))
 
 
 def sheet_percent(folder: Path) -> Layout:
@@ -51,7 +56,7 @@ def sheet_percent(folder: Path) -> Layout:
     return Layout(
         truth={(n, None): planted(n, scale=lambda x: round(100 * x, 2) / 100) for n in SIZES},
         first=NAMED,
-        second={**NAMED, "score_range": (0.0, 100.0)},
+        second=mapped("accuracy", "score"),
     )
 
 
@@ -153,7 +158,7 @@ def exported_twice(folder: Path) -> Layout:
         rows = [[step, *(score(n, step) for n in SIZES)] for step in range(0, last + 1, EVERY)]
         text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in [header, *rows])
         (folder / f"wandb_export_{day}T10_00_00.000+01_00.csv").write_text(text + "\n")
-    return Layout(truth=sweep(), first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, second=mapped("eval/accuracy", "avg"))
 
 
 def thousands(folder: Path) -> Layout:
@@ -162,7 +167,7 @@ def thousands(folder: Path) -> Layout:
             for step in EVALUATED]
     table(folder / "sweep.csv",
           ["rollouts_per_problem", "problems_per_batch", "steps", "rollouts", "score"], rows)
-    return Layout(truth=sweep(), second={"settings": {"step": "steps"}})
+    return Layout(truth=sweep())
 
 
 LAYOUTS: dict[str, Callable[[Path], Layout]] = {

@@ -13,13 +13,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from isocompute.importers.beside import configuration_beside
 from isocompute.importers.checks import batches_drawn, tokens_disagree
 from isocompute.importers.configuration import Found, configuration, facts_of
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.points import Compute, Points, after_rows, repeated, series_of
+from isocompute.importers.points import (
+    Compute,
+    Points,
+    after_rows,
+    series_of,
+    told_of_order,
+)
 from isocompute.importers.reading import (
     clean_text,
     flatten,
@@ -295,7 +299,11 @@ class Collector:
             made for points in self._points.values()
             if (made := series_of(points, compute, values["evaluation_samples"])) is not None
         )
-        self._note_order()
+        notes, inferred = told_of_order(list(self._points.values()))
+        for line in notes:
+            self.note(line)
+        for line in inferred:
+            self.counters.infer(line)
         provenance = provenance or provenance_of(path, source)
         unread = [
             key for key, kind in self._kinds.items()
@@ -369,24 +377,6 @@ class Collector:
             "rollouts: every batch that an update drew under dynamic sampling is counted"
         )
         return batches
-
-    def _note_order(self) -> None:
-        repeats: dict[str, tuple[int, int]] = {}
-        for points in self._points.values():
-            step = points.steps_K
-            label = points.column.metric.label
-            count, changed = repeated(step, points.scores_K)
-            if count:
-                repeats[label] = count, changed
-            elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
-                self.note(f"{label}: rows out of order were sorted by step")
-        if repeats:
-            count, changed = (max(pair) for pair in zip(*repeats.values(), strict=True))
-            self.note(
-                f"{count} further rows of a step that was there already were left out "
-                f"({changed} with another score; of {', '.join(sorted(repeats)):.80}); the "
-                "first counts"
-            )
 
     def _merge(self, name: str, found: int | None) -> int | None:
         given: int | None = getattr(self.settings, name)

@@ -21,7 +21,14 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.reading import iter_lines, number, open_log, run_name
+from isocompute.importers.reading import (
+    METRIC_WORDS,
+    VALUE_WORDS,
+    iter_lines,
+    number,
+    open_log,
+    run_name,
+)
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Column, Settings, parse_metric
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
@@ -32,8 +39,8 @@ MAX_COLUMNS = 10_000
 MAX_RUNS = 10_000
 _TIDY = {"score", "problems_per_batch", "rollouts_per_problem"}
 _TENSORBOARD = ["wall time", "step", "value"]
-_METRIC = ("metric", "key", "tag", "metric_name", "variable")
-_VALUE = ("value", "metric_value")
+_TEXT_VALUE = ("string_value", "int_value", "bool_value")  # Neptune: a parameter has no step
+_NESTED = "data."  # verl's rows through pandas' json_normalize
 _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name")
 _ID = ("run_id", "run_uuid")  # tells runs of one name apart
@@ -52,6 +59,7 @@ def is_csv_log(header: str, path: Path) -> bool:
 
 def layout_of(cells: Sequence[str]) -> str | None:
     """Which of the layouts a header has; None where it is none of them."""
+    cells = [cell.removeprefix(_NESTED) for cell in cells]
     plain = [cell.strip().lower() for cell in cells]
     if len(plain) < 2 or _TIDY & set(plain):
         return None
@@ -59,7 +67,7 @@ def layout_of(cells: Sequence[str]) -> str | None:
         return "tensorboard"
     if any(" - " in cell for cell in cells[1:]):
         return "chart"
-    if any(c in _METRIC for c in plain) and any(c in _VALUE for c in plain):
+    if any(c in METRIC_WORDS for c in plain) and any(c in VALUE_WORDS for c in plain):
         return "long"
     logged = any(column_of(cell, cells) is not None for cell in cells)
     if "_step" in plain or (logged and any(cell in _STEP for cell in (*plain, *cells))):
@@ -89,6 +97,7 @@ def read_layout(
     configs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[ImportedRun]:
     """The runs of rows under a header of one of the layouts; `configs` by run."""
+    header = [cell.removeprefix(_NESTED) for cell in header]
     kind = layout_of(header) or ""
     read = {"chart": _chart, "history": _history, "tensorboard": _tensorboard, "long": _long}
     collectors = read[kind](path, header, rows, settings, errors)
@@ -261,8 +270,8 @@ def _long(
 ) -> dict[str, Collector]:
     """One row per number; columns that do not change within a run say what it is."""
     plain = [cell.strip().lower() for cell in header]
-    metric = next(plain.index(c) for c in _METRIC if c in plain)
-    value = next(plain.index(c) for c in _VALUE if c in plain)
+    metric = next(plain.index(c) for c in METRIC_WORDS if c in plain)
+    value = next(plain.index(c) for c in VALUE_WORDS if c in plain)
     wanted = (settings.step or "").lower()
     step = next((plain.index(c) for c in (wanted, *_STEP) if c in plain), None)
     if step is None:
@@ -274,7 +283,8 @@ def _long(
     nan = plain.index("is_nan") if "is_nan" in plain else None  # MLflow keeps NaN as 0 with a mark
     split = plain.index("split") if "split" in plain else None
     sets = plain.index("problem_set") if "problem_set" in plain else None
-    taken = (metric, value, step, named, own, nan, split, sets)
+    texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
+    taken = (metric, value, step, named, own, nan, split, sets, *texts)
     extras = [i for i in range(len(plain)) if i not in taken]
     collectors: dict[str, Collector] = {}
     told: dict[str, list[str | None]] = {}
@@ -287,11 +297,16 @@ def _long(
             continue
         if nan is not None and cells[nan].strip().lower() in ("1", "true", "t"):
             cells[value] = "nan"
+        if texts and not cells[step]:
+            word = next((cells[i] for i in (*texts, value) if cells[i]), "")
+            key = cells[metric].removeprefix("parameters/").replace("/", ".")
+            collector.configure({key: word}, line)
+            continue
         constant = told.setdefault(run, [cells[i] for i in extras])
         for j, i in enumerate(extras):
             if constant[j] != cells[i]:
                 constant[j] = None
-        key = cells[metric]
+        key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
         labels = (
             key, "" if split is None else cells[split], "" if sets is None else cells[sets]
         )

@@ -16,6 +16,7 @@ from isocompute.importers.reading import (
     open_log,
     parse_json,
     run_name,
+    unfolded,
 )
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
@@ -108,7 +109,7 @@ def _take(
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
         nested = any(isinstance(value, dict) for value in row.values())
-        flat = flatten(row, separator="/") if nested else row
+        flat = flatten(row, separator="/") if nested else unfolded(row)
         collector.row(row[key], flat, number, calls=calls)
         return "jsonl"
     step = step_of_path(path)

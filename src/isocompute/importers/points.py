@@ -6,7 +6,7 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -149,17 +149,68 @@ def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:
     return int(step_K.size - unique.size), changed
 
 
+def started_over(step_K: IntArray, score_K: FloatArray) -> int:
+    """The place where a log begins anew at its first step with other scores; 0 where it does not.
+
+    A trainer that resumes goes back to a checkpoint; one that is started again, to the beginning.
+
+    >>> started_over(np.array([0, 2, 4, 0, 2]), np.array([0.1, 0.2, 0.3, 0.1, 0.4]))
+    3
+    """
+    if step_K.size < 2:
+        return 0
+    back = np.flatnonzero(np.diff(step_K) < 0) + 1
+    if not back.size or step_K[back[-1]] != step_K[0]:
+        return 0
+    parts = np.split(step_K, back)
+    at = int(back[-1])
+    if any(part[0] != step_K[0] for part in parts) or not repeated(step_K, score_K)[1]:
+        return 0
+    return at
+
+
+def told_of_order(found: Sequence[Points]) -> tuple[list[str], list[str]]:
+    """What a reader should know of the order of a run's rows: notes, and what was concluded."""
+    notes: list[str] = []
+    inferred: list[str] = []
+    repeats: dict[str, tuple[int, int]] = {}
+    for points in found:
+        step = points.steps_K
+        label = points.column.metric.label
+        if at := started_over(step, points.scores_K):
+            inferred.append(
+                f"rows: the log starts over at step {step[0]}; what stands before that, to step "
+                f"{step[:at].max()}, is left out"
+            )
+            continue
+        count, changed = repeated(step, points.scores_K)
+        if count:
+            repeats[label] = count, changed
+        elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
+            notes.append(f"{label}: rows out of order were sorted by step")
+    if repeats:
+        count, changed = (max(pair) for pair in zip(*repeats.values(), strict=True))
+        notes.append(
+            f"{count} further rows of a step that was there already were left out ({changed} with "
+            f"another score; of {', '.join(sorted(repeats)):.80}); the first counts"
+        )
+    return notes, inferred
+
+
 def series_of(points: Points, compute: Compute, samples: int | None) -> Series | None:
     """The series of what was logged; None where nothing was.
 
     Args:
-        points: scores in the order of the log; the first of a step counts.
+        points: scores in the order of the log; the first of a step counts, of
+            a run that was started over those of its last start.
         compute: what steps cost.
         samples: k of a validation metric whose key does not say it.
     """
-    step_K = points.steps_K
+    step_K, score_K = points.steps_K, points.scores_K
     if step_K.size == 0 and points.n_missing == 0:
         return None
+    at = started_over(step_K, score_K)
+    step_K, score_K = step_K[at:], score_K[at:]
     unique, first = np.unique(step_K, return_index=True)
     metric = points.column.metric
     if metric.samples is None and samples is not None and metric.kind in ("avg", "best"):
@@ -168,6 +219,6 @@ def series_of(points: Points, compute: Compute, samples: int | None) -> Series |
     return Series(
         metric=metric, problem_set=points.column.problem_set, split=points.column.split,
         step_K=unique, rollouts_K=compute.rollouts_at(unique),
-        tokens_K=compute.tokens_at(unique), score_K=points.scores_K[first],
+        tokens_K=compute.tokens_at(unique), score_K=score_K[first],
         n_missing=points.n_missing,
     )

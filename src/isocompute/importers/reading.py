@@ -193,6 +193,26 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
     return flat
 
 
+# Columns of a row per number: MLflow, Comet (metricName), Neptune (attribute_path).
+METRIC_WORDS = ("metric", "key", "tag", "metric_name", "metricname", "variable", "attribute_path")
+VALUE_WORDS = ("value", "metric_value", "metricvalue", "float_value")
+
+
+def unfolded(row: dict[str, object]) -> dict[str, object]:
+    """A row that holds one number and its name, as one under that name; others as they are.
+
+    >>> unfolded({"metricName": "eval/acc", "metricValue": "0.5", "step": 4})
+    {'step': 4, 'eval/acc': '0.5'}
+    """
+    plain = {key.lower(): key for key in row if isinstance(key, str)}
+    name = next((plain[w] for w in METRIC_WORDS if w in plain), None)
+    value = next((plain[w] for w in VALUE_WORDS if w in plain), None)
+    if name is None or value is None or not isinstance(row[name], str):
+        return row
+    rest = {key: kept for key, kept in row.items() if key not in (name, value)}
+    return {**rest, str(row[name]): row[value]}
+
+
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",

@@ -254,7 +254,13 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
     text = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING))
     text = pc.if_else(pc.fill_null(absent, True), pa.scalar(None, pa.string()), text)
+    share = pc.all(pc.ends_with(text, "%")).as_py() and text.null_count < len(text)
+    if share:  # a sheet shows 0.432 as 43.2%
+        text = pc.utf8_trim_whitespace(pc.replace_substring(text, "%", ""))
     try:
+        if share:
+            parts = np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+            return parts / 100
         return np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     except pa.ArrowInvalid:
         return _numbers_one_by_one(text.to_pylist(), name, path)

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
@@ -29,9 +27,8 @@ def tokens_disagree(
     steps = total.keys() & prompt.keys() & length.keys()
     if batch is None or not steps:
         return None
-    low, logged, high = np.quantile(
-        [total[s] / max(prompt[s] + length[s], 1e-9) for s in steps], (0.1, 0.5, 0.9)
-    )
+    counts = sorted(total[s] / max(prompt[s] + length[s], 1e-9) for s in steps)
+    low, logged, high = (counts[round(q * (len(counts) - 1))] for q in (0.1, 0.5, 0.9))
     if batch / _FAR < logged < batch * _FAR or high > low * _FAR**2:
         return None  # it agrees, or is no count of anything that stays the same
     return (

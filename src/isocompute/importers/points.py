@@ -136,13 +136,18 @@ def after_rows(by_step: Mapping[int, float]) -> Mapping[int, float]:
     return {step + 1: value for step, value in by_step.items()} if 0 in by_step else by_step
 
 
+def _ascends(step_K: IntArray) -> bool:
+    """The usual case: rows in order, each step once."""
+    return bool((step_K[1:] > step_K[:-1]).all())
+
+
 def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:
     """Rows of a step that was there already, and those of them with another score.
 
     >>> repeated(np.array([0, 1, 1, 1]), np.array([0.0, 0.5, 0.5, 0.6]))
     (2, 1)
     """
-    if step_K.size < 2 or bool(np.all(np.diff(step_K) > 0)):
+    if _ascends(step_K):
         return 0, 0
     unique, first = np.unique(step_K, return_index=True)
     changed = int(np.sum(score_K != score_K[first][np.searchsorted(unique, step_K)]))
@@ -157,7 +162,7 @@ def started_over(step_K: IntArray, score_K: FloatArray) -> int:
     >>> started_over(np.array([0, 2, 4, 0, 2]), np.array([0.1, 0.2, 0.3, 0.1, 0.4]))
     3
     """
-    if step_K.size < 2:
+    if _ascends(step_K):
         return 0
     back = np.flatnonzero(np.diff(step_K) < 0) + 1
     if not back.size or step_K[back[-1]] != step_K[0]:
@@ -176,6 +181,8 @@ def told_of_order(found: Sequence[Points]) -> tuple[list[str], list[str]]:
     repeats: dict[str, tuple[int, int]] = {}
     for points in found:
         step = points.steps_K
+        if _ascends(step):
+            continue
         label = points.column.metric.label
         if at := started_over(step, points.scores_K):
             inferred.append(
@@ -186,7 +193,7 @@ def told_of_order(found: Sequence[Points]) -> tuple[list[str], list[str]]:
         count, changed = repeated(step, points.scores_K)
         if count:
             repeats[label] = count, changed
-        elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
+        else:
             notes.append(f"{label}: rows out of order were sorted by step")
     if repeats:
         count, changed = (max(pair) for pair in zip(*repeats.values(), strict=True))
@@ -210,15 +217,16 @@ def series_of(points: Points, compute: Compute, samples: int | None) -> Series |
     if step_K.size == 0 and points.n_missing == 0:
         return None
     at = started_over(step_K, score_K)
-    step_K, score_K = step_K[at:], score_K[at:]
-    unique, first = np.unique(step_K, return_index=True)
+    if at or not _ascends(step_K):
+        step_K, first = np.unique(step_K[at:], return_index=True)
+        score_K = score_K[at:][first]
     metric = points.column.metric
     if metric.samples is None and samples is not None and metric.kind in ("avg", "best"):
         # a training score is of the batch, not of k samples
         metric = replace(metric, samples=samples if points.column.split == "validation" else None)
     return Series(
         metric=metric, problem_set=points.column.problem_set, split=points.column.split,
-        step_K=unique, rollouts_K=compute.rollouts_at(unique),
-        tokens_K=compute.tokens_at(unique), score_K=score_K[first],
+        step_K=step_K, rollouts_K=compute.rollouts_at(step_K),
+        tokens_K=compute.tokens_at(step_K), score_K=score_K,
         n_missing=points.n_missing,
     )

@@ -12,6 +12,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from isocompute.importers.reading import number
 from isocompute.importers.runs import UnclearError
@@ -23,7 +24,7 @@ _LOGGED = re.compile(r"\{'[^\r\n]{1,20000}?'epoch': [^\r\n{}]{1,30}\}")
 _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 
 
-_ALIKE = 0.01  # steps per epoch, of all rows: `epoch` is printed with four digits
+_PART = 0.4  # of an update; above half, the bar before and the one behind are told apart no more
 
 
 class Progress:
@@ -93,12 +94,15 @@ class _Row:
 
 
 def _even(rows: Sequence[_Row], name: str) -> bool:
-    """Whether every row's epoch is the same share of its step."""
-    shares = [
-        epoch / step for row in rows
+    """Whether every row's epoch is the same share of its step, to a part of one update."""
+    pairs = [
+        (epoch, step) for row in rows
         if (step := getattr(row, name)) and (epoch := number(row.values.get("epoch")))
     ]
-    return bool(shares) and max(shares) - min(shares) <= _ALIKE * max(shares)
+    if not pairs:
+        return False
+    share = median(epoch / step for epoch, step in pairs)
+    return max(abs(epoch / share - step) for epoch, step in pairs) < _PART
 
 
 def _values(text: str) -> dict[str, object] | None:

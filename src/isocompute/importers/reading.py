@@ -174,6 +174,8 @@ def whole(value: object) -> int | None:
 
 def clean_text(value: object, limit: int = 300) -> str:
     """A name as data: valid UTF-8, without control characters, at most `limit` characters."""
+    if isinstance(value, str) and len(value) <= limit and value.isprintable() and value.isascii():
+        return value  # the usual case
     text = str(value).encode("utf-8", "backslashreplace").decode("utf-8")
     text = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"

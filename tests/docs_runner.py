@@ -39,6 +39,7 @@ NOT_RUN = {
     "isocompute run trl.yaml": "needs TRL and a GPU; tests/test_trl.py runs the engine",
     "isocompute run sweep.yaml --ray-address": "starts Ray; tests/test_ray.py",
     "sbatch": "needs a queue",
+    "VERL_USE_EXTERNAL_MODULES": "needs verl; tests/test_hooks.py",
     "ISOCOMPUTE_VERL_PYTHON": "make test-trainers",
 }
 

@@ -61,6 +61,20 @@ def updates_in_verl(a: Allocation, r: Recipe) -> tuple[int, int]:
     return max(1, a.problems_per_batch // r.updates_per_batch), 1
 
 
+def schedule_in_verl(role: str, warmup_steps: int) -> Keys:
+    """Step i of the warm-up has i / warmup_steps of the learning rate, then it is constant.
+
+    verl's own `constant` counts from 0, so that its first update has a rate of 0 and is lost; its
+    `cosine` can count from 1 (from verl 0.8 on), and down to a share of 1 it is constant.
+    """
+    return {
+        f"{role}.optim.lr_warmup_steps": warmup_steps,
+        f"{role}.optim.lr_scheduler_type": "cosine",
+        f"{role}.optim.min_lr_ratio": 1.0,
+        f"{role}.optim.zero_indexed_step": False,
+    }
+
+
 def _verl(a: Allocation, r: Recipe) -> Keys:
     mini_batch, epochs = updates_in_verl(a, r)
     actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -72,8 +86,7 @@ def _verl(a: Allocation, r: Recipe) -> Keys:
         f"{actor}.ppo_mini_batch_size": mini_batch,
         f"{actor}.ppo_epochs": epochs,
         f"{actor}.optim.lr": r.learning_rate_at(a.batch_size),
-        f"{actor}.optim.lr_warmup_steps": r.warmup_steps,
-        f"{actor}.optim.lr_scheduler_type": "constant",
+        **schedule_in_verl(actor, r.warmup_steps),
         f"{actor}.use_kl_loss": r.kl_coef > 0,
         f"{actor}.kl_loss_coef": r.kl_coef,
         f"{actor}.entropy_coeff": r.entropy_coef,

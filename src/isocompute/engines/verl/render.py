@@ -9,18 +9,21 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.bundle import portable_name, write_bundle
-from isocompute.engines.verl.options import VerlOptions
+from isocompute.engines.verl.options import COUNTS_FROM_ONE, VerlOptions
+from isocompute.engines.verl.overrides import checked_overrides
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.study.spec import RunSpec
-from isocompute.trainers import updates_in_verl
+from isocompute.trainers import schedule_in_verl, updates_in_verl
 
+_PROGRAMS = Path(__file__).parent
 _EPOCHS = 1_000_000  # verl stops at whichever comes first, epochs or steps
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]*[A-Za-z0-9_./]")
 _NUMBER_OR_WORD = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|(?i:true|false|null|nan|inf)")
@@ -83,9 +86,8 @@ def render_keys(
         f"{_ACTOR}.grad_clip": recipe.max_grad_norm,
         f"{_ACTOR}.optim.clip_grad": recipe.max_grad_norm,
         f"{_ACTOR}.optim.lr": spec.learning_rate,
-        f"{_ACTOR}.optim.lr_warmup_steps": recipe.warmup_steps,
-        f"{_ACTOR}.optim.lr_scheduler_type": "constant",  # after the warm-up
         f"{_ACTOR}.optim.weight_decay": recipe.weight_decay,
+        **_schedule(_ACTOR, recipe.warmup_steps, options),
         f"{_ROLLOUT}.name": options.rollout_engine,
         f"{_ROLLOUT}.n": allocation.rollouts_per_problem,
         **{f"{_ROLLOUT}.{key}": value for key, value in sampling.items()},
@@ -105,7 +107,8 @@ def render_keys(
         "trainer.save_freq": every,
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.resume_mode": "disable" if resume_from is None else "resume_path",
-        "trainer.max_actor_ckpt_to_keep": 2,
+        # all: verl counts its own, and would empty one that the study still names
+        "trainer.max_actor_ckpt_to_keep": None,
         "trainer.logger": ["console", "file"],
         "trainer.project_name": "isocompute",
         "trainer.experiment_name": spec.hash,
@@ -126,16 +129,13 @@ def render_keys(
             "critic.cliprange_value": recipe.value_clip,
             "algorithm.gamma": recipe.gae_gamma,
             "algorithm.lam": recipe.gae_lambda,
-            "trainer.max_critic_ckpt_to_keep": 2,
+            "trainer.max_critic_ckpt_to_keep": None,
+            **_schedule("critic", recipe.warmup_steps, options),
         }
     keys |= _by_release(spec, options, folder)
-    for key in options.overrides:
-        if key in keys:
-            raise InputError(
-                f"an override must not change what the study decides, but got {key!r} (the run "
-                f"has {keys[key]!r}); change the study, or remove the override."
-            )
-    return {**keys, **options.overrides}
+    added = checked_overrides(options.overrides)
+    named = {key.lstrip("+") for key in added}
+    return {**{key: value for key, value in keys.items() if key not in named}, **added}
 
 
 def _by_release(spec: RunSpec, options: VerlOptions, folder: Path) -> Keys:
@@ -149,11 +149,12 @@ def _by_release(spec: RunSpec, options: VerlOptions, folder: Path) -> Keys:
     if release >= (0, 7):
         keys |= {"data.seed": spec.seed, f"{_ACTOR}.data_loader_seed": spec.seed,
                  f"{_ACTOR}.calculate_entropy": True}  # fmt: skip
-    if release >= (0, 8):
-        # step i of the warm-up has i/warmup_steps; verl's own count gives the first step 0
-        keys[f"{_ACTOR}.optim.zero_indexed_step"] = False
     if release >= (0, 9):
-        keys |= {f"{_ROLLOUT}.seed": spec.seed, "algorithm.filter_groups.enable": False}
+        # the manager counts the tokens of a response, which no dump of verl's holds
+        manager = "reward.reward_manager"
+        keys |= {f"{_ROLLOUT}.seed": spec.seed, "algorithm.filter_groups.enable": False,
+                 f"{manager}.source": "importlib", f"{manager}.name": "CountingRewardManager",
+                 f"{manager}.module.path": str(folder / "reward" / "manager.py")}  # fmt: skip
     level = spec.recipe.importance_level
     if cap is not None and release >= (0, 7):
         keys |= {"algorithm.rollout_correction.rollout_is": level,
@@ -162,6 +163,14 @@ def _by_release(spec: RunSpec, options: VerlOptions, folder: Path) -> Keys:
         keys |= {"algorithm.rollout_is": True, "algorithm.rollout_is_level": level,
                  "algorithm.rollout_is_threshold": cap}  # fmt: skip
     return keys
+
+
+def _schedule(role: str, warmup_steps: int, options: VerlOptions) -> Keys:
+    ratio = {f"{role}.optim.lr_warmup_steps_ratio": 0.0}  # what 0 steps would fall back on
+    if options.release >= COUNTS_FROM_ONE:
+        return schedule_in_verl(role, warmup_steps) | ratio
+    return ratio | {f"{role}.optim.lr_warmup_steps": 0,  # all that `check_spec` lets through
+                    f"{role}.optim.lr_scheduler_type": "constant"}  # fmt: skip
 
 
 def validation_interval(spec: RunSpec, options: VerlOptions) -> int:
@@ -226,7 +235,8 @@ def write_files(spec: RunSpec, folder: Path) -> None:
     for name, rows in (("train", train), ("validation", validation)):
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
     write_bundle((spec.train, *spec.validation.values()), folder / "reward")
-    (folder / "reward" / "reward.py").write_text(_REWARD)
+    for name in ("reward", "manager"):
+        shutil.copy(_PROGRAMS / f"program_{name}.py", folder / "reward" / f"{name}.py")
     (folder / "spec.json").write_text(json.dumps(spec.to_dict(), indent=1, sort_keys=True))
 
 
@@ -236,54 +246,13 @@ def _rows(problems: ProblemSet, split: str, name: str | None = None) -> list[dic
             "data_source": name or problems.name,
             "prompt": [{"role": "user", "content": p.prompt}],
             "ability": "reasoning",
-            "reward_model": {"style": "rule", "ground_truth": p.answer},
-            "extra_info": {
-                "split": split, "index": i, "problem_id": p.id,
-                "problem_set": name or problems.name, "verifier": portable_name(problems.verifier),
-            },
+            # verl's training dumps repeat the ground truth and nothing else of the problem
+            "reward_model": {"style": "rule", "ground_truth": json.dumps({
+                "answer": p.answer, "problem_id": p.id, "problem_set": name or problems.name,
+                "verifier": portable_name(problems.verifier),
+            })},
+            "extra_info": {"split": split, "index": i},
         }
         for i, p in enumerate(problems.problems)
     ]
 
-
-_REWARD = '''\
-"""Rewards of one run for verl: the verifiers beside this file, and what the reader needs.
-
-Written by isocompute; the folder holds everything, so any Python can import it.
-"""
-
-import os
-import sys
-import threading
-from pathlib import Path
-
-_HERE = str(Path(__file__).resolve().parent / "bundle")
-if _HERE not in sys.path:
-    sys.path.insert(0, _HERE)
-# verifiers that may hang run in a process of their own, which imports from here too
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    p for p in (_HERE, os.environ.get("PYTHONPATH", "")) if p)
-
-from isocompute.verifiers import load_verifier  # noqa: E402
-
-_LOADED = {}
-_LOCK = threading.Lock()
-
-
-def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
-    """Reward 0 or 1; `verdict` tells a wrong answer from a verifier that failed."""
-    info = extra_info or {}
-    name = info["verifier"]
-    with _LOCK:
-        if name not in _LOADED:
-            _LOADED[name] = load_verifier(name, folder=Path(__file__).resolve().parent)
-        verifier = _LOADED[name]
-    outcome = verifier(solution_str, ground_truth)
-    return {
-        "score": float(outcome.reward or 0),
-        "acc": float(outcome.reward or 0),
-        "verdict": f"error: {outcome.error}" if outcome.reward is None else "judged",
-        "problem_id": str(info["problem_id"]),
-        "problem_set": str(info["problem_set"]),
-    }
-'''

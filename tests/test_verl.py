@@ -19,13 +19,17 @@ import isocompute
 from isocompute.allocation import Allocation
 from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
+from isocompute.engines.verl.checkpoints import Checkpoints
 from isocompute.engines.verl.follow import Follower
+from isocompute.engines.verl.installed import check_installed
+from isocompute.engines.verl.leftovers import Leftovers
 from isocompute.engines.verl.options import check_spec
 from isocompute.engines.verl.render import hydra_text, validation_interval, write_files
 from isocompute.errors import InputError, RunError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
-from isocompute.study import RunSpec
+from isocompute.runner import default_workers, open_study
+from isocompute.study import RunSpec, load_study
 from isocompute.trainers import trainer_settings
 from sinks import ListSink
 
@@ -360,10 +364,17 @@ def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -
     assert first.health["grad_norm"] == 0.5
     assert "kl" not in first.health  # NaN is missing
     assert first.wall_s == 0.25
+    # verl logs the rate of the next update; step i of the warm-up has i / 10
+    assert [s.health["learning_rate"] for s in sink.steps] == pytest.approx(
+        [spec.learning_rate * i / 10 for i in range(1, 9)])
     # the grid has points at 16, 32, 64 rollouts: steps 2, 4, 8; and step 0
     assert [(e.step, e.problem_set) for e in sink.evaluations] == [
         (s, name) for s in (0, 2, 4, 8) for name in ("hard", "val")]
     assert [e.successes_P.size for e in sink.evaluations[:2]] == [2, 3]
+    # step 6 was validated between two points of the grid: paid for, and booked with step 8
+    assert [(e.sampled_rollouts, e.sampled_tokens) for e in sink.evaluations[-2:]] == [
+        (16, 7 * 16), (24, 7 * 24)]
+    assert [e.sampled_tokens for e in sink.evaluations[:-2]] == [7 * 8, 7 * 12] * 3
     logs = next(Path(fake["folder"]).glob("*/attempt-0"))
     assert list((logs / "rollouts").iterdir()) == []  # read and removed
     assert len(list((logs / "validation").iterdir())) == 5
@@ -398,6 +409,7 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[st
     ("crash", "gave 1 after 2 of 8 steps: .*CUDA out of memory"),
     ("zero_gradient", "every gradient norm of 8 steps is 0"),
     ("wrong_group", "must hold 8 samples, but 2.jsonl in rollouts holds 12"),
+    ("constant", "after step 1 must be the recipe's 1.76777e-08, but verl logs 8.83883e-09"),
 ])
 def test_row_19_failures_of_the_trainer(
     tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: str, message: str
@@ -425,11 +437,127 @@ def test_row_26_a_failed_verifier_leaves_the_evaluation_out(
     VerlEngine().run(make_spec(**fake), None, sink)
     assert 2 not in [e.step for e in sink.evaluations]
     assert sink.steps[1].health["verifier_error_share"] == 0.5
+    assert sink.steps[1].unjudged[0].message == "see the verifier's message in verl's console log"
 
 
 def test_a_python_that_is_not_there(tmp_path: Path, fake: dict[str, Any]) -> None:
     with pytest.raises(RunError, match="a trainer must start"):
         VerlEngine().run(make_spec(**fake | {"python": "/no/python"}), None, ListSink(tmp_path))
+
+
+def test_a_checkpoint_goes_once_the_study_no_longer_names_it(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "verl", critic=False)
+
+    def save(step: int) -> Path:
+        kept.path(step).mkdir(parents=True)
+        reference = tmp_path / f"study-{step}"
+        reference.mkdir()
+        kept.made(step, reference)
+        return reference
+
+    def there() -> list[int]:
+        return sorted(int(p.name.rpartition("_")[2]) for p in kept.folder.iterdir())
+
+    first = tmp_path / "study-2"
+    kept.path(2).mkdir(parents=True)
+    first.mkdir()
+    kept.resumed_from(2, first)
+    save(4).rmdir()  # the store did not commit this one
+    kept.thin_out()
+    assert there() == [2, 4]  # it may be in the hands of a store on another machine
+    save(6)
+    kept.thin_out()
+    assert there() == [2, 6]  # the last commit that can be resumed from is still 2
+    save(8)
+    first.rmdir()  # what the store does when it has two newer ones
+    kept.thin_out()
+    assert there() == [6, 8]
+
+
+def test_a_checkpoint_that_lost_a_part_is_not_resumed_from(
+    tmp_path: Path, fake: dict[str, Any]
+) -> None:
+    sink = ListSink(tmp_path / "sink", stop_at=4)
+    with pytest.raises(StopRequested):
+        VerlEngine().run(make_spec(**fake), None, sink)
+    saved = next(Path(fake["folder"]).glob("*/checkpoints/global_step_4"))
+    (saved / "data.pt").unlink()
+    for file in (saved / "actor").glob("optim*"):
+        file.unlink()
+    with pytest.raises(RunError, match="must be whole to go on from, .* lacks actor, data.pt"):
+        VerlEngine().run(make_spec(**fake), sink.last, sink)
+    with pytest.raises(RunError, match="lacks actor, critic, data.pt"):
+        Checkpoints(saved.parent, critic=True).check_whole(saved)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory is no folder here")
+def test_shared_memory_of_a_killed_process_is_removed_and_no_other(tmp_path: Path) -> None:
+    code = (
+        "import mmap, os, sys\n"
+        "names = ['/dev/shm/isocompute-test-%d-%s' % (os.getpid(), x) for x in 'ab']\n"
+        "held = []\n"
+        "for name in names:\n"
+        "    file = open(name, 'wb+'); file.truncate(4096)\n"
+        "    held.append(mmap.mmap(file.fileno(), 4096)); file.close()\n"
+        "print(*names, flush=True); sys.stdin.read()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    names = [Path(name) for name in process.stdout.readline().split()]
+    try:
+        Leftovers(tmp_path / "names.txt").note(process.pid)
+        Leftovers(tmp_path / "names.txt").remove()
+        assert all(name.exists() for name in names)  # the process lives
+        Leftovers(tmp_path / "names.txt").note(process.pid)
+        process.kill()
+        process.communicate()
+        other = names[1].with_name(f"{names[1].name}-other")
+        other.touch()
+        names[1].unlink()
+        Leftovers(tmp_path / "names.txt").remove()  # as the next attempt does
+        assert not names[0].exists()
+        assert other.exists()
+        assert not (tmp_path / "names.txt").exists()
+    finally:
+        process.kill()
+        for name in Path("/dev/shm").glob(f"isocompute-test-{process.pid}-*"):
+            name.unlink()
+
+
+def test_the_python_of_a_run_is_looked_at_first(tmp_path: Path) -> None:
+    package = tmp_path / "path" / "verl-0.7.1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: verl\nVersion: 0.7.1\n")
+    options = VerlOptions.of(make_spec(python=sys.executable))
+    with pytest.raises(RunError, match="but got '0.9.1' and .* has verl 0.7.1"):
+        check_installed(options, {"PYTHONPATH": str(package.parent)}, tmp_path)
+    found = json.loads((tmp_path / "installed.json").read_text())
+    assert found["versions"]["verl"] == "0.7.1"
+    assert str(package.parent) in found["path"]
+    check_installed(options, {"PYTHONPATH": None}, tmp_path)
+    assert json.loads((tmp_path / "installed.json").read_text())["versions"]["verl"] is None
+    check_installed(VerlOptions.of(make_spec(python="/no/python")), {}, tmp_path)  # its start says
+
+
+def test_verl_has_the_machine_for_itself_unless_asked(tmp_path: Path) -> None:
+    for name, size in (("train", 16), ("val", 4)):
+        rows = [{"id": f"{name}-{i}", "prompt": "1", "answer": "1"} for i in range(size)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    study: dict[str, Any] = {
+        "engine": "verl", "engine_options": {"model": "x", "gpus_per_node": 1},
+        "problems": {"train": {"path": "train.jsonl"}, "validation": {"v": {"path": "val.jsonl"}}},
+        "grid": {"problems_per_batch": 4, "rollouts_per_problem": 2}, "budget": 800,
+    }  # fmt: skip
+    path = tmp_path / "study.yaml"
+    path.write_text(json.dumps(study))
+    opened = open_study(path)
+    assert opened.slices == (1.0,)  # each slice would start verl anew
+    assert default_workers(opened) == 1
+    asked = open_study(path, ["slices=[0.5, 1]"])
+    assert asked.slices == (0.5, 1.0)
+    path.write_text(json.dumps(study | {"engine": "local", "engine_options": {"model": "bits"}}))
+    assert len(load_study(path).slices) == 4
 
 
 def test_dumps_that_are_not_of_this_run_are_refused(tmp_path: Path) -> None:

@@ -509,7 +509,7 @@ def test_shared_memory_of_a_killed_process_is_removed_and_no_other(tmp_path: Pat
         Leftovers(tmp_path / "names.txt").note(process.pid)
         Leftovers(tmp_path / "names.txt").remove()
         assert all(name.exists() for name in names)  # the process lives
-        Leftovers(tmp_path / "names.txt").note(process.pid)
+        assert (tmp_path / "names.txt").read_text().split() == sorted(map(str, names))
         process.kill()
         process.communicate()
         other = names[1].with_name(f"{names[1].name}-other")

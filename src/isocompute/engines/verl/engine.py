@@ -21,6 +21,7 @@ from isocompute.errors import RunError
 from isocompute.study.spec import RunSpec
 
 _REFERENCE = "verl.json"  # in a checkpoint of ours: where verl's own checkpoint lies
+_ENDING_S = 20.0  # Ray's workers take some seconds to follow their driver; half was too short
 _TRAINED = (0, 9)  # the release whose logs of the learning rate were seen
 
 
@@ -108,7 +109,7 @@ class _Attempt:
             job.stop()
             raise
         finally:
-            leftovers.remove()
+            leftovers.remove(patience_s=_ENDING_S)
         self._finish(code, job)
 
     @property

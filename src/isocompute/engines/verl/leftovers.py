@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from isocompute.process_tree import tree_of
 
 _MEMORY = "/dev/shm/"
+_LOOK_S = 0.5  # between two looks; each reads the maps of all processes, some ms
 
 
 class Leftovers:
@@ -35,17 +37,32 @@ class Leftovers:
             with self._file.open("a", encoding="utf-8") as handle:
                 handle.writelines(f"{name}\n" for name in sorted(found))
 
-    def remove(self) -> None:
-        """Remove what was noted and no living process holds."""
+    def remove(self, *, patience_s: float = 0.0) -> None:
+        """Remove what was noted and no living process holds; what one holds stays noted.
+
+        Args:
+            patience_s: so long processes that hold some may take to end.
+        """
         with contextlib.suppress(OSError):
             self._known |= set(self._file.read_text(encoding="utf-8").split("\n")) - {""}
-        there = {name for name in self._known if name.startswith(_MEMORY) and os.path.exists(name)}
-        if there:
-            there -= set(_held(int(name) for name in os.listdir("/proc") if name.isdecimal()))
-        for name in there:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-        self._file.unlink(missing_ok=True)
+        deadline = time.monotonic() + patience_s
+        while True:
+            there = {n for n in self._known if n.startswith(_MEMORY) and os.path.exists(n)}
+            held = there & set(_held(_processes())) if there else set()
+            for name in there - held:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+            if not held or time.monotonic() >= deadline:
+                break
+            time.sleep(_LOOK_S)
+        if held:
+            self._file.write_text("".join(f"{name}\n" for name in sorted(held)), encoding="utf-8")
+        else:
+            self._file.unlink(missing_ok=True)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
 
 
 def _held(processes: Iterable[int]) -> Iterator[str]:

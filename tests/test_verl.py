@@ -409,13 +409,21 @@ def test_a_stopped_run_resumes_as_if_uninterrupted(tmp_path: Path, fake: dict[st
     ("crash", "gave 1 after 2 of 8 steps: .*CUDA out of memory"),
     ("zero_gradient", "every gradient norm of 8 steps is 0"),
     ("wrong_group", "must hold 8 samples, but 2.jsonl in rollouts holds 12"),
-    ("constant", "after step 1 must be the recipe's 1.76777e-08, but verl logs 8.83883e-09"),
 ])
 def test_row_19_failures_of_the_trainer(
     tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch, mode: str, message: str
 ) -> None:
     monkeypatch.setenv("FAKE_VERL", mode)
     with pytest.raises(RunError, match=message):
+        VerlEngine().run(make_spec(**fake), None, ListSink(tmp_path / "sink"))
+
+
+def test_a_learning_rate_that_is_not_the_recipes_ends_the_run(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_VERL", "constant")
+    with pytest.raises(InputError, match="after step 1 must be the recipe's 1.76777e-08, but verl "
+                                         "logs 8.83883e-09"):
         VerlEngine().run(make_spec(**fake), None, ListSink(tmp_path / "sink"))
 
 
@@ -484,9 +492,9 @@ def test_a_checkpoint_that_lost_a_part_is_not_resumed_from(
     (saved / "data.pt").unlink()
     for file in (saved / "actor").glob("optim*"):
         file.unlink()
-    with pytest.raises(RunError, match="must be whole to go on from, .* lacks actor, data.pt"):
+    with pytest.raises(InputError, match="must be whole to go on from, .* lacks actor, data.pt"):
         VerlEngine().run(make_spec(**fake), sink.last, sink)
-    with pytest.raises(RunError, match="lacks actor, critic, data.pt"):
+    with pytest.raises(InputError, match="lacks actor, critic, data.pt"):
         Checkpoints(saved.parent, critic=True).check_whole(saved)
 
 
@@ -530,7 +538,7 @@ def test_the_python_of_a_run_is_looked_at_first(tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: verl\nVersion: 0.7.1\n")
     options = VerlOptions.of(make_spec(python=sys.executable))
-    with pytest.raises(RunError, match="but got '0.9.1' and .* has verl 0.7.1"):
+    with pytest.raises(InputError, match="but got '0.9.1' and .* has verl 0.7.1"):
         check_installed(options, {"PYTHONPATH": str(package.parent)}, tmp_path)
     found = json.loads((tmp_path / "installed.json").read_text())
     assert found["versions"]["verl"] == "0.7.1"

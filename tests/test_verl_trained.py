@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isocompute.process_tree import tree_of
+from isocompute.process_tree import end_tree, tree_of
 from isocompute.store.pack import unpack
 
 HERE = Path(__file__).parent
@@ -91,7 +92,7 @@ class World:
             "engine_options": {
                 "model": str(model), "python": PYTHON, "folder": str(folder / "runs"),
                 "gpus_per_node": 1, "max_prompt_tokens": 4, "max_response_tokens": 8,
-                "max_tokens_per_gpu": 4096, "poll_s": 0.2, "validation_share": 5.0,
+                "max_tokens_per_gpu": 4096, "poll_s": 1.0, "validation_share": 5.0,
                 "overrides": OVERRIDES,
                 "environment": {
                     "PYTHONPATH": str(ON_CPU), "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
@@ -110,8 +111,8 @@ class World:
         self.study.write_text(json.dumps(content | changes))
 
     def start(self) -> subprocess.Popen[bytes]:
-        # PYTHONPATH as a runner from a checkout has it: verl must see nothing of it
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+        # as a runner from a checkout has it: verl must see nothing of it
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
         with (self.folder / "run.log").open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "isocompute", "run", str(self.study), "-o", str(self.out)],
@@ -361,29 +362,38 @@ def test_the_same_through_ray_job_submit(
 ) -> None:
     world = World(tmp_path, model, 3)
     ray = Path(PYTHON).with_name("ray")
+    port, gcs = free_port(), free_port()
+    address = f"http://127.0.0.1:{port}"
     study = json.loads(world.study.read_text())
     options = study["engine_options"]
-    options["ray_address"] = "http://127.0.0.1:8265"
-    options["overrides"] = {
-        key: value for key, value in OVERRIDES.items() if "ray_init" not in key
-    } | {"+ray_kwargs.ray_init.address": "auto"}
+    options |= {"ray_address": address, "poll_s": 5.0}  # each look is a process of Ray's
+    options["overrides"] = {k: v for k, v in OVERRIDES.items() if "ray_init" not in k}
     world.study.write_text(json.dumps(study))
     monkeypatch.setenv("PATH", f"{ray.parent}{os.pathsep}{os.environ['PATH']}")
+    sockets = Path("/tmp") / f"isocompute-ray-{os.getpid()}"  # short enough for Ray's sockets
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    subprocess.run(
-        [str(ray), "start", "--head", "--num-gpus=1", "--num-cpus=32", "--port=6399",
-         "--object-store-memory=200000000", "--disable-usage-stats", f"--temp-dir={short()}"],
-        check=True, env=clean, capture_output=True, timeout=180,
+    head = subprocess.Popen(
+        [str(ray), "start", "--head", "--block", "--num-gpus=1", "--num-cpus=32", f"--port={gcs}",
+         f"--dashboard-port={port}", "--object-store-memory=200000000", "--disable-usage-stats",
+         f"--temp-dir={sockets}"],
+        env=clean, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
     )  # fmt: skip
     try:
+        deadline = time.monotonic() + _LAUNCH_S
+        while subprocess.run([str(ray), "job", "list", f"--address={address}"], env=clean,
+                             capture_output=True, check=False).returncode:  # fmt: skip
+            assert time.monotonic() < deadline
+            assert head.poll() is None
+            time.sleep(2)
         world.finish()
         check_steps(world, 3)
     finally:
-        subprocess.run([str(ray), "stop", "--force"], check=False, env=clean, timeout=120,
-                       capture_output=True)  # fmt: skip
-        shutil.rmtree(short(), ignore_errors=True)
+        end_tree(head.pid)
+        head.wait()
+        shutil.rmtree(sockets, ignore_errors=True)
 
 
-def short() -> Path:
-    """A folder with a name short enough for Ray's sockets."""
-    return Path("/tmp") / f"isocompute-ray-{os.getpid()}"
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -11,7 +11,7 @@ import os
 import shutil
 from pathlib import Path
 
-from isocompute.errors import RunError
+from isocompute.errors import InputError
 
 
 class Checkpoints:
@@ -55,7 +55,7 @@ class Checkpoints:
         """Refuse to resume from a checkpoint of which parts are gone.
 
         Raises:
-            RunError: names what is missing.
+            InputError: names what is missing.
         """
         missing = [
             part for part in self._parts
@@ -64,7 +64,7 @@ class Checkpoints:
         ]  # fmt: skip
         missing += [] if (path / "data.pt").is_file() else ["data.pt"]
         if missing:
-            raise RunError(
+            raise InputError(
                 "verl's checkpoint must be whole to go on from, but "
                 f"{os.fspath(path)} lacks {', '.join(missing)}; put the folder back, or run the "
                 "study in a new folder."

@@ -46,6 +46,8 @@ class VerlEngine:
 
         Raises:
             RunError: if verl fails, or ends well with weights that never moved.
+            InputError: for another release of verl than the study says, a checkpoint that lost a
+                part, or a learning rate that is not the recipe's: another try ends the same.
         """
         _Attempt(spec, VerlOptions.of(spec), resume, sink).run()
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from isocompute.engines.base import EvaluationRecord, StepRecord, Unjudged
 from isocompute.engines.verl.program_reward import UNJUDGED
-from isocompute.errors import RunError
+from isocompute.errors import InputError, RunError
 from isocompute.study.spec import RunSpec
 
 # verl's key -> the name in health.METRICS
@@ -78,6 +78,7 @@ class Follower:
 
         Raises:
             RunError: if a dump does not hold the samples that the run was asked for.
+            InputError: if the learning rate is not the recipe's: another try ends the same.
         """
         self._read_rows()
         for step in sorted(self._rows):
@@ -186,7 +187,7 @@ class Follower:
         """The learning rate of this update; verl logs that of the next one.
 
         Raises:
-            RunError: if verl's is another than the recipe's.
+            InputError: if verl's is another than the recipe's.
         """
         warmup_steps, full = self.spec.recipe.warmup_steps, self.spec.learning_rate
         used, following = (
@@ -196,7 +197,7 @@ class Follower:
         if self.checks_rate and logged is not None and not math.isclose(
             logged, following, rel_tol=1e-6
         ):
-            raise RunError(
+            raise InputError(
                 f"the learning rate after step {step} must be the recipe's {following:.6g}, but "
                 f"verl logs {logged:.6g}; this verl has another schedule than 0.9.1."
             )

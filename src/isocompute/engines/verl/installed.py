@@ -10,7 +10,7 @@ from pathlib import Path
 
 from isocompute.engines.jobs import changed_environment
 from isocompute.engines.verl.options import VerlOptions
-from isocompute.errors import RunError
+from isocompute.errors import InputError
 
 _LOOK = """
 import importlib.metadata, importlib.util, json, sys
@@ -38,7 +38,7 @@ def check_installed(
     """Write `installed.json` into the attempt's folder.
 
     Raises:
-        RunError: if the Python has another release of verl than the study says: keys have moved.
+        InputError: if the Python has another release of verl than the study says: keys have moved.
     """
     try:
         done = subprocess.run(
@@ -52,7 +52,7 @@ def check_installed(
     (folder / "installed.json").write_text(json.dumps(found, indent=1))
     version = found["versions"]["verl"]
     if version is not None and _release(version) != _release(options.version):
-        raise RunError(
+        raise InputError(
             "engine_options.version must be the release that `python` has, whose keys differ, but "
             f"got {options.version!r} and {options.python} has verl {version}; correct it."
         )

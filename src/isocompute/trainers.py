@@ -62,11 +62,8 @@ def updates_in_verl(a: Allocation, r: Recipe) -> tuple[int, int]:
 
 
 def schedule_in_verl(role: str, warmup_steps: int) -> Keys:
-    """Step i of the warm-up has i / warmup_steps of the learning rate, then it is constant.
-
-    verl's own `constant` counts from 0, so that its first update has a rate of 0 and is lost; its
-    `cosine` can count from 1 (from verl 0.8 on), and down to a share of 1 it is constant.
-    """
+    """Step i of the warm-up has i / warmup_steps of the learning rate, then it is constant."""
+    # verl's `constant` counts from 0 and loses the first update; `cosine` to 1 is constant too
     return {
         f"{role}.optim.lr_warmup_steps": warmup_steps,
         f"{role}.optim.lr_scheduler_type": "cosine",

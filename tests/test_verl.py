@@ -533,6 +533,23 @@ def test_shared_memory_of_a_killed_process_is_removed_and_no_other(tmp_path: Pat
             name.unlink()
 
 
+@pytest.mark.parametrize("given", [{}, {"PYTHONPATH": "its/own", "A": "b"}])
+def test_verls_processes_see_no_module_path_but_their_own(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "of-the-runner")
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\nexit 3\n")
+    python.chmod(0o755)
+    spec = make_spec(**fake | {"python": str(python), "environment": given})
+    with pytest.raises(RunError, match="gave 3 after 0 of 8 steps"):
+        VerlEngine().run(spec, None, ListSink(tmp_path / "sink"))
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines())
+    assert seen.get("PYTHONPATH") == given.get("PYTHONPATH")
+    assert seen.get("A") == given.get("A")
+    assert Path(seen["VERL_FILE_LOGGER_PATH"]).name == "metrics.jsonl"
+
+
 def test_the_python_of_a_run_is_looked_at_first(tmp_path: Path) -> None:
     package = tmp_path / "path" / "verl-0.7.1.dist-info"
     package.mkdir(parents=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from isocompute.engines import engine_target, load_engine
+from isocompute.engines import engine_target, load_engine, takes_whole_machine
 from isocompute.errors import InputError
 from isocompute.runner.calibrate import book_calibration
 from isocompute.runner.execute import Outcome, Task, slice_of
@@ -62,7 +62,8 @@ def run_study(
     Args:
         study: what to run.
         folder: where study.db and the checkpoints live; made if missing.
-        workers: worker processes of one thread each; None: one per core; 0: in this process.
+        workers: worker processes of one thread each; None: one per core, or 1 for an engine that
+            takes the whole machine; 0: in this process.
         progress: called about once a second, and when something happens.
         settings: timing.
         retry_failed: try failed and invalid runs again.
@@ -75,6 +76,12 @@ def run_study(
     """
     runner = _Runner(study, Path(folder), workers, progress, settings or Settings())
     return runner.run(retry_failed, pool, calibration)
+
+
+def default_workers(study: Study) -> int:
+    """One per core, or 1 for an engine that takes the whole machine."""
+    whole = takes_whole_machine(spec.engine for spec in study.runs)
+    return 1 if whole else len(os.sched_getaffinity(0))
 
 
 class _Runner:
@@ -93,7 +100,7 @@ class _Runner:
             )
         self.study, self.folder, self.settings = study, folder, settings
         self.progress = progress or (lambda _: None)
-        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
+        self.workers = default_workers(study) if workers is None else workers
         self.engines = {e: engine_target(e) for e in sorted({s.engine for s in study.runs})}
         for name, target in self.engines.items():
             engine = load_engine(target)

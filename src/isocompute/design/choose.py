@@ -183,7 +183,7 @@ def _row(loss: Loss, **more: Any) -> dict[str, Any]:
 
 
 def _document(
-    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: FloatArray,
+    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: NDArray[np.int64],
     worth: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     limits, price = asked.limits, asked.price

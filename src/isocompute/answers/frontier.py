@@ -59,13 +59,9 @@ def budget_grid(first: float, top: float, first_J: FloatArray, last_J: FloatArra
 
 
 def fit_frontier(
-    configurations: Sequence[Configuration],
-    first_J: FloatArray,
-    last_J: FloatArray,
-    x_V: FloatArray,
-    score_DJV: FloatArray,
-    level: float,
-) -> Frontier:
+    configurations: Sequence[Configuration], first_J: FloatArray, last_J: FloatArray,
+    x_V: FloatArray, score_DJV: FloatArray, level: float,
+) -> Frontier:  # fmt: skip
     """The frontier of draws on a grid; arguments as of `Frontier`, `level` of intervals."""
     mean_JV, probability_JV = score_DJV.mean(axis=0), probability_best(score_DJV)
     has_JV = (x_V >= first_J[:, None] - SAME_END) & (x_V <= last_J[:, None] + SAME_END)

@@ -21,17 +21,13 @@ from isocompute.engines.verl.overrides import checked_overrides
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.study.spec import RunSpec
-from isocompute.trainers import schedule_in_verl, updates_in_verl
+from isocompute.trainers.rows import Asked, Keys
+from isocompute.trainers.verl import verl_rows
 
 _PROGRAMS = Path(__file__).parent
-_EPOCHS = 1_000_000  # verl stops at whichever comes first, epochs or steps
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]*[A-Za-z0-9_./]")
 _NUMBER_OR_WORD = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|(?i:true|false|null|nan|inf)")
-_NO_DUAL_CLIP = 1e9  # verl bounds the ratio of negative advantages at 3 unless told otherwise
-_KL = {"k3": "low_var_kl", "k1": "kl"}
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-
-Keys = dict[str, Any]
 
 
 def render_keys(
@@ -51,17 +47,14 @@ def render_keys(
     Raises:
         InputError: if an override touches a key that carries the allocation or the recipe.
     """
-    recipe, allocation = spec.recipe, spec.allocation
+    recipe = spec.recipe
     logs = folder / f"attempt-{attempt}"
     every = validation_interval(spec, options)
-    mini_batch, epochs = updates_in_verl(allocation, recipe)
     sampling = {"temperature": recipe.temperature, "top_p": recipe.top_p, "top_k": -1}
     keys: Keys = {
+        **_recipe_keys(spec, options),
         "data.train_files": [str(folder / "train.parquet")],
         "data.val_files": [str(folder / "validation.parquet")],
-        "data.train_batch_size": allocation.problems_per_batch,
-        "data.max_prompt_length": options.max_prompt_tokens,
-        "data.max_response_length": options.max_response_tokens,
         "data.shuffle": True,
         "data.validation_shuffle": False,
         "data.filter_overlong_prompts": False,
@@ -69,39 +62,14 @@ def render_keys(
         "actor_rollout_ref.model.path": options.model,
         "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": True,
-        f"{_ACTOR}.ppo_mini_batch_size": mini_batch,  # in prompts
-        f"{_ACTOR}.ppo_epochs": epochs,
-        f"{_ACTOR}.shuffle": False,
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": options.micro_batch_tokens,
-        f"{_ACTOR}.use_kl_loss": recipe.kl_coef > 0,
-        f"{_ACTOR}.kl_loss_coef": recipe.kl_coef,
-        f"{_ACTOR}.kl_loss_type": _KL[recipe.kl_estimator],
-        f"{_ACTOR}.entropy_coeff": recipe.entropy_coef,
-        f"{_ACTOR}.loss_agg_mode": recipe.aggregation,
-        f"{_ACTOR}.clip_ratio_low": recipe.clip_low,
-        f"{_ACTOR}.clip_ratio_high": recipe.clip_high,
-        f"{_ACTOR}.clip_ratio_c": _NO_DUAL_CLIP,
-        f"{_ACTOR}.policy_loss.loss_mode": "cispo" if recipe.objective == "cispo" else "vanilla",
-        f"{_ACTOR}.grad_clip": recipe.max_grad_norm,
-        f"{_ACTOR}.optim.clip_grad": recipe.max_grad_norm,
-        f"{_ACTOR}.optim.lr": spec.learning_rate,
-        f"{_ACTOR}.optim.weight_decay": recipe.weight_decay,
-        **_schedule(_ACTOR, recipe.warmup_steps, options),
         f"{_ROLLOUT}.name": options.rollout_engine,
-        f"{_ROLLOUT}.n": allocation.rollouts_per_problem,
-        **{f"{_ROLLOUT}.{key}": value for key, value in sampling.items()},
         f"{_ROLLOUT}.tensor_model_parallel_size": options.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": options.gpu_memory_utilization,
-        f"{_ROLLOUT}.calculate_log_probs": recipe.importance_cap is not None,
         f"{_ROLLOUT}.val_kwargs.n": spec.evaluation_samples,
         f"{_ROLLOUT}.val_kwargs.do_sample": True,  # verl's default is greedy
         **{f"{_ROLLOUT}.val_kwargs.{key}": value for key, value in sampling.items()},
-        "algorithm.adv_estimator": "gae" if recipe.objective == "ppo" else "grpo",
-        "algorithm.norm_adv_by_std_in_grpo": recipe.advantage_std != "none",
-        "algorithm.use_kl_in_reward": False,
-        "trainer.total_training_steps": allocation.steps,
-        "trainer.total_epochs": _EPOCHS,
         "trainer.test_freq": every,
         "trainer.val_before_train": resume_from is None,
         "trainer.save_freq": every,
@@ -121,56 +89,46 @@ def render_keys(
     if resume_from is not None:
         keys["trainer.resume_from_path"] = resume_from
     if recipe.objective == "ppo":
-        keys |= {
-            "critic.model.path": options.model,
-            "critic.optim.lr": recipe.value_learning_rate_at(allocation.batch_size),
-            "critic.ppo_mini_batch_size": mini_batch,
-            "critic.ppo_epochs": epochs,
-            "critic.cliprange_value": recipe.value_clip,
-            "algorithm.gamma": recipe.gae_gamma,
-            "algorithm.lam": recipe.gae_lambda,
-            "trainer.max_critic_ckpt_to_keep": None,
-            **_schedule("critic", recipe.warmup_steps, options),
-        }
-    keys |= _by_release(spec, options, folder)
+        keys |= {"critic.model.path": options.model, "trainer.max_critic_ckpt_to_keep": None}
+    keys |= _rewards(options, folder)
     added = checked_overrides(options.overrides)
     named = {key.lstrip("+") for key in added}
     return {**{key: value for key, value in keys.items() if key not in named}, **added}
 
 
-def _by_release(spec: RunSpec, options: VerlOptions, folder: Path) -> Keys:
-    """Keys that moved, or came, between verl 0.6 and 0.9."""
-    release, cap = options.release, spec.recipe.importance_cap
+def _recipe_keys(spec: RunSpec, options: VerlOptions) -> Keys:
+    """The allocation and the recipe, in the words that a plan writes for verl as well."""
+    asked = Asked(
+        allocation=spec.allocation, recipe=spec.recipe, seed=spec.seed,
+        prompt_tokens=options.max_prompt_tokens, response_tokens=options.max_response_tokens,
+        learning_rate=spec.learning_rate,
+    )  # fmt: skip
+    keys: Keys = {row.key: row.value for row in verl_rows(asked, options.release)}
+    roles = [_ACTOR, *(["critic"] if spec.recipe.objective == "ppo" else [])]
+    for role in roles:
+        keys[f"{role}.optim.lr_warmup_steps_ratio"] = 0.0  # what 0 steps would fall back on
+        if options.release < COUNTS_FROM_ONE:  # `check_spec` lets no warm-up through
+            keys[f"{role}.optim.lr_scheduler_type"] = "constant"
+            for word in ("min_lr_ratio", "zero_indexed_step"):
+                del keys[f"{role}.optim.{word}"]
+    if options.release >= (0, 7):
+        keys[f"{_ACTOR}.calculate_entropy"] = True
+    return keys
+
+
+def _rewards(options: VerlOptions, folder: Path) -> Keys:
+    """Where the run's rewards are; the keys moved with 0.8."""
+    release, manager = options.release, "reward.reward_manager"
     reward = "reward.custom_reward_function" if release >= (0, 8) else "custom_reward_function"
     keys: Keys = {
         f"{reward}.path": str(folder / "reward" / "reward.py"),
         f"{reward}.name": "compute_score",
     }
-    if release >= (0, 7):
-        keys |= {"data.seed": spec.seed, f"{_ACTOR}.data_loader_seed": spec.seed,
-                 f"{_ACTOR}.calculate_entropy": True}  # fmt: skip
     if release >= (0, 9):
-        # the manager counts the tokens of a response, which no dump of verl's holds
-        manager = "reward.reward_manager"
-        keys |= {f"{_ROLLOUT}.seed": spec.seed, "algorithm.filter_groups.enable": False,
-                 f"{manager}.source": "importlib", f"{manager}.name": "CountingRewardManager",
+        # counts the tokens of a response, which no dump of verl's holds
+        keys |= {f"{manager}.source": "importlib", f"{manager}.name": "CountingRewardManager",
                  f"{manager}.module.path": str(folder / "reward" / "manager.py")}  # fmt: skip
-    level = spec.recipe.importance_level
-    if cap is not None and release >= (0, 7):
-        keys |= {"algorithm.rollout_correction.rollout_is": level,
-                 "algorithm.rollout_correction.rollout_is_threshold": cap}  # fmt: skip
-    elif cap is not None:
-        keys |= {"algorithm.rollout_is": True, "algorithm.rollout_is_level": level,
-                 "algorithm.rollout_is_threshold": cap}  # fmt: skip
     return keys
-
-
-def _schedule(role: str, warmup_steps: int, options: VerlOptions) -> Keys:
-    ratio = {f"{role}.optim.lr_warmup_steps_ratio": 0.0}  # what 0 steps would fall back on
-    if options.release >= COUNTS_FROM_ONE:
-        return schedule_in_verl(role, warmup_steps) | ratio
-    return ratio | {f"{role}.optim.lr_warmup_steps": 0,  # all that `check_spec` lets through
-                    f"{role}.optim.lr_scheduler_type": "constant"}  # fmt: skip
 
 
 def validation_interval(spec: RunSpec, options: VerlOptions) -> int:

@@ -43,6 +43,7 @@ class Question:
         price: of every configuration: rates given, and what the sweep's own runs add to them.
         current: today's setting, to say what the plan gains: (B_p, n), or n alone.
         problems: D, size of the training set: no batch holds more, and passes are counted.
+        trained_on: problems that the sweep trained on, where that is known.
         unhealthy: (B_p, n) -> health rules that runs failed.
         notices: to carry into the document (for example, whose sweep it is).
         max_batch_size, min_steps: limits.
@@ -57,6 +58,7 @@ class Question:
     price: Price = field(default_factory=Price)
     current: Configuration | int | None = None
     problems: int | None = None
+    trained_on: int | None = None
     unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
     notices: Sequence[Notice] = ()
     max_batch_size: int | None = None
@@ -203,7 +205,7 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
         return at.rollouts_per_problem, at.interval
     if n_F.min() == n_F.max():
         return float(n_F[0]), None
-    grid_F = best.log2_n_grid(n_F)
+    grid_F = best.log2_n_grid(n_F.astype(np.int64))
     b_p_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
     score_DF = q.fit.scores_of(list(zip(b_p_F, 2**grid_F, strict=True)), q.x)
     best_D = best.continuous_best(score_DF[:, :, None], grid_F)[:, 0]

@@ -183,6 +183,11 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
 
         address = None if options.ray_address == "local" else options.ray_address
         pool = ray_pool(address=address, num_cpus=options.num_cpus, num_gpus=options.num_gpus)
+    decide = None
+    if study.adaptive is not None:
+        from isocompute.design.decider import decider
+
+        decide = decider(study, folder)
     # An edit that is refused is refused before its cost is told. A first start that was cut short
     # has left a file that is empty or holds no work yet: it is new still.
     with contextlib.closing(Database(folder, create=True)) as database:
@@ -205,7 +210,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
                 progress.say(f"how long it will take is not known: {error}")
         places = default_workers(study) if options.workers is None else options.workers
         cost = study_cost(study, measured, workers=max(places, 1))
-        progress.say(f"{study.name}: {cost.line()}")
+        least = "" if study.adaptive is None else "adaptive, at most "
+        progress.say(f"{study.name}: {least}{cost.line()}")
         summary = run_study(
             study,
             folder,
@@ -214,6 +220,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
             retry_failed=options.retry_failed,
             pool=pool,
             calibration=measured,
+            decide=decide,
+            thaw=getattr(options, "thaw", None) or False,
         )
     for line in (*summary.warnings, *(f"run {name}: {why}" for name, why in summary.problems)):
         warn(line)

@@ -6,7 +6,7 @@ import argparse
 
 from isocompute.cli import commands
 from isocompute.cli.options import Parser, add_json, stage
-from isocompute.cli.values import count, nonnegative, numbers, positive
+from isocompute.cli.values import count, nonnegative, numbers, positive, thawed
 
 
 def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
@@ -19,6 +19,10 @@ def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--dry-run", action="store_true",
         help="say what would be run and its cost; run nothing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--thaw", type=thawed, metavar="N,...",
+        help="frozen n of an adaptive study that go on to the end of their budget; or all",
     )  # fmt: skip
     add_json(parser)
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
+from isocompute.trainers.verl import COUNTS_FROM_ONE, NEWEST
 from isocompute.verifiers import load_verifier
 
 Version = tuple[int, int]
 OLDEST: Version = (0, 6)
-COUNTS_FROM_ONE: Version = (0, 8)  # from here on a warm-up need not begin with a rate of 0
-NEWEST: Version = (0, 9)  # the newest release that was read; later ones may move keys again
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,18 +16,20 @@ from typing import Any
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.bundle import portable_name, write_bundle
-from isocompute.engines.verl.options import COUNTS_FROM_ONE, VerlOptions
+from isocompute.engines.verl.options import VerlOptions
 from isocompute.engines.verl.overrides import checked_overrides
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.study.spec import RunSpec
-from isocompute.trainers.rows import Asked, Keys
+from isocompute.trainers import Asked
 from isocompute.trainers.verl import verl_rows
 
 _PROGRAMS = Path(__file__).parent
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]*[A-Za-z0-9_./]")
 _NUMBER_OR_WORD = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|(?i:true|false|null|nan|inf)")
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+
+Keys = dict[str, Any]
 
 
 def render_keys(
@@ -47,12 +49,16 @@ def render_keys(
     Raises:
         InputError: if an override touches a key that carries the allocation or the recipe.
     """
-    recipe = spec.recipe
+    recipe, allocation = spec.recipe, spec.allocation
     logs = folder / f"attempt-{attempt}"
     every = validation_interval(spec, options)
+    asked = Asked(
+        allocation=allocation, recipe=recipe, seed=spec.seed, learning_rate=spec.learning_rate,
+        prompt_tokens=options.max_prompt_tokens, response_tokens=options.max_response_tokens,
+    )  # fmt: skip
     sampling = {"temperature": recipe.temperature, "top_p": recipe.top_p, "top_k": -1}
     keys: Keys = {
-        **_recipe_keys(spec, options),
+        **{row.key: row.value for row in verl_rows(asked, options.release)},
         "data.train_files": [str(folder / "train.parquet")],
         "data.val_files": [str(folder / "validation.parquet")],
         "data.shuffle": True,
@@ -89,43 +95,29 @@ def render_keys(
     if resume_from is not None:
         keys["trainer.resume_from_path"] = resume_from
     if recipe.objective == "ppo":
-        keys |= {"critic.model.path": options.model, "trainer.max_critic_ckpt_to_keep": None}
-    keys |= _rewards(options, folder)
+        keys |= {
+            "critic.model.path": options.model,
+            "trainer.max_critic_ckpt_to_keep": None,
+        }
+    keys |= _by_release(options, folder)
     added = checked_overrides(options.overrides)
     named = {key.lstrip("+") for key in added}
     return {**{key: value for key, value in keys.items() if key not in named}, **added}
 
 
-def _recipe_keys(spec: RunSpec, options: VerlOptions) -> Keys:
-    """The allocation and the recipe, in the words that a plan writes for verl as well."""
-    asked = Asked(
-        allocation=spec.allocation, recipe=spec.recipe, seed=spec.seed,
-        prompt_tokens=options.max_prompt_tokens, response_tokens=options.max_response_tokens,
-        learning_rate=spec.learning_rate,
-    )  # fmt: skip
-    keys: Keys = {row.key: row.value for row in verl_rows(asked, options.release)}
-    roles = [_ACTOR, *(["critic"] if spec.recipe.objective == "ppo" else [])]
-    for role in roles:
-        keys[f"{role}.optim.lr_warmup_steps_ratio"] = 0.0  # what 0 steps would fall back on
-        if options.release < COUNTS_FROM_ONE:  # `check_spec` lets no warm-up through
-            keys[f"{role}.optim.lr_scheduler_type"] = "constant"
-            for word in ("min_lr_ratio", "zero_indexed_step"):
-                del keys[f"{role}.optim.{word}"]
-    if options.release >= (0, 7):
-        keys[f"{_ACTOR}.calculate_entropy"] = True
-    return keys
-
-
-def _rewards(options: VerlOptions, folder: Path) -> Keys:
-    """Where the run's rewards are; the keys moved with 0.8."""
-    release, manager = options.release, "reward.reward_manager"
+def _by_release(options: VerlOptions, folder: Path) -> Keys:
+    """Keys that moved, or came, between verl 0.6 and 0.9."""
+    release = options.release
     reward = "reward.custom_reward_function" if release >= (0, 8) else "custom_reward_function"
     keys: Keys = {
         f"{reward}.path": str(folder / "reward" / "reward.py"),
         f"{reward}.name": "compute_score",
     }
+    if release >= (0, 7):
+        keys[f"{_ACTOR}.calculate_entropy"] = True
     if release >= (0, 9):
-        # counts the tokens of a response, which no dump of verl's holds
+        # the manager counts the tokens of a response, which no dump of verl's holds
+        manager = "reward.reward_manager"
         keys |= {f"{manager}.source": "importlib", f"{manager}.name": "CountingRewardManager",
                  f"{manager}.module.path": str(folder / "reward" / "manager.py")}  # fmt: skip
     return keys

@@ -245,3 +245,25 @@ def test_percent_signs_and_names_of_runs_in_a_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must hold numbers, but row 1 has '25%'"):
         load_curves(path, settings=settings_from(NAMED))
     assert np.isfinite(four.score_K).all()
+
+
+def test_verl_0_2_validates_once_more_after_its_last_update(tmp_path: Path) -> None:
+    # its loop ends at M - 1 updates, counts on, and logs a last validation at M
+    rows = [{"step": s, "data": {"response_length/mean": 5.0}} for s in range(1, 6)]
+    rows[3]["data"][KEY] = 0.4
+    last = {"step": 6, "data": {KEY: 0.5}}
+    run = only(read_log(write(tmp_path / "a.jsonl", [*rows, last]), settings=GIVEN))
+    assert run.series[0].step_K.tolist() == [4, 5]
+    assert run.series[0].rollouts_K.tolist() == [128, 160]
+    assert run.concluded[0].startswith("step: the evaluation after the last update")
+    rows.append({"step": 6, "data": {"response_length/mean": 5.0}})  # trained at 6 as well
+    run = only(read_log(write(tmp_path / "a.jsonl", [*rows, last]), settings=GIVEN))
+    assert run.series[0].step_K.tolist() == [4, 6]
+
+
+def test_old_trl_says_what_is_missing_for_b_p(tmp_path: Path) -> None:
+    first = {"config": {"num_generations": 8, "per_device_train_batch_size": 4,
+                        "gradient_accumulation_steps": 16}}
+    run = only(read_log(write(tmp_path / "a.jsonl", [first, {"step": 1, "eval_reward": 0.5}])))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (None, 8)
+    assert run.notes[0].startswith("B_p is 4 (per device) * 16 (accumulation) * processes / 8")

@@ -38,7 +38,7 @@ from isocompute.importers.runs import (
     UnclearError,
 )
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import EARLIER, FROM_ZERO, LATER, Counters, from_one
+from isocompute.importers.steps import FROM_ZERO, Counters, as_updates
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
     EVICTED_KEY,
@@ -335,6 +335,7 @@ class Collector:
         if not trainers & set(FROM_ZERO):
             return
         training = [p for p in self._points.values() if p.column.split == "train" and p.step]
+        trained = max([0, *self._side["length"], *(int(p.steps_K.max()) for p in training)])
         zero = 0 in self._side["length"] or any(p.zero_rows for p in training)
         first = min(
             [p.first_row for p in training] + [self._first_rows.get("length", self.n_rows + 1)]
@@ -342,14 +343,14 @@ class Collector:
         for points in self._points.values():
             if points.column.split == "train" or not points.step:
                 continue
-            shifted = from_one(
+            steps, told = as_updates(
                 points.steps_K, points.column.trainer, points.zero_rows, first,
-                trains_at_zero=zero, counted=self._side["rollouts"],
+                trains_at_zero=zero, counted=self._side["rollouts"], trained=trained,
             )
-            if shifted is not None:
-                later = int(shifted[-1]) > points.steps_K[-1]
-                points.step = array("q", shifted.tolist())
-                self.counters.infer(LATER if later else EARLIER)
+            if steps is not None:
+                points.step = array("q", steps.tolist())
+            for line in told:
+                self.counters.infer(line)
 
     def _check_batch(self, batch: int | None, *, given: bool) -> None:
         """B_p * n against the tokens of a step, where a log has both (verl)."""

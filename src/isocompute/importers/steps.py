@@ -27,6 +27,7 @@ FROM_ZERO = ("verl", "areal", "slime", "prime-rl")
 LATER = (
     "step: the log counts its first update as step 0, so every evaluation stands one update later"
 )
+LAST = "step: the evaluation after the last update is logged one later (verl 0.2), and stands at it"
 EARLIER = (
     "step: the log counts an evaluation with the update that follows it, so each stands one update "
     "earlier"
@@ -160,6 +161,25 @@ class Counters:
                 self.infer(f"step: the tracker's own (to {last}), taken for updates")
 
 
+def as_updates(
+    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
+    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int,
+) -> tuple[IntArray | None, list[str]]:
+    """Steps of evaluations as updates, None where they are right as they are; and what was done.
+
+    Args: see `from_one` and `at_last_update`.
+    """
+    placed = at_last_update(step_K, trainer, trained)
+    told = [] if placed is None else [LAST]
+    shifted = from_one(
+        step_K if placed is None else placed, trainer, zero_rows, first_training_row,
+        trains_at_zero=trains_at_zero, counted=counted,
+    )
+    if shifted is not None:
+        told.append(LATER if shifted[-1] > step_K[-1] or told else EARLIER)
+    return (placed if shifted is None else shifted), told
+
+
 def from_one(
     step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
     *, trains_at_zero: bool, counted: Mapping[int, float],
@@ -195,6 +215,21 @@ def from_one(
         if first_training_row is not None and row < first_training_row:
             shifted[place] = 0
     return shifted
+
+
+def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | None:
+    """Steps of evaluations with the one after training at the last update; None: right as they are.
+
+    verl 0.2 (trainer/ppo/ray_trainer.py, fit) counts on before it validates a last time.
+
+    Args:
+        step_K: of evaluations, as logged.
+        trainer: whose words they are.
+        trained: the last step with a row of training; 0 where there is none.
+    """
+    if trainer != "verl" or not trained or not (step_K == trained + 1).any():
+        return None
+    return np.where(step_K == trained + 1, trained, step_K)
 
 
 def _on_multiples(step_K: IntArray) -> bool:

@@ -267,3 +267,28 @@ def test_old_trl_says_what_is_missing_for_b_p(tmp_path: Path) -> None:
     run = only(read_log(write(tmp_path / "a.jsonl", [first, {"step": 1, "eval_reward": 0.5}])))
     assert (run.problems_per_batch, run.rollouts_per_problem) == (None, 8)
     assert run.notes[0].startswith("B_p is 4 (per device) * 16 (accumulation) * processes / 8")
+
+
+def test_a_tracker_s_step_that_is_the_counter_everywhere_counts_updates(tmp_path: Path) -> None:
+    def log(factor: int) -> Path:
+        rows: list[dict[str, Any]] = [{"_step": 0, KEY: 0.2}]  # validated before training
+        rows += [{"_step": factor * s, "training/global_step": s, KEY: 0.2 + 0.1 * s}
+                 for s in range(1, 5)]
+        return write(tmp_path / "history.jsonl", rows)
+
+    run = only(read_log(log(1), settings=GIVEN))
+    assert run.series[0].step_K.tolist() == [0, 1, 2, 3, 4]
+    assert run.concluded[0].startswith("step: the tracker's own is training/global_step wherever")
+    with pytest.raises(InputError, match="1 of val-core.* have no training/global_step"):
+        read_log(log(2), settings=GIVEN)
+
+
+def test_a_run_that_goes_on_in_the_folder_beside_is_one_run(tmp_path: Path) -> None:
+    for folder, first, last in (("v0-monday", 1, 6), ("v1-tuesday", 5, 10)):
+        write(tmp_path / folder / "logging.jsonl", [
+            {"step": s, "reward": 0.1, "eval_reward": 0.02 * s} for s in range(first, last + 1)
+        ])
+    run = only(read_log(tmp_path, settings=GIVEN))
+    found = next(s for s in run.series if s.split == "validation")
+    assert found.step_K.tolist() == list(range(1, 11))
+    assert "which goes on from step 5, 1 steps done twice count once" in run.concluded[-1]

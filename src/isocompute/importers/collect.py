@@ -165,6 +165,7 @@ class Collector:
                     kind.n_elsewhere += 1
                 elif calls:
                     place = own
+                    counters.apart = counters.apart or own != at
                 elif own != at:
                     counters.differ(axis, at, own)
             self._take(kind, place, value, line, key)
@@ -331,7 +332,8 @@ class Collector:
             if p.n_elsewhere and p.axis is not None
         ]
         trainers = {p.column.trainer for p in self._points.values() if p.step}
-        self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers)
+        both = sum(len(p.step) - p.n_elsewhere for p in self._points.values() if p.axis)
+        self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers, both)
         if not trainers & set(FROM_ZERO):
             return
         training = [p for p in self._points.values() if p.column.split == "train" and p.step]

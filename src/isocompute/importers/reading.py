@@ -215,7 +215,8 @@ def unfolded(row: dict[str, object]) -> dict[str, object]:
     return {**rest, str(row[name]): row[value]}
 
 
-_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb")
+_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
+            ".parquet")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
            "stdout", "trainer_log")
@@ -230,7 +231,8 @@ def run_name(path: Path) -> str:
     name = path.name
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
-    return path.parent.name or name if name in _COMMON else name
+    # W&B's history artifact is 0000.parquet
+    return path.parent.name or name if name in _COMMON or name.isdecimal() else name
 
 
 def sha256_of(path: Path) -> str:

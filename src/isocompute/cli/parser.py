@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from isocompute import __version__
 from isocompute.cli import commands
 from isocompute.cli.answer_parser import add_compare, add_fit, add_plan, add_report
+from isocompute.cli.design_parser import add_design
 from isocompute.cli.import_parser import add_import
 from isocompute.cli.options import Parser
 from isocompute.cli.options import add_json as _add_json
@@ -29,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     _add_quickstart(stages)
     _add_difficulty_stage(stages)
+    add_design(stages)
     add_lr_sweep(stages)
     add_run(stages)
     add_folder(stages)
@@ -46,7 +48,7 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Options of one command; sources and overrides may also stand after options.
 
     Raises:
-        InputError: on anything that the command does not know.
+        InputError: on anything that the command does not know, or an empty word.
     """
     parser = build_parser()
     options, rest = parser.parse_known_args(argv)
@@ -56,6 +58,12 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         raise InputError(_unknown(unknown, options))
     if many is not None:
         setattr(options, many, [*getattr(options, many), *rest])
+    for name, value in vars(options).items():
+        if "" in (value if isinstance(value, list) else [value]):
+            raise InputError(
+                f"`{name}` must not be empty, but got ''; a shell variable without a value? See "
+                f"`{options.parser.prog} --help`."
+            )
     return options
 
 

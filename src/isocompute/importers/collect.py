@@ -39,6 +39,7 @@ from isocompute.importers.runs import (
 )
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import FROM_ZERO, Counters, as_updates
+from isocompute.importers.timing import TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
     EVICTED_KEY,
@@ -68,7 +69,7 @@ _ENOUGH = 50
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     **dict.fromkeys(ROLLOUTS_KEYS, "rollouts"), **dict.fromkeys(BATCHES_KEYS, "batches"),
-    EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt",
+    EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 _PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
@@ -320,6 +321,7 @@ class Collector:
                 provenance, facts={**self.extras, **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+                gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ class Drawn(NamedTuple):
 
     prior: Prior
     form: Form
-    parameters: FloatArray  # (D, P)
-    log_scales: FloatArray  # (D, scales)
+    parameters: NDArray[np.floating[Any]]  # (D, P)
+    log_scales: NDArray[np.floating[Any]]  # (D, scales)
     setting: IntArray  # (D,)
 
 
@@ -118,13 +118,20 @@ class Posterior:
 
     @property
     def state_J(self) -> tuple[str, ...]:
-        """Whether a run lost what it had learnt ("broken"), or ended short of half the longest."""
+        """Whether a run lost what it had learnt ("broken"), or ended short of half the longest.
+
+        "frozen" where an adaptive sweep ended it.
+        """
         broken = {configuration for configuration, _ in self.data.broken}
+        frozen = {c.configuration for c in self.curves if c.is_frozen}
         longest = float(self.last_J.max())
         return tuple(
-            "broken" if c in broken else "stopped" if last < longest - HALF else "complete"
+            "broken" if c in broken
+            else "frozen" if c in frozen
+            else "stopped" if last < longest - HALF
+            else "complete"
             for c, last in zip(self.configurations, self.last_J, strict=True)
-        )
+        )  # fmt: skip
 
     def scores(self, log10_x_X: FloatArray) -> FloatArray:
         """Mean score (D, J, X) of every configuration: no run's luck, no evaluation noise."""
@@ -164,14 +171,14 @@ class Posterior:
         return np.asarray(np.clip(out, 0.0, 1.0))
 
     def _curves(
-        self, part: Drawn, parameters: FloatArray, x: FloatArray, places: FloatArray
+        self, part: Drawn, parameters: NDArray[Any], x: FloatArray, places: FloatArray
     ) -> FloatArray:
         """Parametric curves (D, len(places), X), best so far where they may fall."""
         D, F = len(parameters), len(places)
         own = parameters.T[: part.form.own * F].reshape(part.form.own, F, D)
         shared = part.parameters.T[-part.form.shared :]
         if not part.form.declines or self.select == "final":
-            return part.form.value(own, shared, x[None]).transpose(2, 0, 1)
+            return np.asarray(part.form.value(own, shared, x[None]).transpose(2, 0, 1), np.float64)
         start = float(self.data.x_JK[self.data.has_JK].min())
         fine = np.arange(start, max(float(x.max()), start) + STEP, STEP)
         every = np.unique(np.concatenate([fine, x]))

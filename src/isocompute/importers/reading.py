@@ -133,6 +133,8 @@ def number(value: object) -> float | None:
     >>> number("NaN"), number(0), number("np.float64(0.5)")
     (None, 0.0, 0.5)
     """
+    if type(value) is float:  # nearly all
+        return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -166,6 +168,8 @@ def is_missing_word(value: object) -> bool:
 
 def whole(value: object) -> int | None:
     """A whole number >= 0 that a float carries exactly, or None."""
+    if type(value) is int and 0 <= value <= 2**53:
+        return value
     result = number(value)
     if result is None or result < 0 or result != int(result) or result > 2**53:
         return None

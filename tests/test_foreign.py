@@ -206,12 +206,13 @@ def test_a_torn_parquet_log_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = tmp_path / "log.parquet"
-    rows = [{"run": "bp8_n4", "step": s, KEY: 0.1 * s} for s in range(3)]
+    path = tmp_path / "bp8_n4" / "0000.parquet"  # W&B's history artifact
+    path.parent.mkdir()
+    rows = [{"step": s, KEY: 0.1 * s} for s in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), path)
     found = only(read_log(path, settings=NAMED))
     assert found.series[0].score_K.tolist() == pytest.approx([0.0, 0.1, 0.2])
-    assert found.provenance.format == "history-parquet"
+    assert (found.name, found.provenance.format) == ("bp8_n4", "history-parquet")
     data = bytearray(path.read_bytes())
     data[4:40] = bytes(36)  # the rows, not the footer
     path.write_bytes(data)

@@ -39,7 +39,7 @@ from isocompute.importers.runs import (
 )
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import FROM_ZERO, Counters, as_updates
-from isocompute.importers.timing import TIMING_KEYS, gpu_seconds_per_step
+from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
     EVICTED_KEY,
@@ -60,10 +60,11 @@ MAX_UNREAD = 200
 # Sets of keys whose reading is kept: a trainer writes two or three. At half nothing changes; beyond
 # it, and for rows of more keys, every row is looked up key by key, three times as slow.
 MAX_SHAPES, MAX_SHAPE = 64, 1_000
+MAX_TIMED = 10_000  # steps whose seconds are averaged, 1 MB; long runs have fewer
 _NOTES = 50
 
 # held against B_p * n, so the first rows will do
-_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY}
+_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
 _ENOUGH = 50
 
 _SIDES = {
@@ -267,7 +268,7 @@ class Collector:
         side = self._side[kind]
         if not side:
             self._first_rows[kind] = self.n_rows
-        if len(side) < MAX_POINTS // 8:
+        if len(side) < (MAX_TIMED if kind == SECONDS else MAX_POINTS // 8):
             side.setdefault(step, result)
         if kind in _CHECKS and len(side) >= _ENOUGH:
             self._kinds[_CHECKS[kind]] = None

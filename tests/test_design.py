@@ -30,6 +30,7 @@ from isocompute.design import (
     worlds_of,
     worth,
 )
+from isocompute.design import candidates as sweeps
 from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.prior import BUDGET_SD
 from isocompute.design.simulate import evaluated_at, simulate
@@ -39,7 +40,7 @@ from isocompute.testing.planted import NOISE, WORLDS
 
 N = (8, 16, 32, 64, 128, 256, 512)
 X = np.arange(2.0, 10.0, 0.04)
-DRAWS = 6
+DRAWS = 4
 
 
 def planted(ceilings_WF: Any, midpoint: float = 4.5) -> Worlds:
@@ -62,7 +63,8 @@ LIMITS = Limits(budget=4e6, spend=0.15, n_F=N)
 # ---- worth ----
 
 
-def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts() -> None:
+def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: Any) -> None:
+    monkeypatch.setattr(sweeps, "SHAPES", ((3, 3, 1), (3, 1, 1)))  # the rest would take a minute
     sweep, d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS))
     assert d["answer"] == "sweep"
     # Half of the worlds have 0.70 where the guess has 0.64 at best: n = 64 in the middle scores
@@ -84,6 +86,8 @@ def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts() -> None:
 
 
 def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> None:
+    # Choosing as well as without it, a sweep still loses what its rollouts would have scored.
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
     _, d = design_sweep(ALIKE, Asked(limits=LIMITS, draws=DRAWS))
     assert d["answer"] == "no_sweep"
     assert d["worth"]["without"] == {
@@ -93,8 +97,6 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     assert [one["code"] for one in d["notices"]] == ["no_sweep"]
     first = "No sweep: run 16 problems x 8 rollouts x 31,250 steps   (4M rollouts)"
     assert design_lines(d)[0] == first
-    # Choosing as well as without it, a sweep still loses what its rollouts would have scored.
-    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     full, left = (

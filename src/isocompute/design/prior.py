@@ -32,11 +32,11 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
 }
 SHIPPED_BP = 32
 # Standard deviation, in decades, of the rollouts that another model needs for the same progress: a
-# belief. At 5M rollouts a guess without a sweep loses 0.012; 0.009 with half of it, 0.011 with twice.
+# belief. At 5M rollouts a guess without a sweep loses 0.012; with half of it 0.009, twice 0.011.
 BUDGET_SD = 0.5
 # And in octaves, of the n that is best: at half a million rollouts the study's other base models
-# peak at n = 64 and 16 where the shipped one is near 40 (arXiv 2603.12151, appendix). The guess loses
-# 0.012 with half of it as well, 0.014 with twice.
+# peak at n = 64 and 16 where the shipped one is near 40 (arXiv 2603.12151, appendix). The guess
+# loses 0.012 with half of it as well, 0.014 with twice.
 OCTAVES_SD = 1.0
 FARTHEST = 2.0  # standard deviations; beyond them draws are cut
 SHIPPED_N = (8, 512)
@@ -137,7 +137,7 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
         )
     n_F = _octaves((min(of_bp[b_p]), max(of_bp[b_p])))
     fit = fit_sweep(curves, draws=max(size, LEAST_DRAWS), seed=seed)
-    score_WFX = _moved(fit.posterior, b_p, n_F, *np.zeros((2, size)), fit.wider)
+    score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), np.zeros(size), fit.wider)
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),

@@ -261,8 +261,9 @@ def test_the_price_is_that_of_every_configuration(monkeypatch: Any) -> None:
     rates = Rates(tokens_per_rollout=10, rollouts_per_gpu_hour=1000, usd_per_gpu_hour=2)
     price = Price(rates=rates)
     sweep, d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS, price=price))
-    assert d["sweep"]["cost"]["gpu_hours"] == pytest.approx(sweep.rollouts / 1000)
-    assert d["sweep"]["cost"]["usd"] == pytest.approx(sweep.rollouts / 500)
+    drawn = sweep.rollouts + d["sweep"]["evaluation_rollouts"]
+    assert d["sweep"]["cost"]["gpu_hours"] == pytest.approx(drawn / 1000)
+    assert d["sweep"]["cost"]["usd"] == pytest.approx(drawn / 500)
     assert d["final"]["cost"]["tokens"] == pytest.approx(10 * d["final"]["rollouts"])
     assert d["final"]["cost"]["source"]["rollouts_per_gpu_hour"] == {"value": 1000, "from": "given"}
     text = "\n".join(design_lines(d))
@@ -349,9 +350,9 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
     assert main(["run", str(study), "--dry-run", "--json", str(document)]) == 0
     estimate = json.loads(document.read_text())["estimate"]
     assert estimate["rollouts"] == d["sweep"]["rollouts"]
-    if d["sweep"]["cost"]["usd"] is not None:
-        evaluated = estimate["evaluation_rollouts"] / estimate["rollouts"]
-        assert estimate["usd"] == pytest.approx(d["sweep"]["cost"]["usd"] * (1 + evaluated))
+    assert estimate["evaluation_rollouts"] == d["sweep"]["evaluation_rollouts"]
+    for unit in ("gpu_hours", "usd"):
+        assert estimate[unit] == pytest.approx(d["sweep"]["cost"][unit])
     codes = [one["code"] for one in d["notices"]]
     assert ("stand_ins" in codes) == ("verl" not in name)
     assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in

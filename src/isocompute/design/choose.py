@@ -199,9 +199,12 @@ def _document(
     notices = [*asked.notices, *_limits_of(worlds, limits, sweep, passes)]
     if not saves:
         notices.append(notice("no_sweep", n=guess))
+    evaluated = [sweep.seeds * sweep.evaluation_rollouts(c.rollouts_per_problem) for c in rows]
     spent = _sum(
-        price.of(c).cost(sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size)
-        for c in rows
+        price.of(c).cost(
+            sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size + evaluation
+        )
+        for c, evaluation in zip(rows, evaluated, strict=True)
     )
     document: dict[str, Any] = plain({
         "version": 1,
@@ -214,7 +217,8 @@ def _document(
                 {**c._asdict(), "steps": sweep.steps(c.rollouts_per_problem)} for c in rows
             ],
             "seeds": sweep.seeds, "rollouts_per_run": sweep.rollouts_per_run,
-            "rollouts": sweep.rollouts, "share": sweep.rollouts / limits.budget,
+            "rollouts": sweep.rollouts, "evaluation_rollouts": sum(evaluated),
+            "share": sweep.rollouts / limits.budget,
             "cost": {**spent, "source": price.to_dict(rows[-1])},
         },
         "final": {

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from isocompute.answers import fit_law
     from isocompute.errors import InputError, IsocomputeError, RefusalError, RunError
     from isocompute.recipe import Recipe
+    from isocompute.recorder import Recorder
 
 __version__ = "0.1.0"
 
@@ -22,6 +23,7 @@ _HOME = {
     "RefusalError": "errors",
     "RunError": "errors",
     "Recipe": "recipe",
+    "Recorder": "recorder",
     "fit_law": "answers",
 }
 
@@ -30,6 +32,7 @@ __all__ = [
     "InputError",
     "IsocomputeError",
     "Recipe",
+    "Recorder",
     "RefusalError",
     "RunError",
     "fit_law",

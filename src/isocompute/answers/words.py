@@ -95,8 +95,7 @@ def advice_lines(
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
         lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
     if trainer is not None:
-        units = [f"# {line}" for line in textwrap.wrap(d["trainer_units"][trainer], WIDTH - 2)]
-        lines += ["", f"Settings for {trainer}:", *keys, *units]
+        lines += ["", f"Settings for {trainer}:", *keys, *_beside(d, trainer)]
     return lines
 
 
@@ -115,6 +114,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             over += f", B_p = {gain['problems_per_batch']}"
         aside = "" if gain["tested"] else "untested"
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
+        paid = ", ".join(_amounts(gain["cost"]))
+        out += _row("today", f"{gain['predicted_score']:.3f}" + (f", {paid}" if paid else ""))
     for one in d["notices"]:
         if one["code"].startswith(("capped_by_m", "capped_by_pr")):
             out += _row("limit", one["text"])
@@ -146,19 +147,22 @@ def _recipe(r: Mapping[str, Any]) -> str:
     return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
 
 
-def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+def _amounts(cost: Mapping[str, Any]) -> list[str]:
     hours, usd, tokens = cost["gpu_hours"], cost["usd"], cost["tokens"]
     parts = [f"{compact(hours)} GPU-hours"] if hours is not None else []
     parts += [f"${compact(usd)}"] if usd is not None else []
-    parts += [f"{compact(tokens)} tokens"] if tokens is not None else []
+    return parts + ([f"{compact(tokens)} tokens"] if tokens is not None else [])
+
+
+def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+    parts = _amounts(cost)
     found = cost["source"].get("rollouts_per_gpu_hour")
     if found is None:
         unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
         return ", ".join(parts) or unknown, ""
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(found["from"], "")
     if found.get("off") is not None:
-        return ", ".join(parts), f"{whose}{compact(found['value'])} per GPU-hour, within " \
-            f"{max(found['off'], 0.01):.0%}"
+        return ", ".join(parts), f"your runs' times, within {max(found['off'], 0.01):.0%}"
     return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 
@@ -204,6 +208,20 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
             "choose one of them."
         )
     return key_lines(d["trainer"][trainer])
+
+
+def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
+    """What to know beside the keys: units, what they do not say, and who trained with them."""
+    left = d["trainer_not_set"][trainer]
+    version = d["trainer_trained"][trainer]
+    said = [
+        d["trainer_units"][trainer],
+        f"Not set for this trainer: {', '.join(left)}." if left else "",
+        f"Trained here with {trainer} {version}." if version else
+        f"Read in {trainer}'s source, not trained here: check the first steps of a run.",
+    ]
+    return [f"# {line}" for one in said for line in textwrap.wrap(
+        one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
 
 
 def _wrapped(text: str, lines: int | None = None) -> list[str]:

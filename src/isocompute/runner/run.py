@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from isocompute.engines import engine_target, load_engine
+from isocompute.engines import engine_target, load_engine, takes_whole_machine
 from isocompute.errors import InputError
 from isocompute.runner.calibrate import book_calibration
 from isocompute.runner.course import Course, Decide
@@ -65,7 +65,8 @@ def run_study(
     Args:
         study: what to run.
         folder: where study.db and the checkpoints live; made if missing.
-        workers: worker processes of one thread each; None: one per core; 0: in this process.
+        workers: worker processes of one thread each; None: one per core, or 1 for an engine that
+            takes the whole machine; 0: in this process.
         progress: called about once a second, and when something happens.
         settings: timing.
         retry_failed: try failed and invalid runs again.
@@ -80,6 +81,12 @@ def run_study(
     """
     runner = _Runner(study, Path(folder), workers, progress, settings or Settings())
     return runner.run(retry_failed, pool, calibration, decide, thaw)
+
+
+def default_workers(study: Study) -> int:
+    """One per core, or 1 for an engine that takes the whole machine."""
+    whole = takes_whole_machine(spec.engine for spec in study.runs)
+    return 1 if whole else len(os.sched_getaffinity(0))
 
 
 class _Runner:
@@ -98,8 +105,7 @@ class _Runner:
             )
         self.study, self.folder, self.settings = study, folder, settings
         self.progress = progress or (lambda _: None)
-        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
-        self.specs = {spec.hash: spec for spec in study.runs}
+        self.workers = default_workers(study) if workers is None else workers
         self.engines = {e: engine_target(e) for e in sorted({s.engine for s in study.runs})}
         for name, target in self.engines.items():
             engine = load_engine(target)
@@ -132,7 +138,8 @@ class _Runner:
             s, wait_s = self.settings, 0.25 if self.workers or pool else 0.05  # here training waits
             self.pulse = Pulse(database, self.id, s.beat_s, s.lease_beats, patience_s=wait_s)
             self.warnings += check_folder(self.folder)
-            register(database, self.study, retry_failed=retry_failed)
+            self.study = register(database, self.study, retry_failed=retry_failed)
+            self.specs = {spec.hash: spec for spec in self.study.runs}
             if calibration is not None:
                 book_calibration(database, calibration)
             self.course = Course(database, self.study, decide)

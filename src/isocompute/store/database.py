@@ -232,7 +232,8 @@ class Database:
                 error, (sqlite3.ProgrammingError, sqlite3.IntegrityError)
             ):
                 raise InputError(
-                    f"study.db must be an intact SQLite file, but SQLite says {error}; run "
+                    f"study.db must be an intact SQLite file, but SQLite says "
+                    f"{' '.join(str(error).split())}; run "
                     "`isocompute doctor` on its folder, or restore it from a copy."
                 ) from error
             raise

@@ -81,7 +81,8 @@ class Course:
         return look
 
     def pending(self, dead: Collection[str] | None = None) -> set[str]:
-        """Runs that are to train further; with `dead`, those that nobody alive holds."""
+        """Runs that are to train further now; with `dead`, those that nobody alive holds."""
+        self.refresh()
         rows = self._database.read(
             "SELECT hash, lease_runner, steps_done FROM runs WHERE state = 'pending'"
         )

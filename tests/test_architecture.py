@@ -51,6 +51,7 @@ ORDER = (
     "testing",
     "quickstart",
     "cli",
+    "notebook",
     "__main__",
 )
 

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from isocompute.allocation import Allocation, parse_budget
     from isocompute.answers import fit_law
     from isocompute.errors import InputError, IsocomputeError, RefusalError, RunError
+    from isocompute.notebook import Prescription, Sweep, Table, fit
     from isocompute.recipe import Recipe
 
 __version__ = "0.1.0"
@@ -22,6 +23,10 @@ _HOME = {
     "RefusalError": "errors",
     "RunError": "errors",
     "Recipe": "recipe",
+    "Prescription": "notebook",
+    "Sweep": "notebook",
+    "Table": "notebook",
+    "fit": "notebook",
     "fit_law": "answers",
 }
 
@@ -29,9 +34,13 @@ __all__ = [
     "Allocation",
     "InputError",
     "IsocomputeError",
+    "Prescription",
     "Recipe",
     "RefusalError",
     "RunError",
+    "Sweep",
+    "Table",
+    "fit",
     "fit_law",
     "parse_budget",
 ]

@@ -19,8 +19,8 @@ def line(name: str, path: list[tuple[int, float | None]], law: list[float]) -> s
 
 
 def path_of(fit: PaperFit) -> list[tuple[int, float | None]]:
-    ends = [change.at for change in fit.crossovers]
-    n = (stretch.configuration.rollouts_per_problem for stretch in fit.frontier)
+    ends = [change["at"] for change in fit.crossovers]
+    n = (stretch["rollouts_per_problem"] for stretch in fit.frontier)
     return list(zip(n, [*ends, None], strict=True))
 
 
@@ -31,12 +31,12 @@ def main() -> None:
         print(f"\n{panel:<18} {'n leads up to, million rollouts':<72} {budgets}  (law, by budget)")
         printed = printed_law(source)
         if printed is not None:
-            law = [float(printed.n_at(x)) for x in BUDGETS]
+            law = [float(printed.law.predict(x)) for x in BUDGETS]
             print(line("as printed", list(printed.frontier), law))
         curves = load_published(f"qwen2.5-7b-{panel}")
         for width in WIDTHS:
             fit = paper_fit(curves, bin_width=width)
-            law = [float(fit.n_at(x)) for x in BUDGETS]
+            law = [float(fit.law.predict(x)) for x in BUDGETS]
             print(line(f"bins of {width:g}", path_of(fit), law))
 
 

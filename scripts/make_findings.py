@@ -42,7 +42,7 @@ def published(name: str, rollouts: float) -> float:
     """n*(C) of the law that the study printed."""
     law = printed_law(NAMES[name])
     assert law is not None, name
-    return float(law.n_at(rollouts))
+    return float(law.law.predict(rollouts))
 
 
 def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -187,7 +187,7 @@ def paper_method(fits: dict[str, Fit]) -> tuple[str, Figure]:
 
 
 def _paper_words(fit: PaperFit) -> tuple[str, str]:
-    path = [(s.configuration.rollouts_per_problem, s.end) for s in fit.frontier]
+    path = [(s["rollouts_per_problem"], s["to"]) for s in fit.frontier]
     return (*_steps([*path[:-1], (path[-1][0], None)]), compact(fit.law.plateau))
 
 

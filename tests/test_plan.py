@@ -582,6 +582,16 @@ def test_a_verdict_of_stop_is_a_refusal_that_says_what_is_known() -> None:
     json.dumps(d, allow_nan=False)
 
 
+@pytest.mark.parametrize(("apart", "refused"), [(0.199, False), (0.25, True)])
+def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> None:
+    # Two draws `apart` from each other: the interval between them.
+    plan = plan_budget(planted({(32, 16): (0, 0), (32, 64): (0.05, 0.05 + apart)}), AT)
+    assert (plan.allocation is None) == refused
+    reason = "What n = 64 would score at 1M rollouts is not known: 0.45 to 0.70. Train it"
+    assert plan.document["verdict"]["reason"].startswith(reason) == refused
+    assert codes(plan.document).count("score_unknown") == refused
+
+
 def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
     stands = plan_budget(planted(), AT).document
     refused = plan_budget(planted(notices=[STOP]), AT).document

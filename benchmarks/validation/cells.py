@@ -22,7 +22,7 @@ from isocompute.testing.families import CONDITIONS, FAMILIES, SURFACES
 from isocompute.testing.planted import NULL_WORLDS, WORLDS
 from isocompute.testing.truth import World
 
-CHUNK = 25  # sweeps that are written down together
+CHUNK = 8  # sweeps that are written down together
 DEFINITIVE, DEVELOPMENT = 10_000, 700_000  # first seed of the page, and of everything before it
 
 EVERY: Mapping[str, World] = {**WORLDS, **FAMILIES, **SURFACES}
@@ -115,7 +115,13 @@ def cells_of(
     found = [Cell("sweep", w, c) for w in SWEEP_WORLDS for c in (*MAIN, *OTHERS)]
     found += [Cell("surface", w, "middle") for w in SURFACES]
     found += [Cell("null", w, c) for w in (*NULLS, *RISING) for c in MAIN]
-    found += [Cell("few", f"{w}@{few}", c) for few in FEW for w in FEW_WORLDS for c in MAIN]
+    found += [
+        Cell("few", f"{w}@{few}", c)
+        for few, n in FEW.items()
+        for w in FEW_WORLDS
+        if set(n) <= {arm.rollouts_per_problem for arm in EVERY[w].arms}
+        for c in MAIN
+    ]
     found += [Cell("stopped", w, "middle") for w in STOPPED]
     return [
         cell

@@ -45,6 +45,8 @@ class Draws(NamedTuple):
     unjudged: Sequence[Unjudged] = ()
 
 
+GROUP_SIZES = tuple(2**i for i in range(1, 10))  # n, as swept: 2 to 512
+
 # (indices of problems, samples each) -> outcomes in that order.
 SampleFunction = Callable[[IntArray, int], "Draws | ArrayLike"]
 
@@ -155,6 +157,12 @@ class Difficulty:
         )
 
     @property
+    def mixed_groups(self) -> dict[int, float]:
+        """By n, `mixed_share` over the problems, from all samples of each."""
+        judged = self.judged_P > 0
+        return mixed_share(self.successes_P[judged] / self.judged_P[judged])
+
+    @property
     def advice(self) -> Advice:
         """Which recipe to train this set with."""
         return recommend(self.first_rate_P)
@@ -185,6 +193,7 @@ class Difficulty:
                 name: {"low": b.low, "high": b.high, "n_problems": len(self.members(name))}
                 for name, b in BANDS.items()
             },
+            "mixed_groups": {str(n): share for n, share in self.mixed_groups.items()},
             "recipe": self.advice.name,
             "reason": self.advice.reason,
             **documented(self.advice.notices),
@@ -197,6 +206,24 @@ class Difficulty:
                 )
             ],
         }
+
+
+def mixed_share(rate_P: ArrayLike) -> dict[int, float]:
+    """By n, the expected share of groups with mixed rewards: mean of 1 - p^n - (1 - p)^n.
+
+    Only those teach under a group advantage. A problem without a success in its samples counts as
+    one that never has any, so the share is a little low at large n.
+
+    Args:
+        rate_P: pass rates, finite.
+
+    >>> mixed_share([0.5, 0.0])[2]
+    0.25
+    """
+    p = np.asarray(rate_P, dtype=np.float64)
+    if not p.size:
+        return {}
+    return {n: float((1 - p**n - (1 - p) ** n).mean()) for n in GROUP_SIZES}
 
 
 def recommend(rate_P: ArrayLike) -> Advice:

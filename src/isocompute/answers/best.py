@@ -5,11 +5,12 @@ Shape legend: D draws, J configurations, X budgets, F values of n (even in log2)
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.domain import Configuration
 from isocompute.intervals import draw_interval
 
 FloatArray = NDArray[np.float64]
@@ -28,6 +29,20 @@ def interval(draw: FloatArray, level: float) -> tuple[float, float]:
     """Equal-tailed interval of draws of one number."""
     low, high = draw_interval(draw, level)
     return float(low), float(high)
+
+
+def guess_row(
+    c: Configuration, score_D: FloatArray, chosen_D: FloatArray, level: float
+) -> dict[str, Any]:
+    """A row of a document's `neighbours`: an untested configuration against the choice."""
+    gain_D = score_D - chosen_D
+    return {
+        **c._asdict(),
+        "score": score_D.mean(),
+        "interval": interval(score_D, level),
+        "gain": gain_D.mean(),
+        "gain_interval": interval(gain_D, level),
+    }
 
 
 def probability_best(score_DJX: FloatArray) -> FloatArray:
@@ -125,18 +140,14 @@ class Ridge(NamedTuple):
 
     def at(self, which_X: BoolArray) -> Ridge:
         """At some of the budgets."""
-        n_DX, bp_DX = self.log2_n_DX[:, which_X], self.bp_DX[:, which_X]
-        n_PDX, edge_PDX = self.log2_n_PDX[:, :, which_X], self.edge_PDX[:, :, which_X]
-        return Ridge(n_DX, bp_DX, self.tested_P, n_PDX, edge_PDX)
+        kept = {name: getattr(self, name)[..., which_X] for name in self._fields if name[-1] == "X"}
+        return self._replace(**kept)
 
 
 def ridge(
-    score_PDFX: FloatArray,
-    log2_n_F: FloatArray,
-    tested_P: IntArray,
-    inside_PF: BoolArray,
+    score_PDFX: FloatArray, log2_n_F: FloatArray, tested_P: IntArray, inside_PF: BoolArray,
     best_bp_DX: FloatArray,
-) -> Ridge:
+) -> Ridge:  # fmt: skip
     """The best n of every draw at every B_p, and at the B_p that is best in the draw.
 
     Args:
@@ -147,12 +158,10 @@ def ridge(
     """
     n_PDX = np.stack([continuous_best(score, log2_n_F) for score in score_PDFX])
     edge_PDX = (n_PDX >= log2_n_F[-1]).astype(int) - (n_PDX <= log2_n_F[0])
-    inside_PDX = np.stack(
-        [
-            continuous_best(score_DFX[:, inside_F], log2_n_F[inside_F])
-            for score_DFX, inside_F in zip(score_PDFX, inside_PF, strict=True)
-        ]
-    )
+    inside_PDX = np.stack([
+        continuous_best(score_DFX[:, inside_F], log2_n_F[inside_F])
+        for score_DFX, inside_F in zip(score_PDFX, inside_PF, strict=True)
+    ])  # fmt: skip
     place_DX = np.searchsorted(tested_P, best_bp_DX)
     n_DX = np.take_along_axis(inside_PDX, place_DX[None], axis=0)[0]
     return Ridge(n_DX, best_bp_DX, tested_P, n_PDX, edge_PDX)

@@ -33,7 +33,7 @@ class Fit(Reading):
     def paper(self) -> PaperFit | RefusalError:
         """The same answers by the published pipeline, or why it has none."""
         try:
-            return paper_fit(self.curves, unit="tokens" if self.unit == "tokens" else "rollouts")
+            return paper_fit(self.curves, unit=self.unit)
         except RefusalError as refusal:
             return refusal
 
@@ -42,12 +42,14 @@ class Fit(Reading):
         """`overfitting` of the runs whose scores on training batches are known."""
         # Success per training rollout is comparable with mean success only.
         train = () if self.metric.startswith(("best", "worst")) else self.train
+        if self.unit == "gpu-hours":  # training batches are seldom timed
+            train = tuple(c for c in train if c.gpu_hours_K is not None)
         return overfitting(self.curves, train, unit=self.unit)
 
     @cached_property
     def notices(self) -> list[Notice]:
         """What limits these answers, the gravest first."""
-        return limits(self, self.law, self.train_test)
+        return limits(self)
 
     @property
     def warnings(self) -> list[dict[str, str]]:
@@ -62,16 +64,7 @@ class Fit(Reading):
     @cached_property
     def document(self) -> dict[str, Any]:
         """The `fit --json` contract."""
-        said = self.paper
-        paper = {"refused": said.reason} if isinstance(said, RefusalError) else said.to_dict()
-        return fit_document(
-            self,
-            law=self.law,
-            paper=paper,
-            gaps=self.train_test,
-            notices=self.notices,
-            verdict=self.verdict,
-        )
+        return fit_document(self)
 
 
 def fit_sweep(
@@ -95,7 +88,7 @@ def fit_sweep(
         fix: ("problems_per_batch", B_p) or ("batch_size", B); by default the B_p there is, or
             the joint setting where there are several.
         joint: all (B_p, n) together.
-        unit: "rollouts" or "tokens".
+        unit: one of `domain.curve.UNITS`.
         select: a budget's score is that of the "best" checkpoint so far (the method's) or of
             the "final" one.
         metric: name of the score, for the record.
@@ -127,10 +120,10 @@ def fit_sweep(
     for curve in curves:
         curve.position(unit)
     chosen, setting = select_curves(curves, fix=fix, joint=joint)
-    if setting["kind"] == "fixed_batch_size" and unit == "tokens":
+    if setting["kind"] == "fixed_batch_size" and unit != "rollouts":
         raise InputError(
-            "a fixed batch is a law in steps, so unit must be rollouts, but got tokens; drop "
-            "--unit."
+            "a fixed batch is a law in steps, so unit must be rollouts, but got "
+            f"{unit}; drop --unit."
         )
     names = sorted({c.metric for c in chosen})
     return Fit(

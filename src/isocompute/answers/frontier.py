@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,16 +81,31 @@ def fit_frontier(
     level: float,
 ) -> Frontier:
     """The frontier of draws on a grid; arguments as of `Frontier`, `level` of intervals."""
-    probability_JV = probability_best(score_DJV)
+    mean_JV, probability_JV = score_DJV.mean(axis=0), probability_best(score_DJV)
     has_JV = (x_V >= first_J[:, None] - SAME_END) & (x_V <= last_J[:, None] + SAME_END)
     any_V = np.asarray(has_JV.any(axis=0))
     inside_V = any_V & (has_JV | (probability_JV < CONTENDER)).all(axis=0)
     compared = bool(inside_V.any())
     # Where no budget compares all, what was observed at all is the best there is to show.
     support = longest(inside_V if compared else any_V, x_V)
-    path_V = best_path(x_V, score_DJV.mean(axis=0))
-    changes = _changes(x_V, score_DJV, path_V, level)
-    found = Frontier(
+    path_V = best_path(x_V, mean_JV)
+    changes, stretches = changes_of(x_V, mean_JV, path_V), []
+    for j, begin, finish in spans_of(x_V, path_V, changes):
+        # Cut again where the support begins and ends.
+        cuts = [begin, *(s for s in support if begin + 1e-6 < s < finish - 1e-6), finish]
+        for start, end in pairwise(cuts):
+            middle, near_V = (start + end) / 2, (x_V >= start - 1e-6) & (x_V <= end + 1e-6)
+            near_V[int(np.abs(x_V - middle).argmin())] = True
+            stretches.append({
+                "from": 10**start,
+                "to": 10**end,
+                **configurations[j]._asdict(),
+                "score_from": float(np.interp(start, x_V, mean_JV[j])),
+                "score_to": float(np.interp(end, x_V, mean_JV[j])),
+                "probability_best": float(probability_JV[j, near_V].mean()),
+                "extrapolated": not support[0] <= middle <= support[1],
+            })  # fmt: skip
+    return Frontier(
         configurations=tuple(configurations),
         first_J=first_J,
         last_J=last_J,
@@ -99,16 +114,11 @@ def fit_frontier(
         probability_JV=probability_JV,
         support=support,
         compared=compared,
-        stretches=[],
-        crossovers=[_crossover(configurations, *change) for change in changes],
+        stretches=stretches,
+        crossovers=[
+            change_row(configurations, c, interval=_ends(x_V, score_DJV, c, level)) for c in changes
+        ],
     )
-    ends = [float(x_V[0]), *(at for at, *_ in changes), float(x_V[-1])]
-    leaders = [int(path_V[0]), *(after for *_, after in changes)]
-    for j, (start, end) in zip(leaders, pairwise(ends), strict=True):
-        # Cut again where the support begins and ends.
-        cuts = [start, *(s for s in support if start + 1e-6 < s < end - 1e-6), end]
-        found.stretches.extend(_stretch(found, j, *span) for span in pairwise(cuts))
-    return found
 
 
 def longest(inside_V: BoolArray, x_V: FloatArray) -> tuple[float, float]:
@@ -144,50 +154,51 @@ def best_path(x_V: FloatArray, mean_JV: FloatArray) -> IntArray:
     return np.array(path[::-1])
 
 
-def _changes(
-    x_V: FloatArray, score_DJV: FloatArray, path_V: IntArray, level: float
-) -> list[tuple[float, Ends, int, int]]:
-    """Where the leader changes, with its interval, and who leads before and after."""
-    out = []
+class Change(NamedTuple):
+    """The log10 budget at which the lead goes from one configuration (its index) to another."""
+
+    at: float
+    before: int
+    after: int
+
+
+def changes_of(x_V: FloatArray, score_JV: FloatArray, path_V: IntArray) -> list[Change]:
+    """Where the leader changes along a path: where the two curves cross between two budgets."""
+    changes = []
     for v in np.flatnonzero(np.diff(path_V)):
         before, after = int(path_V[v]), int(path_V[v + 1])
-        lead_DV = score_DJV[:, after] - score_DJV[:, before]
-        at = float(_zero(x_V, lead_DV.mean(axis=0)[None], np.array([v]))[0])
-        low, high = interval(np.clip(overtakes(x_V, lead_DV), x_V[0] - 1, x_V[-1] + 1), level)
-        # Where draws do not cross at all the quantile lies beyond the grid: an open end.
-        ends = (
-            None if low < x_V[0] else 10 ** min(low, at),
-            None if high > x_V[-1] else 10 ** max(high, at),
-        )
-        out.append((at, ends, before, after))
-    return out
+        lead_1V = (score_JV[after] - score_JV[before])[None]
+        changes.append(Change(float(_zero(x_V, lead_1V, np.array([v]))[0]), before, after))
+    return changes
 
 
-def _crossover(
-    configurations: Sequence[Configuration],
-    at: float,
-    ends: Ends,
-    before: int,
-    after: int,
+def spans_of(
+    x_V: FloatArray, path_V: IntArray, changes: Sequence[Change]
+) -> list[tuple[int, float, float]]:
+    """Who leads along a path, and from which log10 budget to which."""
+    leaders = [int(path_V[0]), *(c.after for c in changes)]
+    ends = pairwise([float(x_V[0]), *(c.at for c in changes), float(x_V[-1])])
+    return [(j, start, end) for j, (start, end) in zip(leaders, ends, strict=True)]
+
+
+def change_row(
+    configurations: Sequence[Configuration], change: Change, **more: Any
 ) -> dict[str, Any]:
-    sides = {"from": configurations[before], "to": configurations[after]}
+    """A row of the document's `crossovers`."""
+    sides = {"from": configurations[change.before], "to": configurations[change.after]}
     named = {f"{s}_{name}": v for s, c in sides.items() for name, v in c._asdict().items()}
-    return {"at": 10**at, "interval": ends, **named}
+    return {"at": 10**change.at, **more, **named}
 
 
-def _stretch(of: Frontier, j: int, start: float, end: float) -> dict[str, Any]:
-    near, middle = (of.x_V >= start - 1e-6) & (of.x_V <= end + 1e-6), (start + end) / 2
-    near[int(np.abs(of.x_V - middle).argmin())] = True
-    score_V = of.score_DJV[:, j].mean(axis=0)
-    return {
-        "from": 10**start,
-        "to": 10**end,
-        **of.configurations[j]._asdict(),
-        "score_from": float(np.interp(start, of.x_V, score_V)),
-        "score_to": float(np.interp(end, of.x_V, score_V)),
-        "probability_best": float(of.probability_JV[j, near].mean()),
-        "extrapolated": not of.support[0] <= middle <= of.support[1],
-    }
+def _ends(x_V: FloatArray, score_DJV: FloatArray, change: Change, level: float) -> Ends:
+    """Interval of a change."""
+    at_D = overtakes(x_V, score_DJV[:, change.after] - score_DJV[:, change.before])
+    low, high = interval(np.clip(at_D, x_V[0] - 1, x_V[-1] + 1), level)
+    # Where draws do not cross at all the quantile lies beyond the grid: an open end.
+    return (
+        None if low < x_V[0] else 10 ** min(low, change.at),
+        None if high > x_V[-1] else 10 ** max(high, change.at),
+    )
 
 
 def overtakes(x_V: FloatArray, lead_DV: FloatArray) -> FloatArray:

@@ -14,14 +14,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from isocompute.answers.best import interval
 from isocompute.answers.sigmoid import Bounds, Sigmoids, fit_sigmoids
 from isocompute.errors import InputError, RefusalError
-from isocompute.intervals import draw_interval
 
 FloatArray = NDArray[np.float64]
 Form = Literal["sigmoid_log10", "sigmoid_linear", "constant"]
-Variable = Literal["rollouts", "tokens", "steps"]
-Ends = tuple[float | None, float | None]
+Variable = Literal["rollouts", "tokens", "gpu-hours", "steps"]
 
 MIN_POINTS = 4
 # Of the span of a path. A sigmoid through the raw steps of a frontier jumps between a near-step
@@ -43,7 +42,6 @@ class Law:
         L, k, x0, b: the parameters; k < 0 falls. A near-step's k is not identified, so laws are
             compared by their values, never by parameters.
         rms: root mean square of the residuals, in octaves of n.
-        on_bound: a parameter ended on a bound of the search.
         flags: "non_monotone" where the points fall although the form rises (or the reverse).
     """
 
@@ -54,7 +52,6 @@ class Law:
     x0: float | None
     b: float
     rms: float = 0.0
-    on_bound: bool = False
     flags: tuple[str, ...] = ()
 
     def predict(self, x: ArrayLike) -> FloatArray:
@@ -80,36 +77,6 @@ class Law:
     def plateau(self) -> float:
         """Where n* goes as x grows: 2**(L + b), or 2**b of a falling law."""
         return float(2.0 ** (self.b + (self.L if self.k is None or self.k > 0 else 0.0)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class PathLaw:
-    """The law of the mean path of n*, with what the draws say of its parameters.
-
-    Args:
-        law: of the mean path.
-        intervals: of "L", "k", "x0", "b"; None where it is not known.
-        plateau_interval: of n; an end at the smallest or largest n tested is open (None).
-        identified: "slope" (interval of k within a factor of 4), "x0" (within 0.5 decades, or a
-            fifth of the span of a linear law), "plateau" (both ends known).
-        flags: "falling", "non_monotone" (the path goes back by more than half of its change),
-            "slope_not_identified", "optimum_at_edge".
-    """
-
-    law: Law
-    intervals: dict[str, Ends | None]
-    plateau_interval: Ends
-    identified: dict[str, bool]
-    flags: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The keys of `law` in `fit --json`, but for `rising`."""
-        out: dict[str, Any] = {"form": self.law.form, "variable": self.law.variable}
-        for name, ends in (self.intervals | {"plateau": self.plateau_interval}).items():
-            out |= {name: getattr(self.law, name), f"{name}_interval": ends and list(ends)}
-        return out | {
-            "rms": self.law.rms, "identified": self.identified, "flags": list(self.flags)
-        }  # fmt: skip
 
 
 def fit_law(
@@ -186,8 +153,8 @@ def law_of_paths(
     variable: Variable = "rollouts",
     level: float = 0.95,
     share: float = AVERAGED_SHARE,
-) -> PathLaw:
-    """The law through the mean path and through every draw's path of log2 n*.
+) -> dict[str, Any]:
+    """The law through the mean path of n*, and through every draw's path for its intervals.
 
     Args:
         x_V: budgets, ascending, > 0; steps, for a law that is linear in M.
@@ -197,6 +164,13 @@ def law_of_paths(
         level: of the intervals.
         share: of the span of the path over which it is averaged before the fit; 0 for none.
 
+    Returns:
+        The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (interval
+        of k within a factor of 4), "x0" (within 0.5 decades, or a fifth of the span of a linear
+        law), "plateau" (both ends known; at the smallest or largest n tested an end is open).
+        `flags`: "falling", "non_monotone" (the path goes back by more than half of its change),
+        "slope_not_identified", "optimum_at_edge".
+
     Source: arXiv 2603.12151, section 4 (a running average, then the sigmoid). Intervals are ours.
     """
     linear = variable == "steps"
@@ -204,26 +178,21 @@ def law_of_paths(
     span = float(np.ptp(u))
     points = averaged(u, np.vstack([log2n_DV.mean(axis=0), log2n_DV]), share * span)
     falls = bool(points[0, -1] - points[0, 0] < -1e-9)
-    sign = -1 if falls else 1
     low, high = float(np.log2(tested[0])), float(np.log2(tested[1]))
     law, fits = _fit(u, points, variable, linear, falls, (low, high))
     floor, height, slope, midpoint, _ = (field[1:] for field in fits)
-
-    def ends(value_D: FloatArray) -> tuple[float, float]:
-        lo, hi = draw_interval(value_D, level)
-        return float(lo), float(hi)
-
     moves = height > 1e-6  # a draw that does not change has no slope and no midpoint
     shaped = law.k is not None and moves.mean() >= level
-    k = ends(sign * slope[moves]) if shaped else None
-    x0 = ends(midpoint[moves]) if shaped else None
     b = -(floor + height) if falls else floor
+    k = interval((-slope if falls else slope)[moves], level) if shaped else None
+    x0 = interval(midpoint[moves], level) if shaped else None
     # A draw whose best n at the end is the largest tested says only that the plateau is no lower.
     final, last = b if falls else b + height, log2n_DV[:, -1]
-    least, most = ends(np.minimum(final, last))[0], ends(np.maximum(final, last))[1]
-    plateau: Ends = (
-        None if least <= low + _NOTHING else float(2.0**least),
-        None if most >= high - _NOTHING else float(2.0**most),
+    least = interval(np.minimum(final, last), level)[0]
+    most = interval(np.maximum(final, last), level)[1]
+    plateau = (
+        None if least <= low + _NOTHING else 2.0**least,
+        None if most >= high - _NOTHING else 2.0**most,
     )
     identified = {
         "slope": k is not None
@@ -232,7 +201,7 @@ def law_of_paths(
         "x0": x0 is not None and x0[1] - x0[0] < (0.2 * span if linear else _DECADES_OF_X0),
         "plateau": None not in plateau,
     }
-    path = sign * points[0]
+    path = -points[0] if falls else points[0]
     back = float((np.maximum.accumulate(path) - path).max())
     flags = {
         "falling": falls,
@@ -240,13 +209,17 @@ def law_of_paths(
         "slope_not_identified": law.k is not None and not identified["slope"],
         "optimum_at_edge": not low + _NOTHING < float(np.mean(last)) < high - _NOTHING,
     }
-    return PathLaw(
-        law=law,
-        intervals={"L": ends(height), "k": k, "x0": x0, "b": ends(b)},
-        plateau_interval=plateau,
-        identified=identified,
-        flags=tuple(flag for flag, is_set in flags.items() if is_set),
-    )
+    ends = {"L": interval(height, level), "k": k, "x0": x0, "b": interval(b, level),
+            "plateau": plateau}  # fmt: skip
+    return {
+        "form": law.form,
+        "variable": law.variable,
+        **{name: getattr(law, name) for name in ends},
+        **{f"{name}_interval": between for name, between in ends.items()},
+        "rms": law.rms,
+        "identified": identified,
+        "flags": [name for name, is_set in flags.items() if is_set],
+    }
 
 
 def _fit(
@@ -286,5 +259,4 @@ def _fit(
         x0=float(fits.midpoint[0]),
         b=-(floor + height) if falls else floor,
         rms=rms,
-        on_bound=bool(fits.on_bound(bounds)[0]),
     ), fits

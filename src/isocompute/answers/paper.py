@@ -23,20 +23,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import resources
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from isocompute.answers.law import AVERAGED_SHARE, Law, averaged, fit_law
+from isocompute.answers.frontier import change_row, changes_of, spans_of
+from isocompute.answers.law import AVERAGED_SHARE, Law, Variable, averaged, fit_law
 from isocompute.answers.sigmoid import Bounds, fit_sigmoids
 from isocompute.domain import Configuration, Curve
 from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 
 FloatArray = NDArray[np.float64]
-Unit = Literal["rollouts", "tokens"]
+Row = dict[str, Any]
 
 BIN_WIDTH = 0.002  # the text gives none; this one yields the published path on Easy
 _PARAMETERS = 4
@@ -51,23 +51,17 @@ class PrintedLaw:
     Args:
         law: its law of n*(C); `plateau` as printed.
         frontier: (n, budget up to which it is best; None: to the end).
-        best_score: best validation reward by n.
         beyond: what it says of n that the panel does not hold; "" where nothing.
-        best_n: B_p -> n best at the largest budget by (best@4, worst@4).
+        best_n: B_p -> n best at the largest budget by "best@4" and by "worst@4".
         source: where it is printed.
     """
 
     law: Law
     plateau: int
-    frontier: tuple[tuple[int, float | None], ...]
-    best_score: dict[int, float]
+    frontier: list[tuple[int, float | None]]
     beyond: str
-    best_n: dict[int, tuple[int, int]]
+    best_n: dict[str, dict[str, int]]
     source: str
-
-    def n_at(self, rollouts: ArrayLike) -> FloatArray:
-        """The printed law's n* at budgets in rollouts, not rounded; same shape."""
-        return self.law.predict(rollouts)
 
     def sentences(self, rollouts: float | None = None) -> list[str]:
         """What was printed, in words; with what its law says at a budget."""
@@ -79,88 +73,54 @@ class PrintedLaw:
             f"The study's own frontier: {', '.join(path[:-1])}, then {path[-1]}.",
         ]
         if rollouts is not None:
-            at = float(self.n_at(rollouts))
-            out.insert(1, f"At {compact(rollouts)} rollouts that law says n = {at:.0f}.")
+            n = float(law.predict(rollouts))
+            out.insert(1, f"At {compact(rollouts)} rollouts that law says n = {n:.0f}.")
         if self.beyond:
             out.append(f"It also says that {self.beyond}.")
-        best = ", ".join(f"{a}/{b} at B_p = {bp}" for bp, (a, b) in self.best_n.items())
+        best = ", ".join(
+            f"{n['best@4']}/{n['worst@4']} at B_p = {b_p}" for b_p, n in self.best_n.items()
+        )
         return [*out, f"Its best n at the largest budget by best@4/worst@4: {best}."]
 
 
 def printed_law(source: str | None) -> PrintedLaw | None:
     """What the study printed of a source, "published:qwen2.5-7b-easy" or "-hard"; else None."""
+    kind, _, name = (source or "").partition(":")
     file = resources.files("isocompute") / "data" / "published" / "printed.json"
     known = json.loads(file.read_text(encoding="utf-8"))
-    panel = known["panels"].get((source or "").removeprefix("published:"))
-    if panel is None or not str(source).startswith("published:"):
+    if kind != "published" or name not in known["panels"]:
         return None
+    panel = known["panels"][name]
     return PrintedLaw(
         law=Law(form="sigmoid_log10", variable="rollouts", **panel["law"]),
         plateau=panel["plateau"],
-        frontier=tuple((n, x) for n, x in panel["frontier"]),
-        best_score={int(n): score for n, score in panel["best_score"].items()},
+        frontier=[(n, x) for n, x in panel["frontier"]],
         beyond=panel["beyond"] or "",
-        best_n={int(bp): (n["best@4"], n["worst@4"]) for bp, n in panel["best_n"].items()},
+        best_n=panel["best_n"],
         source=known["source"],
     )
 
 
-class PaperCurve(NamedTuple):
-    """The sigmoid of one configuration, score against log10 of the budget."""
-
-    configuration: Configuration
-    n_records: int
-    floor: float
-    ceiling: float
-    slope: float
-    log10_midpoint: float
-
-
-class Stretch(NamedTuple):
-    """Budgets over which one configuration attains the envelope."""
-
-    start: float
-    end: float
-    configuration: Configuration
-
-
-class Change(NamedTuple):
-    """Where the configuration that attains the envelope changes."""
-
-    at: float
-    before: Configuration
-    after: Configuration
-
-
 @dataclass(frozen=True, kw_only=True)
 class PaperFit:
-    """What the published pipeline says of a sweep.
+    """What the published pipeline says of a sweep; rows are those of the document.
 
     Args:
         unit, bin_width: as asked for.
-        curves: one per configuration with enough record points, by (B_p, n).
-        left_out: configurations (B_p, n) with fewer than 4 record points.
-        frontier: the envelope, merged into stretches.
+        curves: one row per configuration with enough record points, by (B_p, n).
+        left_out: configurations with fewer than 4 record points.
+        frontier, crossovers: the envelope merged into stretches, and its changes.
         law: through the running average of its n.
     """
 
-    unit: Unit
+    unit: str
     bin_width: float
-    curves: tuple[PaperCurve, ...]
-    left_out: tuple[Configuration, ...]
-    frontier: tuple[Stretch, ...]
+    curves: list[Row]
+    left_out: list[Row]
+    frontier: list[Row]
+    crossovers: list[Row]
     law: Law
     runs: tuple[Curve, ...] = field(repr=False, compare=False)
-
-    @property
-    def crossovers(self) -> tuple[Change, ...]:
-        """Changes along the frontier."""
-        pairs = pairwise(self.frontier)
-        return tuple(Change(b.start, a.configuration, b.configuration) for a, b in pairs)
-
-    def n_at(self, x: ArrayLike) -> FloatArray:
-        """n*(x) of the law, not rounded; same shape as x."""
-        return self.law.predict(x)
 
     @cached_property
     def by_bin_width(self) -> dict[float, PaperFit | str]:
@@ -173,26 +133,12 @@ class PaperFit:
                 out[width] = refusal.reason
         return out
 
-    def to_dict(self, *, widths: bool = True) -> dict[str, Any]:
+    def to_dict(self, *, widths: bool = True) -> Row:
         """The key `paper` of `fit --json`; `widths` False leaves out the other bin widths."""
+        own = ("unit", "bin_width", "curves", "left_out", "frontier", "crossovers")
         law = ("form", "variable", "L", "k", "x0", "b", "plateau")
-        out = {
-            "method": "paper",
-            "unit": self.unit,
-            "bin_width": self.bin_width,
-            "curves": [
-                _named(c[0]) | dict(zip(c._fields[1:], c[1:], strict=True)) for c in self.curves
-            ],
-            "left_out": [_named(c) for c in self.left_out],
-            "frontier": [
-                {"from": s.start, "to": s.end, **_named(s.configuration)} for s in self.frontier
-            ],
-            "crossovers": [
-                {"at": c.at, **_named(c.before, "from_"), **_named(c.after, "to_")}
-                for c in self.crossovers
-            ],
-            "law": {name: getattr(self.law, name) for name in law},
-        }
+        out: Row = {"method": "paper", **{name: getattr(self, name) for name in own}}
+        out["law"] = {name: getattr(self.law, name) for name in law}
         if widths:
             out["by_bin_width"] = [
                 {"bin_width": width, "refused": fit}
@@ -201,10 +147,6 @@ class PaperFit:
                 for width, fit in self.by_bin_width.items()
             ]
         return out
-
-
-def _named(configuration: Configuration, prefix: str = "") -> dict[str, Any]:
-    return {prefix + name: value for name, value in configuration._asdict().items()}
 
 
 def records(score_K: FloatArray, bin_width: float) -> NDArray[np.bool_]:
@@ -219,7 +161,7 @@ def records(score_K: FloatArray, bin_width: float) -> NDArray[np.bool_]:
 
 
 def paper_fit(
-    curves: Sequence[Curve], *, unit: Unit = "rollouts", bin_width: float = BIN_WIDTH
+    curves: Sequence[Curve], *, unit: str = "rollouts", bin_width: float = BIN_WIDTH
 ) -> PaperFit:
     """Records, sigmoids, envelope, running average, law.
 
@@ -252,45 +194,30 @@ def paper_fit(
             f"record points of {found or 'no run'}; evaluate more often, or take narrower bins "
             f"than {bin_width:g}."
         )
-    fits = [
-        fit_sigmoids(x, score[None], Bounds(
-            level=(0.0, 1.0), slope=_SLOPE, midpoint=(float(x.min()), float(x.max()))))
-        for x, score in fitted.values()
-    ]  # fmt: skip
-    x = np.concatenate([xy[0] for xy in fitted.values()])
-    x_V = np.linspace(x.min(), x.max(), max(24, int(np.ptp(x) * _PER_DECADE) + 2))
-    score_JV = np.concatenate([fit.value(x_V) for fit in fits])
-    n_J = np.array([key.rollouts_per_problem for key in fitted], dtype=np.float64)
-    n_V = averaged(x_V, n_J[score_JV.argmax(axis=0)], AVERAGED_SHARE * float(np.ptp(x_V)))
+    every = np.concatenate([x for x, _ in fitted.values()])
+    x_V = np.linspace(every.min(), every.max(), max(24, int(np.ptp(every) * _PER_DECADE) + 2))
+    rows, value_JV = [], []
+    for key, (x, score) in fitted.items():
+        ends = float(x.min()), float(x.max())
+        fit = fit_sigmoids(x, score[None], Bounds(level=(0.0, 1.0), slope=_SLOPE, midpoint=ends))
+        value_JV.append(fit.value(x_V)[0])
+        of = {"floor": fit.floor, "ceiling": fit.floor + fit.height, "slope": fit.slope,
+              "log10_midpoint": fit.midpoint}  # fmt: skip
+        numbers = {name: float(value[0]) for name, value in of.items()}
+        rows.append({**key._asdict(), "n_records": len(x), **numbers})
+    score_JV, keys = np.array(value_JV), list(fitted)
+    best_V = score_JV.argmax(axis=0)
+    changes = changes_of(x_V, score_JV, best_V)
+    n_V = np.array([key.rollouts_per_problem for key in keys], dtype=np.float64)[best_V]
+    n_V = averaged(x_V, n_V, AVERAGED_SHARE * float(np.ptp(x_V)))
     return PaperFit(
         unit=unit,
         bin_width=bin_width,
-        curves=tuple(
-            PaperCurve(key, xy.shape[1], *(
-                float(v[0]) for v in (f.floor, f.floor + f.height, f.slope, f.midpoint)))
-            for (key, xy), f in zip(fitted.items(), fits, strict=True)
-        ),
-        left_out=tuple(key for key in pooled if key not in fitted),
-        frontier=_stretches(x_V, score_JV, list(fitted)),
-        law=fit_law(10**x_V, n_V, variable=unit),
+        curves=rows,
+        left_out=[key._asdict() for key in pooled if key not in fitted],
+        frontier=[{"from": 10**start, "to": 10**end, **keys[j]._asdict()}
+                  for j, start, end in spans_of(x_V, best_V, changes)],
+        crossovers=[change_row(keys, change) for change in changes],
+        law=fit_law(10**x_V, n_V, variable=cast("Variable", unit)),
         runs=tuple(curves),
     )  # fmt: skip
-
-
-def _stretches(
-    x_V: FloatArray, score_JV: FloatArray, keys: Sequence[Configuration]
-) -> tuple[Stretch, ...]:
-    """The envelope's path; a change lies where the two curves cross between two budgets."""
-    best_V = score_JV.argmax(axis=0)
-    at = [float(x_V[0])]
-    path = [int(best_V[0])]
-    for v in np.flatnonzero(np.diff(best_V)):
-        before, after = int(best_V[v]), int(best_V[v + 1])
-        lead = score_JV[before, v : v + 2] - score_JV[after, v : v + 2]
-        at.append(float(x_V[v] + (x_V[v + 1] - x_V[v]) * lead[0] / (lead[0] - lead[1])))
-        path.append(after)
-    at.append(float(x_V[-1]))
-    return tuple(
-        Stretch(float(10**start), float(10**end), keys[j])
-        for (start, end), j in zip(pairwise(at), path, strict=True)
-    )

@@ -19,6 +19,7 @@ from isocompute.allocation import Rates, powers_of_two
 from isocompute.answers import best
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
+from isocompute.answers.price import Price
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
@@ -41,9 +42,9 @@ class Question:
         source: what was fitted, for the record.
         difficulty: of the problem set; chooses the recipe.
         recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
-        rates: what a rollout costs; a missing tokens_per_rollout is measured on the sweep.
-        rates_from: by name of a rate "study" or "sweep"; missing: given.
-        tokens: by configuration, tokens of one rollout where they were measured.
+        rates: what a rollout costs, given or from the study's file.
+        rates_from: by name of a rate "study"; missing: given.
+        price: of every configuration: `rates`, and what the sweep's own runs add to them.
         current: today's setting, to say what the plan gains: (B_p, n), or n alone.
         problems: D, size of the training set: no batch holds more, and passes are counted.
         unhealthy: (B_p, n) -> health rules that runs failed.
@@ -59,7 +60,7 @@ class Question:
     recipe: Recipe | None = None
     rates: Rates = field(default_factory=Rates)
     rates_from: Mapping[str, str] = field(default_factory=dict)
-    tokens: Mapping[Configuration, float] = field(default_factory=dict)
+    price: Price = field(default_factory=Price)
     current: Configuration | int | None = None
     problems: int | None = None
     unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
@@ -69,14 +70,18 @@ class Question:
     batch_size: int | None = None
     steps: int | None = None
 
-    def tokens_of(self, c: Configuration | None) -> float | None:
-        """Tokens of one rollout of a configuration (None: of any); None where nobody knows."""
-        median = self.rates.tokens_per_rollout
-        return median if c is None else self.tokens.get(c, median)
+    def rates_of(self, c: Configuration | None) -> Rates:
+        """What a rollout of a configuration costs (None: of any)."""
+        return self.price.rates if c is None else self.price.of(c)
 
     def rollouts(self, c: Configuration | None = None) -> float:
         """What the budget buys with a configuration."""
-        return self.x / (self.tokens_of(c) or 1.0) if self.fit.unit == "tokens" else self.x
+        rates = self.rates_of(c)
+        if self.fit.unit == "tokens":
+            return self.x / (rates.tokens_per_rollout or 1.0)
+        if self.fit.unit == "gpu-hours":
+            return self.x * (rates.rollouts_per_gpu_hour or 1.0)
+        return self.x
 
     def steps_of(self, c: Configuration) -> int:
         """M: what is left of the budget, or the steps of a fixed batch."""
@@ -164,12 +169,8 @@ def prescribe(q: Question) -> Prescription:
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at
                            if mean_F[f] > mean_F[at] - best.AS_GOOD}),
-        "neighbours": [
-            {**which[f]._asdict(), "score": mean_F[f], "gain": mean_F[f] - mean_F[at],
-             "interval": best.interval(score_DF[:, f], fit.level),
-             "gain_interval": best.interval(score_DF[:, f] - score_DF[:, at], fit.level)}
-            for f in guessed if f != at
-        ],
+        "neighbours": [best.guess_row(which[f], score_DF[:, f], score_DF[:, at], fit.level)
+                       for f in guessed if f != at],
         "confidence_set": best.confidence_set(share_F, n_F, fit.level),
         "expected_regret": (score_DF.max(axis=1) - score_DF[:, at]).mean(),
         "rollouts_per_problem_law": best_n,
@@ -211,10 +212,9 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
     if q.batch_size is None and len(tested_n(q.fit)) >= ENOUGH_N:
         at = q.fit.best_at(q.x)
         return at.rollouts_per_problem, at.interval
-    low, high = np.log2([n_F.min(), n_F.max()])
-    if low == high:
+    if n_F.min() == n_F.max():
         return float(n_F[0]), None
-    grid_F = np.linspace(low, high, int(np.ceil((high - low) * best.STEPS_PER_OCTAVE)) + 1)
+    grid_F = best.log2_n_grid(n_F)
     b_p_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
     score_DF = q.fit.scores_of(list(zip(b_p_F, 2**grid_F, strict=True)), q.x)
     best_D = best.continuous_best(score_DF[:, :, None], grid_F)[:, 0]

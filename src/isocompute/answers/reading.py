@@ -21,6 +21,7 @@ from isocompute.answers.best import (
     choice,
     confidence_set,
     expected_regret,
+    guess_row,
     interval,
     log2_n_grid,
     probability_best,
@@ -99,7 +100,7 @@ class Reading:
 
     @property
     def unit(self) -> str:
-        """Of every x: "rollouts" or "tokens"."""
+        """Of every x: one of `domain.curve.UNITS`."""
         return self.posterior.unit
 
     @property
@@ -156,14 +157,14 @@ class Reading:
 
     def _scores(self, x_X: FloatArray) -> FloatArray:
         score_DJX = self.posterior.scores(x_X)
-        wider_JX = self._wider(x_X - self.posterior.last_J[:, None])
+        wider_JX = self.wider(x_X - self.posterior.last_J[:, None])
         if (wider_JX > 1).any():
             mean_JX = score_DJX.mean(axis=0)
             score_DJX = np.clip(mean_JX + (score_DJX - mean_JX) * wider_JX, 0.0, 1.0)
         return score_DJX
 
-    def _wider(self, beyond: ArrayLike) -> FloatArray:
-        """Factor on the spread of draws so many decades beyond the data."""
+    def wider(self, beyond: ArrayLike) -> FloatArray:
+        """Factor on the spread of draws so many decades beyond the data, by the back-test."""
         share = np.clip(np.asarray(beyond) / _TESTED_DISTANCE, 0.0, 1.0)
         # Inside the data there is nothing to ask the back-test for.
         return 1 + share * (self.backtest.widened_by - 1 if (share > 1e-6).any() else 0)
@@ -240,7 +241,7 @@ class Reading:
         n_J, (low, high) = self._bp_n[1], self.frontier.support
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
         middle_X = np.median(of.log2_n_DX, axis=0)
-        spread_DX = (of.log2_n_DX - middle_X) * self._wider(x_X - high)
+        spread_DX = (of.log2_n_DX - middle_X) * self.wider(x_X - high)
         n_DX = 2 ** np.clip(middle_X + spread_DX, np.log2(n_J.min()), np.log2(n_J.max()))
         mean_JX = score_DJX.mean(axis=0)
         at_X = [choice(mean_J) for mean_J in mean_JX.T]
@@ -297,7 +298,7 @@ class Reading:
         if untested := [c for c in which if c not in self.configurations]:
             (bp_F, n_F), at = np.array(untested, dtype=np.float64).T, np.log10([x])
             more_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), at)[:, :, 0]
-            mean_F, wider = more_DF.mean(axis=0), self._wider(at[0] - self.posterior.last_J.max())
+            mean_F, wider = more_DF.mean(axis=0), self.wider(at[0] - self.posterior.last_J.max())
             more_DF = np.clip(mean_F + (more_DF - mean_F) * wider, 0.0, 1.0)
             score_DF = np.concatenate([score_DF, more_DF], axis=1)
         every: list[tuple[float, float]] = [*self.configurations, *untested]
@@ -330,17 +331,11 @@ class Reading:
         wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
         if self.batch_size is not None or not wanted:
             return []
-        score_DF = self.scores_of([(b_p, n) for n in [*wanted, chosen]], x)
-        gain_DF = score_DF - score_DF[:, -1:]
+        arms = [Configuration(b_p, n) for n in [*wanted, chosen]]
+        score_FD = self.scores_of(arms, x).T
         return [
-            {
-                **Configuration(b_p, n)._asdict(),
-                "score": float(score_DF[:, i].mean()),
-                "interval": interval(score_DF[:, i], self.level),
-                "gain": float(gain_DF[:, i].mean()),
-                "gain_interval": interval(gain_DF[:, i], self.level),
-            }
-            for i, n in enumerate(wanted)
+            guess_row(c, score_D, score_FD[-1], self.level)
+            for c, score_D in zip(arms[:-1], score_FD[:-1], strict=True)
         ]
 
     @cached_property

@@ -51,13 +51,6 @@ class Sigmoids(NamedTuple):
         out: FloatArray = self.floor[:, None] + self.height[:, None] * _unit(at_D2, x_X)
         return out
 
-    def on_bound(self, bounds: Bounds) -> NDArray[np.bool_]:
-        """Rows of which a parameter ended on a bound, shape (D,)."""
-        ends = ((self.floor, bounds.level), (self.floor + self.height, bounds.level),
-                (self.slope, bounds.slope), (self.midpoint, bounds.midpoint))  # fmt: skip
-        out = [(v <= b[0] + 1e-9) | (v >= b[1] - 1e-9) for v, b in ends]
-        return np.asarray(np.any(out, axis=0))
-
 
 def fit_sigmoids(
     x_X: FloatArray, y_DX: FloatArray, bounds: Bounds, *, weight_X: FloatArray | None = None

@@ -5,8 +5,8 @@ Shape legend: D draws, J configurations, X budgets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,9 @@ from isocompute.answers.overfit import SURE, WINDOW, falls, noise_scale, windows
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
 from isocompute.health.shape import roughness
+
+if TYPE_CHECKING:
+    from isocompute.answers.fit import Fit
 
 # What is said beyond the data is widened by how far the back-test missed. Half as much again is
 # worth a caution. At four times the model does not know this sweep: of 18 cuts of published panels
@@ -41,17 +44,9 @@ def verdict_of(notices: Sequence[Notice]) -> Verdict:
     return Verdict("ok", "")
 
 
-def limits(fit: Reading, law: Mapping[str, Any], gaps: Sequence[Mapping[str, Any]]) -> list[Notice]:
-    """Every notice of a fit, the gravest first.
-
-    Args:
-        fit: the answers.
-        law: its law, as in the document.
-        gaps: rows of `overfitting`.
-    """
-    return ordered(
-        [*_own_test(fit), *_scores(fit), *_untested(fit), *_best(fit, law), *_runs(fit, gaps)]
-    )
+def limits(fit: Fit) -> list[Notice]:
+    """Every notice of a fit, the gravest first."""
+    return ordered([*_own_test(fit), *_scores(fit), *_untested(fit), *_best(fit), *_runs(fit)])
 
 
 def name_of(fit: Reading, c: Configuration) -> str:
@@ -115,7 +110,7 @@ def _untested(fit: Reading) -> Iterator[Notice]:
         yield notice("n_confounded_with_batch")
 
 
-def _best(fit: Reading, law: Mapping[str, Any]) -> Iterator[Notice]:
+def _best(fit: Fit) -> Iterator[Notice]:
     """What limits the best n, at the end of the support and on the way there."""
     last = [b for b, inside in zip(fit.best, fit.inside_X, strict=True) if inside][-1]
     tested = sorted(last.probability)
@@ -132,11 +127,11 @@ def _best(fit: Reading, law: Mapping[str, Any]) -> Iterator[Notice]:
     if fit.rise.falls:
         yield notice("falling", octaves=-fit.rise.octaves)
     for code in ("non_monotone", "slope_not_identified"):
-        if code in law["flags"]:
+        if code in fit.law["flags"]:
             yield notice(code)
 
 
-def _runs(fit: Reading, gaps: Sequence[Mapping[str, Any]]) -> Iterator[Notice]:
+def _runs(fit: Fit) -> Iterator[Notice]:
     """What is the matter with single runs, and what the sweep lacks of them."""
     of, curves, high = fit.posterior, fit.curves, fit.frontier.support[1]
     state = dict(zip(fit.configurations, of.state_J, strict=True))
@@ -145,7 +140,7 @@ def _runs(fit: Reading, gaps: Sequence[Mapping[str, Any]]) -> Iterator[Notice]:
     sound = [c for c in curves if state.get(c.configuration, "broken") != "broken"]
     found = [(c, roughness(c.score_K, 1 / c.trials if c.trials else phi)) for c in sound]
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
-    over = [row for row in gaps if row["overfits"]]
+    over = [row for row in fit.train_test if row["overfits"]]
     worst = max(over, key=lambda row: row["validation_lost"], default={})
     shared = fit.frontier.compared and of.last_J.max() - high < _OCTAVE
     short_J = of.last_J <= high + _OCTAVE / 2

@@ -155,7 +155,10 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
     if found is None:
         unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
         return ", ".join(parts) or unknown, ""
-    whose = {"study": "your study: ", "sweep": "your logs: "}.get(found["from"], "")
+    whose = {"study": "your study: ", "sweep": "your runs: "}.get(found["from"], "")
+    if found.get("off") is not None:
+        return ", ".join(parts), f"{whose}{compact(found['value'])} per GPU-hour, within " \
+            f"{max(found['off'], 0.01):.0%}"
     return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 

@@ -157,9 +157,9 @@ def _add_setting(parser: Parser) -> None:
     )
     parser.add_argument(
         "--unit",
-        choices=("rollouts", "tokens"),
-        default="rollouts",
-        help="what compute is counted in (default: rollouts)",
+        choices=("rollouts", "tokens", "gpu-hours"),
+        help="what compute is counted in (default: rollouts; a plan for a budget in GPU-hours or "
+        "money counts GPU-hours where every run was timed)",
     )
 
 

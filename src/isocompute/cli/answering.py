@@ -29,23 +29,29 @@ def fit(options: Options) -> int:
             f"--bin-width belongs to --method paper, but got --bin-width {options.bin_width:g} "
             "without it; drop it, or add the method."
         )
+    from isocompute.allocation import Rates
     from isocompute.answers import fit_sweep
     from isocompute.answers.claims import best_n_rows
+    from isocompute.answers.price import timed
     from isocompute.cli.evidence import best_n_lines
     from isocompute.cli.fit_full import full_lines
     from isocompute.cli.fit_short import fit_lines
     from isocompute.sources import load_with_train
+    from isocompute.sources.studies import with_study_rates
 
-    asked = scores(options)
+    asked, unit = scores(options), options.unit or "rollouts"
     documents = []
     for metric in _metrics(options):
         asked["metric"] = metric
         curves, train = load_with_train(sources, **asked)
+        if unit == "gpu-hours":
+            rates = with_study_rates(sources[0], Rates())
+            curves, train = (timed(rows, rates) for rows in (curves, train))
         found = fit_sweep(
             curves,
             fix=options.fix,
             joint=options.joint,
-            unit=options.unit,
+            unit=unit,
             select=options.select,
             sources=sources,
             train=train,
@@ -80,13 +86,13 @@ def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
         load_curves(sources, **scores(options)), fix=options.fix, joint=options.joint
     )
     width = BIN_WIDTH if options.bin_width is None else options.bin_width
-    found = paper_fit(curves, unit=options.unit, bin_width=width)
+    found = paper_fit(curves, unit=options.unit or "rollouts", bin_width=width)
     document = {
         "version": 2,
         "method": "paper",
         "setting": setting,
         "metric": curves[0].metric or "score",
-        "unit": options.unit,
+        "unit": options.unit or "rollouts",
         "provenance": {"sources": sources},
         "paper": found.to_dict(),
     }
@@ -150,7 +156,8 @@ def report(options: Options) -> int:
     from isocompute.store.arms import split_source
 
     asked = scores(options)
-    setting = {"fix": options.fix, "joint": options.joint, "unit": options.unit}
+    setting = {"fix": options.fix, "joint": options.joint}
+    setting["unit"] = options.unit or "rollouts"
     fits: list[tuple[str, Fit]] = []
     for source in (narrowed(given, options) for given in options.source):
         curves, train = load_with_train([source], **asked)

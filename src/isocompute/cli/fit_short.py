@@ -14,6 +14,10 @@ Row = Mapping[str, Any]
 
 LINES = 14
 _LABEL = 12  # columns
+# What `plan` calls a budget of the unit of a fit.
+_IN_UNIT = {
+    "tokens": ("--unit tokens ", "tok"), "gpu-hours": ("--unit gpu-hours ", "gpuh"),
+}  # fmt: skip
 _PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
 
 
@@ -188,8 +192,7 @@ def _next(document: Row) -> list[str]:
     if not steps:
         top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
         budget = _budget(_PLAN_FACTOR * top).replace(",", "")
-        tokens = document["unit"] == "tokens"
-        unit, suffix = ("--unit tokens ", "tok") if tokens else ("", "")
+        unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
         return [f"isocompute plan --law {_source(document)} {unit}--budget {budget}{suffix}"]
     steps = list(dict.fromkeys(steps))[:2]
     return [*steps[:-1], f"{steps[-1]}."]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from isocompute import __version__
 from isocompute.cli import commands
 from isocompute.cli.answer_parser import add_compare, add_fit, add_plan, add_report
+from isocompute.cli.design_parser import add_design
 from isocompute.cli.import_parser import add_import
 from isocompute.cli.options import Parser
 from isocompute.cli.options import add_json as _add_json
@@ -29,6 +30,7 @@ def build_parser() -> argparse.ArgumentParser:
     stages = parser.add_subparsers(metavar="COMMAND", required=True, parser_class=Parser)
     _add_quickstart(stages)
     _add_difficulty_stage(stages)
+    add_design(stages)
     add_lr_sweep(stages)
     add_run(stages)
     add_folder(stages)

@@ -44,6 +44,29 @@ def nonnegative(text: str) -> float:
     return value
 
 
+def share(text: str) -> float:
+    """A share above 0: 15% or 0.15.
+
+    >>> share("15%"), share("0.15")
+    (0.15, 0.15)
+    """
+    percent = text.strip().endswith("%")
+    value = positive(text.strip().removesuffix("%"))
+    return value / 100 if percent else value
+
+
+def gpus(text: str) -> tuple[int, str]:
+    """How many GPUs, and which: 64xH100, or 64.
+
+    >>> gpus("64xH100"), gpus("8")
+    ((64, 'H100'), (8, ''))
+    """
+    number, _, kind = text.partition("x")
+    if not number.strip().isdigit() or int(number) < 1 or text.endswith("x"):
+        raise argparse.ArgumentTypeError(f"must be 64xH100 or 64, but got {text!r}")
+    return int(number), kind.strip()
+
+
 def numbers(text: str) -> list[float]:
     """Finite numbers > 0 with commas between them."""
     return [positive(part) for part in text.split(",")]

@@ -18,6 +18,9 @@ if TYPE_CHECKING:  # `isocompute --help` needs no numpy
     FloatArray = NDArray[np.float64]
 
 
+UNITS = ("rollouts", "tokens", "gpu-hours")  # what a budget may be counted in
+
+
 class Configuration(NamedTuple):
     """Problems per batch B_p and rollouts per problem n; sorts, hashes and equals as (B_p, n).
 
@@ -50,7 +53,7 @@ class Curve:
         metric: "avg@4", "best@4", ...; "" where the source does not name it.
         problem_set, split: on what it was measured.
         arm: of a tidy file whose runs differ in recipe or data; "" where there is one.
-        tokens_K, steps_K: None where they are not known.
+        tokens_K, steps_K, gpu_hours_K: of training alone; None where they are not known.
         trials: independent 0/1 outcomes behind each score (problems times samples for avg@k,
             problems for best@k and worst@k); None where the source does not say.
         n_missing: rows of this run left out because their score was missing.
@@ -71,6 +74,7 @@ class Curve:
     arm: str = ""
     tokens_K: FloatArray | None = None
     steps_K: FloatArray | None = None
+    gpu_hours_K: FloatArray | None = None
     trials: int | None = None
     n_missing: int = 0
     n_repeated: int = 0
@@ -82,17 +86,26 @@ class Curve:
         return Configuration(self.problems_per_batch, self.rollouts_per_problem)
 
     def position(self, unit: str = "rollouts") -> FloatArray:
-        """Budget spent at each evaluation, shape (K,), in "rollouts" or "tokens".
+        """Budget spent at each evaluation, shape (K,), in one of `UNITS`.
 
         Raises:
-            InputError: another unit, or tokens of a run that has none.
+            InputError: another unit, or tokens or GPU-hours of a run that has none.
         """
         if unit == "rollouts":
             return self.rollouts_K
-        if unit != "tokens":
+        if unit not in UNITS:
             raise InputError(
-                f"unit must be rollouts or tokens, but got {unit!r}; choose one of them."
+                f"unit must be one of {', '.join(UNITS)}, but got {unit!r}; choose one of them."
             )
+        if unit == "gpu-hours":
+            if self.gpu_hours_K is None:
+                raise InputError(
+                    "a fit by GPU-hours needs the time of every run, but that of "
+                    f"problems_per_batch={self.problems_per_batch}, "
+                    f"rollouts_per_problem={self.rollouts_per_problem} has none; import its log "
+                    "with --set gpus=N, or fit by rollouts."
+                )
+            return self.gpu_hours_K
         if self.tokens_K is None:
             raise InputError(
                 "a fit by tokens needs a `tokens` column on every row, but the run of "
@@ -114,6 +127,7 @@ class Curve:
             score_K=self.score_K[keep_K],
             tokens_K=None if self.tokens_K is None else self.tokens_K[keep_K],
             steps_K=None if self.steps_K is None else self.steps_K[keep_K],
+            gpu_hours_K=None if self.gpu_hours_K is None else self.gpu_hours_K[keep_K],
         )
 
     def replace(self, **changes: Any) -> Curve:

@@ -125,6 +125,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Import counts, or a study."),
     },
     "Of a plan": {
+        "score_unknown": _stop(
+            "What n = {n} would score at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
+            "Train it further first, or plan for a smaller budget."),
         "extrapolated": _caution(
             "{times:.2g}x {side} the budgets that were compared; intervals assume that the trend "
             "continues.",
@@ -179,6 +182,26 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
             "Pass --tokens-per-rollout if yours differ."),
+    },
+    "Of a design": {
+        "no_sweep": _note(
+            "No sweep that this budget holds gains more than it costs: run n = {n}.",
+            "Raise --budget, or name a study of your own with --prior."),
+        "bp_of_prior": _note(
+            "The sweep has B_p = {bp}; what is known of n comes from B_p = {known}.",
+            "Raise --budget or --spend for the larger B_p."),
+        "beyond_prior": _caution(
+            "The budget is {times:.0f} times the longest run that anything is known of.",
+            "Take the worth for a guess; sweep a smaller budget first."),
+        "prior_of_others": _note(
+            "What a sweep is worth comes from {model} on mathematics.",
+            "Name a study of your own with --prior."),
+        "prior_alone": _note(
+            "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",
+            "Measure it with `isocompute difficulty`, pass --difficulty."),
+        "stand_ins": _caution(
+            "The study file has stand-ins for {what}.",
+            "Pass {options}, or edit it before you run it."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(

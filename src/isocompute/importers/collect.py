@@ -33,6 +33,7 @@ from isocompute.importers.runs import (
 )
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import FROM_ZERO, Counters, from_one
+from isocompute.importers.timing import TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
     EVICTED_KEY,
     LENGTH_KEYS,
@@ -59,7 +60,7 @@ _ENOUGH = 50
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     ROLLOUTS_KEY: "rollouts", EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total",
-    PROMPT_KEY: "prompt",
+    PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 _PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
@@ -312,6 +313,7 @@ class Collector:
                 provenance, facts={**self.extras, **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+                gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )

@@ -304,7 +304,8 @@ def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -
 
 
 def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> Curve:
-    tokens = s.tokens_K[keep]
+    tokens, steps_K = s.tokens_K[keep], s.step_K[keep].astype(np.float64)
+    timed = run.provenance.gpu_s_per_step
     assert run.problems_per_batch is not None  # asked for above
     assert run.rollouts_per_problem is not None
     return Curve(
@@ -312,7 +313,8 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         run=run.name, seed=run.seed, rollouts_K=s.rollouts_K[keep], score_K=s.score_K[keep],
         metric=label, problem_set=s.problem_set, split=s.split,
         tokens_K=tokens if np.isfinite(tokens).all() else None,
-        steps_K=s.step_K[keep].astype(np.float64), trials=_trials(run, s),
+        steps_K=steps_K, gpu_hours_K=None if timed is None else steps_K * timed / 3600,
+        trials=_trials(run, s),
         n_missing=s.n_missing + int((~keep).sum()),
     )
 

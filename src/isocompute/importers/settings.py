@@ -15,7 +15,7 @@ from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
-    "evaluation_problems",
+    "evaluation_problems", "gpus",
 )
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
@@ -43,7 +43,8 @@ class Settings:
         evaluation_samples: k of the log's avg@k where its key does not hold it.
         evaluation_problems: how many problems an evaluation has, where scores are successes: what
             the noise of a score follows from.
-        pattern: names of files, runs or folders with placeholders for the six above, for example
+        gpus: of a run, where the log has times and does not say on how many.
+        pattern: names of files, runs or folders with placeholders for the seven above, for example
             "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
             folders where it holds a slash.
         run: name of the run.
@@ -63,6 +64,7 @@ class Settings:
     seed: int | None = None
     evaluation_samples: int | None = None
     evaluation_problems: int | None = None
+    gpus: int | None = None
     pattern: str | None = None
     run: str | None = None
     problem_set: str | None = None

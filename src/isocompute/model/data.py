@@ -94,7 +94,7 @@ def reduce_curves(curves: Sequence[Curve], unit: str) -> SweepData:
 
     Args:
         curves: of one metric; at least one with a score beyond step 0.
-        unit: "rollouts" or "tokens", what x counts.
+        unit: what x counts, one of `domain.curve.UNITS`.
     """
     groups: dict[Configuration, list[Curve]] = defaultdict(list)
     for curve in curves:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,18 +23,19 @@ from isocompute.errors import RefusalError
 from isocompute.model.data import SweepData, reduce_curves
 from isocompute.model.form import KNOTS, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
+from isocompute.model.importance import systematic
 from isocompute.model.noise import Reference, noise_hypotheses, scaling_of, white_variance
 from isocompute.model.posterior import Drawn, Posterior, Select
 from isocompute.model.prior import SHARED, Prior
 from isocompute.model.solve import Problem, linear_evidence, solve_modes
 from isocompute.model.walk import Walkers, walk
 
-FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 
 ROUNDS = 3  # of hypotheses, the first from the prior
-TRIED, LEAST_TRIED = 36, 16  # hypotheses of one round; fewer where few draws are asked for
+TRIED = 32  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
-WEIGHTLESS = 0.01  # posterior share below which a form gets no draws
+WEIGHTLESS = 0.02  # posterior share below which a form gets no draws
 DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 
 
@@ -49,7 +51,7 @@ def fit_posterior(
 
     Args:
         curves: runs of one metric on one problem set, scores in 0..1.
-        unit: "rollouts" or "tokens".
+        unit: one of `domain.curve.UNITS`.
         select: see `Posterior`.
         draws: number of draws.
         seed: of every random number used.
@@ -68,21 +70,19 @@ def fit_posterior(
     reference, white, start = _reference(data)
     noise = noise_hypotheses(data, reference, white, _evidence(data, white[0], start), rng)
     scaling = scaling_of(noise.covariance, data.has_JK)
-    found = []
-    for form in (Form(), Form(declines=True)):
-        prior = _prior(data, form, white[0])
-        begin = _begin(prior, start, len(data.configurations))
-        found.append(Hypotheses(data, form, prior, noise, scaling, begin))
     tried = min(TRIED, draws // 5)
-    for round_ in range(ROUNDS):
-        share = _shares(found) if round_ else np.full(2, 0.5)
-        for hypotheses, weight in zip(found, share, strict=True):
-            if weight > 0:
-                hypotheses.explore(max(int(weight * tried), LEAST_TRIED), rng)
-    count = rng.multinomial(draws, _shares(found))
+    plain, declining = (
+        Hypotheses(data, form, prior, noise, scaling, _begin(prior, start, len(data.x_JK)))
+        for form in (Form(), Form(declines=True))
+        for prior in (_prior(data, form, white[0]),)
+    )
+    plain.explore(ROUNDS, tried, rng)
+    odds = DECLINE / (1 - DECLINE) * np.exp(min(declining.extend(plain, tried, rng), 50.0))
+    share = odds / (1 + odds)
+    count = rng.binomial(draws, share if share > WEIGHTLESS else 0.0)
     parts = tuple(
         _draw(hypotheses, int(size), rng)
-        for hypotheses, size in zip(found, count, strict=True)
+        for hypotheses, size in ((plain, draws - count), (declining, count))
         if size
     )
     return Posterior(
@@ -120,12 +120,11 @@ def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatAr
     form, white = Form(), 1 / (data.trials or 1200.0)
     prior = _prior(data, form, white)
     J, K = data.x_JK.shape
-    y = data.score_JK
+    y, starts = data.score_JK, _starts(prior, J)
     for _ in range(2):
         variance = white * np.maximum(y * (1 - y), 0.01) * data.white_JK + 0.005**2
-        whiten = np.zeros((1, J, K, K))
+        whiten = np.zeros((1, J, K, K), np.float32)
         whiten[0, :, np.arange(K), np.arange(K)] = (data.has_JK / np.sqrt(variance)).T
-        starts = _starts(prior, J)
         problem = Problem(
             form=form, x_JK=data.x_JK, whiten=whiten,
             group_B=np.zeros(len(starts), np.int64),
@@ -136,7 +135,7 @@ def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatAr
             problem, starts, data.score_JK[None], mean,
             np.broadcast_to(precision, (len(starts), *precision.shape[1:])), iterations=30,
         )  # fmt: skip
-        best = mode.parameters[[int(mode.loss.argmin())]]
+        best = starts = mode.parameters[[int(mode.loss.argmin())]]
         value, jacobian = form.value_and_jacobian(*problem.split(best), data.x_JK)
         y = np.clip(value[:, :, 0], 0.0, 1.0)
         found = white_variance(data, y)
@@ -183,22 +182,10 @@ def _begin(prior: Prior, start: FloatArray, J: int) -> FloatArray:
     return out
 
 
-def _shares(found: Sequence[Hypotheses]) -> FloatArray:
-    """Posterior share of each form; nothing where it is next to nothing."""
-    log_mass = np.array([np.logaddexp.reduce(h.log_weights()) for h in found])
-    mass = np.exp(log_mass - log_mass.max()) * (1 - DECLINE, DECLINE)
-    mass /= mass.sum()
-    mass = np.where(mass < WEIGHTLESS, 0.0, mass)
-    return np.asarray(mass / mass.sum())
-
-
 def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
     """Draws of one form: randomised modes, then a short walk."""
     data, prior, form = hypotheses.data, hypotheses.prior, hypotheses.form
-    log_weight = hypotheses.log_weights()
-    weight = np.exp(log_weight - log_weight.max())
-    at = (np.arange(size) + rng.random()) / size
-    row = np.minimum(np.searchsorted(np.cumsum(weight / weight.sum()), at), len(weight) - 1)
+    row = systematic(np.exp(hypotheses.log_weight - hypotheses.log_weight.max()), size, rng)
     row = row[np.argsort(hypotheses.setting[row], kind="stable")]
     setting = hypotheses.setting[row]
     luck = rng.standard_normal((size, *data.x_JK.shape, 1))

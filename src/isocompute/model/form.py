@@ -19,19 +19,20 @@ Source: Richards 1959 (J. Exp. Bot. 10:290) for G; the tail is ours (docs/model.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 
 # A fall sets in over this many decades: half of the spacing of usual evaluation grids. Half and
 # twice of it move no score of the planted worlds that fall by more than 0.001.
 HINGE = 0.15
 # Bumps of the form, in z: from before its foot to well past its bend.
 SPACING = 3.0
-KNOTS = np.arange(-3.0, 9.1, SPACING)
-BLOCK = 8192  # numbers of one work array; 4,096 and 16,384 are as fast
+KNOTS = (-3.0, 0.0, 3.0, 6.0, 9.0)
+BLOCK = 16384  # numbers of one work array; 8,192 and 32,768 are as fast
 BEFORE_BUMPS = 3  # shared parameters before the bumps: logit of the floor, log nu, log q
 
 
@@ -76,8 +77,10 @@ class Form:
         """In blocks of the batch that stay in a processor's cache: twice as fast as in one."""
         J, B = own.shape[1:]
         K = x.shape[1]
-        value = np.empty((J, K, B))
-        jacobian = np.empty((J, K, self.own + self.shared, B)) if derivatives else None
+        kind, C = own.dtype, self.own + self.shared
+        x = x.astype(kind)
+        value = np.empty((J, K, B), kind)
+        jacobian = np.empty((J, K, C, B), kind) if derivatives else None
         block = max(BLOCK // max(J * K, 1), 8)
         for low in range(0, B, block):
             part = slice(low, low + block)
@@ -102,13 +105,14 @@ class Form:
         nu, q = np.exp(shared[1]), np.exp(shared[2])
         slope = np.exp(k)
         far = x - m
-        # Trajectories of draws may leave the finite numbers; they are then not taken.
-        z = np.nan_to_num(np.clip(slope * far, -30.0, 30.0))
+        # Trajectories of draws may leave the numbers (fmin and fmax make -30 of a nan); they are
+        # then not taken.
+        z = np.fmin(np.fmax(slope * far, -30.0), 30.0)
         e = np.exp(-z)
         ve = nu * e
         log_base = np.log1p(ve) / nu
         rest = -np.expm1(-log_base)  # 1 - G
-        np.maximum(rest, 1e-300, out=rest)
+        np.maximum(rest, np.finfo(rest.dtype).tiny, out=rest)
         hazard = -np.log(rest)
         tail = 1 + q * hazard
         log_tail = np.log(tail) / q
@@ -164,9 +168,10 @@ def _spline(
     u = place - left
     v = 1 - u
     B = weights.shape[1]
-    padded = np.pad(weights, ((3, 4), (0, 0))).ravel()
+    padded = np.zeros((len(KNOTS) + 7, B), weights.dtype)
+    padded[3:-4] = weights
     at = (left.astype(np.int64) + 2) * B + np.arange(B)
-    w0, w1, w2, w3 = (padded[at + i * B] for i in range(4))
+    w0, w1, w2, w3 = (padded.ravel()[at + i * B] for i in range(4))
     uu, vv = u * u, v * v
     value = w0 * (vv * v) + w1 * ((1 + v) ** 2 * (1 + v) - 4 * (vv * v))
     value += w2 * ((1 + u) ** 2 * (1 + u) - 4 * (uu * u)) + w3 * (uu * u)

@@ -1,8 +1,6 @@
-"""Which scales, which noise: hypotheses weighed by their evidence, by adaptive importance sampling.
+"""Which scales, which noise: hypotheses weighed by their evidence.
 
-A first set comes from the prior, further ones from where the weight is (Cappe et al. 2004, J.
-Comput. Graph. Stat. 13:907), all weighed over the mixture of every proposal (balance heuristic,
-Veach and Guibas 1995). The evidence of one hypothesis is Laplace's, at the mode of its curves.
+The evidence of one hypothesis is Laplace's, at the mode of its curves.
 
 Shape legend: H hypotheses, S settings of the noise, J configurations, K positions, P parameters.
 """
@@ -10,46 +8,25 @@ Shape legend: H hypotheses, S settings of the noise, J configurations, K positio
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.model.data import SweepData
 from isocompute.model.form import Form
+from isocompute.model.importance import Sampler, flattened, systematic
 from isocompute.model.noise import Noise, Scaling
 from isocompute.model.prior import Prior
 from isocompute.model.solve import Problem, solve_modes
 
-FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.int64]
-
-FROM_PRIOR = 0.15  # of later proposals, so that no region of the prior is forgotten
-LEAST_WORTH = 0.2  # weights are flattened until they are worth this share of their number
-
-
-class _Proposal(NamedTuple):
-    """Where a set came from: a normal with some of the prior, or (None) the prior alone."""
-
-    size: int
-    mean: FloatArray | None
-    covariance: FloatArray | None
-    share_S: FloatArray
-
-    def log_density(self, prior: Prior, log_scales: FloatArray, setting: IntArray) -> FloatArray:
-        """Of hypotheses, up to the constant of a standard normal, (H,)."""
-        density = prior.log_density(log_scales)
-        if self.mean is not None and self.covariance is not None:
-            lower = np.linalg.cholesky(self.covariance)
-            z = np.linalg.solve(lower, (log_scales - self.mean).T)
-            own = -0.5 * (z**2).sum(axis=0) - np.log(np.diagonal(lower)).sum()
-            density = np.logaddexp(np.log(1 - FROM_PRIOR) + own, np.log(FROM_PRIOR) + density)
-        return np.asarray(density + np.log(self.share_S[setting]))
 
 
 @dataclass
 class Hypotheses:
-    """Hypotheses about one form of curves, explored step by step.
+    """Hypotheses about one form of curves.
 
     Args:
         data: the sweep.
@@ -70,7 +47,7 @@ class Hypotheses:
     setting: IntArray = field(init=False)
     evidence: FloatArray = field(init=False)
     mode: FloatArray = field(init=False)
-    _proposals: list[_Proposal] = field(init=False, default_factory=list)
+    log_weight: FloatArray = field(init=False)
 
     def __post_init__(self) -> None:
         self.log_scales = np.zeros((0, self.prior.scales))
@@ -78,11 +55,32 @@ class Hypotheses:
         self.evidence = np.zeros(0)
         self.mode = np.zeros((0, len(self.start)))
 
-    def explore(self, size: int, rng: np.random.Generator) -> None:
-        """Try further hypotheses: from the prior first, then from where the weight is."""
-        log_scales, setting = self._propose(size, rng)
-        order = np.argsort(setting, kind="stable")
-        log_scales, setting = log_scales[order], setting[order]
+    def explore(self, rounds: int, size: int, rng: np.random.Generator) -> None:
+        """Try hypotheses, `size` a round: from the prior first, then where the weight is."""
+        sampler = Sampler(self.prior.scales, self.noise.weight_S)
+        for round_ in range(rounds):
+            z, setting = sampler.propose(size, rng, self.log_weight if round_ else None)
+            self._try(self.prior.log_scales(z), setting)
+            self.log_weight = self.evidence + sampler.log_ratio()
+
+    def extend(self, simpler: Hypotheses, size: int, rng: np.random.Generator) -> float:
+        """Take the hypotheses of a simpler form, with scales of what is new from the prior.
+
+        Returns:
+            Logarithm of the evidence of this form over that of the simpler one. Both are seen
+            under the same hypotheses, so chance in what these are drops out.
+        """
+        row = np.sort(systematic(flattened(simpler.log_weight), size, rng))
+        row = row[np.argsort(simpler.setting[row], kind="stable")]
+        log_scales = self.prior.log_scales(rng.standard_normal((size, self.prior.scales)))
+        known = simpler.prior.scales - 1
+        log_scales[:, :known] = simpler.log_scales[row, :known]
+        log_scales[:, -1] = simpler.log_scales[row, -1]
+        self._try(log_scales, simpler.setting[row])
+        self.log_weight = self.evidence - simpler.evidence[row]
+        return float(np.logaddexp.reduce(self.log_weight) - np.log(size))
+
+    def _try(self, log_scales: FloatArray, setting: IntArray) -> None:
         covariance = self.prior.covariance(log_scales)
         precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         problem = Problem(
@@ -91,7 +89,7 @@ class Hypotheses:
             whiten=self.scaling.whiten,
             group_B=setting,
         )
-        shape = (size, len(self.start))
+        shape = (len(setting), len(self.start))
         found = solve_modes(
             problem,
             np.broadcast_to(self.start, shape),
@@ -111,43 +109,3 @@ class Hypotheses:
         self.setting = np.concatenate([self.setting, setting])
         self.evidence = np.concatenate([self.evidence, evidence])
         self.mode = np.concatenate([self.mode, found.parameters])
-
-    def _propose(self, size: int, rng: np.random.Generator) -> tuple[FloatArray, IntArray]:
-        settings = self.noise.weight_S
-        if not self._proposals:
-            self._proposals.append(_Proposal(size, None, None, settings))
-            return self.prior.sample(size, rng), rng.choice(len(settings), size, p=settings)
-        w = _flattened(self.log_weights())
-        mean = w @ self.log_scales
-        apart = self.log_scales - mean
-        covariance = 1.3 * (apart * w[:, None]).T @ apart + 0.05 * np.eye(len(mean))
-        seen = np.bincount(self.setting, w, minlength=len(settings))
-        share: FloatArray = (1 - FROM_PRIOR) * seen + FROM_PRIOR * settings
-        self._proposals.append(_Proposal(size, mean, covariance, share))
-        drawn = rng.multivariate_normal(mean, covariance, size)
-        wide = rng.random(size) < FROM_PRIOR
-        drawn[wide] = self.prior.sample(int(wide.sum()), rng)
-        return drawn, rng.choice(len(settings), size, p=share / share.sum())
-
-    def log_weights(self) -> FloatArray:
-        """Logarithms of the posterior weights (H,); their sum estimates the form's evidence."""
-        total = sum(p.size for p in self._proposals)
-        mixture = [
-            np.log(p.size / total) + p.log_density(self.prior, self.log_scales, self.setting)
-            for p in self._proposals
-        ]
-        own = self.prior.log_density(self.log_scales) + np.log(self.noise.weight_S[self.setting])
-        out: FloatArray = self.evidence + own - np.logaddexp.reduce(mixture, axis=0)
-        out -= np.log(len(out))
-        return out
-
-
-def _flattened(log_weight: FloatArray) -> FloatArray:
-    power, w = 1.0, np.zeros(0)
-    for _ in range(12):
-        w = np.exp(power * (log_weight - log_weight.max()))
-        w /= w.sum()
-        if 1 / (w**2).sum() >= LEAST_WORTH * len(w):
-            break
-        power *= 0.7
-    return w

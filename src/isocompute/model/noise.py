@@ -15,15 +15,16 @@ Shape legend: J configurations, K positions, S hypotheses of the noise, R runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.model.data import TYPICAL_TRIALS, SweepData
+from isocompute.model.importance import Sampler, systematic
 from isocompute.model.prior import matern
 
-FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 
 MISFIT_LENGTH = 0.5  # decades of C over which a misfit of the form keeps its sign
 LASTING_LENGTH = 0.7  # decades of C over which a run's own noise lasts
@@ -32,7 +33,7 @@ LEAST_VARIANCE = 0.01  # of p (1 - p): a set of mostly unsolved problems still h
 # rise and midpoint shift in decades of a run (ScaleRL saw ceilings of repeats within 0.02), lasting
 # noise in units of one evaluation's binomial noise, misfit in shares of the rise.
 SIZES = ((0.03, 0.6), (0.04, 0.6), (0.3, 1.0), (0.012, 1.3))
-CANDIDATES = 192
+CANDIDATES = 96  # in each of two rounds
 SETTINGS = 24
 
 
@@ -84,7 +85,7 @@ def scaling_of(covariance: FloatArray, has_JK: NDArray[np.bool_]) -> Scaling:
     """Factors of covariances (S, J, K, K) of mean curves."""
     lower = np.asarray(np.linalg.cholesky(covariance), dtype=np.float64)
     log_det: FloatArray = np.log(np.diagonal(lower, axis1=2, axis2=3)).sum(axis=(1, 2))
-    whiten = np.asarray(np.linalg.inv(lower) * has_JK[:, :, None], dtype=np.float64)
+    whiten = np.asarray(np.linalg.inv(lower) * has_JK[:, :, None], dtype=np.float32)
     return Scaling(lower, whiten, log_det)
 
 
@@ -138,21 +139,24 @@ def noise_hypotheses(
         rng: of candidates and choice.
     """
     median, spread = (np.array(part) for part in zip(*SIZES, strict=True))
-    z = rng.standard_normal((CANDIDATES, 5))
-    sizes = np.empty((CANDIDATES, 5))
-    sizes[:, 0] = white[0] * np.exp(white[1] * z[:, 0])
-    sizes[:, 1:] = median * np.exp(spread * z[:, 1:])
     # Lasting noise counts in units of the binomial noise that an evaluation would have.
-    sizes[:, 3] *= np.sqrt(max(white[0], 1 / (data.trials or TYPICAL_TRIALS)))
-    covariance = _mean_covariance(data, reference, sizes)
-    of_means = evidence(covariance)
-    log_weight = _run_evidence(data, reference, sizes) + of_means
+    median[2] *= np.sqrt(max(white[0], 1 / (data.trials or TYPICAL_TRIALS)))
+    centre, scale = np.append(white[0], median), np.append(white[1], spread)
+    sampler = Sampler(len(SIZES) + 1)
+    of_runs, of_means = np.zeros(0), np.zeros(0)
+    for round_ in range(2):
+        told = of_runs + of_means + sampler.log_ratio() if round_ else None
+        z, _ = sampler.propose(CANDIDATES, rng, told)
+        tried = centre * np.exp(scale * z)
+        of_runs = np.append(of_runs, _run_evidence(data, reference, tried))
+        of_means = np.append(of_means, evidence(_mean_covariance(data, reference, tried)))
+    log_weight = of_runs + of_means + sampler.log_ratio()
     weight = np.exp(log_weight - log_weight.max())
-    kept, count = np.unique(_systematic(weight / weight.sum(), SETTINGS, rng), return_counts=True)
+    kept, count = np.unique(systematic(weight, SETTINGS, rng), return_counts=True)
+    sizes = centre * np.exp(scale * sampler.z_HZ[kept])
+    covariance = _mean_covariance(data, reference, sizes)
     prior = count * np.exp(of_means[kept].min() - of_means[kept])
-    return Noise(
-        sizes[kept], prior / prior.sum(), covariance[kept], sizes[kept, 4] * reference.rise
-    )
+    return Noise(sizes, prior / prior.sum(), covariance, sizes[:, 4] * reference.rise)
 
 
 def _run_evidence(data: SweepData, reference: Reference, sizes: FloatArray) -> FloatArray:
@@ -211,9 +215,3 @@ def _mean_covariance(data: SweepData, reference: Reference, sizes: FloatArray) -
             + misfit * matern(x[:, None] - x, MISFIT_LENGTH)
         )
     return out
-
-
-def _systematic(weight: FloatArray, size: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Indices drawn by weight with one random number: less noise than a multinomial."""
-    at = (np.arange(size) + rng.random()) / size
-    return np.minimum(np.searchsorted(np.cumsum(weight), at), len(weight) - 1)

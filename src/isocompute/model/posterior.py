@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +32,8 @@ class Drawn(NamedTuple):
 
     prior: Prior
     form: Form
-    parameters: FloatArray  # (D, P)
-    log_scales: FloatArray  # (D, scales)
+    parameters: NDArray[np.floating[Any]]  # (D, P)
+    log_scales: NDArray[np.floating[Any]]  # (D, scales)
     setting: IntArray  # (D,)
 
 
@@ -164,14 +164,14 @@ class Posterior:
         return np.asarray(np.clip(out, 0.0, 1.0))
 
     def _curves(
-        self, part: Drawn, parameters: FloatArray, x: FloatArray, places: FloatArray
+        self, part: Drawn, parameters: NDArray[Any], x: FloatArray, places: FloatArray
     ) -> FloatArray:
         """Parametric curves (D, len(places), X), best so far where they may fall."""
         D, F = len(parameters), len(places)
         own = parameters.T[: part.form.own * F].reshape(part.form.own, F, D)
         shared = part.parameters.T[-part.form.shared :]
         if not part.form.declines or self.select == "final":
-            return part.form.value(own, shared, x[None]).transpose(2, 0, 1)
+            return np.asarray(part.form.value(own, shared, x[None]).transpose(2, 0, 1), np.float64)
         start = float(self.data.x_JK[self.data.has_JK].min())
         fine = np.arange(start, max(float(x.max()), start) + STEP, STEP)
         every = np.unique(np.concatenate([fine, x]))

@@ -14,12 +14,12 @@ Shape legend: J configurations, H hypotheses (hyperparameters), P parameters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 
 OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; half or twice: docs/model.md
 
@@ -76,19 +76,17 @@ class Prior:
         """Hyperparameters of one hypothesis."""
         return self.own * 4 + 1
 
-    def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
-        """Log scales from their prior, (size, scales).
+    def log_scales(self, z: FloatArray) -> FloatArray:
+        """Log scales (H, scales) at points of a standard normal.
 
         For each parameter line in n, line in B_p, smooth part, nugget; then that of the bumps.
         """
-        out: FloatArray = self.median() + SPREAD * rng.standard_normal((size, self.scales))
+        out: FloatArray = self.median() + SPREAD * z
         return out
 
-    def log_density(self, log_scales: FloatArray) -> FloatArray:
-        """Log density of log scales up to a constant, (H,)."""
-        z = (log_scales - self.median()) / SPREAD
-        out: FloatArray = -0.5 * (z**2).sum(axis=1)
-        return out
+    def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
+        """Log scales from their prior, (size, scales)."""
+        return self.log_scales(rng.standard_normal((size, self.scales)))
 
     def median(self) -> FloatArray:
         """Log scales at their medians, (scales,)."""

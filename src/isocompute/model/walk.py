@@ -10,7 +10,7 @@ Shape legend: D draws, J configurations, K positions, P parameters, S settings, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from isocompute.model.form import BEFORE_BUMPS
 from isocompute.model.prior import Prior
 from isocompute.model.solve import Problem, gauss_newton, slope
 
-FloatArray = NDArray[np.float64]
+FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.int64]
 
 # Rounds times configurations, and limits of the rounds: small sweeps start further from their
@@ -59,6 +59,7 @@ def walk(
     """
     pool = _Pool(prior, rng)
     now = start
+    score_JK = score_JK.astype(np.float32)
     nothing = np.zeros((len(start.setting), *2 * (start.parameters.shape[1],)))
     curvature = gauss_newton(problem, start.parameters, prior.mean(), nothing)
     # A form with more parameters of each configuration has further to walk, too.
@@ -159,7 +160,7 @@ def _leap(
     """
     D, P = now.parameters.shape
     lower = np.linalg.cholesky(curvature + precision)
-    back = np.linalg.inv(lower)  # (D, P, P): from slopes to velocities
+    back = np.linalg.inv(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
     ahead = np.ascontiguousarray(back.transpose(0, 2, 1))
     leap = LEAP * rng.uniform(0.8, 1.2, (D, 1))
     p, v = now.parameters, rng.standard_normal((D, P))

@@ -48,7 +48,8 @@ def label_text(value: object) -> str:
 def budget_axis(axes: Axes, document: Document, *, law: bool = False, few: bool = False) -> None:
     """A log axis in the unit of the fit, or of its law's variable, with round ticks, or few."""
     unit = unit_name(document) if law else str(document.get("unit") or "rollouts")
-    words = {"rollouts": "training rollouts", "tokens": "generated tokens"}
+    words = {"rollouts": "training rollouts", "tokens": "generated tokens",
+             "gpu-hours": "GPU-hours"}  # fmt: skip
     axes.set_xscale("log")
     lo, hi = axes.get_xlim()
     decades = math.log10(hi / lo)

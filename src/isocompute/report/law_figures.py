@@ -138,7 +138,8 @@ def paper_method(fit: Fit, *, title: str = "Beside the paper's own method") -> F
         axes.plot(x, law_values(row, x * scale), **line, label=f"paper's method, {name}")
     printed = printed_of(document)
     if printed is not None and scale == 1:
-        axes.plot(x, printed.n_at(x), color=MUTED, linewidth=2.0, label="as the study printed it")
+        label = "as the study printed it"
+        axes.plot(x, printed.law.predict(x), color=MUTED, linewidth=2.0, label=label)
     octaves(axes)
     axes.set_ylim(tested[0] / 1.5, tested[-1] * 1.5)
     budget_axis(axes, document, law=True)

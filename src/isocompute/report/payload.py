@@ -93,11 +93,10 @@ def varies_problems_per_batch(fits: Sequence[tuple[str, Fit]], study: StudyView 
 def fit_payload(name: str, fit: Fit) -> dict[str, Any]:
     """One fit: its document and its raw curves, ready to draw."""
     document = fit.document
-    tokens = document.get("unit") == "tokens"
+    unit = str(document.get("unit") or "rollouts")
     runs, dropped, drawn = [], 0, 0
     for curve in fit.curves:
-        x = curve.tokens_K if tokens and curve.tokens_K is not None else curve.rollouts_K
-        x, y = np.asarray(x, dtype=np.float64), np.asarray(curve.score_K, dtype=np.float64)
+        x, y = (np.asarray(v, dtype=np.float64) for v in (curve.position(unit), curve.score_K))
         positive = x > 0  # step 0 has no place on a log axis; the page's tables keep its score
         x_thin, y_thin = thin(x[positive], y[positive])
         dropped += int(positive.sum() - x_thin.size)

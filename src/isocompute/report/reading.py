@@ -75,8 +75,7 @@ def lines_of(fit: Fit) -> dict[tuple[int, int], Line]:
 
 def curve_points(document: Document, curve: Any) -> tuple[FloatArray, FloatArray]:
     """(x, score) of a run in the unit of the fit, without step 0."""
-    tokens = document.get("unit") == "tokens" and curve.tokens_K is not None
-    x = np.asarray(curve.tokens_K if tokens else curve.rollouts_K, dtype=np.float64)
+    x = np.asarray(curve.position(str(document.get("unit") or "rollouts")), dtype=np.float64)
     return x[x > 0], np.asarray(curve.score_K, dtype=np.float64)[x > 0]
 
 

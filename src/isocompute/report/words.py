@@ -13,7 +13,8 @@ from isocompute.domain.text import compact, visible
 
 Document = Mapping[str, Any]
 
-_UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps"}
+_UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps",
+               "gpu-hours": "GPU-hours"}  # fmt: skip
 _SECRET_KEY = re.compile(
     r"(?:^|[_.-])(?:token|secret|password|passwd|credential|api_?key|access_?key|auth)"
     r"(?:$|[_.-])",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isocompute.allocation import Rates
 from isocompute.domain import Configuration, Curve
@@ -73,7 +74,7 @@ def _run_curves(
     store: Store, run: StoredRun, metric: str | None, problem_set: str | None
 ) -> Iterator[Curve]:
     found = store.evaluations(run.hash, problem_set=problem_set)
-    failed = failed_rules(store, run)
+    failed, hours_K = failed_rules(store, run), _gpu_hours(store, run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
         samples = int(found.samples_K[rows_K].min())
@@ -93,9 +94,27 @@ def _run_curves(
             problem_set=name,
             tokens_K=found.tokens_K[rows_K].astype(np.float64),
             steps_K=found.step_K[rows_K].astype(np.float64),
+            gpu_hours_K=None if hours_K is None else hours_K[found.step_K[rows_K]],
             trials=problems * (samples if wanted.kind == "avg" else 1),
             failed_rules=failed,
         )
+
+
+def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
+    """GPU-hours of training by updates done, evaluations apart; None where no time was stored.
+
+    A worker without GPUs counts as one.
+    """
+    steps = store.steps(run.hash)
+    if not len(steps.step_K) or not (steps.wall_s_K > 0).any():
+        return None
+    took = np.zeros(int(steps.step_K.max()) + 1)
+    took[steps.step_K] = steps.wall_s_K
+    options = run.spec.get("engine_options") or {}
+    gpus = 1
+    if run.spec["engine"] == "verl":
+        gpus = int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
+    return np.asarray(np.cumsum(took) * gpus / 3600)
 
 
 def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> Iterator[Curve]:

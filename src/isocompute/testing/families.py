@@ -165,6 +165,7 @@ def cut_to(curve: Curve, rollouts: float) -> Curve:
         score_K=curve.score_K[keep],
         tokens_K=None if curve.tokens_K is None else curve.tokens_K[keep],
         steps_K=None if curve.steps_K is None else curve.steps_K[keep],
+        gpu_hours_K=None if curve.gpu_hours_K is None else curve.gpu_hours_K[keep],
     )
 
 

@@ -1,0 +1,165 @@
+"""Is the worth of a sweep, as `design` predicts it, what planted worlds then show?
+
+Each case draws a question (budget, share, prior), one of the sweeps that `design` considers for it,
+predicts what plans after it lose, then trains that sweep in a planted world that was not drawn from
+the prior, plans with it as `plan` does and judges the plan by the world's truth. Two priors: the
+shipped sweeps, and an older, smaller sweep of the same world.
+
+Run: python benchmarks/design_worth.py CASES.jsonl [--cases 200] [--seconds 540]
+Cases that the file holds already stay; the summary is printed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isocompute.design import Limits, Worlds, shipped_worlds, worlds_of
+from isocompute.design.candidates import candidates
+from isocompute.design.choose import Judge
+from isocompute.design.worth import Loss, allowed, best_guess
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+from isocompute.model import fit_posterior
+from isocompute.testing.families import of_surface
+from isocompute.testing.forms import FORMS, Surface
+from isocompute.testing.planted import NOISE
+from isocompute.testing.truth import World
+
+N = (8, 16, 32, 64, 128, 256, 512)
+WORLDS = 20  # simulated sweeps behind each prediction
+DRAWS = 200  # of the fit that plans in the planted world
+OLDER = 30.0  # the budget is so many times that of a run of the older sweep
+SHIPPED = 60  # worlds of the shipped prior, shared by all cases of one difficulty
+
+
+def planted(rng: np.random.Generator, b_p: int) -> World:
+    """A world whose curves and order of n have nothing to do with the shipped sweeps."""
+    surface = Surface(
+        shape=str(rng.choice(sorted(FORMS))),
+        floor=float(rng.uniform(0.03, 0.5)),
+        rise=(
+            float(rng.uniform(0.12, 0.35)),
+            float(rng.normal(0.012, 0.012)),
+            -float(rng.uniform(0.0, 0.005)),
+        ),
+        slope=float(rng.uniform(1.2, 3.0)),
+        midpoint=float(rng.normal(5.6, 0.5)),
+        per_octave=float(rng.normal(0.08, 0.05)),
+        problems_per_batch=b_p,
+    )
+    return of_surface("planted", surface, N)
+
+
+def case(index: int, shipped: dict[str | None, Worlds]) -> dict[str, Any] | None:
+    """One question, its prediction and what came of it; None where no sweep fits."""
+    rng = np.random.default_rng((17, index))
+    budget = float(10 ** rng.uniform(6.0, 8.0))
+    spend = float(10 ** rng.uniform(np.log10(0.05), np.log10(0.5)))
+    noise = NOISE[str(rng.choice(sorted(NOISE)))]
+    own = index % 3 == 2
+    world = planted(rng, 32)
+    if own:
+        curves = world.until(budget / OLDER).sample(noise, 1, rng)
+        curves = [c for c in curves if c.rollouts_K[-1] >= 20 * c.configuration.batch_size]
+        if len(curves) < 3:
+            return None
+        worlds = worlds_of(curves, "older", WORLDS, index)
+    else:
+        every = shipped[(None, "easy", "hard")[index % 2 + (index % 7 == 0)]]
+        worlds = every.take(rng.permutation(len(every))[:WORLDS])
+    limits = Limits(budget=budget, spend=spend, n_F=worlds.n_F)
+    among = allowed(worlds, 32, limits.final, None)
+    try:
+        guess = worlds.n_F[best_guess(worlds, limits.final, among)]
+        every_sweep = candidates(limits, 32, guess, fixed=True)
+    except (InputError, IndexError, ValueError):
+        return None
+    sweep = every_sweep[int(rng.integers(len(every_sweep)))]
+    judge = Judge(worlds, limits, 32, index)
+    lost = judge.lost(sweep, slice(0, WORLDS))
+    predicted = Loss.of(lost.total_W)
+    none_W, none_n = judge.without(slice(0, WORLDS))
+    arms = tuple(a for a in world.arms if a.rollouts_per_problem in sweep.rollouts_per_problem)
+    run = World(
+        name="sweep", arms=arms, max_rollouts=float(sweep.rollouts_per_run),
+        first=sweep.first_evaluation,
+    )  # fmt: skip
+    final = judge.final(sweep)
+    n = _planned(run.sample(noise, sweep.seeds, rng), final)
+    truth = world.until(budget).truth(noise)
+    free = [f for f, of in enumerate(N) if of in worlds.n_F and budget >= 20 * 32 * of]
+    best = truth.score([budget])[free, 0].max()
+    return {
+        "case": index, "prior": "older" if own else "shipped", "budget": budget, "spend": spend,
+        "n": list(sweep.rollouts_per_problem), "seeds": sweep.seeds, "chosen": n,
+        "predicted": predicted.loss, "standard_error": predicted.standard_error,
+        "lost": float(best - truth.score([final])[N.index(n), 0]),
+        "predicted_without": float(none_W.mean()),
+        "lost_without": float(best - truth.score([budget])[N.index(none_n), 0]),
+    }  # fmt: skip
+
+
+def _planned(curves: list[Curve], final: float) -> int:
+    posterior = fit_posterior(curves, draws=DRAWS)
+    mean_J = posterior.scores(np.log10([final]))[:, :, 0].mean(axis=0)
+    return posterior.configurations[int(mean_J.argmax())].rollouts_per_problem
+
+
+def rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Spearman's."""
+    ranks = [np.argsort(np.argsort(v)).astype(float) for v in (a, b)]
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
+def summary(rows: list[dict[str, Any]]) -> list[str]:
+    """One line per prior, and one for all."""
+    lines = ["prior    sweeps  predicted  lost   ratio  rank   without: predicted  lost"]
+    for prior in ("shipped", "older", "all"):
+        kept = [r for r in rows if prior in (r["prior"], "all")]
+        if len(kept) < 3:
+            continue
+        said, lost, none, lost_none = (
+            np.array([r[k] for r in kept])
+            for k in ("predicted", "lost", "predicted_without", "lost_without")
+        )
+        lines.append(
+            f"{prior:<8} {len(kept):>6}  {said.mean():.4f}    {lost.mean():.4f} "
+            f"{said.mean() / lost.mean():.2f}   {rank_correlation(said, lost):.2f}   "
+            f"{none.mean():.4f} {lost_none.mean():.4f}"
+        )
+    return lines
+
+
+def main() -> None:
+    """Cases that are missing, then the summary."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--cases", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=540.0)
+    options = parser.parse_args()
+    began = time.monotonic()
+    lines = options.file.read_text().splitlines() if options.file.is_file() else []
+    rows = [json.loads(line) for line in lines]
+    done = {r["case"] for r in rows}
+    shipped = {d: shipped_worlds(d, SHIPPED, 0) for d in (None, "easy", "hard")}
+    kept = sum("predicted" in r for r in rows)
+    index = 0
+    while kept < options.cases and time.monotonic() - began < options.seconds:
+        if index not in done:
+            row = case(index, shipped) or {"case": index}
+            rows.append(row)
+            kept += "predicted" in row
+            with options.file.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        index += 1
+    print("\n".join(summary([r for r in rows if "predicted" in r])))
+
+
+if __name__ == "__main__":
+    main()

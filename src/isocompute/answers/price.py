@@ -1,0 +1,128 @@
+"""What rollouts cost by configuration: rates given, or found in the runs themselves.
+
+The time of a rollout falls as the batch grows, so a rate belongs to a configuration. Between
+measured batches the time per rollout lies on the line in log batch; beyond them it stays.
+`allocation.Rates` does every conversion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from isocompute.allocation import Rates
+from isocompute.domain import Configuration, Curve
+
+
+@dataclass(frozen=True, kw_only=True)
+class Price:
+    """Rates with where they come from.
+
+    Args:
+        rates: for any configuration.
+        tokens: tokens per rollout by configuration, where they were measured.
+        speeds: rollouts per GPU-hour by configuration, where they were measured.
+        origin: by name of a rate "study" (its file) or "sweep" (its runs); missing: given.
+    """
+
+    rates: Rates = field(default_factory=Rates)
+    tokens: Mapping[Configuration, float] = field(default_factory=dict)
+    speeds: Mapping[Configuration, float] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, c: Configuration) -> Rates:
+        """The rates of one configuration."""
+        tokens = self.tokens.get(c, self.rates.tokens_per_rollout)
+        return replace(
+            self.rates, tokens_per_rollout=tokens, rollouts_per_gpu_hour=self.speed_of(c)
+        )
+
+    def speed_of(self, c: Configuration) -> float | None:
+        """Rollouts per GPU-hour of a configuration; None where nobody knows."""
+        if not self.speeds:
+            return self.rates.rollouts_per_gpu_hour
+        return self.speeds.get(c) or _between(self.speeds, c.batch_size)
+
+    @property
+    def off(self) -> float | None:
+        """By what share the GPU-hours of a configuration may be off.
+
+        The largest error in predicting each measured configuration from the others; None with
+        fewer than three batches, or a rate that was given.
+        """
+        if len({c.batch_size for c in self.speeds}) < 3:
+            return None
+        errors = []
+        for c, speed in self.speeds.items():
+            others = {o: s for o, s in self.speeds.items() if o.batch_size != c.batch_size}
+            errors.append(abs(speed / _between(others, c.batch_size) - 1))
+        return float(max(errors))
+
+    def to_dict(self, c: Configuration) -> dict[str, Any]:
+        """`source` of a cost: by rate its value, where it comes from, how far off it may be."""
+        rows = {
+            name: {"value": value, "from": self.origin.get(name, "given")}
+            for name, value in vars(self.of(c)).items()
+            if value is not None
+        }
+        if self.speeds and "rollouts_per_gpu_hour" in rows:
+            rows["rollouts_per_gpu_hour"]["off"] = self.off
+        return rows
+
+
+def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:
+    """Fill rates that nobody gave from what the runs logged.
+
+    Args:
+        curves: with tokens or GPU-hours, where they have them.
+        rates: given, or from the study's file; they stay.
+        origin: where those rates come from.
+    """
+    origin = dict(origin or {})
+    tokens, speeds = dict[Configuration, float](), dict[Configuration, float]()
+    if rates.tokens_per_rollout is None and (tokens := _measured(curves, "tokens_K")):
+        rates = replace(rates, tokens_per_rollout=median(tokens.values()))
+        origin["tokens_per_rollout"] = "sweep"
+    if rates.rollouts_per_gpu_hour is None and (hours := _measured(curves, "gpu_hours_K")):
+        speeds = {c: 1 / each for c, each in hours.items()}
+        rates = replace(rates, rollouts_per_gpu_hour=median(speeds.values()))
+        origin["rollouts_per_gpu_hour"] = "sweep"
+    return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin)
+
+
+def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:
+    """Curves with GPU-hours: their own where they were timed, else by a rate for all."""
+    rate = rates.rollouts_per_gpu_hour
+    if rate is None:
+        return list(curves)
+    return [
+        c if c.gpu_hours_K is not None else c.replace(gpu_hours_K=c.rollouts_K / rate)
+        for c in curves
+    ]
+
+
+def _measured(curves: Sequence[Curve], name: str) -> dict[Configuration, float]:
+    """Median amount per rollout of the runs of each configuration that have it."""
+    seen: dict[Configuration, list[float]] = {}
+    for c in curves:
+        spent_K = getattr(c, name)
+        if spent_K is None or c.rollouts_K[-1] <= 0:
+            continue
+        each = float(spent_K[-1] / c.rollouts_K[-1])
+        if np.isfinite(each) and each > 0:
+            seen.setdefault(c.configuration, []).append(each)
+    return {c: sorted(row)[len(row) // 2] for c, row in seen.items()}
+
+
+def _between(speeds: Mapping[Configuration, float], batch_size: int) -> float:
+    """Speed at a batch, from those of other batches: a line in log time and log batch."""
+    by_batch: dict[int, list[float]] = {}
+    for c, speed in speeds.items():
+        by_batch.setdefault(c.batch_size, []).append(speed)
+    sizes = sorted(by_batch)
+    log_speed = [np.log(median(by_batch[size])) for size in sizes]
+    return float(np.exp(np.interp(np.log(batch_size), np.log(sizes), log_speed)))

@@ -1,0 +1,84 @@
+"""The options of `design`."""
+
+from __future__ import annotations
+
+import argparse
+
+from isocompute.cli import designing
+from isocompute.cli.options import Parser, add_json, stage
+from isocompute.cli.values import count, gpus, positive, positive_int, share
+
+_FEWEST_DRAWS = 4
+
+
+def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
+    """`design`."""
+    parser = stage(
+        stages, "design", designing.design,
+        "budget -> which sweep to run, its price, what it is worth; writes the study file",
+        "example: isocompute design --budget 5e6 --difficulty easy --engine verl -o sweep.yaml",
+    )  # fmt: skip
+    parser.add_argument(
+        "--budget", metavar="B",
+        help="for sweep and final run: 2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000",
+    )  # fmt: skip
+    parser.add_argument(
+        "--gpus", type=gpus, metavar="64xH100", help="with --hours, instead of --budget"
+    )
+    parser.add_argument("--hours", type=positive, metavar="H", help="see --gpus")
+    parser.add_argument(
+        "--spend", type=share, default=0.15, metavar="SHARE",
+        help="what of the budget the sweep may take, 15%% or 0.15 (default: 15%%)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--problems", type=positive_int, metavar="D",
+        help="problems in your training set: no batch holds more, and passes over them are counted",
+    )  # fmt: skip
+    parser.add_argument(
+        "--problems-per-batch", type=positive_int, metavar="BP",
+        help="B_p (default: that of the prior, or smaller where the budget asks for it)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-batch", type=positive_int, metavar="B",
+        help="most rollouts per batch that the hardware holds",
+    )  # fmt: skip
+    parser.add_argument(
+        "--difficulty", choices=("easy", "hard", "mixed"),
+        help="of the problem set under the base model; chooses recipe and prior",
+    )  # fmt: skip
+    parser.add_argument(
+        "--prior", metavar="SOURCE",
+        help="an earlier study of yours (default: what the shipped published sweeps say)",
+    )  # fmt: skip
+    parser.add_argument("--metric", help="of the prior, for example avg@4 or best@4")
+    parser.add_argument("--problem-set", metavar="NAME", help="which validation set of the prior")
+    parser.add_argument(
+        "--engine", choices=("local", "trl", "verl"), default="local",
+        help="what the study trains with (default: local)",
+    )  # fmt: skip
+    parser.add_argument("--model", metavar="M", help="Hugging Face id or folder, for the study")
+    parser.add_argument("--train", metavar="FILE", help="training problems, for the study")
+    parser.add_argument(
+        "--validation", metavar="FILE",
+        help="validation problems (default: a fifth of --train is held out, at most 300)",
+    )  # fmt: skip
+    for name, unit, help_ in (
+        ("tokens-per-rollout", "T", "for budgets and costs in tokens"),
+        ("rollouts-per-gpu-hour", "R", "for GPU-hours and money (default: as the prior's runs)"),
+        ("usd-per-gpu-hour", "USD", "for money"),
+    ):
+        parser.add_argument(f"--{name}", type=positive, metavar=unit, help=help_)
+    parser.add_argument(
+        "--draws", type=_draws, default=40, metavar="N",
+        help="simulated sweeps behind every loss (default: 40, about a minute)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=count, default=0, help="of the simulation (default: 0)")
+    parser.add_argument("-o", "--output", metavar="STUDY.yaml", help="write the study file")
+    add_json(parser)
+
+
+def _draws(text: str) -> int:
+    value = positive_int(text)
+    if value < _FEWEST_DRAWS:
+        raise argparse.ArgumentTypeError(f"must be at least {_FEWEST_DRAWS}, but got {text!r}")
+    return value

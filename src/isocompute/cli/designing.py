@@ -1,0 +1,180 @@
+"""The command that designs a sweep. Heavy modules load inside."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from isocompute.cli.output import check_target, show, write_json
+from isocompute.errors import InputError
+
+if TYPE_CHECKING:
+    from isocompute.allocation import Budget, Rates
+    from isocompute.design import Trainer, Worlds
+    from isocompute.domain import Notice
+
+Options = argparse.Namespace
+
+_PUBLISHED_MODEL = "Qwen2.5-7B-Instruct"
+_MEASURED_S = 2.0  # seconds in which the embedded engine is timed
+
+
+def design(options: Options) -> int:
+    """Budget + prior -> a sweep with its price and worth, as a study file."""
+    check_target(options.json, [options.prior] if options.prior else [])
+    check_target(options.output, [f for f in (options.train, options.validation) if f])
+    from isocompute.answers.price import priced
+    from isocompute.design import (
+        Asked,
+        Limits,
+        Trainer,
+        design_lines,
+        design_sweep,
+        worlds_needed,
+    )
+
+    budget, notices = _budget(options), list[Any]()
+    rates, origin = _rates(options)
+    worlds, curves = _prior(options, worlds_needed(options.draws), notices)
+    price = priced(curves, rates, origin)
+    trainer = Trainer(
+        engine=options.engine, model=options.model, train=options.train,
+        validation=options.validation, gpus=options.gpus and options.gpus[0],
+        difficulty=options.difficulty or "easy",
+    )  # fmt: skip
+    own = options.output and trainer.problems
+    if options.problems is not None and own and options.problems > own:
+        raise InputError(
+            f"--problems must be at most what --train holds ({own}), but got {options.problems}; "
+            "lower it."
+        )
+    problems = options.problems or own or None
+    limits = Limits(
+        budget=price.rates.rollouts(budget), spend=options.spend, n_F=worlds.n_F,
+        max_batch=options.max_batch, problems=problems,
+    )  # fmt: skip
+    if options.output is not None and trainer.stands_in:
+        notices.append(_stand_ins(trainer))
+    asked = Asked(
+        limits=limits, price=price, problems_per_batch=options.problems_per_batch,
+        draws=options.draws, seed=options.seed, notices=tuple(notices),
+    )  # fmt: skip
+    sweep, document = design_sweep(worlds, asked)
+    document |= {"engine": options.engine}
+    if options.output is not None:
+        document |= _written(options, sweep, trainer, price.rates)
+    write_json(document, options.json)
+    shown = {**document, "study": options.output and shlex.quote(options.output)}
+    show(design_lines(shown), quiet=options.json == "-")
+    return 0
+
+
+def _budget(options: Options) -> Budget:
+    """Of --budget, or of --gpus and --hours."""
+    from isocompute.allocation import Budget, parse_budget
+
+    given = {"--gpus": options.gpus, "--hours": options.hours}
+    missing = [name for name, value in given.items() if value is None]
+    if options.budget is not None and options.hours is not None:
+        raise InputError(
+            "a budget must be given once, but got --budget and --hours; drop one of them."
+        )
+    if options.budget is not None:
+        return parse_budget(options.budget)
+    if missing:
+        there = "".join(set(given) - set(missing)) or "neither"
+        raise InputError(
+            f"a design needs --budget, or --gpus and --hours, but got {there}; add "
+            f"{'--budget' if there == 'neither' else missing[0]}."
+        )
+    count, kind = options.gpus
+    if options.rollouts_per_gpu_hour is None and options.prior is None:
+        raise InputError(
+            f"GPU-hours need the rollouts that a GPU trains on in an hour, but none is known for "
+            f"{kind or 'these GPUs'}; add --rollouts-per-gpu-hour, or --prior with a study whose "
+            "runs were timed."
+        )
+    return Budget(amount=count * options.hours, unit="gpu_hours")
+
+
+def _rates(options: Options) -> tuple[Rates, dict[str, str]]:
+    """Rates given, then those of the prior's study file."""
+    from isocompute.allocation import Rates
+    from isocompute.sources.studies import with_study_rates
+
+    names = ("tokens_per_rollout", "rollouts_per_gpu_hour", "usd_per_gpu_hour")
+    given = Rates(**{name: getattr(options, name) for name in names})
+    filled = with_study_rates(options.prior, given)
+    of_study = [n for n in names if getattr(filled, n) != getattr(given, n)]
+    return filled, dict.fromkeys(of_study, "study")
+
+
+def _prior(options: Options, size: int, notices: list[Notice]) -> tuple[Worlds, list[Any]]:
+    """Worlds, and the curves of an earlier study."""
+    from isocompute.design import shipped_worlds, worlds_of
+    from isocompute.domain import notice
+    from isocompute.sources import load_curves
+
+    if options.difficulty is None:
+        notices.append(notice("prior_alone" if options.prior is None else "difficulty_assumed"))
+    wanted = options.metric
+    if options.prior is None:
+        if wanted not in (None, "avg@4"):
+            raise InputError(
+                f"the shipped sweeps hold avg@4, but got --metric {wanted}; name a study that "
+                "holds it with --prior."
+            )
+        notices.append(notice("prior_of_others", model=_PUBLISHED_MODEL))
+        return shipped_worlds(options.difficulty, size, options.seed), []
+    curves = load_curves([options.prior], metric=wanted, problem_set=options.problem_set)
+    metric = curves[0].metric
+    if wanted is None and metric.startswith(("best", "worst")):
+        raise InputError(
+            f"a prior must hold the metric that is planned for (avg@k), but {options.prior} holds "
+            f"{metric}; add --metric {metric} if that is meant, or name another study."
+        )
+    return worlds_of(curves, options.prior, size, options.seed), curves
+
+
+def _stand_ins(trainer: Trainer) -> Notice:
+    from isocompute.domain import notice
+
+    lacks = {"problems": trainer.train is None, "the model": trainer.model is None}
+    flags = {"--train": trainer.train is None, "--model": trainer.model is None}
+    return notice(
+        "stand_ins",
+        what=" and ".join(word for word, missing in lacks.items() if missing),
+        options=" and ".join(flag for flag, missing in flags.items() if missing),
+    )
+
+
+def _written(options: Options, sweep: Any, trainer: Trainer, rates: Rates) -> dict[str, Any]:
+    """Write the study file, read it back as `run` would, and time the embedded engine."""
+    from isocompute.design import study_content, write_study
+    from isocompute.runner import calibrate, open_study
+    from isocompute.study.cost import study_cost
+
+    path = Path(options.output)
+    before = path.read_bytes() if path.is_file() else None
+    of = {"problems": options.problems, "rates": rates}
+    write_study(path, sweep, trainer, **of)
+    try:
+        study = open_study(path)
+    except Exception:
+        # Never leave a file that `run` refuses, nor lose the one that was there.
+        path.unlink() if before is None else path.write_bytes(before)
+        raise
+    adaptive = bool(study_content(path, sweep, trainer, **of).get("adaptive"))
+    found: dict[str, Any] = {"study": options.output, "adaptive": adaptive}
+    if options.engine == "local":
+        workers = os.cpu_count() or 1
+        with contextlib.suppress(Exception):  # the price alone would be missing
+            cost = study_cost(study, calibrate(study, seconds=_MEASURED_S), workers=workers)
+            words = f"{(cost.wall_s or 0) / 60:.0f} min on {workers} cores, measured in "
+            found["time"] = f"about {words}{_MEASURED_S:.0f} s on this machine"
+            found["wall_s"] = cost.wall_s
+    return found

@@ -1,0 +1,168 @@
+"""What is believed of a sweep before it is run: worlds, each a whole set of learning curves.
+
+A world is one draw of a posterior: of the shipped published sweeps, or of an earlier study. Another
+model needs more or fewer rollouts for the same progress, so the worlds of the shipped sweeps are
+moved along the budget; those of an earlier study stay where they are.
+
+Shape legend: W worlds, F values of n, X positions in log10 rollouts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.allocation import powers_of_two
+from isocompute.answers.fit import fit_sweep
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+from isocompute.model import Posterior, fit_posterior
+
+FloatArray = NDArray[np.float64]
+
+# Sweeps of Qwen2.5-7B-Instruct by difficulty (arXiv 2603.12151). Those at B_p = 256 hold few n.
+SHIPPED: Mapping[str, tuple[str, ...]] = {
+    difficulty: tuple(f"published:qwen2.5-7b-{difficulty}{panel}" for panel in ("", "-bp64"))
+    for difficulty in ("easy", "hard")
+}
+SHIPPED_BP = 32
+# Standard deviation, in decades, of the rollouts that another model needs for the same progress: a
+# belief. Half and twice of it: docs/design.md.
+BUDGET_SD = 0.5
+FARTHEST = 2.0  # standard deviations; beyond them draws are cut
+SHIPPED_N = (8, 512)
+LEAST_DRAWS = 40  # of a posterior: what a fit tries depends on how many are asked for
+FINE = 0.04  # decades between positions at which curves are held
+RANGE = (2.0, 10.0)  # log10 rollouts over which a world is known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worlds:
+    """Equally likely truths.
+
+    Args:
+        problems_per_batch: B_p at which the curves were measured.
+        n_F: rollouts per problem, ascending powers of two.
+        x_X: log10 rollouts, even.
+        score_WFX: mean score of the best checkpoint so far.
+        metric: of the scores.
+        sources: what the worlds were drawn from.
+        longest: most rollouts of one run in those sources.
+    """
+
+    problems_per_batch: int
+    n_F: tuple[int, ...]
+    x_X: FloatArray
+    score_WFX: FloatArray
+    metric: str
+    sources: tuple[str, ...]
+    longest: float
+
+    def __len__(self) -> int:
+        return len(self.score_WFX)
+
+    def at(self, rollouts: float) -> FloatArray:
+        """Scores (W, F) at one budget; none below the first position or beyond the last."""
+        place = np.interp(np.log10(max(rollouts, 1.0)), self.x_X, np.arange(len(self.x_X)))
+        left = min(int(place), len(self.x_X) - 2)
+        share = place - left
+        before, after = self.score_WFX[:, :, left], self.score_WFX[:, :, left + 1]
+        return np.asarray(before + share * (after - before))
+
+    def take(self, which: slice | NDArray[np.int64]) -> Worlds:
+        """Some of the worlds."""
+        return replace(self, score_WFX=self.score_WFX[which])
+
+
+def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
+    """Worlds from what the shipped sweeps say, moved along the budget.
+
+    Args:
+        difficulty: easy, hard, mixed (as hard), or None: both.
+        size: how many worlds.
+        seed: of everything random.
+    """
+    from isocompute.sources import load_curves
+
+    kinds = {"easy": ("easy",), None: ("easy", "hard")}.get(difficulty, ("hard",))
+    names = [name for kind in kinds for name in SHIPPED[kind]]
+    rng = np.random.default_rng((seed, 11))
+    shift_W = BUDGET_SD * np.clip(rng.standard_normal(size), -FARTHEST, FARTHEST)
+    # Dealt out in turn, so that the first worlds are a mixture, too.
+    of_W = np.arange(size) % len(names)
+    n_F, parts, longest = _octaves(SHIPPED_N), np.empty(0), 0.0
+    for i, name in enumerate(names):
+        curves = load_curves([name])
+        shift, count = shift_W[of_W == i], max(int((of_W == i).sum()), LEAST_DRAWS)
+        posterior = fit_posterior(curves, draws=count, seed=seed + i)
+        score = _moved(posterior, curves[0].problems_per_batch, n_F, shift)
+        parts = parts if i else np.empty((size, *score.shape[1:]))
+        parts[of_W == i] = score
+        longest = max(longest, *(float(c.rollouts_K[-1]) for c in curves))
+    return Worlds(
+        problems_per_batch=SHIPPED_BP, n_F=n_F, x_X=_positions(), score_WFX=parts,
+        metric="avg@4", sources=tuple(names), longest=longest,
+    )  # fmt: skip
+
+
+def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Worlds:
+    """Worlds that an earlier sweep leaves possible, at the B_p of most of its n.
+
+    Beyond its data the draws stand as far apart as its back-test says they must, as in a plan.
+
+    Raises:
+        InputError: fewer than two n at one B_p.
+    """
+    tested = sorted({c.configuration for c in curves})
+    of_bp = {b: [n for bp, n in tested if bp == b] for b in {c[0] for c in tested}}
+    b_p = max(of_bp, key=lambda b: (len(of_bp[b]), -b))
+    if len(of_bp[b_p]) < 2:
+        raise InputError(
+            f"a prior needs at least 2 n at one B_p, but {source} has {len(of_bp[b_p])}; name "
+            "another study, or leave --prior out."
+        )
+    n_F = _octaves((min(of_bp[b_p]), max(of_bp[b_p])))
+    fit = fit_sweep(curves, draws=max(size, LEAST_DRAWS), seed=seed)
+    score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), fit.wider)
+    return Worlds(
+        problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
+        metric=curves[0].metric or "score", sources=(source,),
+        longest=max(float(c.rollouts_K[-1]) for c in curves),
+    )  # fmt: skip
+
+
+def _octaves(ends: tuple[int, int]) -> tuple[int, ...]:
+    low, high = ends
+    return tuple(powers_of_two(low, high)) or (low,)
+
+
+def _positions() -> FloatArray:
+    low, high = RANGE
+    return np.asarray(low + FINE * np.arange(round((high - low) / FINE) + 1))
+
+
+def _moved(
+    posterior: Posterior, b_p: int, n_F: Sequence[int], shift_W: FloatArray,
+    wider: Callable[[FloatArray], FloatArray] | None = None,
+) -> FloatArray:  # fmt: skip
+    """One draw of a posterior per world, moved by so many decades, (W, F, X).
+
+    `wider` is the factor on the spread of draws so many decades beyond the data.
+    """
+    x_X, reach = _positions(), BUDGET_SD * FARTHEST
+    wide_X = np.arange(x_X[0] - reach, x_X[-1] + reach + FINE, FINE)
+    score_DFX = posterior.smooth_scores(b_p, np.log2(np.asarray(n_F, float)), wide_X)
+    if wider is not None:
+        mean_FX = score_DFX.mean(axis=0)
+        beyond_X = wide_X - float(posterior.last_J.max())
+        score_DFX = np.clip(mean_FX + (score_DFX - mean_FX) * wider(beyond_X), 0.0, 1.0)
+    # Forms and noises stand in order; worlds must be a mixture from the first on.
+    order = np.random.default_rng((posterior.seed, 12)).permutation(len(score_DFX))[: len(shift_W)]
+    out = np.empty((len(shift_W), len(n_F), len(x_X)))
+    for w, (draw, shift) in enumerate(zip(order, shift_W, strict=True)):
+        for f, row in enumerate(score_DFX[draw]):
+            out[w, f] = np.interp(x_X - shift, wide_X, row)
+    return np.maximum.accumulate(out, axis=2)

@@ -1,0 +1,155 @@
+"""A designed sweep as a study file that `isocompute run` takes as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from isocompute.allocation import Rates
+from isocompute.design.simulate import PER_OCTAVE, PROBLEMS, SAMPLES, Sweep
+from isocompute.errors import InputError
+from isocompute.files import write_text
+from isocompute.problems import load_problems
+from isocompute.study.schema import StudyFile
+
+ENGINES = ("local", "trl", "verl")
+PER_NODE = 8  # GPUs of a node, where more than one node is needed
+# What stands in for problems and model that were not named: the smallest shipped world.
+_WORLD, _STAND_IN_SIZE = "bits", 512
+_MODELS = {"local": "bits-mlp", "trl": "bits", "verl": "Qwen/Qwen2.5-7B-Instruct"}
+_RECIPE_OF_THE_WORLD = {"learning_rate": 1e-3, "temperature": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """What a study trains with.
+
+    Args:
+        engine: one of `ENGINES`.
+        model: Hugging Face id or folder; None: a stand-in.
+        train, validation: problem files; None: generated stand-ins, or a part held out.
+        gpus: that each run may use; None: the engine's default.
+        difficulty: of the problem set.
+    """
+
+    engine: str = "local"
+    model: str | None = None
+    train: str | None = None
+    validation: str | None = None
+    gpus: int | None = None
+    difficulty: str = "easy"
+
+    @property
+    def stands_in(self) -> bool:
+        """Whether problems or model are not those of a person."""
+        return self.train is None or self.model is None
+
+    @property
+    def problems(self) -> int | None:
+        """Size of the training set; None where there is none."""
+        if self.train is None:
+            return None
+        every = len(load_problems(self.train))
+        return every if self.validation is not None else every - _held_out(every)
+
+
+def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, *, problems: int | None,
+                rates: Rates) -> None:  # fmt: skip
+    """Write the study file of a sweep.
+
+    Args:
+        path: the YAML file.
+        sweep: what to train.
+        trainer: with what.
+        problems: D: so many of the training problems; None: all.
+        rates: to be kept with the study.
+
+    Raises:
+        InputError: a validation file without one to train on, or problem files that cannot be
+            read.
+    """
+    content = study_content(Path(path), sweep, trainer, problems=problems, rates=rates)
+    lines = ["# Written by `isocompute design`; every word: docs/store.md."]
+    if trainer.stands_in:
+        lines.append("# Problems or model are stand-ins: put yours in before you run it.")
+    lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
+    write_text(path, "\n".join(lines) + "\n")
+
+
+def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, problems: int | None,
+                  rates: Rates) -> dict[str, Any]:  # fmt: skip
+    """The words of the study file; see `write_study`."""
+    recipe: dict[str, Any] = {"difficulty": trainer.difficulty}
+    if trainer.train is None and trainer.engine != "verl":
+        recipe |= _RECIPE_OF_THE_WORLD
+    known = {name: value for name, value in vars(rates).items() if value is not None}
+    return {
+        "engine": trainer.engine,
+        "engine_options": _engine_options(trainer),
+        "problems": _problems(path.parent, trainer, problems),
+        "recipe": recipe,
+        "grid": {
+            "problems_per_batch": sweep.problems_per_batch,
+            "rollouts_per_problem": list(sweep.rollouts_per_problem),
+            "seeds": sweep.seeds,
+        },
+        "budget": sweep.rollouts_per_run,
+        "evaluation": {
+            "samples": SAMPLES, "per_octave": PER_OCTAVE, "first": sweep.first_evaluation,
+        },
+        **({"rates": known} if known else {}),
+        # An adaptive sweep trains the same grid and freezes what cannot come to matter.
+        **({"adaptive": True} if "adaptive" in StudyFile.model_fields else {}),
+    }  # fmt: skip
+
+
+def _engine_options(trainer: Trainer) -> dict[str, Any]:
+    options: dict[str, Any] = {"model": trainer.model or _MODELS[trainer.engine]}
+    if trainer.engine == "verl" and trainer.gpus is not None:
+        nodes = -(-trainer.gpus // PER_NODE)
+        if trainer.gpus % nodes:
+            raise InputError(
+                f"GPUs must fill nodes of at most {PER_NODE} evenly, but got {trainer.gpus}; give "
+                "a multiple."
+            )
+        options |= {"nodes": nodes, "gpus_per_node": trainer.gpus // nodes}
+    return options
+
+
+def _problems(folder: Path, trainer: Trainer, problems: int | None) -> dict[str, Any]:
+    if trainer.train is None:
+        if trainer.validation is not None:
+            raise InputError(
+                "--validation needs problems to train on, but there is no --train; add it."
+            )
+        world: Mapping[str, Any] = {"world": _WORLD, "seed": 1}
+        return {
+            "train": {"generated": "world", "options": {
+                **world, "part": "train", "size": problems or _STAND_IN_SIZE}},
+            "validation": {"all": {"generated": "world", "options": {
+                **world, "part": "validation", "size": PROBLEMS}}},
+        }  # fmt: skip
+    train: dict[str, Any] = {"path": _beside(trainer.train, folder)}
+    if trainer.validation is not None:
+        validation: dict[str, Any] = {"path": _beside(trainer.validation, folder)}
+    else:
+        held = {"held_out": _held_out(len(load_problems(trainer.train)))}
+        validation = {**train, **held, "part": "validation"}
+        train |= {**held, "part": "train"}
+    if problems is not None:
+        train["size"] = problems
+    return {"train": train, "validation": {"all": validation}}
+
+
+def _held_out(problems: int) -> int:
+    """Problems kept for validation: what an evaluation asks for, a fifth of a small set."""
+    return max(1, min(PROBLEMS, problems // 5))
+
+
+def _beside(file: str, folder: Path) -> str:
+    """A path as the study file must name it: from its own folder."""
+    return os.path.relpath(Path(file).resolve(), folder.resolve())

@@ -1,0 +1,107 @@
+"""A design in words: the sweep, its price, its worth, what to do."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from isocompute.domain.text import compact
+
+Row = Mapping[str, Any]
+
+WIDTH = 80
+_LABEL = 8  # columns of the names at the left
+_NOTES = 3  # notices that are named
+
+
+def design_lines(d: Row) -> list[str]:
+    """The `design --json` document in about a dozen lines of 80 columns."""
+    sweep, final, worth = d["sweep"], d["final"], d["worth"]
+    listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
+    seeds = f"{sweep['seeds']} seed{'s' * (sweep['seeds'] > 1)}"
+    runs = f"n = {listed}, B_p = {sweep['problems_per_batch']}, {seeds}"
+    n, b_p = final["rollouts_per_problem"], final["problems_per_batch"]
+    lines: list[str] = []
+    if d["answer"] == "no_sweep":
+        steps = int(final["rollouts"] // (n * b_p))
+        size = f"{b_p} problems x {n} rollouts x {steps:,} steps"
+        lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
+        lines += _row("Sweep", f"the best one would be {runs}, {_each(sweep)}")
+        lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
+        lines += _row("Run", f"costs {_cost(final)}{_rate(final)}")
+    else:
+        adaptive = ", adaptive" if d.get("adaptive") else ""
+        lines += _row("Sweep", f"{runs}{adaptive}, {_each(sweep)}")
+        lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
+        lines += _row("Then", f"{_cost(final)} for the final run{_rate(final)}")
+    lines += _row("Worth", _worth(d))
+    if scaled := _scaled(worth):
+        lines += _row("", scaled)
+    if d["passes_over_data"] is not None:
+        sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
+        lines += _row("Passes", f"{final_passes:.2g} over your problems in the final run at n = "
+                      f"{n}, up to {sweep_passes:.2g} in the sweep")  # fmt: skip
+    if d.get("time") is not None:
+        lines += _row("Time", d["time"])
+    for one in d["notices"][:_NOTES]:
+        if one["code"] not in ("no_sweep", "passes_over_data"):
+            lines += _row("Note", f"{one['text']} {one['remedy']}")
+    if d["study"] is not None:
+        lines += _row("Wrote", f"{d['study']} ({d['engine']})")
+        if d["answer"] == "sweep":
+            lines += _row("Run", f"isocompute run {d['study']}")
+    return lines
+
+
+def _row(name: str, text: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=f"{name:<{_LABEL}}",
+                         subsequent_indent=" " * _LABEL, break_on_hyphens=False)  # fmt: skip
+
+
+def _each(sweep: Row) -> str:
+    return f"up to {compact(sweep['rollouts_per_run'])} rollouts each"
+
+
+def _cost(part: Row) -> str:
+    known = (("gpu_hours", "{} GPU-hours"), ("usd", "${}"), ("tokens", "{} tokens"))
+    cost = part["cost"]
+    more = [form.format(compact(cost[k])) for k, form in known if cost[k] is not None]
+    return ", ".join([f"{compact(part['rollouts'])} rollouts", *more])
+
+
+def _rate(part: Row) -> str:
+    """Where the rate comes from, and how far off it may be."""
+    found = part["cost"]["source"].get("rollouts_per_gpu_hour")
+    if found is None:
+        return "; GPU-hours: give --rollouts-per-gpu-hour"
+    whose = {"study": "the study's rate", "sweep": "the rate of its runs"}
+    off = f", within {found['off']:.0%}" if found.get("off") is not None else ""
+    return f" ({whose.get(found['from'], 'your rate')}{off})"
+
+
+def _worth(d: Row) -> str:
+    worth = d["worth"]
+    after, none, one = (worth[k] for k in ("after", "without", "one_n"))
+    said = f"plans after it lose {_loss(after)}; without it {_loss(none)} "
+    said += f"(n = {none['rollouts_per_problem']})"
+    if one["rollouts_per_problem"] != none["rollouts_per_problem"]:
+        said += f", one n at every budget {one['loss']:.3f} (n = {one['rollouts_per_problem']})"
+    return said
+
+
+def _scaled(worth: Row) -> str:
+    parts = [
+        f"{word} as dear {worth[key]['loss']:.3f}"
+        for key, word in (("half", "half"), ("twice", "twice"))
+        if worth[key] is not None
+    ]
+    said = f"{worth['simulated_sweeps']} simulated sweeps"
+    if worth["after"]["spending"] >= 0.0005:
+        said += f"; {worth['after']['spending']:.3f} is what its rollouts would have scored"
+    return ", ".join(parts) + (" (" if parts else "(") + said + ")"
+
+
+def _loss(row: Row) -> str:
+    error = row["standard_error"]
+    return f"{row['loss']:.3f}" + ("" if error is None else f" +- {error:.3f}")

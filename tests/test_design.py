@@ -1,0 +1,435 @@
+"""Designs whose truth is planted: worlds by closed form, losses that can be worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocompute.allocation import Rates
+from isocompute.answers import plan_budget
+from isocompute.answers.fit import fit_sweep
+from isocompute.answers.price import Price
+from isocompute.cli import main
+from isocompute.design import (
+    Asked,
+    Limits,
+    Sweep,
+    Worlds,
+    choose,
+    design_lines,
+    design_sweep,
+    shipped_worlds,
+    worlds_needed,
+    worlds_of,
+    worth,
+)
+from isocompute.design.candidates import candidates, starting_bp
+from isocompute.design.prior import BUDGET_SD
+from isocompute.design.simulate import evaluated_at, simulate
+from isocompute.design.worth import allowed, best_guess, lost_by, one_for_all, planned
+from isocompute.errors import InputError
+from isocompute.testing.planted import NOISE, WORLDS
+
+N = (8, 16, 32, 64, 128, 256, 512)
+X = np.arange(2.0, 10.0, 0.04)
+DRAWS = 6
+
+
+def planted(ceilings_WF: Any, midpoint: float = 4.5) -> Worlds:
+    """Logistic curves of one slope and midpoint, so that the highest ceiling is always best."""
+    ceiling = np.asarray(ceilings_WF, float)[:, :, None]
+    score = 0.3 + (ceiling - 0.3) / (1 + np.exp(-3.0 * (X - midpoint)))
+    return Worlds(
+        problems_per_batch=16, n_F=N, x_X=X, score_WFX=score, metric="avg@4", sources=("planted",),
+        longest=1e6,
+    )  # fmt: skip
+
+
+DOWN = [0.70, 0.68, 0.66, 0.64, 0.62, 0.60, 0.58]
+SIZE = worlds_needed(DRAWS)
+APART = planted([DOWN if w % 2 else DOWN[::-1] for w in range(SIZE)])
+ALIKE = planted([DOWN] * SIZE)
+LIMITS = Limits(budget=4e6, spend=0.15, n_F=N)
+
+
+# ---- worth ----
+
+
+def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts() -> None:
+    sweep, d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS))
+    assert d["answer"] == "sweep"
+    # Half of the worlds have 0.70 where the guess has 0.64 at best: n = 64 in the middle scores
+    # the mean 0.64, as every n does, so one guess loses 0.06 in every world on average.
+    assert d["worth"]["without"]["loss"] == pytest.approx(0.06, abs=0.004)
+    assert d["worth"]["after"]["loss"] < 0.035
+    assert d["worth"]["after"]["loss"] == pytest.approx(
+        d["worth"]["after"]["choice"] + d["worth"]["after"]["spending"]
+    )
+    assert d["worth"]["gain"]["loss"] == pytest.approx(
+        d["worth"]["without"]["loss"] - d["worth"]["after"]["loss"]
+    )
+    assert d["sweep"]["rollouts"] == sweep.rollouts <= 0.15 * 4e6
+    assert d["final"]["rollouts"] == 4e6 - sweep.rollouts
+    assert d["worth"]["twice"]["rollouts"] > 1.9 * sweep.rollouts
+    lines = design_lines(d)
+    assert lines[0].startswith("Sweep   n = ")
+    assert any(line.startswith("Worth   plans after it lose 0.0") for line in lines)
+
+
+def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> None:
+    _, d = design_sweep(ALIKE, Asked(limits=LIMITS, draws=DRAWS))
+    assert d["answer"] == "no_sweep"
+    assert d["worth"]["without"] == {
+        "loss": 0.0, "standard_error": 0.0, "rollouts_per_problem": 8,
+    }  # fmt: skip
+    assert (d["final"]["rollouts_per_problem"], d["final"]["rollouts"]) == (8, 4e6)
+    assert [one["code"] for one in d["notices"]] == ["no_sweep"]
+    first = "No sweep: run 16 problems x 8 rollouts x 31,250 steps   (4M rollouts)"
+    assert design_lines(d)[0] == first
+    # Choosing as well as without it, a sweep still loses what its rollouts would have scored.
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    tight = Limits(budget=4e5, spend=0.4, n_F=N)
+    sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
+    full, left = (
+        0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c) - 4.5))) for c in (4e5, 4e5 - sweep.rollouts)
+    )
+    assert d["worth"]["after"]["loss"] == pytest.approx(full - left, abs=2e-4)
+    assert d["worth"]["after"]["choice"] == 0
+
+
+def test_losses_by_hand() -> None:
+    worlds = planted([DOWN, DOWN[::-1], DOWN[::-1]])
+    every = list(range(7))
+    assert best_guess(worlds, 1e9, every) == 6  # two of three worlds want n = 512
+    assert lost_by(worlds, 6, 1e9, 1e9, every) == pytest.approx([0.12, 0, 0], abs=1e-3)
+    assert lost_by(worlds, np.array([0, 6, 5]), 1e9, 1e9, every) == pytest.approx(
+        [0, 0, 0.02], abs=1e-3
+    )
+    assert one_for_all(worlds, 1e9, every) == 6
+    assert one_for_all(worlds, 1e9, [0, 1]) == 1
+    assert allowed(worlds, 16, 20 * 16 * 64, None) == [0, 1, 2, 3]
+    assert allowed(worlds, 16, 1e9, 16 * 16) == [0, 1]
+
+
+def test_one_n_for_all_budgets_is_not_the_best_at_the_last() -> None:
+    early = np.log10(4e4) + 0.1 * np.arange(7)  # large n start later and end higher
+    score = [0.3 + (0.3 + 0.005 * f) / (1 + np.exp(-3 * (X - m))) for f, m in enumerate(early)]
+    worlds = replace(ALIKE, score_WFX=np.array([score]))
+    assert best_guess(worlds, 1e7, range(7)) == 6
+    assert one_for_all(worlds, 1e7, list(range(7))) < 6
+
+
+def test_the_choice_in_a_simulated_sweep_is_that_of_plan() -> None:
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64, 512), seeds=1,
+                  rollouts_per_run=400_000)  # fmt: skip
+    chosen = planned(APART.take(slice(0, 2)), sweep, 2e6, range(7), 0)
+    assert [N[f] for f in chosen] == [512, 8]
+    curves = simulate(APART, 0, sweep, 0)
+    plan = plan_budget(fit_sweep(curves), 2e6)
+    assert plan.allocation is not None
+    assert plan.allocation.rollouts_per_problem == 512
+    assert N[planned(APART.take(slice(0, 1)), sweep, 2e6, [0, 3], 0)[0]] == 64
+
+
+# ---- simulated sweeps ----
+
+
+def test_a_simulated_run_is_its_world_with_its_noise() -> None:
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64), seeds=2,
+                  rollouts_per_run=200_000)  # fmt: skip
+    curves = simulate(ALIKE, 0, sweep, 1)
+    assert [(c.rollouts_per_problem, c.seed) for c in curves] == [(8, 0), (8, 1), (64, 0), (64, 1)]
+    every = np.array([simulate(ALIKE, 0, sweep, s)[0].score_K for s in range(300)])
+    x = np.log10(curves[0].rollouts_K[1:])
+    truth = 0.3 + 0.4 / (1 + np.exp(-3 * (x - 4.5)))
+    assert every.mean(axis=0)[1:] == pytest.approx(truth, abs=0.003)
+    gained = 0.4 / (1 + np.exp(-3 * (x[-1] - 4.5)))
+    slope = 3 * gained * (1 - gained / 0.4)
+    binomial = truth[-1] * (1 - truth[-1]) / 1200
+    spread = np.sqrt((0.03 * gained) ** 2 + (0.04 * slope) ** 2 + binomial)
+    assert every[:, -1].std() == pytest.approx(spread, rel=0.15)
+    assert np.array_equal(simulate(ALIKE, 0, sweep, 1)[2].score_K, curves[2].score_K)
+    assert not np.array_equal(simulate(ALIKE, 1, sweep, 1)[2].score_K, curves[2].score_K)
+    # What is compared has its luck in common: run 0 of n = 64 is the same in a sweep without n = 8.
+    alone = Sweep(problems_per_batch=16, rollouts_per_problem=(64,), seeds=1,
+                  rollouts_per_run=200_000)  # fmt: skip
+    assert np.array_equal(simulate(ALIKE, 0, alone, 1)[0].score_K, curves[2].score_K)
+
+
+def test_evaluations_stand_at_whole_steps_and_at_the_end() -> None:
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 512), seeds=1,
+                  rollouts_per_run=300_000)  # fmt: skip
+    rollouts = evaluated_at(sweep, 512)
+    assert rollouts[:3].tolist() == [0, 8192, 16384]
+    assert rollouts[-1] == 36 * 8192  # 36 whole steps fit
+    assert sweep.first_evaluation == 1024
+    assert sweep.at(30_000_000).first_evaluation == 2**16
+    assert sweep.rollouts == 36 * 8192 + 2343 * 128
+
+
+# ---- prior ----
+
+
+def test_shipped_worlds_differ_by_difficulty_and_are_moved_along_the_budget() -> None:
+    easy, hard = (shipped_worlds(d, 12, 0) for d in ("easy", "hard"))
+    assert easy.score_WFX[:, :, 0].mean() > 0.3 > hard.score_WFX[:, :, 0].mean()
+    assert easy.n_F == N
+    assert easy.sources == ("published:qwen2.5-7b-easy", "published:qwen2.5-7b-easy-bp64")
+    assert (np.diff(easy.score_WFX, axis=2) >= 0).all()
+    again = shipped_worlds("easy", 12, 0)
+    assert np.array_equal(easy.score_WFX, again.score_WFX)
+    half = np.array([
+        np.interp(0.5 * (w[3, 0] + w[3, 150]), w[3], easy.x_X) for w in easy.score_WFX[::2]
+    ])  # fmt: skip
+    assert BUDGET_SD / 3 < half.std() < 3 * BUDGET_SD
+
+
+def test_an_older_study_stays_where_it_is() -> None:
+    world = WORLDS["rising"]
+    noise = NOISE["low"]
+    curves = world.sample(noise, 2, np.random.default_rng(0))
+    worlds = worlds_of(curves, "older", 8, 0)
+    truth = world.truth(noise).score([1e6])[:, 0]
+    assert worlds.problems_per_batch == 16
+    assert worlds.at(1e6).mean(axis=0) == pytest.approx(truth, abs=0.01)
+    with pytest.raises(InputError, match="at least 2 n at one B_p, but older has 1"):
+        worlds_of([c for c in curves if c.rollouts_per_problem == 8], "older", 4, 0)
+
+
+# ---- limits ----
+
+
+def test_candidates_keep_to_the_limits() -> None:
+    every = candidates(LIMITS, 32, 64, fixed=False)
+    assert len(every) > 5
+    for sweep in every:
+        assert sweep.rollouts <= LIMITS.sweep
+        assert sweep.steps(sweep.rollouts_per_problem[-1]) >= 20
+    narrow = Limits(budget=4e6, spend=0.15, n_F=N, max_batch=1024)
+    assert max(s.rollouts_per_problem[-1] for s in candidates(narrow, 32, 64, fixed=False)) == 32
+    poor = Limits(budget=2e5, spend=0.15, n_F=N)
+    assert {s.problems_per_batch for s in candidates(poor, 32, 8, fixed=False)} == {8}
+    assert starting_bp(32, None) == 32
+    assert starting_bp(32, 20) == 16
+
+
+def test_less_to_spend_means_fewer_rollouts() -> None:
+    sizes = [
+        max(s.rollouts for s in candidates(Limits(budget=4e6, spend=p, n_F=N), 16, 64, fixed=True))
+        for p in (0.05, 0.15)
+    ]
+    assert sizes[0] < sizes[1] / 2.5
+
+
+BAD = {
+    "a sweep must take more than 0%": {"spend": 1.5},
+    r"must fill a batch \(B_p = 16\), but got --problems 10": {"problems": 10},
+    r"must hold 16 problems with n = 8 \(128 rollouts\), but got --max-batch": {"max_batch": 100},
+    r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
+    "the largest a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
+    r"3 n with 20 steps each \(at least 30.7k rollouts": {"budget": 2e4},
+}
+
+
+@pytest.mark.parametrize("message", BAD)
+def test_limits_that_hold_no_sweep_are_one_line_with_the_cure(message: str) -> None:
+    limits = Limits(**{"budget": 4e6, "spend": 0.15, "n_F": N, **BAD[message]})
+    with pytest.raises(InputError, match=message) as found:
+        design_sweep(ALIKE, Asked(limits=limits, problems_per_batch=16, draws=DRAWS))
+    assert "\n" not in str(found.value)
+
+
+# ---- price, passes, notices ----
+
+
+def test_the_price_is_that_of_every_configuration(monkeypatch: Any) -> None:
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.full(len(worlds), 6))
+    rates = Rates(tokens_per_rollout=10, rollouts_per_gpu_hour=1000, usd_per_gpu_hour=2)
+    price = Price(rates=rates)
+    sweep, d = design_sweep(APART, Asked(limits=LIMITS, draws=DRAWS, price=price))
+    assert d["sweep"]["cost"]["gpu_hours"] == pytest.approx(sweep.rollouts / 1000)
+    assert d["sweep"]["cost"]["usd"] == pytest.approx(sweep.rollouts / 500)
+    assert d["final"]["cost"]["tokens"] == pytest.approx(10 * d["final"]["rollouts"])
+    assert d["final"]["cost"]["source"]["rollouts_per_gpu_hour"] == {"value": 1000, "from": "given"}
+    text = "\n".join(design_lines(d))
+    assert "GPU-hours, $" in text
+    assert "(your rate)" in text
+
+
+def test_passes_are_counted_and_warned_of(monkeypatch: Any) -> None:
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.full(len(worlds), 0))
+    limits = Limits(budget=4e6, spend=0.15, n_F=N, problems=500)
+    sweep, d = design_sweep(APART, Asked(limits=limits, draws=DRAWS))
+    n = d["final"]["rollouts_per_problem"]
+    assert d["passes_over_data"]["final"] == pytest.approx(d["final"]["rollouts"] / (n * 500))
+    assert d["passes_over_data"]["sweep"] == pytest.approx(
+        sweep.rollouts_per_run / (sweep.rollouts_per_problem[0] * 500)
+    )
+    assert "passes_over_data" in [one["code"] for one in d["notices"]]
+    assert any(line.startswith("Passes") for line in design_lines(d))
+
+
+def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.zeros(len(worlds), int))
+    far = Limits(budget=4e8, spend=0.15, n_F=N)
+    _, d = design_sweep(APART, Asked(limits=far, draws=DRAWS, problems_per_batch=8))
+    assert {one["code"] for one in d["notices"]} >= {"beyond_prior", "bp_of_prior"}
+    assert d["sweep"]["problems_per_batch"] == 8
+
+
+# ---- the command ----
+
+
+@pytest.fixture
+def quick(monkeypatch: Any) -> None:
+    """Sweeps that are not simulated: they always find the middle n."""
+
+    def found(worlds: Worlds, sweep: Sweep, *_: Any) -> np.ndarray:
+        return np.full(len(worlds), worlds.n_F.index(sweep.rollouts_per_problem[1]))
+
+    monkeypatch.setattr(choose, "planned", found)
+    monkeypatch.setattr("isocompute.cli.designing._MEASURED_S", 0.01)
+
+
+def problems_file(tmp_path: Path, size: int) -> str:
+    path = tmp_path / "problems.jsonl"
+    rows = ({"id": f"q{i}", "prompt": f"{i} + 1", "answer": str(i + 1)} for i in range(size))
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+SITUATIONS: dict[str, list[str]] = {
+    "eight H100 for a week, verl": [
+        "--gpus", "8xH100", "--hours", "168", "--rollouts-per-gpu-hour", "900", "--engine", "verl",
+        "--difficulty", "easy", "--model", "Qwen/Qwen2.5-7B-Instruct",
+    ],
+    "a laptop": ["--budget", "4e5"],
+    "2,000 dollars": [
+        "--budget", "$2000", "--rollouts-per-gpu-hour", "900", "--usd-per-gpu-hour", "2",
+        "--engine", "trl", "--difficulty", "hard", "--spend", "0.3",
+    ],
+    "difficulty unknown": ["--budget", "3M"],
+    "500 problems": ["--budget", "3M", "--problems", "500", "--difficulty", "easy"],
+    "an older study": ["--budget", "8M", "--prior", "published:qwen2.5-7b-hard-bp64"],
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_six_situations_and_the_study_is_taken_as_it_is(
+    name: str, tmp_path: Path, capsys: Any
+) -> None:
+    study, document = tmp_path / "sweep.yaml", tmp_path / "d.json"
+    train = ["--train", problems_file(tmp_path, 2000)] if "verl" in name else []
+    asked = ["design", *SITUATIONS[name], *train, "--draws", "4", "-o", str(study)]
+    assert main([*asked, "--json", str(document)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 20
+    assert all(len(line) <= 80 or str(tmp_path) in line for line in lines)
+    d = json.loads(document.read_text())
+    assert d["study"] == str(study)
+    assert main(["run", str(study), "--dry-run", "--json", str(document)]) == 0
+    estimate = json.loads(document.read_text())["estimate"]
+    assert estimate["rollouts"] == d["sweep"]["rollouts"]
+    if d["sweep"]["cost"]["usd"] is not None:
+        evaluated = estimate["evaluation_rollouts"] / estimate["rollouts"]
+        assert estimate["usd"] == pytest.approx(d["sweep"]["cost"]["usd"] * (1 + evaluated))
+    codes = [one["code"] for one in d["notices"]]
+    assert ("stand_ins" in codes) == ("verl" not in name)
+    assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in
+                                        ("2,000 dollars", "an older study"))  # fmt: skip
+    assert ("prior_of_others" in codes) == (name != "an older study")
+
+
+COMPLAINTS = {
+    "a design needs --budget, or --gpus and --hours, but got neither; add --budget.": [],
+    "but got --gpus; add --hours.": ["--gpus", "8xH100"],
+    "but got --hours; add --gpus.": ["--hours", "8"],
+    "must be given once, but got --budget and --hours": ["--budget", "1M", "--hours", "8"],
+    "none is known for H100; add --rollouts-per-gpu-hour": ["--gpus", "8xH100", "--hours", "72"],
+    "must be 64xH100 or 64, but got 'H100'": ["--gpus", "H100"],
+    "a budget in usd needs `usd_per_gpu_hour`": ["--budget", "$50"],
+    "the shipped sweeps hold avg@4, but got --metric best@4": [
+        "--budget", "1M", "--metric", "best@4"],
+    "must be at least 4, but got '2'": ["--budget", "1M", "--draws", "2"],
+    "one update of 32 problems": ["--budget", "100"],
+    "the problems must fill a batch (B_p = 64), but got --problems 40": [
+        "--budget", "1M", "--problems", "40", "--problems-per-batch", "64"],
+    "a sweep must hold 3 n": ["--budget", "20k"],
+    "--validation needs problems to train on": [
+        "--budget", "3M", "--validation", "x.jsonl", "-o", "s.yaml"],
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("message", COMPLAINTS)
+def test_bad_input_is_one_line_with_the_cure(
+    message: str, capsys: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = COMPLAINTS[message]
+    draws = [] if "--draws" in asked else ["--draws", "4"]
+    assert main(["design", *asked, *draws]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_prior_of_another_metric_is_refused(tmp_path: Path, capsys: Any) -> None:
+    rows = ["problems_per_batch,rollouts_per_problem,rollouts,score,metric"]
+    rows += [f"16,{n},{c},{0.3 + 0.02 * i},best@4" for n in (8, 32, 128) for i, c in
+             enumerate((4096, 16384, 65536, 262144))]  # fmt: skip
+    older = tmp_path / "older.csv"
+    older.write_text("\n".join(rows) + "\n")
+    asked = ["design", "--budget", "3M", "--prior", str(older), "--draws", "4"]
+    assert main(asked) == 2
+    assert "must hold the metric that is planned for (avg@k), but" in capsys.readouterr().err
+    assert main([*asked, "--metric", "best@4"]) == 0
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_file_that_run_would_refuse_is_not_left(tmp_path: Path, capsys: Any) -> None:
+    study = tmp_path / "sweep.yaml"
+    study.write_text("kept")
+    train = problems_file(tmp_path, 2000)
+    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train, "-o", str(study)]
+    # verl cannot spread 32 x 8 rollouts over 24 GPUs
+    verl = ["--engine", "verl", "--model", "M", "--gpus", "24"]
+    assert main([*asked, *verl]) == 2
+    assert "must be a multiple of the GPUs" in capsys.readouterr().err
+    assert study.read_text() == "kept"
+    assert main([*asked, "--problems", "1900"]) == 2
+    assert "at most what --train holds (1700), but got 1900" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("quick")
+def test_problems_held_out_are_not_trained_on(tmp_path: Path) -> None:
+    from isocompute.runner import open_study
+
+    study = tmp_path / "deep" / "sweep.yaml"
+    study.parent.mkdir()
+    train = problems_file(tmp_path, 1000)
+    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train, "--model", "bits-mlp"]
+    assert main([*asked, "--problems", "600", "-o", str(study)]) == 0
+    run = open_study(study).runs[0]
+    assert (len(run.train), len(run.validation["all"])) == (600, 200)
+    prompts = {p.prompt for p in run.train.problems}
+    assert not prompts & {p.prompt for p in run.validation["all"].problems}
+
+
+@pytest.mark.slow
+def test_more_draws_mean_less_error(monkeypatch: Any) -> None:
+    monkeypatch.setattr(worth, "DRAWS", 20)
+    errors = []
+    for draws in (8, 32):
+        worlds = shipped_worlds(None, worlds_needed(draws), 0)
+        _, d = design_sweep(worlds, Asked(limits=LIMITS, draws=draws))
+        errors.append(d["worth"]["after"]["standard_error"])
+    assert errors[1] < errors[0]

@@ -1,0 +1,224 @@
+"""What rollouts cost: rates in the runs themselves, by configuration, worked out by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isocompute.allocation import Budget, Rates
+from isocompute.answers import plan_budget
+from isocompute.answers.fit import fit_sweep
+from isocompute.answers.plan import advice_lines, plan_from_source
+from isocompute.answers.price import Price, priced, timed
+from isocompute.cli import main
+from isocompute.domain import Configuration, Curve
+from isocompute.engines import problem_generators
+from isocompute.errors import InputError
+from isocompute.importers.timing import gpu_seconds_per_step
+from isocompute.runner import run_study
+from isocompute.sources import load_curves
+from isocompute.study import load_study
+from isocompute.testing.planted import NOISE, WORLDS
+
+SIDE: dict[str, dict[int, float]] = {
+    "seconds": {}, "runtime": {}, "train_runtime": {}, "throughput": {}, "total": {},
+}  # fmt: skip
+
+
+def curve(n: int, hours: float | None, rollouts: float = 1e5) -> Curve:
+    x = rollouts * np.array([0.0, 0.01, 0.1, 0.5, 1.0])
+    spent = None if hours is None else x / rollouts * hours
+    return Curve(
+        problems_per_batch=16, rollouts_per_problem=n, run=f"{n}-{hours}", rollouts_K=x,
+        score_K=np.array([0.2, 0.3, 0.4, 0.45, 0.5]), gpu_hours_K=spent,
+    )  # fmt: skip
+
+
+# ---- rates by configuration ----
+
+
+def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None:
+    runs = [curve(8, 100), curve(8, 90), curve(8, 120), curve(32, 50), curve(128, 25)]
+    price = priced(runs, Rates(usd_per_gpu_hour=2.0))
+    assert price.speeds == {
+        Configuration(16, 8): pytest.approx(1000), Configuration(16, 32): pytest.approx(2000),
+        Configuration(16, 128): pytest.approx(4000),
+    }  # fmt: skip
+    assert price.rates.rollouts_per_gpu_hour == pytest.approx(2000)
+    assert price.origin == {"rollouts_per_gpu_hour": "sweep"}
+    assert price.speed_of(Configuration(32, 32)) == pytest.approx(2000 * 2**0.5)
+    assert price.speed_of(Configuration(16, 512)) == pytest.approx(4000)  # held beyond the ends
+    cost = price.of(Configuration(16, 128)).cost(8000)
+    assert cost == {"tokens": None, "gpu_hours": pytest.approx(2), "usd": pytest.approx(4)}
+    # Left out, 1000 is taken for 2000, 2000 for 2000, 4000 for 2000.
+    assert price.off == pytest.approx(1.0)
+    told = price.to_dict(Configuration(16, 8))["rollouts_per_gpu_hour"]
+    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(1.0)}
+
+
+def test_a_rate_that_is_given_holds_for_all() -> None:
+    price = priced([curve(8, 100), curve(32, 50)], Rates(rollouts_per_gpu_hour=700.0))
+    assert price.speeds == {}
+    assert price.off is None
+    assert price.speed_of(Configuration(16, 8)) == 700
+    assert Price().speed_of(Configuration(16, 8)) is None
+    assert priced([curve(8, None)], Rates()).speeds == {}
+    assert priced([curve(8, 100), curve(32, 50)], Rates()).off is None  # two batches tell nothing
+
+
+def test_curves_without_times_take_the_rate_for_all() -> None:
+    known, unknown = timed([curve(8, 100), curve(8, None)], Rates(rollouts_per_gpu_hour=500.0))
+    assert known.gpu_hours_K is not None
+    assert unknown.gpu_hours_K is not None
+    assert (known.gpu_hours_K[-1], unknown.gpu_hours_K[-1]) == (100, 200)
+    assert timed([curve(8, None)], Rates())[0].gpu_hours_K is None
+
+
+# ---- GPU-hours as the unit ----
+
+
+def test_gpu_hours_are_a_unit_of_a_curve() -> None:
+    one = curve(8, 100)
+    assert one.position("gpu-hours").tolist() == [0, 1, 10, 50, 100]
+    assert one.until(10, "gpu-hours").gpu_hours_K == pytest.approx([0, 1, 10])
+    with pytest.raises(InputError, match="a fit by GPU-hours needs the time of every run"):
+        curve(8, None).position("gpu-hours")
+    with pytest.raises(InputError, match="one of rollouts, tokens, gpu-hours, but got 'hours'"):
+        one.position("hours")
+
+
+def sweep_with_times(speed: dict[int, float]) -> list[Curve]:
+    """A planted sweep in which rollouts of each n take their time."""
+    curves = WORLDS["constant_small"].until(2**20).sample(NOISE["low"], 1, np.random.default_rng(0))
+    return [c.replace(gpu_hours_K=c.rollouts_K / speed[c.rollouts_per_problem]) for c in curves]
+
+
+N = (8, 16, 32, 64, 128, 256, 512)
+
+
+def test_n_is_compared_by_what_it_costs() -> None:
+    # By rollouts n = 8 is always best; where its rollouts take sixty times as long it is not.
+    slow = {n: 100.0 if n == 8 else 6000.0 for n in N}
+    fit = fit_sweep(sweep_with_times(slow), unit="gpu-hours")
+    d = plan_budget(fit, Budget(amount=100.0, unit="gpu_hours")).document
+    assert d["rollouts_per_problem"] == 16
+    assert d["rollouts"] == pytest.approx(100 * 6000, rel=0.01)
+    assert d["cost"]["gpu_hours"] == pytest.approx(100, rel=0.01)
+    assert d["law"]["unit"] == "gpu-hours"
+    by_rollouts = plan_budget(fit_sweep(sweep_with_times(slow)), 6e5).document
+    assert by_rollouts["rollouts_per_problem"] == 8
+    assert by_rollouts["cost"]["gpu_hours"] == pytest.approx(6000, rel=0.01)
+    usd = plan_budget(fit, Budget(amount=200.0, unit="usd"), rates=Rates(usd_per_gpu_hour=2.0))
+    assert usd.document["rollouts"] == d["rollouts"]
+    rollouts = plan_budget(fit, 6e5).document  # at the median speed
+    assert rollouts["rollouts"] == d["rollouts"]
+
+
+def test_a_fixed_batch_has_a_law_in_steps_only() -> None:
+    curves = sweep_with_times(dict.fromkeys(N, 1e3))
+    with pytest.raises(InputError, match="unit must be rollouts, but got gpu-hours"):
+        fit_sweep(curves, unit="gpu-hours", fix=("batch_size", 512))
+
+
+STUDY = """
+engine: simulator
+problems:
+  train: {generated: simulated, options: {size: 8}}
+  validation:
+    main: {generated: simulated, options: {size: 6}}
+recipe: {learning_rate: 0.5, base_batch_size: 16, learning_rate_scaling: linear}
+grid: {problems_per_batch: 4, rollouts_per_problem: [2, 4, 8]}
+budget: 2048
+evaluation: {samples: 4, per_octave: 2, first: 32}
+RATES
+"""
+
+
+def study(tmp_path: Path, rates: str = "") -> str:
+    file = tmp_path / "s.yaml"
+    file.write_text(STUDY.replace("RATES", rates))
+    run_study(load_study(file, generators=problem_generators()), tmp_path / "s", workers=0)
+    return str(tmp_path / "s")
+
+
+def test_a_study_is_priced_by_its_own_runs(tmp_path: Path, capsys: Any) -> None:
+    source = study(tmp_path)
+    curves = load_curves(source)
+    assert all(c.gpu_hours_K is not None and c.gpu_hours_K[-1] > 0 for c in curves)
+    d = plan_from_source(source, budget=Budget(amount=4096.0, unit="rollouts")).document
+    found = d["cost"]["source"]["rollouts_per_gpu_hour"]
+    assert found["from"] == "sweep"
+    assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / found["value"])
+    assert any("your runs: " in line and "within" in line for line in advice_lines(d))
+    hours = d["cost"]["gpu_hours"]
+    paid = plan_from_source(source, budget=Budget(amount=2 * hours, unit="gpu_hours")).document
+    assert paid["law"]["unit"] == "gpu-hours"
+    assert paid["cost"]["gpu_hours"] <= 2 * hours
+    assert main(["fit", source, "--unit", "gpu-hours", "--json", str(tmp_path / "f.json")]) == 0
+    assert json.loads((tmp_path / "f.json").read_text())["unit"] == "gpu-hours"
+    assert "gpu-hours" in capsys.readouterr().out
+
+
+def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> None:
+    source = study(tmp_path, "rates: {rollouts_per_gpu_hour: 1000}")
+    d = plan_from_source(source, budget=Budget(amount=10.0, unit="gpu_hours")).document
+    assert d["cost"]["source"]["rollouts_per_gpu_hour"] == {"value": 1000, "from": "study"}
+    assert d["law"]["unit"] == "rollouts"
+    assert d["budget_rollouts"] == pytest.approx(10_000)
+
+
+# ---- times in logs ----
+
+
+def test_times_of_each_trainer_by_hand() -> None:
+    verl = SIDE | {
+        "seconds": {1: 30.0, 2: 10.0, 3: 20.0}, "throughput": {1: 500.0, 2: 1500.0, 3: 750.0},
+        "total": {1: 120_000.0, 2: 120_000.0, 3: 120_000.0},
+    }  # fmt: skip
+    assert gpu_seconds_per_step(verl, None) == pytest.approx(20 * 8)  # 120,000 / (30 * 500) = 8
+    assert gpu_seconds_per_step(verl, 2) == pytest.approx(40)
+    odd = verl | {"throughput": dict.fromkeys((1, 2, 3), 900.0)}
+    assert gpu_seconds_per_step(odd, None) is None  # 6.7 GPUs
+    trl = SIDE | {"train_runtime": {200: 1000.0}}
+    assert gpu_seconds_per_step(trl, 1) == pytest.approx(5)
+    assert gpu_seconds_per_step(trl, None) is None
+    wandb = SIDE | {"runtime": {1: 60.0, 11: 160.0}}
+    assert gpu_seconds_per_step(wandb, 4) == pytest.approx(40)
+    assert gpu_seconds_per_step(SIDE | {"runtime": {1: 60.0, 11: 20.0}}, 4) is None
+    assert gpu_seconds_per_step(SIDE | {"runtime": {1: 60.0}}, 4) is None
+    assert gpu_seconds_per_step(SIDE, 8) is None
+
+
+def verl_log(path: Path, seconds: float) -> None:
+    rows = [
+        {"step": s, "data": {
+            "val-core/main/acc/mean@4": 0.3 + 0.01 * s, "timing_s/step": seconds,
+            "perf/total_num_tokens": 48_000, "perf/throughput": 48_000 / seconds / 8,
+            "response_length/mean": 300.0, "prompt_length/mean": 75.0,
+        }} for s in range(1, 9)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_verl_log_brings_its_price_through_the_archive(tmp_path: Path) -> None:
+    for n, seconds in ((8, 36.0), (16, 18.0)):
+        folder = tmp_path / "logs" / f"bp{128 // n}_n{n}"
+        folder.mkdir(parents=True)
+        verl_log(folder / "metrics.jsonl", seconds)
+    pattern = "pattern=bp{problems_per_batch}_n{rollouts_per_problem}"
+    logs = str(tmp_path / "logs")
+    assert main(["import", logs, "-o", str(tmp_path / "study"), "--set", pattern]) == 0
+    curves = load_curves(str(tmp_path / "study"))
+    price = priced(curves, Rates())
+    # 128 rollouts in 36 s on 8 GPUs are 1,600 a GPU-hour.
+    assert price.speeds == {
+        Configuration(16, 8): pytest.approx(1600), Configuration(8, 16): pytest.approx(3200),
+    }  # fmt: skip
+    assert main(["import", logs, "-o", str(tmp_path / "two"), "--set", pattern,
+                 "--set", "gpus=4"]) == 0  # fmt: skip
+    slow = priced(load_curves(str(tmp_path / "two")), Rates())
+    assert slow.speeds[Configuration(16, 8)] == pytest.approx(3200)

@@ -39,7 +39,6 @@ NOT_RUN = {
     "isocompute run trl.yaml": "needs TRL and a GPU; tests/test_trl.py runs the engine",
     "isocompute run sweep.yaml --ray-address": "starts Ray; tests/test_ray.py",
     "sbatch": "needs a queue",
-    "ISOCOMPUTE_VERL_PYTHON": "make test-trainers",
 }
 
 

@@ -97,7 +97,7 @@ def _scores(fit: Reading) -> Iterator[Notice]:
 def _untested(fit: Reading) -> Iterator[Notice]:
     runs_J = np.asarray(fit.posterior.n_runs_J)
     if (runs_J == 1).all():
-        yield notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+        yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
     elif (runs_J < 3).any():
         few = [c for c, r in zip(fit.configurations, runs_J, strict=True) if r < 3]
         yield notice("few_seeds", which=[name_of(fit, c) for c in few])

@@ -73,6 +73,29 @@ def test_the_allocation_and_recipe_reach_grpo_config() -> None:
     assert (plain["loss_type"], plain["scale_rewards"]) == ("dapo", "group")
 
 
+def test_importance_sampling_is_the_recipes_not_trls_default() -> None:
+    keys = [f"vllm_importance_sampling_{k}" for k in ("correction", "mode", "clip_max")]
+    for cap, level, expected in (
+        (None, "token", [False, None, None]),
+        (2.0, "token", [True, "token_truncate", 2.0]),
+        (3.5, "sequence", [True, "sequence_truncate", 3.5]),
+    ):
+        recipe = Recipe(importance_cap=cap, importance_level=level)
+        config = config_of(make_spec(recipe=recipe))
+        assert [config.get(key) for key in keys] == expected
+
+
+def test_the_engine_writes_what_the_plan_writes() -> None:
+    recipe = Recipe.for_difficulty("easy", objective="cispo", clip_high=0.3, weight_decay=0.1)
+    spec = make_spec(6, 16, 40, recipe=recipe, seed=5)
+    plan = trainer_settings("trl", spec.allocation, recipe, seed=5, response_tokens=8)
+    assert plan.not_set == ()
+    config = config_of(spec)
+    batch = {"per_device_train_batch_size", "gradient_accumulation_steps"}  # one product
+    assert {k: config[k] for k in plan.keys if k not in batch} == {
+        k: v for k, v in plan.keys.items() if k not in batch}  # fmt: skip
+
+
 @pytest.mark.parametrize(("b_p", "n"), [(1, 2), (7, 3), (32, 16), (13, 64), (1, 2048)])
 def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     spec = make_spec(b_p, n, 9, train=digits("train", 40))
@@ -89,7 +112,7 @@ def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be"),
     ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
     ({"recipe": Recipe(gradient_rollouts=4)}, "`gradient_rollouts` must be None"),
-    ({"recipe": Recipe(importance_cap=2.0)}, "`importance_cap` must be None"),
+    ({"recipe": Recipe(importance_cap=0.5)}, "`importance_cap` must be >= 1 with the engine 'trl'"),
     ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
     ({"b_p": 17}, "must not exceed the training problems, but got 17 for 16"),
     ({"model": ""}, "engine_options.model must name"),

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from isocompute.errors import InputError, IsocomputeError, RefusalError, RunError
     from isocompute.notebook import Prescription, Sweep, Table, fit
     from isocompute.recipe import Recipe
+    from isocompute.recorder import Recorder
 
 __version__ = "0.1.0"
 
@@ -23,6 +24,7 @@ _HOME = {
     "RefusalError": "errors",
     "RunError": "errors",
     "Recipe": "recipe",
+    "Recorder": "recorder",
     "Prescription": "notebook",
     "Sweep": "notebook",
     "Table": "notebook",
@@ -36,6 +38,7 @@ __all__ = [
     "IsocomputeError",
     "Prescription",
     "Recipe",
+    "Recorder",
     "RefusalError",
     "RunError",
     "Sweep",

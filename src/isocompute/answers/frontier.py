@@ -11,14 +11,19 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isocompute.answers.best import AS_GOOD, choice, expected_regret, interval, probability_best
+from isocompute.answers.best import (
+    AS_GOOD,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    choice,
+    expected_regret,
+    interval,
+    probability_best,
+)
 from isocompute.domain import Configuration
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
 Ends = tuple[float | None, float | None]
 
 # A configuration that is best in fewer draws than this ends no comparison when it has no data.

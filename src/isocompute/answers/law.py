@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from isocompute.answers.best import interval
+from isocompute.answers.best import FloatArray, interval
 from isocompute.answers.sigmoid import Bounds, Sigmoids, fit_sigmoids
 from isocompute.errors import InputError, RefusalError
 
-FloatArray = NDArray[np.float64]
 Form = Literal["sigmoid_log10", "sigmoid_linear", "constant"]
 Variable = Literal["rollouts", "tokens", "gpu-hours", "steps"]
 

@@ -28,6 +28,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.answers.best import FloatArray
 from isocompute.answers.frontier import change_row, changes_of, spans_of
 from isocompute.answers.law import AVERAGED_SHARE, Law, Variable, averaged, fit_law
 from isocompute.answers.sigmoid import Bounds, fit_sigmoids
@@ -35,7 +36,6 @@ from isocompute.domain import Configuration, Curve
 from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 
-FloatArray = NDArray[np.float64]
 Row = dict[str, Any]
 
 BIN_WIDTH = 0.002  # the text gives none; this one yields the published path on Easy

@@ -13,7 +13,7 @@ from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import MIN_STEPS, Prescription, Question, prescribe, tested_n
-from isocompute.answers.price import priced, timed
+from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import advice_lines, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
@@ -75,12 +75,10 @@ def plan_budget(
         budget: rollouts, or a `Budget` in tokens, GPU-hours or money.
         max_batch_size: rollouts per batch that the hardware holds.
         min_steps: fewest updates worth running.
-        around: source, difficulty, recipe, rates, rates_from, current, problems, unhealthy,
-            notices: see `Question`.
+        around: source, difficulty, recipe, rates, current, problems, ...: see `Question`.
 
     Raises:
-        InputError: a number below 1, a budget that needs a rate nobody gave, or limits that
-            leave no configuration.
+        InputError: a number below 1, a rate that nobody gave, limits that leave nothing.
     """
     _require_positive(max_batch_size=max_batch_size, min_steps=min_steps)
     amount = budget if isinstance(budget, Budget) else Budget(amount=float(budget), unit="rollouts")
@@ -174,8 +172,8 @@ def plan_from_source(
             return _refused(refusal, around, rollouts=known)
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
-    least = MIN_STEPS if min_steps is None else min_steps
     assert budget is not None
+    least = MIN_STEPS if min_steps is None else min_steps
     return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
 
 
@@ -195,7 +193,7 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
             "measure it with `isocompute difficulty`."
         )
     notices: list[Notice] = []
-    published = (source or "published:").startswith("published:")
+    published = source is None or source.startswith("published:")
     # Published sources carry the difficulty in their name.
     named = [d for d in ("easy", "hard") if published and source and d in source]
     resolved: Any = difficulty or (named or ["easy"])[0]
@@ -211,9 +209,9 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
         notices.append(notice("difficulty_assumed"))
     chosen = source or PUBLISHED[resolved]
     if published:
-        whose = f"{PUBLISHED_MODEL}, math"
-        whose += " (a hard set: none was published for mixtures)" * (resolved == "mixed")
-        notices.append(notice("law_of_another_model", source=chosen, model=whose))
+        unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
+        model = f"{PUBLISHED_MODEL}, math{unlike}"
+        notices.append(notice("law_of_another_model", source=chosen, model=model))
     elif recipe is None:
         notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
     rates = with_study_rates(source, given)
@@ -233,16 +231,16 @@ def _require_positive(**values: Any) -> None:
 
 def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
     """The plan of a question, or the refusal of a fit that failed."""
-    q = Question(fit=fit, x=math.nan, **around, **asked)
+    rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
+    price = priced(fit.curves, rates, origin)
+    q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
     if q.current is not None:
         b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
         _require_positive(**{"current B_p": b_p, "current n": n})
     _require_positive(problems=q.problems)
-    price = priced(fit.curves, q.rates, q.rates_from)
-    if price.tokens:
-        about = {"tokens": price.rates.tokens_per_rollout}
-        q = replace(q, notices=[*q.notices, notice("tokens_measured", **about)])
-    q = replace(q, price=price, x=_in_unit(budget, fit.unit, price.rates),
+    tokens = {"tokens": price.rates.tokens_per_rollout}
+    measured = [notice("tokens_measured", **tokens)] if price.tokens else []
+    q = replace(q, x=_in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)
@@ -257,17 +255,9 @@ def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
 
 def _in_unit(budget: Budget, unit: str, rates: Rates) -> float:
     """A budget in the unit of a fit, by the rates of any configuration."""
-    if unit == "tokens":
-        if budget.unit == "tokens":
-            return budget.amount
-        return rates.rollouts(budget) * (rates.tokens_per_rollout or 1.0)
-    if unit == "gpu-hours":
-        if budget.unit == "gpu_hours":
-            return budget.amount
-        if budget.unit == "usd" and rates.usd_per_gpu_hour:
-            return budget.amount / rates.usd_per_gpu_hour
-        return rates.rollouts(budget) / (rates.rollouts_per_gpu_hour or 1.0)
-    return rates.rollouts(budget)
+    if budget.unit.replace("_", "-") == unit:
+        return budget.amount
+    return rates.rollouts(budget) * per_rollout(rates, unit)
 
 
 def _answer(q: Question) -> Plan:
@@ -314,6 +304,8 @@ def _answer(q: Question) -> Plan:
         "verdict": verdict_of(notices)._asdict(),
         "trainer": {name: dict(words.keys) for name, words in settings.items()},
         "trainer_units": {name: words.units for name, words in settings.items()},
+        "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
+        "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(notices, chosen, found.settles, min(bought, 2 * longest)),
         **documented(notices),
     }  # fmt: skip
@@ -378,6 +370,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
         "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
+        "trainer_not_set": {}, "trainer_trained": {},
     }  # fmt: skip
 
 

@@ -13,19 +13,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import Rates, powers_of_two
 from isocompute.answers import best
+from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
-from isocompute.answers.price import Price
+from isocompute.answers.price import Price, per_rollout
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.recipe import Difficulty, Recipe
-
-FloatArray = NDArray[np.float64]
 
 # Budgets are compared where every n has at least this many steps (DESIGN.md), so a plan with
 # fewer would sit where no comparison was ever made.
@@ -42,9 +40,7 @@ class Question:
         source: what was fitted, for the record.
         difficulty: of the problem set; chooses the recipe.
         recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
-        rates: what a rollout costs, given or from the study's file.
-        rates_from: by name of a rate "study"; missing: given.
-        price: of every configuration: `rates`, and what the sweep's own runs add to them.
+        price: of every configuration: rates given, and what the sweep's own runs add to them.
         current: today's setting, to say what the plan gains: (B_p, n), or n alone.
         problems: D, size of the training set: no batch holds more, and passes are counted.
         unhealthy: (B_p, n) -> health rules that runs failed.
@@ -58,8 +54,6 @@ class Question:
     source: str = ""
     difficulty: Difficulty = "easy"
     recipe: Recipe | None = None
-    rates: Rates = field(default_factory=Rates)
-    rates_from: Mapping[str, str] = field(default_factory=dict)
     price: Price = field(default_factory=Price)
     current: Configuration | int | None = None
     problems: int | None = None
@@ -76,12 +70,7 @@ class Question:
 
     def rollouts(self, c: Configuration | None = None) -> float:
         """What the budget buys with a configuration."""
-        rates = self.rates_of(c)
-        if self.fit.unit == "tokens":
-            return self.x / (rates.tokens_per_rollout or 1.0)
-        if self.fit.unit == "gpu-hours":
-            return self.x * (rates.rollouts_per_gpu_hour or 1.0)
-        return self.x
+        return self.x / per_rollout(self.rates_of(c), self.fit.unit)
 
     def steps_of(self, c: Configuration) -> int:
         """M: what is left of the budget, or the steps of a fixed batch."""

@@ -74,6 +74,13 @@ class Price:
         return rows
 
 
+def per_rollout(rates: Rates, unit: str) -> float:
+    """How much of a unit one rollout takes; 1 where nobody knows."""
+    speed = rates.rollouts_per_gpu_hour
+    each = {"tokens": rates.tokens_per_rollout, "gpu-hours": 1 / speed if speed else None}
+    return each.get(unit) or 1.0
+
+
 def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:
     """Fill rates that nobody gave from what the runs logged.
 

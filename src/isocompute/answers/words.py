@@ -95,8 +95,7 @@ def advice_lines(
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
         lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
     if trainer is not None:
-        units = [f"# {line}" for line in textwrap.wrap(d["trainer_units"][trainer], WIDTH - 2)]
-        lines += ["", f"Settings for {trainer}:", *keys, *units]
+        lines += ["", f"Settings for {trainer}:", *keys, *_beside(d, trainer)]
     return lines
 
 
@@ -209,6 +208,20 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
             "choose one of them."
         )
     return key_lines(d["trainer"][trainer])
+
+
+def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
+    """What to know beside the keys: units, what they do not say, and who trained with them."""
+    left = d["trainer_not_set"][trainer]
+    version = d["trainer_trained"][trainer]
+    said = [
+        d["trainer_units"][trainer],
+        f"Not set for this trainer: {', '.join(left)}." if left else "",
+        f"Trained here with {trainer} {version}." if version else
+        f"Read in {trainer}'s source, not trained here: check the first steps of a run.",
+    ]
+    return [f"# {line}" for one in said for line in textwrap.wrap(
+        one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
 
 
 def _wrapped(text: str, lines: int | None = None) -> list[str]:

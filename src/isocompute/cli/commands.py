@@ -172,6 +172,7 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     from isocompute.cli.live import LiveLine
     from isocompute.runner import calibrate, run_study
     from isocompute.store import Database
+    from isocompute.store.begun import KEPT
     from isocompute.store.database import moved_line
     from isocompute.store.register import register
     from isocompute.study.cost import study_cost
@@ -185,7 +186,10 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
     # An edit that is refused is refused before its cost is told. A first start that was cut short
     # has left a file that is empty or holds no work yet: it is new still.
     with contextlib.closing(Database(folder, create=True)) as database:
-        register(database, study)
+        begun = register(database, study)
+        if begun is not study:
+            warn(KEPT)
+        study = begun
         is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
         if database.copy is not None:
             warn(moved_line(database.copy))

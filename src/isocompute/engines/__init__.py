@@ -24,6 +24,7 @@ _ENGINES = {
     "simulator": "isocompute.engines.simulator:SimulatorEngine",
     "trl": "isocompute.engines.trl:TrlEngine",
     "verl": "isocompute.engines.verl:VerlEngine",
+    "command": "isocompute.engines.command:CommandEngine",
 }
 # Problem sets that are made rather than read, by the word after `generated` in a study file.
 _GENERATORS = {

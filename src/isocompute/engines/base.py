@@ -78,7 +78,8 @@ class EvaluationRecord:
         step, rollouts, tokens: training position (cumulative; 0 before the first update).
         problem_set: name of the validation set.
         samples: k samples per problem.
-        successes_P: how many of k succeeded, per problem, in the order of the set.
+        successes_P: how many of k succeeded, per problem, in the order of the set; with
+            `samples` 1 also single outcomes of problems that are not known, as many for each.
         sampled_tokens: tokens that this evaluation itself drew (not in `tokens`).
         wall_s: seconds it took.
         sampled_rollouts: how many it drew, where that is more than `samples` per problem.

@@ -18,6 +18,7 @@ from isocompute.importers.identity import settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.mlflow_store import is_mlflow_run, read_mlflow_run
 from isocompute.importers.reading import clean_text, open_log
+from isocompute.importers.recording import is_recording, read_recording
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.sqlite import read_sqlite
@@ -50,9 +51,9 @@ def read_log(
 
     Args:
         path: a file of verl (file logger, console, validation dump), TRL (trainer_state.json),
-            W&B (offline run, chart export), TensorBoard, MLflow, trackio, prime-rl or SkyRL, or
-            a folder: checkpoints of one trainer give their latest history, dumps of one folder
-            are one run.
+            W&B (offline run, chart export), TensorBoard, MLflow, trackio, prime-rl, SkyRL or
+            `isocompute.Recorder`, or a folder: checkpoints of one trainer give their latest
+            history, dumps of one folder are one run.
         settings: what the log does not say (see `Settings`).
 
     Returns:
@@ -120,6 +121,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
         return read_tensorboard(path, settings)
     if path.name == "trainer_state.json" or b'"log_history"' in head:
         return read_trainer_state(path, settings)
+    if is_recording(head):
+        return read_recording(path, settings)
     if looks_like_jsonl(path):
         return read_jsonl([path], settings)
     first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
@@ -172,7 +175,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         if path.name == "trainer_state.json":
             home = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
             states[home].append(path)
-        elif path.suffix == ".jsonl" and path.stem.isdecimal():
+        elif path.suffix == ".jsonl" and path.stem.isdecimal() and not _is_recording(path):
             dumps[path.parent].append(path)
         elif path.suffix == ".jsonl" and path.parent.name.startswith("global_step_"):
             if path.stem != "aggregated_results":  # computed from the samples beside it
@@ -212,6 +215,11 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"{hint}; check the path."
         )
     return runs
+
+
+def _is_recording(path: Path) -> bool:
+    with path.open("rb") as handle:
+        return is_recording(handle.read(4096))
 
 
 def _not_read(reasons: list[str]) -> str:

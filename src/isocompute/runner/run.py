@@ -94,7 +94,6 @@ class _Runner:
         self.study, self.folder, self.settings = study, folder, settings
         self.progress = progress or (lambda _: None)
         self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
-        self.specs = {spec.hash: spec for spec in study.runs}
         self.engines = {e: engine_target(e) for e in sorted({s.engine for s in study.runs})}
         for name, target in self.engines.items():
             engine = load_engine(target)
@@ -127,7 +126,8 @@ class _Runner:
             s, wait_s = self.settings, 0.25 if self.workers or pool else 0.05  # here training waits
             self.pulse = Pulse(database, self.id, s.beat_s, s.lease_beats, patience_s=wait_s)
             self.warnings += check_folder(self.folder)
-            register(database, self.study, retry_failed=retry_failed)
+            self.study = register(database, self.study, retry_failed=retry_failed)
+            self.specs = {spec.hash: spec for spec in self.study.runs}
             if calibration is not None:
                 book_calibration(database, calibration)
             self.pool = self._make_pool(pool)

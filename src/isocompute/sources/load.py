@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -27,6 +27,7 @@ from isocompute.store import Store, StoredRun, arms
 
 PUBLISHED = "published:"
 _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
+_OF_TABLES = ("score_range", "where", "settings", "say")  # what of a question concerns tables
 
 Say = Callable[[str], None]
 # Any: a data frame of pandas or polars, an Arrow table: whatever gives an Arrow stream.
@@ -114,9 +115,7 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
         require_one_arm([run for one in found for run in one.logs], shared)
         curves, lines = without_doubles([one.curves for one in found])
-        if asked.say is not None:
-            for line in lines:
-                asked.say(line)
+        asked.tell(lines)
     if len({c.arm for c in curves if c.arm}) > 1:
         _one(curves, "arm", None)
     curves = _one(curves, "problem_set", None)
@@ -139,6 +138,12 @@ class _Asked:
     settings: Settings | None = None
     say: Say | None = None
     train: bool
+
+    def tell(self, lines: Iterable[str]) -> None:
+        """Say what was left out, where somebody listens."""
+        if self.say is not None:
+            for line in lines:
+                self.say(line)
 
 
 class _Found(NamedTuple):
@@ -195,10 +200,8 @@ def _load_one(asked: _Asked) -> _Found:
 def _read(asked: _Asked) -> _Found:
     """Every curve of one source that was asked for, by the kind of source."""
     if is_table_in_memory(asked.source):
-        found = load_table(
-            asked.source, score_range=asked.score_range, where=asked.where,
-            settings=asked.settings, say=asked.say,
-        )  # fmt: skip
+        how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
+        found = load_table(asked.source, **how)
         return _of_split(asked, found)
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
@@ -215,17 +218,10 @@ def _read(asked: _Asked) -> _Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
-        curves = []
-        for table in tables:
-            curves += load_tidy(
-                table, score_range=asked.score_range, where=asked.where,
-                settings=asked.settings, say=asked.say,
-            )  # fmt: skip
+        options: Any = {name: getattr(asked, name) for name in _OF_TABLES}
+        curves = [c for table in tables for c in load_tidy(table, **options)]
         return _of_split(asked, curves)
-    if asked.say is not None:
-        told = [(run.name, note) for run in runs for note in (*run.notes, *run.concluded)]
-        for line in note_lines(told):
-            asked.say(line)
+    asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
 
 
@@ -245,17 +241,12 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
         # nothing about training, several metrics of it, or rewards on another scale
         with contextlib.suppress(InputError):
             train = rescaled(to_curves(runs, split="train"), score_range, path)
-    curves = rescaled(
-        to_curves(
-            runs, asked.metric, problem_set=asked.problem_set, split=asked.split, say=asked.say
-        ),
-        score_range,
-        path,
-    )
-    if score_range != PLAIN and asked.say is not None:
+    wanted: Any = {"problem_set": asked.problem_set, "split": asked.split, "say": asked.say}
+    curves = rescaled(to_curves(runs, asked.metric, **wanted), score_range, path)
+    if score_range != PLAIN:
         low, high = score_range
         rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""
-        asked.say(f"{path}: scores of {low:g}..{high:g} are shown in 0..1{rewards}")
+        asked.tell([f"{path}: scores of {low:g}..{high:g} are shown in 0..1{rewards}"])
     return _Found(curves, train, logs=runs)
 
 
@@ -331,16 +322,16 @@ def _one(curves: list[Curve], name: str, wanted: str | None) -> list[Curve]:
     unnamed = "score" if name == "metric" else ""
     listed = ", ".join(repr(label or unnamed) for label in labels) or "none"
     what = name.replace("_", " ")
-    if wanted is not None and wanted not in labels:
-        fits = [label for label in labels if arms.matches(label, wanted)]
-        if not fits:
+    if wanted is None:
+        if len(labels) != 1:
             raise InputError(
-                f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
+                f"the sources must hold one {what}, but hold {listed}; choose one with "
+                f"{_OPTIONS[name]}."
             )
-        return [c for c in curves if getattr(c, name) in fits]
-    if wanted is None and len(labels) != 1:
+        return curves
+    fits = [wanted] if wanted in labels else [v for v in labels if arms.matches(v, wanted)]
+    if not fits:
         raise InputError(
-            f"the sources must hold one {what}, but hold {listed}; choose one with "
-            f"{_OPTIONS[name]}."
+            f"the {what} must be one of {listed}, but got {wanted!r}; choose one of them."
         )
-    return [c for c in curves if wanted is None or getattr(c, name) == wanted]
+    return [c for c in curves if getattr(c, name) in fits]

@@ -6,6 +6,7 @@ Shape legend: K evaluations, C = samples + 1 possible numbers of successes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -37,14 +38,9 @@ def is_study(path: str | Path) -> bool:
 
 
 def study_curves(
-    path: str | Path,
-    where: Where,
-    *,
-    metric: str | None = None,
-    problem_set: str | None = None,
-    split: str | None = None,
-    train: bool = False,
-) -> StudyCurves:
+    path: str | Path, where: Where, *, metric: str | None = None, problem_set: str | None = None,
+    split: str | None = None, train: bool = False,
+) -> StudyCurves:  # fmt: skip
     """One curve per run and problem set; a run whose weights never moved has none.
 
     Args:
@@ -137,14 +133,12 @@ def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> It
             enough = judged >= min(wanted.k, int(steps.samples_K[rows].max(initial=0)))
             if not enough.any():
                 continue
-            points.append(
-                (
-                    (steps.rollouts_K[rows] - batch).mean(),
-                    score_from_counts(counts[enough], judged[enough], wanted),
-                    steps.tokens_K[rows].mean(),
-                    steps.step_K[rows].mean() - 1,
-                )
-            )
+            points.append((
+                (steps.rollouts_K[rows] - batch).mean(),
+                score_from_counts(counts[enough], judged[enough], wanted),
+                steps.tokens_K[rows].mean(),
+                steps.step_K[rows].mean() - 1,
+            ))  # fmt: skip
         if not points:
             continue
         rollouts_K, score_K, tokens_K, steps_K = np.array(points, dtype=np.float64).T
@@ -171,26 +165,19 @@ def _identity(run: StoredRun) -> dict[str, Any]:
 
 def unhealthy(source: str) -> dict[Configuration, str]:
     """Configurations of a study with a run that failed a health rule, and the rules; else none."""
-    path, where = split_source(source)
-    if not is_study(path):
-        return {}
     failed: dict[Configuration, set[str]] = {}
-    with Store(path) as store:
-        findings = study_health(store)
-        for run in select_runs(path, store.runs(), where):
-            rules = {f.code for f in findings[run.hash] if f.severity == "failure"}
-            if rules:
+    with _selected(source) as (store, runs):
+        findings = study_health(store) if store else {}
+        for run in runs:
+            if rules := {f.code for f in findings[run.hash] if f.severity == "failure"}:
                 failed.setdefault(configuration_of(run), set()).update(rules)
     return {key: ", ".join(sorted(rules)) for key, rules in failed.items()}
 
 
 def study_recipes(source: str) -> list[Recipe]:
     """The different recipes of the runs that a source selects; none where it is no study."""
-    path, where = split_source(source)
-    if not is_study(path):
-        return []
-    with Store(path) as store:
-        records = [run.spec["recipe"] for run in select_runs(path, store.runs(), where)]
+    with _selected(source) as (_, runs):
+        records = [run.spec["recipe"] for run in runs]
     return [stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]]
 
 
@@ -209,3 +196,14 @@ def with_study_rates(source: str | None, rates: Rates) -> Rates:
         known = (store.info().get("source") or {}).get("rates") or {}
     missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
     return replace(rates, **missing)
+
+
+@contextmanager
+def _selected(source: str) -> Iterator[tuple[Store | None, list[StoredRun]]]:
+    """The store of a study and the runs that a source selects of it; None and none of another."""
+    path, where = split_source(source)
+    if not is_study(path):
+        yield None, []
+        return
+    with Store(path) as store:
+        yield store, select_runs(path, store.runs(), where)

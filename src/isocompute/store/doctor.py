@@ -14,6 +14,7 @@ from isocompute.store import schema, seals
 from isocompute.store.database import Database
 from isocompute.store.files import checkpoint_folder, fault
 from isocompute.store.leases import beats, owner_of
+from isocompute.store.pack import fits
 from isocompute.store.processes import has_died
 
 
@@ -125,12 +126,12 @@ def _rows(database: Database) -> list[Finding]:
                 "study.db from a copy, or remove these runs.",
             ))  # fmt: skip
     bad = 0
-    for counts, size in database.read(
-        "SELECT DISTINCT e.counts, p.size FROM evaluations e JOIN runs r ON r.run = e.run "
-        "JOIN problem_sets p ON p.sha256 = json_extract(r.spec, "
+    for counts, size, samples in database.read(
+        "SELECT DISTINCT e.counts, p.size, e.samples FROM evaluations e "
+        "JOIN runs r ON r.run = e.run JOIN problem_sets p ON p.sha256 = json_extract(r.spec, "
         "'$.validation.\"' || replace(e.problem_set, '\"', '\\\"') || '\".sha256')"
     ):
-        bad += sum(json.loads(counts)) != size
+        bad += not fits(size, sum(json.loads(counts)), samples)
     if bad:
         found.append(Finding(
             code="counts_differ", severity="error",

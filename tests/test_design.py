@@ -19,11 +19,13 @@ from isocompute.design import (
     Asked,
     Limits,
     Sweep,
+    Trainer,
     Worlds,
     choose,
     design_lines,
     design_sweep,
     shipped_worlds,
+    study_content,
     worlds_needed,
     worlds_of,
     worth,
@@ -154,7 +156,10 @@ def test_a_simulated_run_is_its_world_with_its_noise() -> None:
     spread = np.sqrt((0.03 * gained) ** 2 + (0.04 * slope) ** 2 + binomial)
     assert every[:, -1].std() == pytest.approx(spread, rel=0.15)
     assert np.array_equal(simulate(ALIKE, 0, sweep, 1)[2].score_K, curves[2].score_K)
-    assert not np.array_equal(simulate(ALIKE, 1, sweep, 1)[2].score_K, curves[2].score_K)
+    assert not np.array_equal(curves[0].score_K, curves[1].score_K)
+    for world, seed in ((1, 1), (0, 2)):
+        other = simulate(ALIKE, world, sweep, seed)
+        assert not np.array_equal(other[2].score_K, curves[2].score_K)
     # What is compared has its luck in common: run 0 of n = 64 is the same in a sweep without n = 8.
     alone = Sweep(problems_per_batch=16, rollouts_per_problem=(64,), seeds=1,
                   rollouts_per_run=200_000)  # fmt: skip
@@ -183,6 +188,9 @@ def test_shipped_worlds_differ_by_difficulty_and_are_moved_along_the_budget() ->
     assert (np.diff(easy.score_WFX, axis=2) >= 0).all()
     again = shipped_worlds("easy", 12, 0)
     assert np.array_equal(easy.score_WFX, again.score_WFX)
+    assert not np.array_equal(easy.score_WFX, shipped_worlds("easy", 12, 1).score_WFX)
+    best_F = easy.at(2e6).argmax(axis=1)
+    assert len(set(best_F.tolist())) > 2  # moved along n, too
     half = np.array([
         np.interp(0.5 * (w[3, 0] + w[3, 150]), w[3], easy.x_X) for w in easy.score_WFX[::2]
     ])  # fmt: skip
@@ -272,6 +280,10 @@ def test_passes_are_counted_and_warned_of(monkeypatch: Any) -> None:
     )
     assert "passes_over_data" in [one["code"] for one in d["notices"]]
     assert any(line.startswith("Passes") for line in design_lines(d))
+    assert "problems_fewer" not in [one["code"] for one in d["notices"]]
+    known = replace(APART, problems=2001)
+    _, d = design_sweep(known, Asked(limits=limits, draws=DRAWS))
+    assert "problems_fewer" in [one["code"] for one in d["notices"]]
 
 
 def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:
@@ -416,12 +428,33 @@ def test_problems_held_out_are_not_trained_on(tmp_path: Path) -> None:
     study = tmp_path / "deep" / "sweep.yaml"
     study.parent.mkdir()
     train = problems_file(tmp_path, 1000)
-    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train, "--model", "bits-mlp"]
+    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train]
+    asked += ["--engine", "verl", "--model", "M"]
     assert main([*asked, "--problems", "600", "-o", str(study)]) == 0
     run = open_study(study).runs[0]
     assert (len(run.train), len(run.validation["all"])) == (600, 200)
     prompts = {p.prompt for p in run.train.problems}
     assert not prompts & {p.prompt for p in run.validation["all"].problems}
+
+
+def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64), seeds=2,
+                  rollouts_per_run=200_000)  # fmt: skip
+    of = {"target": 2e6, "problems": 100, "rates": Rates(usd_per_gpu_hour=2.0)}
+    for gpus, machines in ((16, (2, 8)), (12, (2, 6)), (4, (1, 4)), (None, (None, None))):
+        trainer = Trainer(engine="verl", model="M", gpus=gpus, difficulty="hard")
+        content = study_content(tmp_path / "s.yaml", sweep, trainer, **of)
+        options = content["engine_options"]
+        assert (options.get("nodes"), options.get("gpus_per_node")) == machines
+    assert content["recipe"] == {"difficulty": "hard"}
+    assert content["adaptive"] == {"target": 2_000_000, "spend": sweep.rollouts}
+    assert content["rates"] == {"usd_per_gpu_hour": 2.0}
+    assert content["problems"]["train"]["options"]["size"] == 100
+    assert content["grid"] == {
+        "problems_per_batch": 16, "rollouts_per_problem": [8, 64], "seeds": 2,
+    }  # fmt: skip
+    with pytest.raises(InputError, match="GPUs must fill nodes of at most 8 evenly, but got 9"):
+        study_content(tmp_path / "s.yaml", sweep, replace(trainer, gpus=9), **of)
 
 
 @pytest.mark.slow

@@ -454,6 +454,14 @@ def test_todays_setting_need_not_have_been_tested() -> None:
     assert gain["cost"]["gpu_hours"] == pytest.approx(3906 * 256 / 1000)
 
 
+def test_today_has_its_own_score_and_an_n_that_nothing_is_known_of_is_refused() -> None:
+    d = plan_budget(planted(), AT, current=128).document
+    assert d["gain"]["predicted_score"] == pytest.approx(d["predicted_score"] - d["gain"]["score"])
+    assert plan_budget(planted(), AT, current=1024).document["gain"]["tested"] is False
+    with pytest.raises(InputError, match="within 3 octaves of a tested one, but got n = 2048"):
+        plan_budget(planted(), AT, current=2048)
+
+
 def test_todays_n_stands_at_a_problems_per_batch_that_was_tested() -> None:
     arms = {(16, 8): (0.0,) * 2, (32, 16): (0.01,) * 2, (32, 64): (0.03,) * 2, (32, 32): (0.0,) * 2}
     fit = planted(arms, kind=("joint", None))
@@ -515,6 +523,15 @@ def test_cost_is_known_where_a_rate_is_and_says_where_it_came_from() -> None:
                    "usd_per_gpu_hour": {"value": 2.0, "from": "given"}},
     }  # fmt: skip
     assert plan_budget(planted(), AT).document["cost"]["source"] == {}
+
+
+def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
+    fit = planted()
+    few = plan_budget(fit, AT, problems=500, trained_on=2001).document
+    assert "500 problems are far fewer than the sweep's 2,001" in text(few, "problems_fewer")
+    for known in (2000, None):
+        d = plan_budget(fit, AT, problems=500, trained_on=known).document
+        assert "problems_fewer" not in codes(d)
 
 
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
@@ -660,6 +677,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
         "  score      0.420 (0.410 to 0.430)",
         "  gain       +0.020 (+0.010 to +0.030) over your n = 128",
+        "  today      0.400, 1,110 GPU-hours, $2,776",
         "  as good    n = 64",
         "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; use yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
@@ -670,7 +688,6 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Before you spend:",
         "  1. add two seeds      isocompute run study.yaml grid.seeds=3",
         "  2. measure the rate   isocompute lr-sweep study.yaml",
-        "  3. gauge difficulty   isocompute difficulty problems.jsonl --model M",
         "4 more notes: --why    Trainer settings: --for verl",
     ]
 
@@ -685,8 +702,8 @@ def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None
     assert f"  limit      {cap}" in lines
     assert "  as good    n = 8" in lines
     assert len(lines) == 15
-    assert sum(line.startswith("  2. ") for line in lines) == 1
-    assert not any(line.startswith("  3. ") for line in lines)
+    assert sum(line.startswith("  1. ") for line in lines) == 1
+    assert not any(line.startswith("  2. ") for line in lines)
 
 
 def test_why_gives_the_reasoning_the_rules_the_printed_law_and_every_note() -> None:

@@ -12,15 +12,16 @@ from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import MIN_STEPS, Prescription, Question, prescribe, tested_n
+from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
+from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import advice_lines, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
-from isocompute.domain.text import compact, plain
+from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Difficulty, Recipe
-from isocompute.sources.studies import study_recipes, unhealthy, with_study_rates
+from isocompute.sources.studies import study_recipes, trained_on, unhealthy, with_study_rates
 from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ __all__ = ["Plan", "advice_lines", "plan_budget", "plan_fixed_batch", "plan_from
 # No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).
 PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
              (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
-PUBLISHED_MODEL = "Qwen2.5-7B-Instruct"
+PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
+# A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
+# worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
+FEWER = 4
 NOTICEABLE = 1.02  # a budget nearer than this to those compared is not worth a word
 # A score whose interval is wider than this is not known. That stops half of the planted plans whose
 # score was off by more than 0.05, and none in worlds that the model contains; so do 0.12 and 0.24.
@@ -216,8 +220,9 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
         notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
     rates = with_study_rates(source, given)
     filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
+    sizes = PUBLISHED_PROBLEMS if published else trained_on(source or "")
     return {"source": chosen, "difficulty": resolved, "recipe": recipe, "rates": rates,
-            "rates_from": dict.fromkeys(filled, "study"), "notices": notices,
+            "rates_from": dict.fromkeys(filled, "study"), "notices": notices, "trained_on": sizes,
             "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
 
 
@@ -280,6 +285,8 @@ def _answer(q: Question) -> Plan:
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
     if passes is not None and q.problems and passes > max(1.0, drawn / q.problems):
         own.append(notice("passes_over_data", passes=passes, problems=q.problems))
+    if q.problems and q.trained_on and q.problems < q.trained_on / FEWER:
+        own.append(notice("problems_fewer", problems=q.problems, known=q.trained_on))
     notices = _by_weight([*own, *fit.notices])
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
@@ -292,7 +299,7 @@ def _answer(q: Question) -> Plan:
         "rollouts": a.rollouts,
         "predicted_score": found.score_D.mean(),
         "predicted_score_interval": ends,
-        "gain": _gain(q, found),
+        "gain": gain_over_today(q, found),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes,
@@ -310,31 +317,6 @@ def _answer(q: Question) -> Plan:
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
-
-
-def _gain(q: Question, found: Prescription) -> dict[str, Any] | None:
-    """Score of the choice less that of today's setting at the same budget, in the same draws."""
-    if q.current is None:
-        return None
-    (b_p, _), fit, now = found.configuration, q.fit, q.current
-    if isinstance(now, int):
-        here = [c.problems_per_batch for c in fit.configurations if c.rollouts_per_problem == now]
-        if q.batch_size is not None:
-            b_p = max(q.batch_size // now, 1)
-        elif here and b_p not in here:
-            b_p = fit.stable_problems_per_batch(now, q.x, q.unhealthy)[0]
-        now = Configuration(b_p, now)
-    now = Configuration(*now)
-    steps = int(q.rollouts(now) // now.batch_size)
-    if steps < 1:
-        raise InputError(
-            f"the current batch must fit into the budget, but {now} takes {now.batch_size:,} "
-            f"rollouts and the budget is {compact(q.rollouts(now))}; correct --current."
-        )
-    gain_D = found.score_D - fit.scores_of([now], q.x)[:, 0]
-    return {**now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),
-            "interval": interval(gain_D, fit.level), "steps": steps,
-            "cost": q.rates_of(now).cost(steps * now.batch_size)}  # fmt: skip
 
 
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:

@@ -43,6 +43,7 @@ class Question:
         price: of every configuration: rates given, and what the sweep's own runs add to them.
         current: today's setting, to say what the plan gains: (B_p, n), or n alone.
         problems: D, size of the training set: no batch holds more, and passes are counted.
+        trained_on: problems that the sweep trained on, where that is known.
         unhealthy: (B_p, n) -> health rules that runs failed.
         notices: to carry into the document (for example, whose sweep it is).
         max_batch_size, min_steps: limits.
@@ -57,6 +58,7 @@ class Question:
     price: Price = field(default_factory=Price)
     current: Configuration | int | None = None
     problems: int | None = None
+    trained_on: int | None = None
     unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
     notices: Sequence[Notice] = ()
     max_batch_size: int | None = None

@@ -51,16 +51,16 @@ class Price:
     def off(self) -> float | None:
         """By what share the GPU-hours of a configuration may be off.
 
-        The largest error in predicting each measured configuration from the others; None with
-        fewer than three batches, or a rate that was given.
+        The largest error in predicting a measured batch from those around it; None with fewer
+        than three, or a rate that was given.
         """
-        if len({c.batch_size for c in self.speeds}) < 3:
-            return None
+        sizes = sorted({c.batch_size for c in self.speeds})
         errors = []
         for c, speed in self.speeds.items():
             others = {o: s for o, s in self.speeds.items() if o.batch_size != c.batch_size}
-            errors.append(abs(speed / _between(others, c.batch_size) - 1))
-        return float(max(errors))
+            if c.batch_size in sizes[1:-1]:
+                errors.append(abs(speed / _between(others, c.batch_size) - 1))
+        return float(max(errors)) if errors else None
 
     def to_dict(self, c: Configuration) -> dict[str, Any]:
         """`source` of a cost: by rate its value, where it comes from, how far off it may be."""

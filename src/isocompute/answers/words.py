@@ -119,6 +119,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             over += f", B_p = {gain['problems_per_batch']}"
         aside = "" if gain["tested"] else "untested"
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
+        paid = ", ".join(_amounts(gain["cost"]))
+        out += _row("today", f"{gain['predicted_score']:.3f}" + (f", {paid}" if paid else ""))
     for one in d["notices"]:
         if one["code"].startswith(("capped_by_m", "capped_by_pr")):
             out += _row("limit", one["text"])
@@ -150,19 +152,22 @@ def _recipe(r: Mapping[str, Any]) -> str:
     return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
 
 
-def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+def _amounts(cost: Mapping[str, Any]) -> list[str]:
     hours, usd, tokens = cost["gpu_hours"], cost["usd"], cost["tokens"]
     parts = [f"{compact(hours)} GPU-hours"] if hours is not None else []
     parts += [f"${compact(usd)}"] if usd is not None else []
-    parts += [f"{compact(tokens)} tokens"] if tokens is not None else []
+    return parts + ([f"{compact(tokens)} tokens"] if tokens is not None else [])
+
+
+def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+    parts = _amounts(cost)
     found = cost["source"].get("rollouts_per_gpu_hour")
     if found is None:
         unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
         return ", ".join(parts) or unknown, ""
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(found["from"], "")
     if found.get("off") is not None:
-        return ", ".join(parts), f"{whose}{compact(found['value'])} per GPU-hour, within " \
-            f"{max(found['off'], 0.01):.0%}"
+        return ", ".join(parts), f"your runs' times, within {max(found['off'], 0.01):.0%}"
     return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 

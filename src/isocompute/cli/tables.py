@@ -74,10 +74,11 @@ def warning_lines(warnings: Sequence[Mapping[str, str]]) -> list[str]:
 def summary_lines(summary: Summary, folder: str) -> list[str]:
     """How a call of `run` ended, what it cost, and what to do next."""
     spent = summary.accounting
-    total = summary.done + summary.failed + summary.invalid + summary.pending
+    total = summary.done + summary.failed + summary.invalid + summary.pending + summary.resting
     lines = [
         f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
-        f"{summary.invalid} invalid, {summary.pending} to go",
+        f"{summary.invalid} invalid, {summary.pending} to go"
+        + (f", {summary.resting} not asked for" if summary.resting else ""),
         f"  training {compact(spent.rollouts)} rollouts, evaluation "
         f"{compact(spent.evaluation_rollouts)}, lost to crashes "
         f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
@@ -85,7 +86,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     ]
     if summary.pending:
         lines.append("Run the same command again to continue.")
-    elif summary.done:
+    elif summary.done or summary.resting:
         lines.append(f"Next: isocompute fit {folder}")
     return lines
 
@@ -101,8 +102,9 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         (str(b_p), str(n), str(steps), compact(b_p * n * steps), str(runs))
         for (b_p, n, steps), runs in sorted(rows.items())
     ]
+    most = "" if study.adaptive is None else "adaptive, at most "
     return [
-        *textwrap.wrap(f"{study.name}: {cost.line()}", WIDTH, subsequent_indent="  "),
+        *textwrap.wrap(f"{study.name}: {most}{cost.line()}", WIDTH, subsequent_indent="  "),
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
         f"Nothing was run. Without --dry-run it goes to {folder}.",
     ]

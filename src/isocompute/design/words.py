@@ -31,9 +31,8 @@ def design_lines(d: Row) -> list[str]:
         lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
         lines += _row("Run", f"costs {_cost(final)}{_rate(final)}")
     else:
-        adaptive = ", adaptive" if d.get("adaptive") else ""
-        lines += _row("Sweep", f"{runs}{adaptive}, {_each(sweep)}")
-        lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
+        lines += _row("Sweep", f"{runs}, adaptive, {_each(sweep)}")
+        lines += _row("Cost", f"at most {_cost(sweep)} ({sweep['share']:.0%} of the budget)")
         lines += _row("Then", f"{_cost(final)} for the final run{_rate(final)}")
     lines += _row("Worth", _worth(d))
     if scaled := _scaled(worth):

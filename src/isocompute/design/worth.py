@@ -22,8 +22,8 @@ from isocompute.model import fit_posterior
 
 FloatArray = NDArray[np.float64]
 
-# Draws of the fits of simulated sweeps: the choice needs means alone. With half of them it loses
-# up to 0.001 more, with twice of them nothing less, at 1.5 times the time.
+# Draws of the fits of simulated sweeps: the choice needs means alone. With half and with twice of
+# them the loss of 32 sweeps stays within its error (0.004); half saves a tenth of the time.
 DRAWS = 40
 LEAST_STEPS = 20  # of a run that may be compared or planned (answers.prescribe.MIN_STEPS)
 

@@ -60,6 +60,7 @@ class Curve:
         n_repeated: rows at rollouts that this run has another score for; nobody's run, where
             they are many, but several under one name.
         failed_rules: health rules that the run failed, where the source has its steps.
+        is_frozen: an adaptive sweep ended the run because its n cannot come to matter.
     """
 
     problems_per_batch: int
@@ -79,6 +80,7 @@ class Curve:
     n_missing: int = 0
     n_repeated: int = 0
     failed_rules: tuple[str, ...] = ()
+    is_frozen: bool = False
 
     @property
     def configuration(self) -> Configuration:

@@ -164,6 +164,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "passes_over_data": _note(
             "This budget takes {passes:.2g} passes over {problems:k} problems.",
             "Add problems, or watch for overfitting."),
+        "problems_fewer": _caution(
+            "{problems:k} problems are far fewer than the sweep's {known:k}: small sets cap n.",
+            "Watch validation for an early peak, or sweep on your own problems."),
         "capped_by_max_batch": _note(
             "A batch of at most {limit:k} holds n at {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
@@ -196,8 +199,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "beyond_prior": _caution(
             "The budget is {times:.0f} times the longest run that anything is known of.",
             "Take the worth for a guess; sweep a smaller budget first."),
-        "prior_of_others": _note(
-            "What a sweep is worth comes from {model} on mathematics.",
+        "prior_of_others": _caution(
+            "The worth is that for models like {model} on mathematics: elsewhere a guess without a "
+            "sweep loses more.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",

@@ -135,7 +135,12 @@ class DivergedError(RunError):
 
 
 class Engine(Protocol):
-    """One way to train. `name` is the word in the study file."""
+    """One way to train. `name` is the word in the study file.
+
+    An engine that takes minutes to start and everything that the machine has sets
+    `whole_machine = True`: unless asked otherwise its runs are trained one at a time, in one
+    slice, and nothing is measured before them.
+    """
 
     name: str
 

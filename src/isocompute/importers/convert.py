@@ -19,6 +19,7 @@ from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.vocabulary import column_of
 
 _MEAN = re.compile(r"avg(?:@([0-9]+))?")
+_RATE = re.compile("acc|correct|solve|success|exact", re.I)  # variables that are success rates
 
 
 class Conversion(NamedTuple):
@@ -122,6 +123,8 @@ def convert_runs(
         if split in (None, s.split) and problem_set in (None, s.problem_set)
     ]
     label = _label(runs, chosen, metric, problem_set, split)
+    if metric is None:
+        _refuse_blends(chosen, label)
     if label == "avg" and any(s.metric.label != label and _MEAN.fullmatch(s.metric.label)
                               for _, s in chosen):
         chosen = _of_most_samples(chosen)
@@ -286,6 +289,28 @@ def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
         return ""
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return f" (keys that were not read: {', '.join(listed[:most])}{more})"
+
+
+def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
+    """A reward that is no success rate is not taken for one where the rate stands beside it."""
+    for run, s in chosen:
+        if s.metric.label != label or s.metric.variable not in ("reward", "score"):
+            continue
+        for other, t in chosen:
+            if other is not run or t is s or t.metric.kind != "avg" or (
+                (t.problem_set, t.split) != (s.problem_set, s.split)
+                or _RATE.search(t.metric.variable) is None
+            ):
+                continue
+            _, mine, its = np.intersect1d(s.step_K, t.step_K, return_indices=True)
+            if np.allclose(s.score_K[mine], t.score_K[its], rtol=1e-5, atol=1e-7):
+                continue
+            raise InputError(
+                f"one score must be meant, but run {run.name!r} has {label}, the whole reward "
+                f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {t.metric.label} "
+                f"({t.score_K.min():.4g} to {t.score_K.max():.4g}); add --metric {t.metric.label} "
+                f"or --metric {label}."
+            )
 
 
 def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:

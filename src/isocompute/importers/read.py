@@ -17,6 +17,7 @@ from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 from isocompute.importers.identity import settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.mlflow_store import is_mlflow_run, read_mlflow_run
+from isocompute.importers.parquetlogs import is_configs, is_parquet_log, read_parquet_log
 from isocompute.importers.reading import clean_text, open_log
 from isocompute.importers.recording import is_recording, read_recording
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -36,8 +37,8 @@ _SKIPPED_ENDINGS = (
 )
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
-    "config.json", "experiment_config.json", "wandb-summary.json", "wandb-metadata.json",
-    "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+    "config.json", "experiment_config.json", "args.json", "wandb-summary.json",
+    "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".csv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
@@ -112,6 +113,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
             f"a log must not be able to run code, but {str(path)!r} is a pickle; import the "
             "trainer's text log or its tracker's file instead."
         )
+    if is_parquet_log(path):
+        return read_parquet_log(path, settings)
     if head.startswith((b"PAR1", b"\x93NUMPY")):
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
@@ -159,7 +162,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             folders[:] = []
             continue
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        named = [p for n in sorted(names) if is_candidate(p := Path(parent, n))]
+        paths = [Path(parent, n) for n in sorted(names)]
+        named = [p for p in paths if is_candidate(p) or (is_parquet_log(p) and not is_configs(p))]
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)

@@ -174,6 +174,8 @@ def whole(value: object) -> int | None:
 
 def clean_text(value: object, limit: int = 300) -> str:
     """A name as data: valid UTF-8, without control characters, at most `limit` characters."""
+    if isinstance(value, str) and len(value) <= limit and value.isprintable() and value.isascii():
+        return value  # the usual case
     text = str(value).encode("utf-8", "backslashreplace").decode("utf-8")
     text = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -191,6 +193,26 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
         elif prefix:
             flat[prefix] = item
     return flat
+
+
+# Columns of a row per number: MLflow, Comet (metricName), Neptune (attribute_path).
+METRIC_WORDS = ("metric", "key", "tag", "metric_name", "metricname", "variable", "attribute_path")
+VALUE_WORDS = ("value", "metric_value", "metricvalue", "float_value")
+
+
+def unfolded(row: dict[str, object]) -> dict[str, object]:
+    """A row that holds one number and its name, as one under that name; others as they are.
+
+    >>> unfolded({"metricName": "eval/acc", "metricValue": "0.5", "step": 4})
+    {'step': 4, 'eval/acc': '0.5'}
+    """
+    plain = {key.lower(): key for key in row if isinstance(key, str)}
+    name = next((plain[w] for w in METRIC_WORDS if w in plain), None)
+    value = next((plain[w] for w in VALUE_WORDS if w in plain), None)
+    if name is None or value is None or not isinstance(row[name], str):
+        return row
+    rest = {key: kept for key, kept in row.items() if key not in (name, value)}
+    return {**rest, str(row[name]): row[value]}
 
 
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb")

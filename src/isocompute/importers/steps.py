@@ -18,10 +18,19 @@ from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, STEP_KEYS, axis_of
 
 _OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
-# Trainers whose counter begins at 0 and stands at an evaluation after the update that it counts:
+# Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
-# 0.3.1 (train.py).
-FROM_ZERO = ("verl", "areal", "slime")
+# 0.3.1 (train.py); and prime-rl, which since 2026-06 (559b447, orchestrator/orchestrator.py) counts
+# from 1 and evaluates before the update of the same number.
+FROM_ZERO = ("verl", "areal", "slime", "prime-rl")
+
+LATER = (
+    "step: the log counts its first update as step 0, so every evaluation stands one update later"
+)
+EARLIER = (
+    "step: the log counts an evaluation with the update that follows it, so each stands one update "
+    "earlier"
+)
 
 
 class Counters:
@@ -153,12 +162,13 @@ class Counters:
 
 def from_one(
     step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
-    *, trains_at_zero: bool,
+    *, trains_at_zero: bool, counted: Mapping[int, float],
 ) -> IntArray | None:
     """Steps of evaluations as updates, where the trainer's first update is its step 0.
 
     An evaluation before training is step 0 as well, and stays there: it stands in a row above
-    the first of training.
+    the first of training. Evaluations at k, 2k, 3k are counted from 1 whatever stands at 0.
+    `counted`: what training rows say that was drawn (prime-rl).
 
     Returns:
         None where the steps are right as they are.
@@ -174,7 +184,10 @@ def from_one(
         if before and step_K[0] == 0:
             late[0] = 0
         return late
-    if not trains_at_zero:
+    if trainer == "prime-rl":
+        late_by_one = counted and min(counted) == 1 and step_K.min() > 0
+        return step_K - 1 if late_by_one else None
+    if not trains_at_zero or _on_multiples(step_K):
         return None
     shifted: IntArray = step_K + 1
     zeros = np.flatnonzero(step_K == 0)
@@ -182,3 +195,11 @@ def from_one(
         if first_training_row is not None and row < first_training_row:
             shifted[place] = 0
     return shifted
+
+
+def _on_multiples(step_K: IntArray) -> bool:
+    """Whether evaluations stand at k, 2k, 3k, ... with k above 1; the last may stand anywhere."""
+    after = np.unique(step_K[step_K > 0])
+    if after.size < 3 or after[0] == 1:
+        return False
+    return bool(np.all(after[:-1] % after[0] == 0))

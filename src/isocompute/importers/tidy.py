@@ -145,6 +145,7 @@ def _load(
         for name in ("run", "problem_set", "split"):
             if name not in texts and (word := getattr(one.settings, name)) is not None:
                 texts[name] = (np.zeros(table.num_rows, dtype=np.int64), [word])
+        _from_names(mine, texts, one.settings)
         if "steps" in mine and "rollouts" not in mine and set(_SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
@@ -170,6 +171,21 @@ def _load(
         )
     check_configurations(curves, path)
     return curves
+
+
+def _from_names(
+    numbers: dict[str, FloatArray], texts: dict[str, tuple[NDArray[np.int64], list[str]]],
+    settings: Settings,
+) -> None:
+    """Take what `pattern` finds in the names of runs, where all of them say it."""
+    if settings.pattern is None or "run" not in texts:
+        return
+    codes, names = texts["run"]
+    found = [settings.for_file(name) for name in names]
+    for name in _SETTINGS:
+        said = [getattr(one, name) for one in found]
+        if name not in numbers and said and None not in said:
+            numbers[name] = np.array(said, dtype=np.float64)[codes]
 
 
 def _meanings(columns: list[str], settings: Settings) -> tuple[dict[str, str], list[_Scores]]:

@@ -61,4 +61,4 @@ def _gpus(side: Mapping[str, Side]) -> int | None:
     found = median(total[s] / (seconds[s] * throughput[s]) for s in steps)
     whole = round(found)
     # What is not near a whole number counts other tokens than those.
-    return whole if whole >= 1 and abs(found - whole) <= 0.1 * whole else None
+    return whole if whole >= 1 and abs(found - whole) <= 0.03 * whole else None

@@ -193,17 +193,20 @@ def _trl(variable: str | None, split: str) -> Column:
 LENGTH_KEYS = ("response_length/mean", "completions/mean_length", "train/completions/mean_length")
 # Generated tokens of one step, and cumulative rollouts, where a trainer logs them (prime-rl).
 TOKENS_KEYS = ("progress/decode_tokens", "env/all/total_ac_tokens")
-ROLLOUTS_KEY = "progress/total_samples"
+ROLLOUTS_KEYS = ("progress/total_samples", "progress/total_rollouts")
+# Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
+# dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
+BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")
 EVICTED_KEY = "training/filter_groups/evicted_samples"  # verl: drawn, not trained on
 # verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
-# utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py; slime 0.3.1, wandb_utils.py; ms-swift
-# 4.4, trainers/patcher.py ("5/100").
+# utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
+# 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py ("5/100").
 STEP_KEYS = (
-    "train/global_step", "trainer/global_step", "training/global_step", "global_step",
-    "global_step/max_steps", "training_step", "rollout/step", "train/step", "eval/global_step",
+    "train/global_step", "trainer/global_step", "training/global_step", "training_step",
+    "global_step", "global_step/max_steps", "rollout/step", "train/step", "eval/global_step",
     "eval/step", "progress/batch", "update", "updates", "iteration", "trainer/step",
 )
 # Keys of the Hugging Face trainer under W&B and trackio, whose own step counts calls of log

@@ -226,7 +226,13 @@ def _cost(cost: Document) -> str:
         parts.append(f"${compact(cost['usd'])}")
     if cost.get("tokens") is not None:
         parts.append(f"{compact(cost['tokens'])} tokens")
-    return ", ".join(parts) or "not known; give --rollouts-per-gpu-hour"
+    if not parts:
+        return "not known; give --rollouts-per-gpu-hour"
+    rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
+    whose = {"study": "the study's rate", "sweep": "by the runs' own times"}.get(rate.get("from"))
+    if whose and rate.get("off") is not None:
+        whose += f", within {max(rate['off'], 0.01):.0%}"
+    return ", ".join(parts) + (f" ({whose})" if whose else "")
 
 
 def _passes(passes: float | None) -> str:

@@ -21,6 +21,7 @@ from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
+from isocompute.store.decisions import adaptive_looks, resting_states
 from isocompute.store.health import failed_rules, study_health
 
 
@@ -56,13 +57,19 @@ def study_curves(
             than were drawn.
     """
     with Store(path) as store:
-        runs = [run for run in store.runs() if run.state != "invalid"]
+        every = store.runs()
+        rests = resting_states(adaptive_looks(store), every)
+        runs = [run for run in every if run.state != "invalid"]
         runs = select_runs(path, runs, where)
         require_one_arm(path, runs)
         if split == "train":
             curves = list(_train_curves(store, runs, metric))
         else:
-            curves = [c for run in runs for c in _run_curves(store, run, metric, problem_set)]
+            curves = [
+                c.replace(is_frozen=rests.get(run.hash) == "frozen")
+                for run in runs
+                for c in _run_curves(store, run, metric, problem_set)
+            ]
         return StudyCurves(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 
@@ -99,8 +106,10 @@ def _run_curves(
 def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
     """GPU-hours of training by updates done, evaluations apart; None where no time was stored.
 
-    A worker without GPUs counts as one.
+    A worker without GPUs counts as one. What the simulator takes is nobody's price.
     """
+    if run.spec["engine"] == "simulator":
+        return None
     steps = store.steps(run.hash)
     if not len(steps.step_K) or not (steps.wall_s_K > 0).any():
         return None
@@ -179,6 +188,12 @@ def study_recipes(source: str) -> list[Recipe]:
     with _selected(source) as (_, runs):
         records = [run.spec["recipe"] for run in runs]
     return [stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]]
+
+
+def trained_on(source: str) -> int | None:
+    """Problems of the largest training set of a study's runs; None where it is no study."""
+    with _selected(source) as (_, runs):
+        return max((int(run.spec["train"]["size"]) for run in runs), default=None)
 
 
 def stored_recipe(record: Mapping[str, Any]) -> Recipe:

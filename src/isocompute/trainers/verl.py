@@ -8,7 +8,8 @@ from isocompute.allocation import Allocation
 from isocompute.recipe import Recipe
 from isocompute.trainers.rows import MANY_EPOCHS, PLAN, Asked, Keys, Row
 
-NEWEST = (0, 9)
+NEWEST = (0, 9)  # the newest release that was read; later ones may move keys again
+COUNTS_FROM_ONE = (0, 8)  # from here on a warm-up need not begin with a rate of 0
 _NO_DUAL_CLIP = 1e9  # verl bounds the ratio of negative advantages at 3 unless told otherwise
 _KL = {"k3": "low_var_kl", "k1": "kl"}
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
@@ -22,13 +23,21 @@ def updates_in_verl(a: Allocation, r: Recipe) -> tuple[int, int]:
     return max(1, a.problems_per_batch // r.updates_per_batch), 1
 
 
-def schedule_in_verl(role: str, warmup_steps: int) -> Keys:
+def schedule_in_verl(
+    role: str, warmup_steps: int, release: tuple[int, int] = NEWEST
+) -> Keys:
     """Step i of the warm-up has i / warmup_steps of the learning rate, then it is constant.
 
     verl's own `constant` counts from 0, so that its first update has a rate of 0 and is lost; its
-    `cosine` can count from 1 (from verl 0.8 on), and down to a share of 1 it is constant.
+    `cosine` can count from 1 (from verl 0.8 on), and down to a share of 1 it is constant. Earlier
+    releases can have no warm-up.
     """
-    return {
+    ratio = {f"{role}.optim.lr_warmup_steps_ratio": 0.0}  # what 0 steps would fall back on
+    if release < COUNTS_FROM_ONE:
+        return ratio | {
+            f"{role}.optim.lr_warmup_steps": 0, f"{role}.optim.lr_scheduler_type": "constant"
+        }
+    return ratio | {
         f"{role}.optim.lr_warmup_steps": warmup_steps,
         f"{role}.optim.lr_scheduler_type": "cosine",
         f"{role}.optim.min_lr_ratio": 1.0,
@@ -52,8 +61,9 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
     if asked.response_tokens is not None:
         yield Row("response_tokens", "data.max_response_length", asked.response_tokens)
     yield Row("learning_rate", f"{_ACTOR}.optim.lr", asked.rate)
-    for key, value in schedule_in_verl(_ACTOR, r.warmup_steps).items():
-        yield Row("warmup_steps", key, value)
+    told = "warmup_steps" if release >= COUNTS_FROM_ONE or not r.warmup_steps else PLAN
+    for key, value in schedule_in_verl(_ACTOR, r.warmup_steps, release).items():
+        yield Row(told, key, value)
     yield Row("weight_decay", f"{_ACTOR}.optim.weight_decay", r.weight_decay)
     yield Row("max_grad_norm", f"{_ACTOR}.grad_clip", r.max_grad_norm)
     yield Row("max_grad_norm", f"{_ACTOR}.optim.clip_grad", r.max_grad_norm)
@@ -79,7 +89,7 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
     if r.objective == "ppo":
         yield Row("value_learning_rate", "critic.optim.lr",
                   r.value_learning_rate_at(a.batch_size))  # fmt: skip
-        for key, value in schedule_in_verl("critic", r.warmup_steps).items():
+        for key, value in schedule_in_verl("critic", r.warmup_steps, release).items():
             yield Row("value_learning_rate", key, value)
         yield Row("updates_per_batch", "critic.ppo_mini_batch_size", mini_batch)
         yield Row("update_split", "critic.ppo_epochs", epochs)

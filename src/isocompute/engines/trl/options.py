@@ -33,7 +33,8 @@ class TrlOptions:
         micro_batch: completions per forward pass; the largest divisor of B_p * n up to it is
             used, and gradients are accumulated.
         device: "cpu", "cuda", or "auto" (a GPU if there is one).
-        threads: of the process, on a CPU.
+        threads: of each process, on a CPU.
+        processes: data-parallel ones on this machine, which share every batch.
         chat: prompts as a user's message; None: where the tokenizer has a chat template.
         overrides: further GRPOConfig fields; those that carry the allocation or the recipe are
             refused.
@@ -45,6 +46,7 @@ class TrlOptions:
     micro_batch: int = _MICRO_BATCH
     device: str = "auto"
     threads: int = 1
+    processes: int = 1
     chat: bool | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
@@ -68,7 +70,7 @@ class TrlOptions:
                 "'trl', but got none; add it."
             )
         options = cls(**spec.engine_options)
-        for name in ("micro_batch", "threads"):
+        for name in ("micro_batch", "threads", "processes"):
             _require_count(name, getattr(options, name))
         if options.max_new_tokens is not None:
             _require_count("max_new_tokens", options.max_new_tokens)
@@ -156,8 +158,8 @@ def check_spec(spec: RunSpec) -> None:
 def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:
     """Arguments of GRPOConfig; where a model and its outputs lie is left to the program.
 
-    TRL counts completions: B_p * n = per_device_train_batch_size * gradient accumulation, in one
-    process; `steps_per_generation` stays unset, which makes each batch one update.
+    TRL counts completions: B_p * n = per_device_train_batch_size * gradient accumulation *
+    processes; `steps_per_generation` stays unset, which makes each batch one update.
 
     Raises:
         InputError: if an override touches a field that carries the allocation or the recipe.
@@ -169,7 +171,8 @@ def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:
         response_tokens=options.length_limit, learning_rate=spec.learning_rate,
     )  # fmt: skip
     config: dict[str, Any] = {
-        **{row.key: row.value for row in trl_rows(asked, micro_batch=options.micro_batch)},
+        **{row.key: row.value for row in trl_rows(
+            asked, micro_batch=options.micro_batch, processes=options.processes)},
         "per_device_eval_batch_size": evaluation,
         "num_generations_eval": k,
         "shuffle_dataset": False,  # the program orders the problems itself

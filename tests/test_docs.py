@@ -241,7 +241,7 @@ def test_search_works_from_a_folder(site: Path) -> None:
         page.on("request", lambda request: asked.append(request.url))
         page.goto((site / "findings" / "index.html").as_uri())
         page.focus("input[name=query]")
-        page.wait_for_selector(".md-search-result__meta:has-text('Type')", state="attached")  # ready
+        page.wait_for_selector(".md-search-result__meta:has-text('Type')", state="attached")
         page.type("input[name=query]", "crossover")
         page.wait_for_selector(".md-search-result__link", state="attached")
         assert "matching" in page.inner_text(".md-search-result__meta")

@@ -51,8 +51,9 @@ class Course:
         if begun is not None:
             save_look(database, begun)
         self.refresh()
-        if self._look is not None and self._look.has_ended and self._changed(self._look):
-            self._next(decide, self._look)
+        look = last_look(database)
+        if look is not None and look.has_ended and self._changed(look):
+            self._next(decide, look)
 
     def thaw(self, rollouts_per_problem: Sequence[int] | None) -> None:
         """Send frozen n to the end of their budget.

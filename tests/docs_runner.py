@@ -35,11 +35,13 @@ NOT_RUN = {
     "python3 -m venv": "builds an environment",
     "pip install": "changes the environment",
     "isocompute quickstart": "minutes of training; tests/test_local_engine.py and the README",
+    "isocompute design": "a minute of simulated sweeps; tests/test_design.py",
     "isocompute watch": "stays until nothing is at work; tests/test_cli_study.py",
     "isocompute run trl.yaml": "needs TRL and a GPU; tests/test_trl.py runs the engine",
+    "isocompute run verl.yaml": "needs verl and GPUs; tests/test_verl_trained.py, on the CPU",
     "isocompute run sweep.yaml --ray-address": "starts Ray; tests/test_ray.py",
     "sbatch": "needs a queue",
-    "ISOCOMPUTE_VERL_PYTHON": "make test-trainers",
+    "VERL_USE_EXTERNAL_MODULES": "needs verl; tests/test_hooks.py",
 }
 
 

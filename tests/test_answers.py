@@ -270,7 +270,7 @@ def test_the_back_test_measures_misses_by_hand(rng) -> None:
         seen.append(max(c.rollouts_K.max() for c in curves))
         return FakePosterior(arms, surface, shift_DJ=shift - 0.02, first=4.0)
 
-    found = backtest(whole, refit, judged_at=6.0, level=0.9)
+    found = backtest(whole, refit, level=0.9)
     assert found.cuts == pytest.approx((5e5, 2.5e5))
     assert max(seen) <= 5e5
     assert len(found.rows) == 2 * 4 * 3
@@ -292,10 +292,10 @@ def test_the_back_test_measures_misses_by_hand(rng) -> None:
     assert found.rules == pytest.approx(
         {"model": 0.0, "best_so_far": 0.0, "largest_n": 0.0, "next_n": 0.0}
     )
-    assert backtest(whole, refit, judged_at=6.0, level=0.99).coverage == 1.0
+    assert backtest(whole, refit, level=0.99).coverage == 1.0
     whole.first_J[3] = 5.55  # its 20th step lies between the two cuts
     whole.last_J[1:3] = 5.0
-    later = backtest(whole, refit, judged_at=6.0, level=0.9)
+    later = backtest(whole, refit, level=0.9)
     assert later.excess is None  # three observations
     later = later.rows
     assert [(r["cut"] > 4e5) for r in later if r["rollouts_per_problem"] == 64] == [True] * 3
@@ -320,7 +320,7 @@ def test_a_sweep_that_cannot_be_cut_has_no_back_test(rng) -> None:
     def refuses(curves: Sequence[Curve]) -> FakePosterior:
         raise RefusalError("nothing to fit")
 
-    found = backtest(whole, refuses, judged_at=6.0, level=0.9)
+    found = backtest(whole, refuses, level=0.9)
     assert (found.mae_model, found.skill, found.coverage) == (None, None, None)
     assert (found.widened_by, found.rules, found.cuts) == (1.0, {}, ())
 
@@ -616,7 +616,7 @@ def test_provenance_tells_data_and_options(rng) -> None:
         ({"fix": ("batch_size", 256), "unit": "tokens"}, "needs a `tokens` column"),
         ({"level": 0.4}, "`0.5 <= level < 1` must hold"),
         ({"draws": 1}, "`draws >= 2` must hold"),
-        ({"unit": "hours"}, "unit must be rollouts or tokens"),
+        ({"unit": "hours"}, "unit must be one of rollouts, tokens, gpu-hours"),
         ({"select": "last"}, "select must be best or final"),
     ],
 )

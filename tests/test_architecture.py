@@ -39,9 +39,13 @@ ORDER = (
     "runner",
     "difficulty",
     "metrics",
+    "journal",
+    "recorder",
+    "hooks",
     "interference",
     "lr_sweep",
     "importers",
+    "engines.command",  # reads the logs of others
     "sources",
     "model",
     "answers",
@@ -51,6 +55,7 @@ ORDER = (
     "testing",
     "quickstart",
     "cli",
+    "notebook",
     "__main__",
 )
 
@@ -174,6 +179,7 @@ def test_no_module_loads_itself() -> None:
         ("import isocompute; isocompute.Allocation; isocompute.Recipe", ("torch", "scipy")),
         ("import isocompute.problems, isocompute.verifiers", ("torch", "scipy", "pyarrow")),
         ("import isocompute.study", ("torch",)),
+        ("import isocompute; isocompute.Recorder", ("numpy", "pydantic", "orjson", "yaml")),
         ("import isocompute.cli", ("torch", "scipy", "pyarrow", "matplotlib", "plotly")),
     ],
 )

@@ -83,7 +83,7 @@ class TestLocalEngine(EngineTestCase):
         {"update_split": "epoch"},
         {"updates_per_batch": 3},
         {"gradient_rollouts": 7},
-        {"importance_cap": 2.0},
+        {"importance_cap": 0.5},
         {"importance_level": "sequence"},
         {"gae_gamma": 0.9},
         {"gae_lambda": 0.9},

@@ -12,7 +12,7 @@ import pytest
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import plan_budget
 from isocompute.answers.fit import fit_sweep
-from isocompute.answers.plan import advice_lines, plan_from_source
+from isocompute.answers.plan import _paid_in, advice_lines, plan_from_source
 from isocompute.answers.price import Price, priced, timed
 from isocompute.cli import main
 from isocompute.domain import Configuration, Curve
@@ -21,6 +21,7 @@ from isocompute.errors import InputError
 from isocompute.importers.timing import gpu_seconds_per_step
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
+from isocompute.store import Store
 from isocompute.study import load_study
 from isocompute.testing.planted import NOISE, WORLDS
 
@@ -42,22 +43,22 @@ def curve(n: int, hours: float | None, rollouts: float = 1e5) -> Curve:
 
 
 def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None:
-    runs = [curve(8, 100), curve(8, 90), curve(8, 120), curve(32, 50), curve(128, 25)]
+    runs = [curve(8, 100), curve(8, 90), curve(8, 120), curve(32, 62.5), curve(128, 25)]
     price = priced(runs, Rates(usd_per_gpu_hour=2.0))
     assert price.speeds == {
-        Configuration(16, 8): pytest.approx(1000), Configuration(16, 32): pytest.approx(2000),
+        Configuration(16, 8): pytest.approx(1000), Configuration(16, 32): pytest.approx(1600),
         Configuration(16, 128): pytest.approx(4000),
     }  # fmt: skip
-    assert price.rates.rollouts_per_gpu_hour == pytest.approx(2000)
+    assert price.rates.rollouts_per_gpu_hour == pytest.approx(1600)
     assert price.origin == {"rollouts_per_gpu_hour": "sweep"}
-    assert price.speed_of(Configuration(32, 32)) == pytest.approx(2000 * 2**0.5)
+    assert price.speed_of(Configuration(32, 32)) == pytest.approx((1600 * 4000) ** 0.5)
     assert price.speed_of(Configuration(16, 512)) == pytest.approx(4000)  # held beyond the ends
     cost = price.of(Configuration(16, 128)).cost(8000)
     assert cost == {"tokens": None, "gpu_hours": pytest.approx(2), "usd": pytest.approx(4)}
-    # Left out, 1000 is taken for 2000, 2000 for 2000, 4000 for 2000.
-    assert price.off == pytest.approx(1.0)
+    # Left out, the 1600 of the middle batch is taken for 2000.
+    assert price.off == pytest.approx(0.2)
     told = price.to_dict(Configuration(16, 8))["rollouts_per_gpu_hour"]
-    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(1.0)}
+    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.2)}
 
 
 def test_a_rate_that_is_given_holds_for_all() -> None:
@@ -125,14 +126,15 @@ def test_a_fixed_batch_has_a_law_in_steps_only() -> None:
 
 
 STUDY = """
-engine: simulator
+engine: local
+engine_options: {model: bits-mlp}
 problems:
-  train: {generated: simulated, options: {size: 8}}
+  train: {generated: world, options: {world: bits, part: train, size: 64}}
   validation:
-    main: {generated: simulated, options: {size: 6}}
-recipe: {learning_rate: 0.5, base_batch_size: 16, learning_rate_scaling: linear}
+    main: {generated: world, options: {world: bits, part: validation, size: 16}}
+recipe: {learning_rate: 1e-3, temperature: 1.0}
 grid: {problems_per_batch: 4, rollouts_per_problem: [2, 4, 8]}
-budget: 2048
+budget: 512
 evaluation: {samples: 4, per_octave: 2, first: 32}
 RATES
 """
@@ -148,27 +150,47 @@ def study(tmp_path: Path, rates: str = "") -> str:
 def test_a_study_is_priced_by_its_own_runs(tmp_path: Path, capsys: Any) -> None:
     source = study(tmp_path)
     curves = load_curves(source)
-    assert all(c.gpu_hours_K is not None and c.gpu_hours_K[-1] > 0 for c in curves)
-    d = plan_from_source(source, budget=Budget(amount=4096.0, unit="rollouts")).document
-    found = d["cost"]["source"]["rollouts_per_gpu_hour"]
-    assert found["from"] == "sweep"
-    assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / found["value"])
-    assert any("your runs: " in line and "within" in line for line in advice_lines(d))
-    hours = d["cost"]["gpu_hours"]
-    paid = plan_from_source(source, budget=Budget(amount=2 * hours, unit="gpu_hours")).document
-    assert paid["law"]["unit"] == "gpu-hours"
-    assert paid["cost"]["gpu_hours"] <= 2 * hours
+    assert len(curves) == 3
+    with Store(source) as store:
+        seconds = {run.hash: store.steps(run.hash).wall_s_K.sum() for run in store.runs()}
+    for c in curves:
+        assert c.gpu_hours_K is not None
+        assert c.gpu_hours_K[-1] == pytest.approx(seconds[c.run] / 3600)
+        assert c.gpu_hours_K[0] == 0
     assert main(["fit", source, "--unit", "gpu-hours", "--json", str(tmp_path / "f.json")]) == 0
     assert json.loads((tmp_path / "f.json").read_text())["unit"] == "gpu-hours"
     assert "gpu-hours" in capsys.readouterr().out
 
 
+def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
+    speed = {n: 1000.0 * 2 ** (i / 2) * (1.1 if n == 64 else 1) for i, n in enumerate(N)}
+    fit = fit_sweep(sweep_with_times(speed))
+    d = plan_budget(fit, 2e6).document
+    found = d["cost"]["source"]["rollouts_per_gpu_hour"]
+    assert found == {
+        "value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.1),
+    }  # fmt: skip
+    assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / 1000)
+    line = next(line for line in advice_lines(d) if line.startswith("  cost"))
+    assert line.endswith("(your runs' times, within 10%)")
+
+
 def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> None:
     source = study(tmp_path, "rates: {rollouts_per_gpu_hour: 1000}")
-    d = plan_from_source(source, budget=Budget(amount=10.0, unit="gpu_hours")).document
+    fit = fit_sweep(sweep_with_times(dict.fromkeys(N, 50.0)))
+    d = plan_from_source(source, budget=Budget(amount=1000.0, unit="gpu_hours"), fit=fit).document
     assert d["cost"]["source"]["rollouts_per_gpu_hour"] == {"value": 1000, "from": "study"}
-    assert d["law"]["unit"] == "rollouts"
-    assert d["budget_rollouts"] == pytest.approx(10_000)
+    assert d["budget_rollouts"] == pytest.approx(1e6)
+
+
+def test_a_budget_that_is_paid_is_planned_by_what_is_paid() -> None:
+    runs, hours = [curve(8, 100), curve(32, 50)], Budget(amount=10.0, unit="gpu_hours")
+    assert _paid_in(hours, Rates(), runs) == "gpu-hours"
+    assert _paid_in(Budget(amount=10.0, unit="usd"), Rates(), runs) == "gpu-hours"
+    assert _paid_in(Budget(amount=10.0, unit="rollouts"), Rates(), runs) == "rollouts"
+    assert _paid_in(None, Rates(), runs) == "rollouts"
+    assert _paid_in(hours, Rates(rollouts_per_gpu_hour=10.0), runs) == "rollouts"
+    assert _paid_in(hours, Rates(), [*runs, curve(64, None)]) == "rollouts"
 
 
 # ---- times in logs ----

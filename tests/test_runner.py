@@ -27,6 +27,7 @@ from isocompute.runner.preflight import check_folder, file_system
 from isocompute.runner.progress import Pace, Summary
 from isocompute.runner.pulse import Pulse
 from isocompute.runner.ray import RayPool, RemoteRun, _Running
+from isocompute.runner.worker import READY
 from isocompute.store import Database, FencedError, StorageError, Store, leases, processes
 from isocompute.store.register import register
 from isocompute.study import Limits
@@ -298,6 +299,24 @@ def test_row_3_a_signal_commits_and_can_be_resumed(tmp_path, number, code, worke
         assert 0 < run.steps_done < run.spec["steps"]
         assert (run.wasted_rollouts, run.leased, run.state) == (0, False, "pending")
         assert store.database.read("SELECT * FROM runners") == []
+
+
+@pytest.mark.long
+def test_the_module_path_of_a_worker_does_not_reach_what_it_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "of-the-user")
+    monkeypatch.syspath_prepend(str(tmp_path))  # as a script's folder, or another venv's packages
+    pool = ProcessPool(1)
+    try:
+        worker = pool._workers[0]
+        assert worker.connection.poll(30)
+        assert worker.connection.recv() == READY  # it found isocompute without the variable
+        environment = Path(f"/proc/{worker.process.pid}/environ").read_bytes().split(b"\0")
+        assert [v for v in environment if v.startswith(b"PYTHONPATH=")] == [
+            b"PYTHONPATH=of-the-user"]
+    finally:
+        pool.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

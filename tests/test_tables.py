@@ -115,9 +115,10 @@ def test_scores_of_several_seeds_under_one_name_are_counted(tmp_path: Path) -> N
     ("text", "message"),
     [
         ("C,n,score\n1,2,0.5\n", r"the file has C, n, score\).*--map.*--set problems_per_batch=16"),
-        (HEAD.replace(",", ";") + "\n16;4;64;0,5;0\n", "row 1 has '0,5'; write plain numbers"),
+        (HEAD.replace(",", ";") + "\n16;4;64;0,5;0\n16;4;1,152;0,5;0\n",
+         "row 2 has '1,152'; write plain numbers"),
         (HEAD + "\n16,4,\"1,152\",0.5,0\n", "row 1 has '1,152'; write plain numbers"),
-        (HEAD + "\n16,4,64,12%,0\n", "row 1 has '12%'; write plain numbers"),
+        (HEAD + "\n16,4,64,12%,0\n16,4,96,0.2,0\n", "row 1 has '12%'; write plain numbers"),
         (HEAD + "\n16,4,64,x,0\n", "row 1 has 'x'; correct or empty that cell"),
         (HEAD + "\n" + "16,4,64,0.5,0\n16,4,64,0.6,0\n" * 3 + "16,4,64,0.7,0\n16,4,64,0.8,0\n"
          "16,4,64,0.71,0\n16,4,64,0.72,0\n", "must be cumulative, but all 6 rows"),

@@ -14,7 +14,8 @@ import pytest
 from isocompute.allocation import Allocation
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
-from isocompute.trainers import TRAINERS, key_lines, read_allocation, trainer_settings
+from isocompute.trainers import TRAINERS, Asked, key_lines, read_allocation, trainer_settings
+from isocompute.trainers.trl import trl_rows
 
 PLAN = Allocation(problems_per_batch=32, rollouts_per_problem=256, steps=488)
 
@@ -70,6 +71,70 @@ def test_cispo_and_the_missing_std_are_said_where_there_is_a_word() -> None:
     assert verl["algorithm.norm_adv_by_std_in_grpo"] is False
     ppo = trainer_settings("verl", PLAN, Recipe(objective="ppo")).keys
     assert ppo["algorithm.adv_estimator"] == "gae"
+
+
+# Of every word of a recipe, a value that a trainer does not have by itself.
+OTHER = Recipe(
+    objective="cispo", advantage_std="none", aggregation="seq-mean-token-mean", kl_coef=0.5,
+    entropy_coef=0.25, zero_variance_filter="loss", learning_rate=3e-5, warmup_steps=7,
+    weight_decay=0.125, max_grad_norm=0.75, clip_low=0.15, clip_high=0.35, temperature=0.9,
+    top_p=0.95, updates_per_batch=4, update_split="epoch", gradient_rollouts=8, importance_cap=3.0,
+    importance_level="sequence",
+)
+
+
+def _differ(trainer: str, one: Recipe, other: Recipe) -> bool:
+    a, b = (trainer_settings(trainer, PLAN, r, seed=1, response_tokens=9) for r in (one, other))
+    return (a.keys, a.not_set) != (b.keys, b.not_set)
+
+
+@pytest.mark.parametrize("trainer", TRAINERS)
+def test_no_word_of_a_recipe_is_dropped(trainer: str) -> None:
+    """Whatever changes in a recipe changes a key, or what is listed as not set."""
+    silent = {"base_batch_size", "learning_rate_scaling", "allow_entropy_without_kl"}  # in the rate
+    for name, value in OTHER.to_dict().items():
+        if name in silent or value == getattr(Recipe(), name):
+            continue
+        same = {name: getattr(Recipe(), name), "allow_entropy_without_kl": True}
+        assert _differ(trainer, OTHER, OTHER.replace(**same)), name
+    ppo = Recipe(objective="ppo")
+    for name, value in (("gae_gamma", 0.9), ("gae_lambda", 0.9), ("value_learning_rate", 1e-4),
+                        ("value_clip", 0.1)):  # fmt: skip
+        assert _differ(trainer, ppo, ppo.replace(**{name: value})), name
+    assert "seed" in trainer_settings(trainer, PLAN, Recipe()).not_set
+
+
+def test_what_a_trainer_cannot_do_is_listed() -> None:
+    trl = trainer_settings("trl", PLAN, OTHER, seed=1, response_tokens=9)
+    assert trl.not_set == (
+        "aggregation=seq-mean-token-mean", "zero_variance_filter=loss", "updates_per_batch=4",
+        "gradient_rollouts=8", "update_split=epoch",
+    )  # fmt: skip
+    verl = trainer_settings("verl", PLAN, OTHER, seed=1, response_tokens=9)
+    assert verl.not_set == ("zero_variance_filter=loss", "gradient_rollouts=8")
+    assert trainer_settings("verl", PLAN, Recipe(advantage_std="population")).not_set == (
+        "advantage_std=population", "seed", "response_tokens")  # fmt: skip
+
+
+def test_importance_sampling_in_each_trainers_words() -> None:
+    recipe = Recipe.for_difficulty("hard")
+    trl = trainer_settings("trl", PLAN, recipe).keys
+    assert trl["vllm_importance_sampling_mode"] == "token_truncate"
+    assert trl["vllm_importance_sampling_clip_max"] == 2.0
+    verl = trainer_settings("verl", PLAN, recipe).keys
+    assert verl["algorithm.rollout_correction.rollout_is"] == "token"
+    assert verl["algorithm.rollout_correction.rollout_is_threshold"] == 2.0
+    assert verl["actor_rollout_ref.rollout.calculate_log_probs"] is True
+    plain = trainer_settings("verl", PLAN, Recipe()).keys
+    assert "algorithm.rollout_correction.rollout_is" not in plain
+
+
+def test_trls_processes_share_the_batch() -> None:
+    asked = Asked(allocation=PLAN, recipe=Recipe())
+    keys = {row.key: row.value for row in trl_rows(asked, micro_batch=512, processes=4)}
+    assert read_allocation("trl", keys, processes=4) == PLAN
+    with pytest.raises(InputError, match="multiple of the processes, but got 8192 rollouts for 3"):
+        list(trl_rows(asked, processes=3))
 
 
 def test_slime_has_no_kl_options_without_kl() -> None:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,29 @@ def test_the_allocation_and_recipe_reach_grpo_config() -> None:
     assert (plain["loss_type"], plain["scale_rewards"]) == ("dapo", "group")
 
 
+def test_importance_sampling_is_the_recipes_not_trls_default() -> None:
+    keys = [f"vllm_importance_sampling_{k}" for k in ("correction", "mode", "clip_max")]
+    for cap, level, expected in (
+        (None, "token", [False, None, None]),
+        (2.0, "token", [True, "token_truncate", 2.0]),
+        (3.5, "sequence", [True, "sequence_truncate", 3.5]),
+    ):
+        recipe = Recipe(importance_cap=cap, importance_level=level)
+        config = config_of(make_spec(recipe=recipe))
+        assert [config.get(key) for key in keys] == expected
+
+
+def test_the_engine_writes_what_the_plan_writes() -> None:
+    recipe = Recipe.for_difficulty("easy", objective="cispo", clip_high=0.3, weight_decay=0.1)
+    spec = make_spec(6, 16, 40, recipe=recipe, seed=5)
+    plan = trainer_settings("trl", spec.allocation, recipe, seed=5, response_tokens=8)
+    assert plan.not_set == ()
+    config = config_of(spec)
+    batch = {"per_device_train_batch_size", "gradient_accumulation_steps"}  # one product
+    assert {k: config[k] for k in plan.keys if k not in batch} == {
+        k: v for k, v in plan.keys.items() if k not in batch}  # fmt: skip
+
+
 @pytest.mark.parametrize(("b_p", "n"), [(1, 2), (7, 3), (32, 16), (13, 64), (1, 2048)])
 def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     spec = make_spec(b_p, n, 9, train=digits("train", 40))
@@ -89,13 +113,15 @@ def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     ({"recipe": Recipe(zero_variance_filter="loss")}, "`zero_variance_filter` must be"),
     ({"recipe": Recipe(updates_per_batch=2)}, "`updates_per_batch` must be 1"),
     ({"recipe": Recipe(gradient_rollouts=4)}, "`gradient_rollouts` must be None"),
-    ({"recipe": Recipe(importance_cap=2.0)}, "`importance_cap` must be None"),
+    ({"recipe": Recipe(importance_cap=0.5)}, "`importance_cap` must be >= 1 with the engine 'trl'"),
     ({"n": 1}, "`rollouts_per_problem >= 2` must hold"),
     ({"b_p": 17}, "must not exceed the training problems, but got 17 for 16"),
     ({"model": ""}, "engine_options.model must name"),
     ({"gpu": 1}, "must be among model, python"),
     ({"micro_batch": 0}, "engine_options.micro_batch must be an integer >= 1"),
     ({"threads": True}, "engine_options.threads must be"),
+    ({"processes": 0}, "engine_options.processes must be an integer >= 1"),
+    ({"processes": 3}, "multiple of the processes, but got 32 rollouts for 3"),
     ({"max_new_tokens": -1}, "engine_options.max_new_tokens must be"),
     ({"max_new_tokens": None}, "the length limit must be known"),
     ({"device": "tpu"}, "engine_options.device must be auto, cpu or cuda"),
@@ -210,6 +236,70 @@ def told(sink: ListSink) -> list[Any]:
            s.health["grad_norm"]) for s in sink.steps),
         *((e.step, e.tokens, e.successes_P.tolist(), e.sampled_tokens) for e in sink.evaluations),
     ]
+
+
+@pytest.mark.trainers
+@needs_trl
+def test_two_processes_train_one_batch_and_resume(tmp_path: Path) -> None:
+    spec = bits_spec(processes=2)
+    whole = ListSink(tmp_path / "whole")
+    TrlEngine().run(spec, None, whole)
+    assert [s.step for s in whole.steps] == [1, 2, 3, 4]
+    for step in whole.steps:  # every rollout of both, told once
+        assert len(step.problem_Q) == 4
+        assert step.samples == 8
+        assert step.tokens == step.step * 32 * 8  # eight tokens each: nothing counted twice
+    order = training_order(len(spec.train), 4, 4, spec.seed).reshape(4, 4)
+    assert [sorted(row) for row in order.tolist()] == [s.problem_Q.tolist() for s in whole.steps]
+    for evaluation in whole.evaluations:
+        assert len(evaluation.successes_P) == 6
+        assert evaluation.successes_P.max() <= 4
+    alone = ListSink(tmp_path / "alone")
+    TrlEngine().run(bits_spec(), None, alone)
+    assert told(alone) != told(whole)  # each process draws its own
+    for one, two in zip(alone.steps, whole.steps, strict=True):
+        assert one.problem_Q.tolist() == two.problem_Q.tolist()
+    cut = ListSink(tmp_path / "cut", stop_at=2)
+    with pytest.raises(StopRequested):
+        TrlEngine().run(spec, None, cut)
+    cut.stop_at = None
+    TrlEngine().run(spec, cut.last, cut)
+    assert told(cut) == told(whole)
+
+
+@pytest.mark.trainers
+@needs_trl
+def test_processes_of_one_problem_draw_different_responses(tmp_path: Path) -> None:
+    """One problem on two processes: with one stream both would draw the same four responses."""
+    spec = bits_spec(b_p=1, n=8, steps=12, processes=2, micro_batch=4)
+    sink = ListSink(tmp_path)
+    TrlEngine().run(spec, None, sink)
+    assert [s.samples for s in sink.steps] == [8] * 12
+    assert any(int(s.successes_Q[0]) % 2 for s in sink.steps)  # twins would give even counts
+
+
+@pytest.mark.trainers
+@needs_trl
+def test_a_process_that_dies_ends_the_run(tmp_path: Path) -> None:
+    class Killer(ListSink):
+        def step(self, record: Any) -> None:
+            super().step(record)
+            for status in Path("/proc").glob("[0-9]*/environ"):
+                try:
+                    words = status.read_bytes()
+                    line = (status.parent / "cmdline").read_bytes()
+                except OSError:
+                    continue
+                if b"RANK=1" in words and str(tmp_path).encode() in line:
+                    os.kill(int(status.parent.name), 9)
+
+    spec = bits_spec(processes=2, steps=50)
+    tempfile.tempdir = str(tmp_path)
+    try:
+        with pytest.raises(RunError, match="TRL must end with exit code 0"):
+            TrlEngine().run(spec, None, Killer(tmp_path / "sink"))
+    finally:
+        tempfile.tempdir = None
 
 
 @pytest.mark.trainers

@@ -108,6 +108,14 @@ class TestInt8Sampler(Local):
     )  # fmt: skip
 
 
+    def test_a_sampler_that_is_the_trainer_has_a_ratio_of_1(self):
+        caps = (None, 1.0, 2.0)
+        runs = []
+        for cap in caps:
+            with self.recorded(make_spec(self.folder, {"importance_cap": cap})) as run:
+                runs.append(run.comparable())
+        assert runs[0] == runs[1] == runs[2]
+
     def test_the_options_change_something(self):
         plain = make_spec(self.folder)  # without the cap, which needs a mismatch
         with self.recorded(plain) as base:
@@ -463,7 +471,7 @@ def test_answers_that_cannot_be_given_are_refused(folder):
     [
         ({"gradient_rollouts": 7}, {}, "`gradient_rollouts` .* must not exceed .* 7 of 6"),
         ({"updates_per_batch": 3}, {}, "`problems_per_batch` must be a multiple .* got 4 and 3"),
-        ({"importance_cap": 2.0}, {}, "`importance_cap` .* without a sampler that differs"),
+        ({"importance_cap": 0.5}, {}, "`importance_cap` must be >= 1 .* got 0.5"),
         ({"clip_high": 0.3}, {}, "`clip_high` .* without updates_per_batch > 1"),
         ({}, {"sampler_dtype": "int4"}, "sampler_dtype must be one of float32, bfloat16, int8"),
         ({}, {"dtype": "float8"}, "engine_options.dtype must be one of float32, bfloat16"),

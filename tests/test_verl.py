@@ -19,13 +19,17 @@ import isocompute
 from isocompute.allocation import Allocation
 from isocompute.engines.base import StopRequested
 from isocompute.engines.verl import VerlEngine, VerlOptions, override_lines, render_keys
+from isocompute.engines.verl.checkpoints import Checkpoints
 from isocompute.engines.verl.follow import Follower
+from isocompute.engines.verl.installed import check_installed
+from isocompute.engines.verl.leftovers import Leftovers
 from isocompute.engines.verl.options import check_spec
 from isocompute.engines.verl.render import hydra_text, validation_interval, write_files
 from isocompute.errors import InputError, RunError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
-from isocompute.study import RunSpec
+from isocompute.runner import default_workers, open_study
+from isocompute.study import RunSpec, load_study
 from isocompute.trainers import trainer_settings
 from sinks import ListSink
 
@@ -75,6 +79,8 @@ def test_the_allocation_and_recipe_reach_verls_keys() -> None:
         f"{actor}.grad_clip": 0.5,
         f"{actor}.optim.lr": 3e-6 * (128 / 1024) ** 0.5, f"{actor}.optim.lr_warmup_steps": 7,
         f"{actor}.optim.weight_decay": 0.01, f"{actor}.optim.zero_indexed_step": False,
+        f"{actor}.optim.lr_scheduler_type": "cosine", f"{actor}.optim.min_lr_ratio": 1.0,
+        "trainer.max_actor_ckpt_to_keep": None,  # the study says which of them may go
         "algorithm.norm_adv_by_std_in_grpo": False, "algorithm.adv_estimator": "grpo",
         f"{rollout}.temperature": 0.7, f"{rollout}.top_p": 0.9,
         f"{rollout}.val_kwargs.temperature": 0.7, f"{rollout}.val_kwargs.top_p": 0.9,
@@ -94,6 +100,8 @@ def test_the_allocation_and_recipe_reach_verls_keys() -> None:
         objective="ppo", value_learning_rate=2e-5, learning_rate_scaling="constant",
         gae_gamma=0.99, gae_lambda=0.95, value_clip=0.2)))
     expected = {"algorithm.adv_estimator": "gae", "critic.optim.lr": 2e-5,
+                "critic.optim.lr_warmup_steps": 10, "critic.optim.zero_indexed_step": False,
+                "trainer.max_critic_ckpt_to_keep": None,
                 "algorithm.gamma": 0.99, "algorithm.lam": 0.95, "critic.cliprange_value": 0.2}
     assert {key: ppo[key] for key in expected} == expected
     sequence = keys_of(make_spec(recipe=Recipe(importance_cap=2.0, importance_level="sequence")))
@@ -124,7 +132,7 @@ def test_plan_and_engine_speak_the_same_words() -> None:
 
 
 def test_keys_move_with_the_release() -> None:
-    cap = Recipe(importance_cap=2.0)
+    cap = Recipe(importance_cap=2.0, warmup_steps=0)
     by_version = {v: keys_of(make_spec(recipe=cap, version=v)) for v in
                   ("0.6.1", "0.7.0", "0.8.0", "0.9.1")}
     root, nested = "custom_reward_function.path", "reward.custom_reward_function.path"
@@ -134,6 +142,10 @@ def test_keys_move_with_the_release() -> None:
     assert [old in k for k in by_version.values()] == [True, False, False, False]
     assert [new in k for k in by_version.values()] == [False, True, True, True]
     assert "data.seed" not in by_version["0.6.1"]
+    schedule = "actor_rollout_ref.actor.optim.lr_scheduler_type"
+    assert [k[schedule] for k in by_version.values()] == ["constant"] * 2 + ["cosine"] * 2
+    manager = "reward.reward_manager.module.path"
+    assert [manager in k for k in by_version.values()] == [False, False, False, True]
 
 
 def test_every_attempt_has_logs_of_its_own_and_resumes_where_it_is_told() -> None:  # row 18
@@ -170,8 +182,10 @@ def test_every_attempt_has_logs_of_its_own_and_resumes_where_it_is_told() -> Non
     ({"validation_share": 0}, "engine_options.validation_share must be > 0"),
     ({"poll_s": 0}, "engine_options.poll_s must be > 0"),
     ({"max_tokens_per_gpu": 100}, "must be at least max_prompt_tokens"),
-    ({"overrides": {"data.train_batch_size": 9}}, "an override must not change what the study"),
-    ({"overrides": {"trainer.note": "a\nb"}}, "a Hydra value must hold no"),
+    ({"version": "0.7.0"}, "`warmup_steps` must be 0 with verl < 0.8"),
+    ({"environment": {"A B": "c"}}, "engine_options.environment must be names with texts"),
+    ({"environment": {"A": 1}}, "engine_options.environment must be names with texts"),
+    ({"overrides": {"trainer.project_name": "a\nb"}}, "a Hydra value must hold no"),
     ({"model": "${oc.env:HOME}"}, "a Hydra value must hold no"),
     ({"verifier": "none.py:f"}, "with a file that exists"),
 ])
@@ -195,6 +209,84 @@ def test_options_change_what_is_rendered() -> None:
     assert keys["trainer.balance_batch"] is False
     more = make_spec(max_tokens_per_gpu=30_000)
     assert keys_of(more)["actor_rollout_ref.actor.ppo_max_token_len_per_gpu"] == 30_000
+
+
+# Every one of these changes B_p, n, M, the schedule, how often or how late a batch is used, the
+# reward or the problems in verl 0.9.1, or could not be told from one that does.
+ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
+HARMFUL: list[dict[str, Any]] = [
+    {"data.train_batch_size": 9}, {"+data.train_batch_size": 9}, {"++data.train_batch_size": 9},
+    {"data": {"train_batch_size": 9}}, {"++data": {"train_batch_size": 9}},
+    {"~data.train_batch_size": None}, {" data.train_batch_size": 9}, {"data.gen_batch_size": 2},
+    {"data.train_files": ["other.parquet"]}, {"data.train_max_samples": 2}, {"data": "megatron"},
+    {"data.sampler.class_path": "mine.py"}, {"data.custom_cls.path": "mine.py"},
+    {"++data.filter_overlong_prompts": True}, {"data.reward_fn_key": "ability"},
+    {f"{ROLLOUT}.n": 3}, {f"++{ROLLOUT}.n": 3}, {ROLLOUT: {"n": 3}},
+    {"actor_rollout_ref": {"rollout": {"val_kwargs": {"n": 9}}}},
+    {f"{ROLLOUT}.over_sample_rate": 0.5}, {f"{ROLLOUT}.ignore_eos": True},
+    {f"{ROLLOUT}.skip.enable": True}, {f"{ROLLOUT}.multi_turn.enable": True},
+    {f"{ROLLOUT}.agent.default_agent_loop": "mine"}, {f"{ROLLOUT}.quantization": "fp8"},
+    {f"{ROLLOUT}.engine_kwargs": {"vllm": {"seed": 1}}},
+    {f"+{ROLLOUT}.engine_kwargs.vllm.override_generation_config": {"temperature": 0.1}},
+    {f"{ACTOR}.ppo_epochs": 2}, {f"++{ACTOR}.ppo_mini_batch_size": 1}, {f"{ACTOR}.strategy": "x"},
+    {f"{ACTOR}.optim.lr_scheduler_type": "constant"}, {ACTOR: {"optim": {"min_lr_ratio": 0.0}}},
+    {"trainer.total_training_steps": 1}, {"trainer.total_epochs": 1}, {"trainer.val_only": True},
+    {"trainer.v1.trainer_mode": "colocate_async"}, {"trainer.use_v1": False},
+    {"trainer.v1.sampler.sync_refill_failed_groups": True}, {"trainer.resume_mode": "auto"},
+    {"trainer.max_actor_ckpt_to_keep": 1}, {"trainer.logger": ["console"]},
+    {"algorithm.filter_groups": {"enable": True}}, {"++algorithm.use_kl_in_reward": True},
+    {"algorithm.rollout_correction.rollout_rs": "token"}, {"critic.ppo_epochs": 4},
+    {"reward.reward_manager.name": "dapo"}, {"custom_reward_function.path": "mine.py"},
+    {"reward": {"custom_reward_function": {"name": "other"}}}, {"reward_model.enable": True},
+    {"actor_rollout_ref.model.path": "other"}, {"actor_rollout_ref.hybrid_engine": False},
+    {"model_engine": "megatron"}, {"actor@actor_rollout_ref.actor": "megatron_actor"},
+    {"hydra.searchpath": "[file://x]"}, {"hydra/launcher": "joblib"}, {"--config-name": "other"},
+    {"trainer.project_name=x trainer.total_epochs": 1}, {"ray_kwargs": {"a:1,b": 2}},
+    {"distillation.enabled": True}, {"transfer_queue.enable": False},
+]  # fmt: skip
+HARMLESS: list[dict[str, Any]] = [
+    {"trainer.balance_batch": False}, {"trainer.log_val_generations": 5},
+    {"trainer.logger": ["console", "file", "wandb"]}, {"trainer.project_name": "mine"},
+    {"++trainer.experiment_name": "x"}, {"data.dataloader_num_workers": 2},
+    {"+data.apply_chat_template_kwargs.enable_thinking": False},
+    {f"{ACTOR}.fsdp_config": {"param_offload": True, "optimizer_offload": True}},
+    {f"++{ACTOR}.fsdp_config.model_dtype": "bf16"}, {f"{ACTOR}.strategy": "fsdp2"},
+    {f"{ACTOR}.ulysses_sequence_parallel_size": 2}, {"critic.fsdp.param_offload": True},
+    {"actor_rollout_ref.ref.log_prob_max_token_len_per_gpu": 9000},
+    {"actor_rollout_ref.model.enable_gradient_checkpointing": False},
+    {"actor_rollout_ref.model.use_remove_padding": False},
+    {"+actor_rollout_ref.model.override_config.attn_implementation": "sdpa"},
+    {f"{ROLLOUT}.enforce_eager": True}, {f"{ROLLOUT}.max_num_seqs": 64},
+    {ROLLOUT: {"max_num_batched_tokens": 4096, "enable_prefix_caching": False}},
+    {f"+{ROLLOUT}.engine_kwargs.vllm.disable_mm_preprocessor_cache": True},
+    {f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 64},
+    {"reward.num_workers": 2}, {"ray_kwargs.ray_init.num_cpus": 16},
+    {"+ray_kwargs": {"ray_init": {"num_gpus": 1}}}, {"global_profiler.steps": [1, 2]},
+]
+
+
+def test_overrides_that_change_the_study_are_refused_in_every_spelling() -> None:
+    assert len(HARMFUL) >= 40
+    for overrides in HARMFUL:
+        with pytest.raises(InputError, match="an override must|`strategy` must|`trainer.logger`"):
+            VerlEngine().check(make_spec(overrides=overrides))
+
+
+def test_harmless_overrides_are_accepted_and_stand_once() -> None:
+    assert len(HARMLESS) >= 20
+    for overrides in HARMLESS:
+        keys = keys_of(make_spec(overrides=overrides))
+        for key, value in overrides.items():
+            assert keys[key] == value
+            assert [k for k in keys if k.lstrip("+") == key.lstrip("+")] == [key]
+
+
+@pytest.mark.trainers
+@needs_verl
+def test_verl_composes_every_harmless_override() -> None:
+    lines = [override_lines(keys_of(make_spec(overrides=one, model=MODEL))) for one in HARMLESS]
+    results = call_verl("compose", text=json.dumps(lines))
+    assert [(o, r["error"]) for o, r in zip(HARMLESS, results, strict=True) if "error" in r] == []
 
 
 def test_validation_follows_the_grid_and_its_share() -> None:
@@ -228,12 +320,13 @@ def test_data_and_rewards_stand_on_their_own(tmp_path: Path) -> None:
     rows = pq.read_table(tmp_path / "run" / "validation.parquet").to_pylist()
     assert [r["data_source"] for r in rows] == ["hard"] * 2 + ["val"] * 3
     assert rows[0]["prompt"] == [{"role": "user", "content": "0 + 1 = ?"}]
-    assert rows[0]["extra_info"]["problem_id"] == "hard-0"
+    truth = json.loads(rows[0]["reward_model"]["ground_truth"])
+    assert (truth["problem_set"], truth["problem_id"], truth["answer"]) == ("hard", "hard-0", "1")
+    question = json.dumps(truth | {"answer": "12"})
     code = (
         "import json, reward, sys\n"
-        f"info = {rows[0]['extra_info']!r}\n"
         "for text in ('21', '12'):\n"
-        "    print(json.dumps(reward.compute_score('x', text, '12', info)))\n"
+        f"    print(json.dumps(reward.compute_score('x', text, {question!r})))\n"
         "assert reward.load_verifier.__module__ == 'isocompute.verifiers'\n"
         "assert 'bundle' in sys.modules['isocompute'].__file__\n"
     )
@@ -241,20 +334,18 @@ def test_data_and_rewards_stand_on_their_own(tmp_path: Path) -> None:
                           capture_output=True, text=True, check=True)
     judged = [json.loads(line) for line in done.stdout.splitlines()]
     assert [j["score"] for j in judged] == [1.0, 0.0]
-    assert judged[0] == {"score": 1.0, "acc": 1.0, "verdict": "judged", "problem_id": "hard-0",
-                         "problem_set": "hard"}
+    assert judged[0] == {"score": 1.0, "acc": 1.0, "verdict": "judged"}
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def fake(tmp_path: Path) -> dict[str, Any]:
     package = tmp_path / "fake" / "verl" / "trainer"
     package.mkdir(parents=True)
     for folder in (package, package.parent):
         (folder / "__init__.py").touch()
     (package / "main_ppo.py").write_text((HERE / "fake_verl.py").read_text())
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
     return {"python": sys.executable, "folder": str(tmp_path / "runs"), "poll_s": 0.05,
-            "validation_share": 5.0}
+            "validation_share": 5.0, "environment": {"PYTHONPATH": str(tmp_path / "fake")}}
 
 
 @pytest.mark.long
@@ -273,10 +364,17 @@ def test_a_run_is_followed_into_the_sink(tmp_path: Path, fake: dict[str, Any]) -
     assert first.health["grad_norm"] == 0.5
     assert "kl" not in first.health  # NaN is missing
     assert first.wall_s == 0.25
+    # verl logs the rate of the next update; step i of the warm-up has i / 10
+    assert [s.health["learning_rate"] for s in sink.steps] == pytest.approx(
+        [spec.learning_rate * i / 10 for i in range(1, 9)])
     # the grid has points at 16, 32, 64 rollouts: steps 2, 4, 8; and step 0
     assert [(e.step, e.problem_set) for e in sink.evaluations] == [
         (s, name) for s in (0, 2, 4, 8) for name in ("hard", "val")]
     assert [e.successes_P.size for e in sink.evaluations[:2]] == [2, 3]
+    # step 6 was validated between two points of the grid: paid for, and booked with step 8
+    assert [(e.sampled_rollouts, e.sampled_tokens) for e in sink.evaluations[-2:]] == [
+        (16, 7 * 16), (24, 7 * 24)]
+    assert [e.sampled_tokens for e in sink.evaluations[:-2]] == [7 * 8, 7 * 12] * 3
     logs = next(Path(fake["folder"]).glob("*/attempt-0"))
     assert list((logs / "rollouts").iterdir()) == []  # read and removed
     assert len(list((logs / "validation").iterdir())) == 5
@@ -320,6 +418,15 @@ def test_row_19_failures_of_the_trainer(
         VerlEngine().run(make_spec(**fake), None, ListSink(tmp_path / "sink"))
 
 
+def test_a_learning_rate_that_is_not_the_recipes_ends_the_run(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_VERL", "constant")
+    with pytest.raises(InputError, match="after step 1 must be the recipe's 1.76777e-08, but verl "
+                                         "logs 8.83883e-09"):
+        VerlEngine().run(make_spec(**fake), None, ListSink(tmp_path / "sink"))
+
+
 def test_row_19_an_early_end_without_an_error_leaves_too_few_steps(
     tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +445,7 @@ def test_row_26_a_failed_verifier_leaves_the_evaluation_out(
     VerlEngine().run(make_spec(**fake), None, sink)
     assert 2 not in [e.step for e in sink.evaluations]
     assert sink.steps[1].health["verifier_error_share"] == 0.5
+    assert sink.steps[1].unjudged[0].message == "see the verifier's message in verl's console log"
 
 
 def test_a_python_that_is_not_there(tmp_path: Path, fake: dict[str, Any]) -> None:
@@ -345,13 +453,148 @@ def test_a_python_that_is_not_there(tmp_path: Path, fake: dict[str, Any]) -> Non
         VerlEngine().run(make_spec(**fake | {"python": "/no/python"}), None, ListSink(tmp_path))
 
 
+def test_a_checkpoint_goes_once_the_study_no_longer_names_it(tmp_path: Path) -> None:
+    kept = Checkpoints(tmp_path / "verl", critic=False)
+
+    def save(step: int) -> Path:
+        kept.path(step).mkdir(parents=True)
+        reference = tmp_path / f"study-{step}"
+        reference.mkdir()
+        kept.made(step, reference)
+        return reference
+
+    def there() -> list[int]:
+        return sorted(int(p.name.rpartition("_")[2]) for p in kept.folder.iterdir())
+
+    first = tmp_path / "study-2"
+    kept.path(2).mkdir(parents=True)
+    first.mkdir()
+    kept.resumed_from(2, first)
+    save(4).rmdir()  # the store did not commit this one
+    kept.thin_out()
+    assert there() == [2, 4]  # it may be in the hands of a store on another machine
+    save(6)
+    kept.thin_out()
+    assert there() == [2, 6]  # the last commit that can be resumed from is still 2
+    save(8)
+    first.rmdir()  # what the store does when it has two newer ones
+    kept.thin_out()
+    assert there() == [6, 8]
+
+
+def test_a_checkpoint_that_lost_a_part_is_not_resumed_from(
+    tmp_path: Path, fake: dict[str, Any]
+) -> None:
+    sink = ListSink(tmp_path / "sink", stop_at=4)
+    with pytest.raises(StopRequested):
+        VerlEngine().run(make_spec(**fake), None, sink)
+    saved = next(Path(fake["folder"]).glob("*/checkpoints/global_step_4"))
+    (saved / "data.pt").unlink()
+    for file in (saved / "actor").glob("optim*"):
+        file.unlink()
+    with pytest.raises(InputError, match="must be whole to go on from, .* lacks actor, data.pt"):
+        VerlEngine().run(make_spec(**fake), sink.last, sink)
+    with pytest.raises(InputError, match="lacks actor, critic, data.pt"):
+        Checkpoints(saved.parent, critic=True).check_whole(saved)
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="shared memory is no folder here")
+def test_shared_memory_of_a_killed_process_is_removed_and_no_other(tmp_path: Path) -> None:
+    code = (
+        "import mmap, os, sys\n"
+        "names = ['/dev/shm/isocompute-test-%d-%s' % (os.getpid(), x) for x in 'ab']\n"
+        "held = []\n"
+        "for name in names:\n"
+        "    file = open(name, 'wb+'); file.truncate(4096)\n"
+        "    held.append(mmap.mmap(file.fileno(), 4096)); file.close()\n"
+        "print(*names, flush=True); sys.stdin.read()\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE,
+                               stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    names = [Path(name) for name in process.stdout.readline().split()]
+    try:
+        Leftovers(tmp_path / "names.txt").note(process.pid)
+        Leftovers(tmp_path / "names.txt").remove()
+        assert all(name.exists() for name in names)  # the process lives
+        assert (tmp_path / "names.txt").read_text().split() == sorted(map(str, names))
+        process.kill()
+        process.communicate()
+        other = names[1].with_name(f"{names[1].name}-other")
+        other.touch()
+        names[1].unlink()
+        Leftovers(tmp_path / "names.txt").remove()  # as the next attempt does
+        assert not names[0].exists()
+        assert other.exists()
+        assert not (tmp_path / "names.txt").exists()
+    finally:
+        process.kill()
+        for name in Path("/dev/shm").glob(f"isocompute-test-{process.pid}-*"):
+            name.unlink()
+
+
+@pytest.mark.parametrize("given", [{}, {"PYTHONPATH": "its/own", "A": "b"}])
+def test_verls_processes_see_no_module_path_but_their_own(
+    tmp_path: Path, fake: dict[str, Any], monkeypatch: pytest.MonkeyPatch, given: dict[str, str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "of-the-runner")
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nenv > {tmp_path}/seen\nexit 3\n")
+    python.chmod(0o755)
+    spec = make_spec(**fake | {"python": str(python), "environment": given})
+    with pytest.raises(RunError, match="gave 3 after 0 of 8 steps"):
+        VerlEngine().run(spec, None, ListSink(tmp_path / "sink"))
+    seen = dict(line.split("=", 1) for line in (tmp_path / "seen").read_text().splitlines())
+    assert seen.get("PYTHONPATH") == given.get("PYTHONPATH")
+    assert seen.get("A") == given.get("A")
+    assert Path(seen["VERL_FILE_LOGGER_PATH"]).name == "metrics.jsonl"
+
+
+def test_the_python_of_a_run_is_looked_at_first(tmp_path: Path) -> None:
+    package = tmp_path / "path" / "verl-0.7.1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: verl\nVersion: 0.7.1\n")
+    options = VerlOptions.of(make_spec(python=sys.executable))
+    with pytest.raises(InputError, match="but got '0.9.1' and .* has verl 0.7.1"):
+        check_installed(options, {"PYTHONPATH": str(package.parent)}, tmp_path)
+    found = json.loads((tmp_path / "installed.json").read_text())
+    assert found["versions"]["verl"] == "0.7.1"
+    assert str(package.parent) in found["path"]
+    check_installed(options, {"PYTHONPATH": None}, tmp_path)
+    assert json.loads((tmp_path / "installed.json").read_text())["versions"]["verl"] is None
+    check_installed(VerlOptions.of(make_spec(python="/no/python")), {}, tmp_path)  # its start says
+
+
+def test_verl_has_the_machine_for_itself_unless_asked(tmp_path: Path) -> None:
+    for name, size in (("train", 16), ("val", 4)):
+        rows = [{"id": f"{name}-{i}", "prompt": "1", "answer": "1"} for i in range(size)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    study: dict[str, Any] = {
+        "engine": "verl", "engine_options": {"model": "x", "gpus_per_node": 1},
+        "problems": {"train": {"path": "train.jsonl"}, "validation": {"v": {"path": "val.jsonl"}}},
+        "grid": {"problems_per_batch": 4, "rollouts_per_problem": 2}, "budget": 800,
+    }  # fmt: skip
+    path = tmp_path / "study.yaml"
+    path.write_text(json.dumps(study))
+    opened = open_study(path)
+    assert opened.slices == (1.0,)  # each slice would start verl anew
+    assert default_workers(opened) == 1
+    asked = open_study(path, ["slices=[0.5, 1]"])
+    assert asked.slices == (0.5, 1.0)
+    path.write_text(json.dumps(study | {"engine": "local", "engine_options": {"model": "bits"}}))
+    assert len(load_study(path).slices) == 4
+
+
 def test_dumps_that_are_not_of_this_run_are_refused(tmp_path: Path) -> None:
     spec = make_spec()
     for name in ("rollouts", "validation"):
         (tmp_path / name).mkdir()
     (tmp_path / "metrics.jsonl").write_text('torn\n{"step": 1, "data": {}}\n{"step": 2')
-    rows = [{"score": 1.0, "problem_id": f"train-{i}", "problem_set": "train"} for i in range(4)]
-    rows *= 2
+
+    def row(name: str, problem: str) -> dict[str, Any]:
+        return {"score": 1.0, "gts": json.dumps({"problem_id": problem, "problem_set": name})}
+
+    rows = [row("train", f"train-{i}") for i in range(4)] * 2
     path = tmp_path / "rollouts" / "1.jsonl"
 
     def poll(changed: list[dict[str, Any]]) -> list[Any]:
@@ -361,7 +604,7 @@ def test_dumps_that_are_not_of_this_run_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="verl did not use the run's reward module"):
         poll([*rows[:-1], {"score": 1.0}])
     with pytest.raises(RunError, match="its dump names 'other'"):
-        poll([*rows[:-1], rows[0] | {"problem_id": "other"}])
+        poll([*rows[:-1], row("train", "other")])
     with pytest.raises(RunError, match="has groups of \\[1, 2, 3\\]"):
         poll([*rows[:-1], rows[0]])
     assert poll(rows[:-1]) == []  # not whole yet
@@ -369,7 +612,7 @@ def test_dumps_that_are_not_of_this_run_are_refused(tmp_path: Path) -> None:
     assert progress.update is not None
     assert np.array_equal(progress.update.successes_Q, [2, 2, 2, 2])
     (tmp_path / "metrics.jsonl").write_text('{"step": 0, "data": {"val-core/a": 1}}\n')
-    val = [{"score": 1.0, "problem_id": "val-0", "problem_set": "val"}] * 20
+    val = [row("val", "val-0")] * 20
     (tmp_path / "validation" / "0.jsonl").write_text("".join(json.dumps(r) + "\n" for r in val))
     with pytest.raises(RunError, match="must have 4 samples for each of 3 problems"):
         list(Follower(spec, tmp_path).poll())
@@ -486,10 +729,9 @@ def test_verls_own_loader_and_manager_call_the_rewards(tmp_path: Path) -> None:
     write_files(spec, tmp_path)
     right, wrong, managed = call_verl("reward", str(tmp_path))
     assert (right["score"], wrong["score"]) == (1.0, 0.0)
-    assert right["problem_id"] == "train-0"
     assert managed["reward_score"] == 1.0
-    assert managed["reward_extra_info"]["problem_id"] == "train-0"
     assert managed["reward_extra_info"]["verdict"] == "judged"
+    assert managed["reward_extra_info"]["response_tokens"] == 2  # of three, one is padding
 
 
 def test_a_check_needs_no_file_on_disk(tmp_path: Path) -> None:

@@ -62,33 +62,34 @@ def reward(folder: str) -> None:
     rows = datasets.load_dataset("parquet", data_files=f"{folder}/train.parquet")["train"]
     assert RLHFDataset is not None
     row = rows[0]
-    for answer in (row["reward_model"]["ground_truth"], "nonsense"):
+    right = json.loads(row["reward_model"]["ground_truth"])["answer"]
+    for answer in (right, "nonsense"):
         result = function(data_source=row["data_source"], solution_str=answer,
                           ground_truth=row["reward_model"]["ground_truth"],
                           extra_info=row["extra_info"])
         print("RESULT", json.dumps(result), flush=True)
-    manager(function, row)
+    manager(folder, function, row)
 
 
-def manager(function: object, row: dict) -> None:
-    """verl's own reward manager on one made response."""
+def manager(folder: str, function: object, row: dict) -> None:
+    """The run's reward manager, as verl loads it, on one made response of two tokens."""
     import numpy as np
     import torch
     from verl import DataProto
-    from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
+    from verl.utils.import_utils import load_extern_object
 
     class Tokenizer:
         def decode(self, ids: object, skip_special_tokens: bool = True) -> str:
-            return row["reward_model"]["ground_truth"]
+            return json.loads(row["reward_model"]["ground_truth"])["answer"]
 
     async def judge() -> dict:
-        cls = get_reward_manager_cls("naive")
+        cls = load_extern_object(f"{folder}/reward/manager.py", "CountingRewardManager")
         from omegaconf import OmegaConf
 
         made = cls(OmegaConf.create({}), Tokenizer(), function)
         data = DataProto.from_dict(
             tensors={"responses": torch.ones(1, 3, dtype=torch.long),
-                     "attention_mask": torch.ones(1, 3, dtype=torch.long)},
+                     "attention_mask": torch.tensor([[1, 1, 1, 0]])},
             non_tensors={
                 "data_source": np.array([row["data_source"]], dtype=object),
                 "reward_model": np.array([row["reward_model"]], dtype=object),

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from isocompute.allocation import Allocation, parse_budget
     from isocompute.answers import fit_law
     from isocompute.errors import InputError, IsocomputeError, RefusalError, RunError
+    from isocompute.notebook import Prescription, Sweep, Table, fit
     from isocompute.recipe import Recipe
+    from isocompute.recorder import Recorder
 
 __version__ = "0.1.0"
 
@@ -22,6 +24,11 @@ _HOME = {
     "RefusalError": "errors",
     "RunError": "errors",
     "Recipe": "recipe",
+    "Recorder": "recorder",
+    "Prescription": "notebook",
+    "Sweep": "notebook",
+    "Table": "notebook",
+    "fit": "notebook",
     "fit_law": "answers",
 }
 
@@ -29,9 +36,14 @@ __all__ = [
     "Allocation",
     "InputError",
     "IsocomputeError",
+    "Prescription",
     "Recipe",
+    "Recorder",
     "RefusalError",
     "RunError",
+    "Sweep",
+    "Table",
+    "fit",
     "fit_law",
     "parse_budget",
 ]

@@ -97,7 +97,7 @@ def lr_study(
         for spec in study.runs
         if spec.allocation == allocation
     ]
-    return replace(study, name=f"{study.name}: learning rate", runs=runs)
+    return replace(study, name=f"{study.name}: learning rate", runs=runs, adaptive=None)
 
 
 def _known_rates(folder: str | Path | None) -> list[float]:

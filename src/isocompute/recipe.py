@@ -22,6 +22,10 @@ LearningRateScaling = Literal["sqrt", "linear", "constant"]
 Difficulty = Literal["easy", "hard", "mixed"]
 
 
+# verl's default, and that of the authors of truncated importance sampling (Yao et al. 2025); the
+# paper names the method, not its bound. At 1 half of all ratios are cut, at 4 few tokens that
+# matter.
+TIS_CAP = 2.0
 LARGEST = 1e30  # of a recipe's numbers: trainers compute in single precision, which ends at 3e38
 
 
@@ -60,7 +64,8 @@ class Recipe:
         gradient_rollouts: n_train, a random subset of the n rollouts that enters the gradient;
             mean and std are over all n (n_est = rollouts_per_problem, which the budget counts).
             None: all of them.
-        importance_cap: truncation of the trainer/sampler probability ratio; None: off.
+        importance_cap: truncation of the trainer/sampler probability ratio; None: off. Where the
+            trainer samples for itself the ratio is 1, and a bound of 1 or more does nothing.
         importance_level: ratio of each "token", or of the whole response ("sequence").
         gae_gamma, gae_lambda: of ppo's advantages.
         value_learning_rate: of ppo's value model, at `base_batch_size`; scaled as the policy's.
@@ -155,7 +160,8 @@ class Recipe:
 
         Easy: KL to the base model and an entropy bonus. Hard and mixed: neither. The paper
         names the terms, not their weights: 0.001 is verl's default for KL, and the bonus is
-        given the same weight.
+        given the same weight. All: truncated importance sampling, because a sampler of its own
+        (vLLM, SGLang) draws from other probabilities than the trainer computes (section 2).
 
         Raises:
             InputError: for another word than easy, hard, mixed.
@@ -166,7 +172,7 @@ class Recipe:
                 "measure it with `isocompute difficulty`."
             )
         regularised = {"kl_coef": 1e-3, "entropy_coef": 1e-3} if difficulty == "easy" else {}
-        return cls(**{**regularised, **changes})
+        return cls(**{**regularised, "importance_cap": TIS_CAP, **changes})
 
     def learning_rate_at(self, batch_size: int) -> float:
         """Learning rate after warm-up for a batch of `batch_size` rollouts.
@@ -191,3 +197,17 @@ class Recipe:
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON values, one per field."""
         return asdict(self)
+
+
+def check_idle_cap(recipe: Recipe, engine: str) -> None:
+    """Refuse a bound that would scale every gradient where the sampler is the trainer.
+
+    Raises:
+        InputError: an `importance_cap` below 1, the ratio there.
+    """
+    if recipe.importance_cap is not None and recipe.importance_cap < 1:
+        raise InputError(
+            f"recipe `importance_cap` must be >= 1 with the engine {engine!r}, whose sampler is "
+            f"the trainer (the ratio is 1), but got {recipe.importance_cap:g}, which would scale "
+            "every gradient; raise or remove it."
+        )

@@ -4,7 +4,7 @@ The model is fitted to what lies before a cut and says what follows. That is jud
 the whole sweep where there are data: it has the noise of single evaluations taken out, and what it
 does not know itself counts in the standardised misses.
 
-Shape legend: D draws, J configurations of the whole sweep, X held-out budgets of one of them.
+Shape legend: D draws, J configurations of the whole sweep, I of the part before a cut, X budgets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.answers.best import choice
 from isocompute.domain import Configuration, Curve
@@ -25,79 +24,61 @@ from isocompute.intervals import draw_interval
 if TYPE_CHECKING:
     from isocompute.model import Posterior
 
-FloatArray = NDArray[np.float64]
 Refit = Callable[[Sequence[Curve]], "Posterior"]
 
 CUTS = (0.5, 0.25)  # of the largest budget
 HELD_OUT = (1 / 3, 2 / 3, 1.0)  # of the way from the cut to the end of a configuration's data
-# Observations that count as predicted rightly before any is: a sweep of two curves would widen by
-# chance. Seven curves that miss by 2 at both cuts widen by 1.83, by 1.90 with half, 1.71 twice.
-BEFOREHAND = 4.0
-FEWEST = 4  # observations from which a failed test says more than chance
+# Observations that say more than chance. So many count as predicted rightly before any is, as a
+# sweep of two curves would widen by chance, and a test with fewer cannot fail. Seven curves that
+# miss by 2 at both cuts widen by 1.83, by 1.90 with half, 1.71 twice.
+ENOUGH = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backtest:
     """What the model said of what it was not shown, and what was there.
 
-    Args:
-        cuts: the budgets at which the sweep was cut and fitted.
-        mae_model: mean absolute error of the model; None where nothing could be held out, as all.
-        mae_best_so_far: that of saying that scores stay where they were at the cut.
-        skill: 1 - error of the model / error of best so far.
-        excess: least and most (two standard errors) that the model misses by more than best so
-            far; None for fewer than four observations (`widened_by` says what one is).
-        coverage: share of what was held out that lies inside its interval.
-        widened_by: factor, at least 1, on the spread of draws beyond the data: root mean square of
-            the standardised misses. A configuration at a cut is one observation, however many of
-            its budgets were held out, as it misses all of them alike.
-        rules: mean score that each rule would have lost at the end, "model" among them.
-        rows: one per held-out score: "cut", "x", "problems_per_batch", "rollouts_per_problem",
-            "predicted", "interval", "best_so_far", "observed", "miss" (in standard deviations).
+    A configuration at a cut is one observation, however many of its budgets were held out, as it
+    misses all of them alike. `widened_by` is the root mean square of their standardised misses.
     """
 
-    cuts: tuple[float, ...] = ()
-    mae_model: float | None = None
-    mae_best_so_far: float | None = None
-    skill: float | None = None
+    cuts: tuple[float, ...] = ()  # the budgets at which the sweep was cut and fitted
+    mae_model: float | None = None  # mean absolute error; None where nothing was held out, as all
+    mae_best_so_far: float | None = None  # of saying that scores stay where they were at the cut
+    skill: float | None = None  # 1 - error of the model / error of best so far
+    # Least and most (two standard errors) by which the model misses more than best so far; None for
+    # fewer than four observations.
     excess: tuple[float, float] | None = None
-    coverage: float | None = None
-    widened_by: float = 1.0
-    rules: dict[str, float] = field(default_factory=dict)
-    rows: tuple[dict[str, Any], ...] = ()
+    coverage: float | None = None  # share of what was held out that lies inside its interval
+    widened_by: float = 1.0  # factor, at least 1, on the spread of draws beyond the data
+    rules: dict[str, float] = field(default_factory=dict)  # mean score lost at the end by each
+    rows: tuple[dict[str, Any], ...] = ()  # one per held-out score
 
 
-def backtest(posterior: Posterior, refit: Refit, *, judged_at: float, level: float) -> Backtest:
+def backtest(posterior: Posterior, refit: Refit, *, level: float) -> Backtest:
     """Predict what lies beyond half and a quarter of the largest budget.
 
     Args:
-        posterior: of the whole sweep.
+        posterior: of the whole sweep; it judges what was said.
         refit: fits the model to some of the curves.
-        judged_at: log10 budget at which the rules' choices are judged.
         level: of intervals.
     """
-    top = float(10 ** posterior.last_J.max())
+    top = float(posterior.last_J.max())
     rows: list[dict[str, Any]] = []
-    cuts: list[float] = []
-    losses: list[dict[str, float]] = []
-    for cut in (share * top for share in CUTS):
+    losses: dict[float, dict[str, float]] = {}
+    for cut in (share * 10**top for share in CUTS):
         early = [c.until(cut, posterior.unit) for c in posterior.curves]
         try:
             before = refit([c for c in early if len(c.score_K)])
         except RefusalError:
             continue
-        found = _predicted(before, posterior, cut, level)
-        if found:
-            cuts.append(cut)
+        if found := _predicted(before, posterior, cut, level):
             rows += found
-            losses.append(_lost(before, posterior, float(np.log10(cut)), judged_at))
-    return _judged(rows, cuts, losses) if rows else Backtest()
+            losses[cut] = _lost(before, posterior, float(np.log10(cut)), top)
+    return _judged(rows, losses) if rows else Backtest()
 
 
-def _judged(
-    rows: list[dict[str, Any]], cuts: list[float], losses: list[dict[str, float]]
-) -> Backtest:
-    observations: dict[tuple[float, int, int], list[tuple[float, float, float]]]
+def _judged(rows: list[dict[str, Any]], losses: dict[float, dict[str, float]]) -> Backtest:
     observations = defaultdict(list)
     for row in rows:
         key = row["cut"], row["problems_per_batch"], row["rollouts_per_problem"]
@@ -107,15 +88,16 @@ def _judged(
     model, base, count = float(model_O.mean()), float(base_O.mean()), len(model_O)
     more, doubt = model - base, 2 * float((model_O - base_O).std()) / np.sqrt(max(count - 1, 1))
     inside = [row["interval"][0] <= row["observed"] <= row["interval"][1] for row in rows]
+    rules = next(iter(losses.values()))
     return Backtest(
-        cuts=tuple(cuts),
+        cuts=tuple(losses),
         mae_model=model,
         mae_best_so_far=base,
         skill=1 - model / base if base > 0 else None,
         coverage=float(np.mean(inside)),
-        excess=(more - doubt, more + doubt) if count >= FEWEST else None,
-        widened_by=float(np.sqrt(max(1.0, (BEFOREHAND + square_O.sum()) / (BEFOREHAND + count)))),
-        rules={name: float(np.mean([one[name] for one in losses])) for name in losses[0]},
+        excess=(more - doubt, more + doubt) if count >= ENOUGH else None,
+        widened_by=float(np.sqrt(max(1.0, (ENOUGH + square_O.sum()) / (ENOUGH + count)))),
+        rules={name: float(np.mean([one[name] for one in losses.values()])) for name in rules},
         rows=tuple(rows),
     )
 
@@ -123,51 +105,42 @@ def _judged(
 def _predicted(
     before: Posterior, whole: Posterior, cut: float, level: float
 ) -> list[dict[str, Any]]:
-    """Rows of one cut."""
-    place = {c: i for i, c in enumerate(before.configurations)}
-    start = float(np.log10(cut))
+    """Rows of one cut: of every configuration that had begun by then and goes on beyond it."""
+    start, place = float(np.log10(cut)), {c: i for i, c in enumerate(before.configurations)}
     held = [
-        (j, place[c], start + share * (float(whole.last_J[j]) - start))
+        (c, place[c], j, start + share * (float(whole.last_J[j]) - start))
         for j, c in enumerate(whole.configurations)
-        if c in place and whole.last_J[j] > start + 1e-6 and whole.first_J[j] <= start
+        if c in place and whole.first_J[j] <= start < whole.last_J[j] - 1e-6
         for share in HELD_OUT
     ]
-    if not held:
-        return []
-    x = np.unique(np.array([start, *(at for _, _, at in held)]))
-    said_DJX, seen_DJX = before.scores(x), whole.scores(x)
-    out = []
-    for j, i, at in held:
-        v = int(np.searchsorted(x, at))
-        said_D, observed = said_DJX[:, i, v], float(seen_DJX[:, j, v].mean())
-        low, high = draw_interval(said_D, level)
-        predicted = float(said_D.mean())
-        out.append(
-            {
-                "cut": cut,
-                "x": float(10**at),
-                **whole.configurations[j]._asdict(),
-                "predicted": predicted,
-                "interval": [float(low), float(high)],
-                "best_so_far": float(said_DJX[:, i, int(np.searchsorted(x, start))].mean()),
-                "observed": observed,
-                "miss": (observed - predicted) / max(float(said_D.std()), 1e-6),
-            }
-        )
-    return out
+    x_X = np.unique([start, *(at for *_, at in held)])
+    said_DIX, seen_JX = before.scores(x_X), whole.scores(x_X).mean(axis=0)
+    said_IX, sd_IX = said_DIX.mean(axis=0), said_DIX.std(axis=0)
+    low_IX, high_IX = draw_interval(said_DIX, level)
+    return [
+        {
+            "cut": cut,
+            "x": float(10**at),
+            **c._asdict(),
+            "predicted": float(said_IX[i, v]),
+            "interval": [float(low_IX[i, v]), float(high_IX[i, v])],
+            "best_so_far": float(said_IX[i, 0]),
+            "observed": float(seen_JX[j, v]),
+            "miss": float((seen_JX[j, v] - said_IX[i, v]) / max(sd_IX[i, v], 1e-6)),
+        }
+        for c, i, j, at in held
+        for v in [int(np.searchsorted(x_X, at))]
+    ]
 
 
-def _lost(before: Posterior, whole: Posterior, start: float, judged_at: float) -> dict[str, float]:
+def _lost(before: Posterior, whole: Posterior, start: float, end: float) -> dict[str, float]:
     """Score that choices made at the cut lose at the end, by the fit of the whole sweep."""
-    mean_J = whole.scores(np.array([judged_at]))[:, :, 0].mean(axis=0)
+    mean_J = whole.scores(np.array([end]))[:, :, 0].mean(axis=0)
     of = dict(zip(whole.configurations, mean_J, strict=True))
-    said_JX = before.scores(np.array([start, judged_at])).mean(axis=0)
-    leader = before.configurations[choice(said_JX[:, 0])]
-    chosen = {
-        "model": before.configurations[choice(said_JX[:, 1])],
-        **simple_rules(whole.configurations, leader),
-    }
-    return {name: float(mean_J.max() - of[c]) for name, c in chosen.items()}
+    said_JX = before.scores(np.array([start, end])).mean(axis=0)
+    chosen, leader = (before.configurations[choice(said_J)] for said_J in said_JX.T[::-1])
+    rules = {"model": chosen, **simple_rules(whole.configurations, leader)}
+    return {name: float(mean_J.max() - of[c]) for name, c in rules.items()}
 
 
 def simple_rules(

@@ -9,34 +9,32 @@ from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isocompute.answers.best import AS_GOOD, confidence_set, interval, probability_best
+from isocompute.answers.best import (
+    AS_GOOD,
+    DOUBT,
+    BoolArray,
+    FloatArray,
+    confidence_set,
+    interval,
+    probability_best,
+)
 from isocompute.answers.frontier import Frontier
 from isocompute.domain import Configuration
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 # Of the frontier's rise from the floor: before that all curves lie together and which of them
 # leads is chance. Half or twice of it moved rises by 0.04 octaves on average and no claim (18
 # sweeps of six planted worlds).
 OFF_THE_FLOOR = 0.2
-SURE = 0.95  # of a claim, one-sided, whatever the level of intervals
+SURE = 1 - DOUBT
 
 
 class Rise(NamedTuple):
-    """How far n* moves over the support.
+    """How far n* moves over the support."""
 
-    Attributes:
-        start: log10 budget from which it is judged.
-        octaves: median change of log2 n*.
-        lower_bound, upper_bound: one-sided 95% bounds of that change.
-    """
-
-    start: float
-    octaves: float
-    lower_bound: float
+    start: float  # log10 budget from which it is judged
+    octaves: float  # median change of log2 n*
+    lower_bound: float  # one-sided 95% bounds of that change
     upper_bound: float
 
     @property
@@ -54,10 +52,8 @@ def rise(x_X: FloatArray, log2_n_DX: FloatArray, top_X: FloatArray, floor: float
     """Change of log2 n* from where the frontier has left its floor to the last budget.
 
     Args:
-        x_X: log10 budgets of the support.
-        log2_n_DX: best n of every draw.
-        top_X: expected score of the frontier.
-        floor: expected score before training.
+        x_X, log2_n_DX: log10 budgets of the support, and the best n of every draw there.
+        top_X, floor: expected score of the frontier, and before training.
     """
     start = int(np.argmax(top_X - floor >= OFF_THE_FLOOR * (top_X[-1] - floor)))
     change_D = log2_n_DX[:, -1] - log2_n_DX[:, start]
@@ -103,20 +99,16 @@ def compare(frontier: Frontier, chosen_J: BoolArray, level: float) -> dict[str, 
         return None
     score_DJ = frontier.scores_at(at)[:, rows]
     mean_J, best_J = score_DJ.mean(axis=0), probability_best(score_DJ[:, :, None])[:, 0]
+    named = [frontier.configurations[j]._asdict() for j in rows]
     return {
         "at": 10**at,
         "scores": [
-            {
-                **frontier.configurations[j]._asdict(),
-                "score": float(mean_J[i]),
-                "interval": list(interval(score_DJ[:, i], level)),
-                "probability_best": float(best_J[i]),
-            }
-            for i, j in enumerate(rows)
+            {**c, "score": mean, "interval": interval(score_D, level), "probability_best": best}
+            for c, mean, score_D, best in zip(named, mean_J, score_DJ.T, best_J, strict=True)
         ],
-        "spread": float(np.ptp(mean_J)),
-        "interval": list(interval(np.ptp(score_DJ, axis=1), level)),
-        "noise": float(np.ptp(score_DJ - mean_J, axis=1).mean()),
+        "spread": np.ptp(mean_J),
+        "interval": interval(np.ptp(score_DJ, axis=1), level),
+        "noise": np.ptp(score_DJ - mean_J, axis=1).mean(),
     }
 
 
@@ -141,17 +133,15 @@ def best_n_rows(metric: str, rows: Sequence[dict[str, Any]], level: float) -> li
     out = []
     for row in rows:
         best = max(row["scores"], key=lambda one: one["score"])
-        share = np.array([one["probability_best"] for one in row["scores"]])
-        n_J = np.array([one["rollouts_per_problem"] for one in row["scores"]])
-        out.append(
-            {
-                "metric": metric,
-                "problems_per_batch": row["problems_per_batch"],
-                "at": row["at"],
-                "rollouts_per_problem": best["rollouts_per_problem"],
-                "score": best["score"],
-                "probability": best["probability_best"],
-                "confidence_set": confidence_set(share, n_J, level),
-            }
-        )
+        names = "probability_best", "rollouts_per_problem"
+        share_J, n_J = (np.array([one[name] for one in row["scores"]]) for name in names)
+        out.append({
+            "metric": metric,
+            "problems_per_batch": row["problems_per_batch"],
+            "at": row["at"],
+            "rollouts_per_problem": best["rollouts_per_problem"],
+            "score": best["score"],
+            "probability": best["probability_best"],
+            "confidence_set": confidence_set(share_J, n_J, level),
+        })  # fmt: skip
     return out

@@ -13,26 +13,20 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isocompute.answers.best import Ridge, interval
+from isocompute.answers.best import FloatArray, Ridge, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.frontier import Frontier
 from isocompute.domain import Configuration
 
-FloatArray = NDArray[np.float64]
 Follows = Literal["n", "batch", "between"]
 
+_UNKNOWN = "Whether the optimum follows n or the batch cannot be told"
 _SENTENCES = {
-    "n": "The optimum follows n, not the batch: per octave of B_p the best n moves by {moves}.",
-    "batch": "The optimum follows the batch, not n: per octave of B_p the best n moves by {moves}.",
-    "between": "The optimum follows neither n nor the batch alone: per octave of B_p the best n "
-    "moves by {moves}.",
-    None: "Whether the optimum follows n or the batch cannot be told: per octave of B_p the best n "
-    "moves by {moves}.",
-    "edge": "Whether the optimum follows n or the batch cannot be told: the best n lies at an end "
-    "of those tested.",
-    "confounded": "Whether the optimum follows n or the batch cannot be told from one B_p per n.",
+    "n": "The optimum follows n, not the batch",
+    "batch": "The optimum follows the batch, not n",
+    "between": "The optimum follows neither n nor the batch alone",
+    None: _UNKNOWN,
 }
 
 
@@ -61,53 +55,54 @@ def direction(frontier: Frontier, ridge: Ridge, level: float) -> dict[str, Any]:
     told = not confounded(frontier.configurations)
     slope_D = _slopes(ridge) if told else np.full(1, np.nan)
     known_D = slope_D[np.isfinite(slope_D)]
-    span = interval(known_D, level) if 2 * len(known_D) > len(slope_D) else None
-    follows = None if span is None else _follows(span)
+    slope, span, follows = None, None, None
+    sentence = f"{_UNKNOWN} from one B_p per n."
+    if 2 * len(known_D) > len(slope_D):
+        slope, span = float(np.median(known_D)), interval(known_D, level)
+        follows = _follows(*span)
+        sentence = (
+            f"{_SENTENCES[follows]}: per octave of B_p the best n moves by {slope:.1f} octaves "
+            f"({span[0]:.1f} to {span[1]:.1f})."
+        )
+    elif told:
+        sentence = f"{_UNKNOWN}: the best n lies at an end of those tested."
     moves = {
         "rollouts_per_problem": ridge.log2_n_DX[:, -1] - ridge.log2_n_DX[:, 0],
         "problems_per_batch": np.log2(ridge.bp_DX[:, -1] / ridge.bp_DX[:, 0]),
     }
     return {
-        "d_log_n_d_log_bp": None if span is None else float(np.median(known_D)),
-        "interval": None if span is None else list(span),
+        "d_log_n_d_log_bp": slope,
+        "interval": span,
         "follows": follows,
         "moves": {
-            name: {"octaves": float(np.median(d)), "interval": list(interval(d, level))}
+            name: {"octaves": float(np.median(d)), "interval": interval(d, level)}
             for name, d in moves.items()
         },
         "equal_batch": compare_by(frontier, "batch_size", level),
-        "sentence": _sentence(follows, span, known_D) if told else _SENTENCES["confounded"],
+        "sentence": sentence,
     }
-
-
-def _sentence(
-    follows: Follows | None, span: tuple[float, float] | None, known_D: FloatArray
-) -> str:
-    if span is None:
-        return _SENTENCES["edge"]
-    moves = f"{np.median(known_D):.1f} octaves ({span[0]:.1f} to {span[1]:.1f})"
-    return _SENTENCES[follows].format(moves=moves)
 
 
 def _slopes(ridge: Ridge) -> FloatArray:
     """Slope of every draw: one line per budget, all of one slope, through the n inside."""
     inside_PDX = (ridge.edge_PDX == 0).astype(float)
     count_DX = np.maximum(inside_PDX.sum(axis=0), 1.0)
-    bp_PDX = np.log2(ridge.tested_P)[:, None, None] * inside_PDX
-    n_PDX = ridge.log2_n_PDX * inside_PDX
-    bp_PDX = inside_PDX * (bp_PDX - bp_PDX.sum(axis=0) / count_DX)
-    n_PDX = inside_PDX * (n_PDX - n_PDX.sum(axis=0) / count_DX)
+
+    def centred(value_PDX: FloatArray) -> FloatArray:
+        mean_DX = (value_PDX * inside_PDX).sum(axis=0) / count_DX
+        return np.asarray(inside_PDX * (value_PDX - mean_DX))
+
+    bp_PDX = centred(np.log2(ridge.tested_P)[:, None, None] * inside_PDX)
     square_D = (bp_PDX**2).sum(axis=(0, 2))
-    product_D = (bp_PDX * n_PDX).sum(axis=(0, 2))
+    product_D = (bp_PDX * centred(ridge.log2_n_PDX)).sum(axis=(0, 2))
     return np.where(square_D > 0, product_D / np.where(square_D > 0, square_D, 1.0), np.nan)
 
 
-def _follows(span: tuple[float, float]) -> Follows | None:
+def _follows(low: float, high: float) -> Follows | None:
     """What an interval of the slope leaves: 0 and what is nearer to it than to -1, or the reverse.
 
     One that holds neither, but lies between them, is a law of both.
     """
-    low, high = span
     if -0.5 < low <= 0 <= high:
         return "n"
     if low <= -1 <= high < -0.5:

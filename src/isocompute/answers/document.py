@@ -6,11 +6,11 @@ Shape legend: D draws, J configurations, X reported budgets, V budgets of the fr
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from isocompute.answers.best import interval
+from isocompute.answers.best import expected_regret, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
 from isocompute.answers.provenance import provenance
@@ -60,7 +60,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
             "x": 10 ** frontier.x_V[inside_V],
             "configurations": fit.configurations,
             "best": frontier.probability_JV[:, inside_V],
-            "regret": frontier.regret_JV[:, inside_V],
+            "regret": expected_regret(frontier.score_DJV)[:, inside_V],
         },
         "train_test": fit.train_test,
         **documented(fit.notices),
@@ -73,20 +73,20 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
 
     `at` is filled from `best`, never from the sigmoid: it summarises, it does not predict.
     """
-    x_X, path_DX = fit.path
+    (x_X, path_DX), rising = fit.path, fit.rise
+    # At a fixed batch the law is one of steps, M = C / B.
+    per_unit, variable = fit.batch_size or 1, "steps" if fit.batch_size else fit.unit
     if quantity == "problems_per_batch":
-        path_DX = np.log2(fit.batch_size or 1) - path_DX
+        path_DX = np.log2(per_unit) - path_DX
     tested = [getattr(c, quantity) for c in fit.configurations]
-    variable: Any = fit.variable
-    budget_X = np.array([fit.law_x(x) for x in 10**x_X])
-    rising = fit.rise
+    ends = min(tested), max(tested)
     return {
         **law_of_paths(
-            budget_X, path_DX, tested=(min(tested), max(tested)), variable=variable, level=fit.level
+            10**x_X / per_unit, path_DX, tested=ends, variable=cast(Any, variable), level=fit.level
         ),
         "rising": {"from": 10**rising.start, "octaves": rising.octaves,
                    "lower_bound": rising.lower_bound, "claimed": rising.claimed},
-        "at": [{"x": fit.law_x(best.x), **_at(best, quantity, fit.batch_size)}
+        "at": [{"x": best.x / per_unit, **_at(best, quantity, fit.batch_size)}
                for best in fit.best if not best.extrapolated],
     }  # fmt: skip
 

@@ -11,16 +11,18 @@ from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
+from isocompute.answers.frontier import SAME_END
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import MIN_STEPS, Prescription, Question, prescribe, tested_n
-from isocompute.answers.price import priced, timed
+from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, tested_n
+from isocompute.answers.price import per_rollout, priced, timed
+from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import advice_lines, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
-from isocompute.domain.text import compact, plain
+from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Difficulty, Recipe
-from isocompute.sources.studies import study_recipes, unhealthy, with_study_rates
+from isocompute.sources.studies import study_recipes, trained_on, unhealthy, with_study_rates
 from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
@@ -32,8 +34,10 @@ __all__ = ["Plan", "advice_lines", "plan_budget", "plan_fixed_batch", "plan_from
 # No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).
 PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
              (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
-PUBLISHED_MODEL = "Qwen2.5-7B-Instruct"
-NOTICEABLE = 1.02  # a budget nearer than this to those compared is not worth a word
+PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
+# A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
+# worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
+FEWER = 4
 # A score whose interval is wider than this is not known. That stops half of the planted plans whose
 # score was off by more than 0.05, and none in worlds that the model contains; so do 0.12 and 0.24.
 # At 0.1 a tenth of honest plans at ten times a sweep would be refused.
@@ -75,12 +79,10 @@ def plan_budget(
         budget: rollouts, or a `Budget` in tokens, GPU-hours or money.
         max_batch_size: rollouts per batch that the hardware holds.
         min_steps: fewest updates worth running.
-        around: source, difficulty, recipe, rates, rates_from, current, problems, unhealthy,
-            notices: see `Question`.
+        around: source, difficulty, recipe, rates, current, problems, ...: see `Question`.
 
     Raises:
-        InputError: a number below 1, a budget that needs a rate nobody gave, or limits that
-            leave no configuration.
+        InputError: a number below 1, a rate that nobody gave, limits that leave nothing.
     """
     _require_positive(max_batch_size=max_batch_size, min_steps=min_steps)
     amount = budget if isinstance(budget, Budget) else Budget(amount=float(budget), unit="rollouts")
@@ -174,8 +176,8 @@ def plan_from_source(
             return _refused(refusal, around, rollouts=known)
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
-    least = MIN_STEPS if min_steps is None else min_steps
     assert budget is not None
+    least = MIN_STEPS if min_steps is None else min_steps
     return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
 
 
@@ -195,7 +197,7 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
             "measure it with `isocompute difficulty`."
         )
     notices: list[Notice] = []
-    published = (source or "published:").startswith("published:")
+    published = source is None or source.startswith("published:")
     # Published sources carry the difficulty in their name.
     named = [d for d in ("easy", "hard") if published and source and d in source]
     resolved: Any = difficulty or (named or ["easy"])[0]
@@ -211,15 +213,16 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
         notices.append(notice("difficulty_assumed"))
     chosen = source or PUBLISHED[resolved]
     if published:
-        whose = f"{PUBLISHED_MODEL}, math"
-        whose += " (a hard set: none was published for mixtures)" * (resolved == "mixed")
-        notices.append(notice("law_of_another_model", source=chosen, model=whose))
+        unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
+        model = f"{PUBLISHED_MODEL}, math{unlike}"
+        notices.append(notice("law_of_another_model", source=chosen, model=model))
     elif recipe is None:
         notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
     rates = with_study_rates(source, given)
     filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
+    sizes = PUBLISHED_PROBLEMS if published else trained_on(source or "")
     return {"source": chosen, "difficulty": resolved, "recipe": recipe, "rates": rates,
-            "rates_from": dict.fromkeys(filled, "study"), "notices": notices,
+            "rates_from": dict.fromkeys(filled, "study"), "notices": notices, "trained_on": sizes,
             "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
 
 
@@ -233,16 +236,16 @@ def _require_positive(**values: Any) -> None:
 
 def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
     """The plan of a question, or the refusal of a fit that failed."""
-    q = Question(fit=fit, x=math.nan, **around, **asked)
+    rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
+    price = priced(fit.curves, rates, origin)
+    q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
     if q.current is not None:
         b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
         _require_positive(**{"current B_p": b_p, "current n": n})
     _require_positive(problems=q.problems)
-    price = priced(fit.curves, q.rates, q.rates_from)
-    if price.tokens:
-        about = {"tokens": price.rates.tokens_per_rollout}
-        q = replace(q, notices=[*q.notices, notice("tokens_measured", **about)])
-    q = replace(q, price=price, x=_in_unit(budget, fit.unit, price.rates),
+    tokens = {"tokens": price.rates.tokens_per_rollout}
+    measured = [notice("tokens_measured", **tokens)] if price.tokens else []
+    q = replace(q, x=_in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)
@@ -257,17 +260,9 @@ def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
 
 def _in_unit(budget: Budget, unit: str, rates: Rates) -> float:
     """A budget in the unit of a fit, by the rates of any configuration."""
-    if unit == "tokens":
-        if budget.unit == "tokens":
-            return budget.amount
-        return rates.rollouts(budget) * (rates.tokens_per_rollout or 1.0)
-    if unit == "gpu-hours":
-        if budget.unit == "gpu_hours":
-            return budget.amount
-        if budget.unit == "usd" and rates.usd_per_gpu_hour:
-            return budget.amount / rates.usd_per_gpu_hour
-        return rates.rollouts(budget) / (rates.rollouts_per_gpu_hour or 1.0)
-    return rates.rollouts(budget)
+    if budget.unit.replace("_", "-") == unit:
+        return budget.amount
+    return rates.rollouts(budget) * per_rollout(rates, unit)
 
 
 def _answer(q: Question) -> Plan:
@@ -283,13 +278,15 @@ def _answer(q: Question) -> Plan:
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
-    if times > NOTICEABLE:
+    if math.log10(times) > SAME_END:
         own.append(notice("extrapolated", times=times, side="above" if q.x > high else "below"))
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
     if passes is not None and q.problems and passes > max(1.0, drawn / q.problems):
         own.append(notice("passes_over_data", passes=passes, problems=q.problems))
+    if q.problems and q.trained_on and q.problems < q.trained_on / FEWER:
+        own.append(notice("problems_fewer", problems=q.problems, known=q.trained_on))
     notices = _by_weight([*own, *fit.notices])
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
@@ -302,7 +299,7 @@ def _answer(q: Question) -> Plan:
         "rollouts": a.rollouts,
         "predicted_score": found.score_D.mean(),
         "predicted_score_interval": ends,
-        "gain": _gain(q, found),
+        "gain": gain_over_today(q, found),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes,
@@ -314,35 +311,12 @@ def _answer(q: Question) -> Plan:
         "verdict": verdict_of(notices)._asdict(),
         "trainer": {name: dict(words.keys) for name, words in settings.items()},
         "trainer_units": {name: words.units for name, words in settings.items()},
+        "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
+        "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(notices, chosen, found.settles, min(bought, 2 * longest)),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
-
-
-def _gain(q: Question, found: Prescription) -> dict[str, Any] | None:
-    """Score of the choice less that of today's setting at the same budget, in the same draws."""
-    if q.current is None:
-        return None
-    (b_p, _), fit, now = found.configuration, q.fit, q.current
-    if isinstance(now, int):
-        here = [c.problems_per_batch for c in fit.configurations if c.rollouts_per_problem == now]
-        if q.batch_size is not None:
-            b_p = max(q.batch_size // now, 1)
-        elif here and b_p not in here:
-            b_p = fit.stable_problems_per_batch(now, q.x, q.unhealthy)[0]
-        now = Configuration(b_p, now)
-    now = Configuration(*now)
-    steps = int(q.rollouts(now) // now.batch_size)
-    if steps < 1:
-        raise InputError(
-            f"the current batch must fit into the budget, but {now} takes {now.batch_size:,} "
-            f"rollouts and the budget is {compact(q.rollouts(now))}; correct --current."
-        )
-    gain_D = found.score_D - fit.scores_of([now], q.x)[:, 0]
-    return {**now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),
-            "interval": interval(gain_D, fit.level), "steps": steps,
-            "cost": q.rates_of(now).cost(steps * now.batch_size)}  # fmt: skip
 
 
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
@@ -378,6 +352,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
         "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
         "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
+        "trainer_not_set": {}, "trainer_trained": {},
     }  # fmt: skip
 
 

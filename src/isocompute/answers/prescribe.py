@@ -13,61 +13,41 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.allocation import Rates, powers_of_two
 from isocompute.answers import best
+from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
-from isocompute.answers.price import Price
+from isocompute.answers.price import Price, per_rollout
+from isocompute.answers.verdict import ENOUGH_N
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 
-FloatArray = NDArray[np.float64]
-
-# Budgets are compared where every n has at least this many steps (DESIGN.md), so a plan with
-# fewer would sit where no comparison was ever made.
-MIN_STEPS = 20
-ENOUGH_N = 3  # with fewer n tested, untested ones at most an octave away are candidates, too
+__all__ = ["MIN_STEPS", "Prescription", "Question", "prescribe", "tested_n"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One planning question.
-
-    Args:
-        fit: of the sweep; x: the budget, in its unit.
-        source: what was fitted, for the record.
-        difficulty: of the problem set; chooses the recipe.
-        recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
-        rates: what a rollout costs, given or from the study's file.
-        rates_from: by name of a rate "study"; missing: given.
-        price: of every configuration: `rates`, and what the sweep's own runs add to them.
-        current: today's setting, to say what the plan gains: (B_p, n), or n alone.
-        problems: D, size of the training set: no batch holds more, and passes are counted.
-        unhealthy: (B_p, n) -> health rules that runs failed.
-        notices: to carry into the document (for example, whose sweep it is).
-        max_batch_size, min_steps: limits.
-        batch_size, steps: of a fixed batch; None: B_p and M are free.
-    """
+    """One planning question."""
 
     fit: Fit
-    x: float
-    source: str = ""
-    difficulty: Difficulty = "easy"
-    recipe: Recipe | None = None
-    rates: Rates = field(default_factory=Rates)
-    rates_from: Mapping[str, str] = field(default_factory=dict)
-    price: Price = field(default_factory=Price)
-    current: Configuration | int | None = None
-    problems: int | None = None
-    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
-    notices: Sequence[Notice] = ()
+    x: float  # the budget, in the unit of the fit
+    source: str = ""  # what was fitted, for the record
+    difficulty: Difficulty = "easy"  # of the problem set; chooses the recipe
+    recipe: Recipe | None = None  # instead of that; its learning rate is the anchor
+    price: Price = field(default_factory=Price)  # of every configuration
+    current: Configuration | int | None = None  # today's (B_p, n), or n alone
+    problems: int | None = None  # D: no batch holds more, and passes are counted
+    trained_on: int | None = None  # problems that the sweep trained on, where that is known
+    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)  # health rules failed
+    notices: Sequence[Notice] = ()  # to carry into the document: whose sweep it is
     max_batch_size: int | None = None
     min_steps: int = MIN_STEPS
-    batch_size: int | None = None
+    batch_size: int | None = None  # of a fixed batch, as steps; None: B_p and M are free
     steps: int | None = None
 
     def rates_of(self, c: Configuration | None) -> Rates:
@@ -76,12 +56,7 @@ class Question:
 
     def rollouts(self, c: Configuration | None = None) -> float:
         """What the budget buys with a configuration."""
-        rates = self.rates_of(c)
-        if self.fit.unit == "tokens":
-            return self.x / (rates.tokens_per_rollout or 1.0)
-        if self.fit.unit == "gpu-hours":
-            return self.x * (rates.rollouts_per_gpu_hour or 1.0)
-        return self.x
+        return self.x / per_rollout(self.rates_of(c), self.fit.unit)
 
     def steps_of(self, c: Configuration) -> int:
         """M: what is left of the budget, or the steps of a fixed batch."""
@@ -97,20 +72,13 @@ class Question:
 
 
 class Prescription(NamedTuple):
-    """What to run.
-
-    Attributes:
-        configuration, score_D: the choice, and draws of its score at the budget.
-        answers: what the document says of it.
-        settles: of one or two n, the untested one to train first; else None.
-        notices: what limits the choice.
-    """
+    """What to run."""
 
     configuration: Configuration
-    score_D: FloatArray
-    answers: dict[str, Any]
-    settles: int | None
-    notices: list[Notice]
+    score_D: FloatArray  # draws of its score at the budget
+    answers: dict[str, Any]  # what the document says of it
+    settles: int | None  # of one or two n, the untested one to train first
+    notices: list[Notice]  # what limits the choice
 
 
 def tested_n(fit: Fit) -> list[int]:
@@ -214,7 +182,7 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
         return at.rollouts_per_problem, at.interval
     if n_F.min() == n_F.max():
         return float(n_F[0]), None
-    grid_F = best.log2_n_grid(n_F)
+    grid_F = best.log2_n_grid(n_F.astype(np.int64))
     b_p_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
     score_DF = q.fit.scores_of(list(zip(b_p_F, 2**grid_F, strict=True)), q.x)
     best_D = best.continuous_best(score_DF[:, :, None], grid_F)[:, 0]

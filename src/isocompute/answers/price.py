@@ -20,19 +20,12 @@ from isocompute.domain import Configuration, Curve
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """Rates with where they come from.
+    """Rates with where they come from."""
 
-    Args:
-        rates: for any configuration.
-        tokens: tokens per rollout by configuration, where they were measured.
-        speeds: rollouts per GPU-hour by configuration, where they were measured.
-        origin: by name of a rate "study" (its file) or "sweep" (its runs); missing: given.
-    """
-
-    rates: Rates = field(default_factory=Rates)
-    tokens: Mapping[Configuration, float] = field(default_factory=dict)
-    speeds: Mapping[Configuration, float] = field(default_factory=dict)
-    origin: Mapping[str, str] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)  # for any configuration
+    tokens: Mapping[Configuration, float] = field(default_factory=dict)  # measured, per rollout
+    speeds: Mapping[Configuration, float] = field(default_factory=dict)  # rollouts per GPU-hour
+    origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
 
     def of(self, c: Configuration) -> Rates:
         """The rates of one configuration."""
@@ -51,16 +44,16 @@ class Price:
     def off(self) -> float | None:
         """By what share the GPU-hours of a configuration may be off.
 
-        The largest error in predicting each measured configuration from the others; None with
-        fewer than three batches, or a rate that was given.
+        The largest error in predicting a measured batch from those around it; None with fewer
+        than three, or a rate that was given.
         """
-        if len({c.batch_size for c in self.speeds}) < 3:
-            return None
+        sizes = sorted({c.batch_size for c in self.speeds})
         errors = []
         for c, speed in self.speeds.items():
             others = {o: s for o, s in self.speeds.items() if o.batch_size != c.batch_size}
-            errors.append(abs(speed / _between(others, c.batch_size) - 1))
-        return float(max(errors))
+            if c.batch_size in sizes[1:-1]:
+                errors.append(abs(speed / _between(others, c.batch_size) - 1))
+        return float(max(errors)) if errors else None
 
     def to_dict(self, c: Configuration) -> dict[str, Any]:
         """`source` of a cost: by rate its value, where it comes from, how far off it may be."""
@@ -72,6 +65,13 @@ class Price:
         if self.speeds and "rollouts_per_gpu_hour" in rows:
             rows["rollouts_per_gpu_hour"]["off"] = self.off
         return rows
+
+
+def per_rollout(rates: Rates, unit: str) -> float:
+    """How much of a unit one rollout takes; 1 where nobody knows."""
+    speed = rates.rollouts_per_gpu_hour
+    each = {"tokens": rates.tokens_per_rollout, "gpu-hours": 1 / speed if speed else None}
+    return each.get(unit) or 1.0
 
 
 def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:

@@ -6,9 +6,10 @@ n, P values of B_p.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,6 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from isocompute.answers.backtest import CUTS, Backtest, backtest
 from isocompute.answers.best import (
+    FloatArray,
+    IntArray,
     Ridge,
     as_good,
     choice,
@@ -34,9 +37,6 @@ from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.errors import InputError
 from isocompute.intervals import draw_interval
 from isocompute.model import Posterior, fit_posterior
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 DRAWS = 400
 BACKTEST_DRAWS = 100  # its figures are means over configurations and cuts
@@ -118,25 +118,12 @@ class Reading:
         """The batch, where it was fixed."""
         return self.setting["value"] if self.setting["kind"] == "fixed_batch_size" else None
 
-    @property
-    def variable(self) -> str:
-        """What the law is a function of: rollouts, tokens or steps."""
-        return "steps" if self.batch_size else self.unit
-
-    def law_x(self, x: float) -> float:
-        """The law's own variable at a budget: M = C / B for a fixed batch, else the budget."""
-        return x / (self.batch_size or 1)
-
     @cached_property
     def backtest(self) -> Backtest:
         """How well a part of the sweep predicts the rest, to its largest budget."""
-        of = self.posterior
-
-        def refit(curves: Sequence[Curve]) -> Posterior:
-            draws = min(self.draws, BACKTEST_DRAWS)
-            return fit_posterior(curves, unit=of.unit, select=of.select, draws=draws, seed=of.seed)
-
-        return backtest(of, refit, judged_at=float(of.last_J.max()), level=self.level)
+        of, draws = self.posterior, min(self.draws, BACKTEST_DRAWS)
+        refit = partial(fit_posterior, unit=of.unit, select=of.select, draws=draws, seed=of.seed)
+        return backtest(of, refit, level=self.level)
 
     def scores_at(self, x: ArrayLike) -> FloatArray:
         """Draws of every configuration's score at budgets, (D, J, X); (D, J) for one number.
@@ -156,12 +143,12 @@ class Reading:
         return out if np.ndim(x) else out[:, :, 0]
 
     def _scores(self, x_X: FloatArray) -> FloatArray:
-        score_DJX = self.posterior.scores(x_X)
-        wider_JX = self.wider(x_X - self.posterior.last_J[:, None])
-        if (wider_JX > 1).any():
-            mean_JX = score_DJX.mean(axis=0)
-            score_DJX = np.clip(mean_JX + (score_DJX - mean_JX) * wider_JX, 0.0, 1.0)
-        return score_DJX
+        return self._widened(self.posterior.scores(x_X), x_X - self.posterior.last_J[:, None])
+
+    def _widened(self, score_D: FloatArray, beyond: ArrayLike) -> FloatArray:
+        """Draws of scores (D, ...) as far apart as they must stand so many decades beyond data."""
+        wider, mean = self.wider(beyond), score_D.mean(axis=0)
+        return np.clip(mean + (score_D - mean) * wider, 0.0, 1.0) if np.any(wider > 1) else score_D
 
     def wider(self, beyond: ArrayLike) -> FloatArray:
         """Factor on the spread of draws so many decades beyond the data, by the back-test."""
@@ -205,20 +192,19 @@ class Reading:
     def _ridge(self, x_X: FloatArray, score_DJX: FloatArray) -> Ridge:
         """Best n of every draw at log10 budgets; along the fixed batch, where there is one."""
         bp_J, n_J = self._bp_n
-        grid_F = log2_n_grid(n_J)
+        grid_F, smooth = log2_n_grid(n_J), self.posterior.smooth_scores
         if self.batch_size is not None:
-            score = self.posterior.smooth_scores(self.batch_size / 2**grid_F, grid_F, x_X)
-            all_1F, none_DX = np.ones((1, len(grid_F)), bool), np.zeros((len(score), len(x_X)))
-            found = ridge(score[None], grid_F, np.zeros(1, int), all_1F, none_DX)
+            score_DFX = smooth(self.batch_size / 2**grid_F, grid_F, x_X)
+            all_1F, none_DX = np.ones((1, len(grid_F)), bool), np.zeros_like(score_DFX[:, 0])
+            found = ridge(score_DFX[None], grid_F, np.zeros(1, int), all_1F, none_DX)
             return found._replace(bp_DX=self.batch_size / 2**found.log2_n_DX)
         tested_P = np.unique(bp_J)
         low_P, high_P = np.log2([[f(n_J[bp_J == b]) for b in tested_P] for f in (min, max)])
         inside_PF = (grid_F >= low_P[:, None] - 1e-6) & (grid_F <= high_P[:, None] + 1e-6)
         # One call for all B_p: the draws of what lies between tested n are joint.
-        every = self.posterior.smooth_scores(
-            np.repeat(tested_P, len(grid_F)).astype(float), np.tile(grid_F, len(tested_P)), x_X
-        )
-        score_PDFX = every.reshape(len(every), len(tested_P), len(grid_F), -1).swapaxes(0, 1)
+        P, F = len(tested_P), len(grid_F)
+        every = smooth(np.repeat(tested_P, F).astype(float), np.tile(grid_F, P), x_X)
+        score_PDFX = every.reshape(len(every), P, F, -1).swapaxes(0, 1)
         best_DX = bp_J[score_DJX.argmax(axis=1)].astype(float)
         return ridge(score_PDFX, grid_F, tested_P, inside_PF, best_DX)
 
@@ -298,8 +284,7 @@ class Reading:
         if untested := [c for c in which if c not in self.configurations]:
             (bp_F, n_F), at = np.array(untested, dtype=np.float64).T, np.log10([x])
             more_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), at)[:, :, 0]
-            mean_F, wider = more_DF.mean(axis=0), self.wider(at[0] - self.posterior.last_J.max())
-            more_DF = np.clip(mean_F + (more_DF - mean_F) * wider, 0.0, 1.0)
+            more_DF = self._widened(more_DF, at[0] - self.posterior.last_J.max())
             score_DF = np.concatenate([score_DF, more_DF], axis=1)
         every: list[tuple[float, float]] = [*self.configurations, *untested]
         return score_DF[:, [every.index(c) for c in which]]
@@ -311,7 +296,7 @@ class Reading:
         which = Configuration(problems_per_batch, rollouts_per_problem)
         if which not in self.configurations:
             return None
-        score_D = self.scores_at(x)[:, self.configurations.index(which)]
+        score_D = self.scores_of([which], x)[:, 0]
         return (float(score_D.mean()), *interval(score_D, self.level))
 
     def neighbours(self, x: float) -> list[dict[str, Any]]:
@@ -323,31 +308,26 @@ class Reading:
             Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over
             the choice, "gain_interval"}; empty at a fixed batch, where B_p moves with n.
         """
-        b_p, chosen = self.best_at(x).configuration
-        tested = [
-            c.rollouts_per_problem for c in self.configurations if c.problems_per_batch == b_p
-        ]
-        octaves = range(round(np.log2(min(tested))) - 1, round(np.log2(max(tested))) + 2)
-        wanted = [2**o for o in octaves if o >= 0 and 2**o not in tested]
+        chosen = self.best_at(x).configuration
+        b_p, (bp_J, n_J) = chosen.problems_per_batch, self._bp_n
+        first, last = np.rint(np.log2([f(n_J[bp_J == b_p]) for f in (min, max)])).astype(int)
+        every = [Configuration(b_p, 2**o) for o in range(max(first - 1, 0), last + 2)]
+        wanted = [c for c in every if c not in self.configurations]
         if self.batch_size is not None or not wanted:
             return []
-        arms = [Configuration(b_p, n) for n in [*wanted, chosen]]
-        score_FD = self.scores_of(arms, x).T
-        return [
-            guess_row(c, score_D, score_FD[-1], self.level)
-            for c, score_D in zip(arms[:-1], score_FD[:-1], strict=True)
-        ]
+        *guesses, own_D = self.scores_of([*wanted, chosen], x).T
+        return [guess_row(c, g, own_D, self.level) for c, g in zip(wanted, guesses, strict=True)]
 
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:
         """Configurations with a run that failed a health rule or broke, and what it failed."""
-        failed: dict[Configuration, set[str]] = {}
+        failed: dict[Configuration, set[str]] = defaultdict(set)
         for curve in self.curves:
             if curve.failed_rules:
-                failed.setdefault(curve.configuration, set()).update(curve.failed_rules)
+                failed[curve.configuration].update(curve.failed_rules)
         for c, state in zip(self.configurations, self.posterior.state_J, strict=True):
             if state == "broken":
-                failed.setdefault(c, set()).add("broken_run")
+                failed[c].add("broken_run")
         return {c: ", ".join(sorted(rules)) for c, rules in failed.items()}
 
     def stable_problems_per_batch(
@@ -370,14 +350,10 @@ class Reading:
         """
         sick = self.unhealthy if unhealthy is None else unhealthy
         scores = self.expected_scores(x)
-        if among is not None:
-            scores = {c: scores[c] for c in among}
+        scores = {c: scores[c] for c in (scores if among is None else among)}
         found = smallest_stable(scores, sick, rollouts_per_problem)
-        b_p, n = found
-        wished = smallest_stable(scores, {}, n)
-        notices = []
-        if (self._bp_n[1] == n).sum() == 1:
-            notices.append(notice("bp_untested", bp=b_p, n=n))
+        wished, (b_p, n) = smallest_stable(scores, {}, found.rollouts_per_problem), found
+        notices = [notice("bp_untested", bp=b_p, n=n)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:
             notices.append(notice("bp_unstable", bp=b_p, n=n, rules=sick[found]))
         elif wished in sick:

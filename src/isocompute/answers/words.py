@@ -24,12 +24,12 @@ _STEPS: Mapping[str, tuple[str, str]] = {
     "law_of_another_model": ("sweep your model", _RUN),
     "split_untested": ("train this split", f"{_RUN} {_BP}{{bp}}"),
     "anchor_assumed": ("measure the rate", "isocompute lr-sweep study.yaml"),
-    "difficulty_assumed": ("measure difficulty", "isocompute difficulty problems.jsonl --model M"),
+    "difficulty_assumed": ("gauge difficulty", "isocompute difficulty problems.jsonl --model M"),
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}"),
     "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}"),
-    "seeds_missing": ("run two more seeds", f"{_RUN} grid.seeds=3"),
+    "seeds_missing": ("add two seeds", f"{_RUN} grid.seeds=3"),
     "bp_unstable": ("try a larger B_p", f"{_RUN} {_BP}{{larger}}"),
-    "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget:.2g}}"),
+    "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget}}"),
     "bp_untested": ("try another B_p", f"{_RUN} {_BP}{{larger}}"),
 }  # fmt: skip
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
@@ -49,7 +49,7 @@ def run_next(
     """
     b_p, n = chosen
     words = {"settles": settles, "bp": b_p, "larger": 2 * b_p, "twice": 2 * n,
-             "half": max(n // 2, 1), "budget": budget}  # fmt: skip
+             "half": max(n // 2, 1), "budget": _plain(budget)}  # fmt: skip
     there = {one.code for one in notices}
     if "law_of_another_model" in there:
         there.add("anchor_assumed")  # said there
@@ -95,9 +95,13 @@ def advice_lines(
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
         lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
     if trainer is not None:
-        units = [f"# {line}" for line in textwrap.wrap(d["trainer_units"][trainer], WIDTH - 2)]
-        lines += ["", f"Settings for {trainer}:", *keys, *units]
+        lines += ["", f"Settings for {trainer}:", *keys, *_beside(d, trainer)]
     return lines
+
+
+def _plain(value: float) -> str:
+    """Two digits, as a study file has them: 2.6e5, 2.8e-6, 85."""
+    return f"{value:.2g}".replace("e+0", "e").replace("e-0", "e-")
 
 
 def _run(d: Mapping[str, Any]) -> list[str]:
@@ -115,6 +119,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             over += f", B_p = {gain['problems_per_batch']}"
         aside = "" if gain["tested"] else "untested"
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
+        paid = ", ".join(_amounts(gain["cost"]))
+        out += _row("today", f"{gain['predicted_score']:.3f}" + (f", {paid}" if paid else ""))
     for one in d["notices"]:
         if one["code"].startswith(("capped_by_m", "capped_by_pr")):
             out += _row("limit", one["text"])
@@ -127,7 +133,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     model = d["learning_rate_from"]
     whose = "from your study" if model == "study" else f"{model}'s; use yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
-    out += _row("rate", f"{d['learning_rate']:.2g}, {warm_up}", whose)
+    out += _row("rate", f"{_plain(d['learning_rate'])}, {warm_up}", whose)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     out += _row("recipe", _recipe(d["recipe"]), "easy set assumed" if assumed else "")
     return out + _row("cost", *_cost(d["cost"]))
@@ -146,19 +152,22 @@ def _recipe(r: Mapping[str, Any]) -> str:
     return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
 
 
-def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+def _amounts(cost: Mapping[str, Any]) -> list[str]:
     hours, usd, tokens = cost["gpu_hours"], cost["usd"], cost["tokens"]
     parts = [f"{compact(hours)} GPU-hours"] if hours is not None else []
     parts += [f"${compact(usd)}"] if usd is not None else []
-    parts += [f"{compact(tokens)} tokens"] if tokens is not None else []
+    return parts + ([f"{compact(tokens)} tokens"] if tokens is not None else [])
+
+
+def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+    parts = _amounts(cost)
     found = cost["source"].get("rollouts_per_gpu_hour")
     if found is None:
         unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
         return ", ".join(parts) or unknown, ""
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(found["from"], "")
     if found.get("off") is not None:
-        return ", ".join(parts), f"{whose}{compact(found['value'])} per GPU-hour, within " \
-            f"{max(found['off'], 0.01):.0%}"
+        return ", ".join(parts), f"your runs' times, within {max(found['off'], 0.01):.0%}"
     return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 
@@ -204,6 +213,20 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
             "choose one of them."
         )
     return key_lines(d["trainer"][trainer])
+
+
+def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
+    """What to know beside the keys: units, what they do not say, and who trained with them."""
+    left = d["trainer_not_set"][trainer]
+    version = d["trainer_trained"][trainer]
+    said = [
+        d["trainer_units"][trainer],
+        f"Not set for this trainer: {', '.join(left)}." if left else "",
+        f"Trained here with {trainer} {version}." if version else
+        f"Read in {trainer}'s source, not trained here: check the first steps of a run.",
+    ]
+    return [f"# {line}" for one in said for line in textwrap.wrap(
+        one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
 
 
 def _wrapped(text: str, lines: int | None = None) -> list[str]:

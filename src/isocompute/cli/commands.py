@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import shlex
 import time
 from dataclasses import asdict
@@ -170,8 +169,10 @@ def lr_sweep(options: Options) -> int:
 def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary, Cost]:
     """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
-    from isocompute.runner import calibrate, run_study
+    from isocompute.engines import takes_whole_machine
+    from isocompute.runner import calibrate, default_workers, run_study
     from isocompute.store import Database
+    from isocompute.store.begun import KEPT
     from isocompute.store.database import moved_line
     from isocompute.store.register import register
     from isocompute.study.cost import study_cost
@@ -182,23 +183,35 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
 
         address = None if options.ray_address == "local" else options.ray_address
         pool = ray_pool(address=address, num_cpus=options.num_cpus, num_gpus=options.num_gpus)
+    decide = None
+    if study.adaptive is not None:
+        from isocompute.design.decider import decider
+
+        decide = decider(study, folder)
     # An edit that is refused is refused before its cost is told. A first start that was cut short
     # has left a file that is empty or holds no work yet: it is new still.
     with contextlib.closing(Database(folder, create=True)) as database:
-        register(database, study)
+        begun = register(database, study)
+        if begun is not study:
+            warn(KEPT)
+        study = begun
         is_new = not database.read("SELECT 1 FROM attempts LIMIT 1")
         if database.copy is not None:
             warn(moved_line(database.copy))
     with LiveLine() as progress:
         measured = None
-        if is_new and pool is None and options.calibrate > 0:
+        seconds = options.calibrate
+        if seconds is None:
+            seconds = 0.0 if takes_whole_machine(spec.engine for spec in study.runs) else 3.0
+        if is_new and pool is None and seconds > 0:
             try:
-                measured = calibrate(study, seconds=options.calibrate)
+                measured = calibrate(study, seconds=seconds)
             except Exception as error:  # noqa: BLE001  # the runs themselves will say what is wrong
                 progress.say(f"how long it will take is not known: {error}")
-        places = os.cpu_count() if options.workers is None else options.workers
-        cost = study_cost(study, measured, workers=max(places or 1, 1))
-        progress.say(f"{study.name}: {cost.line()}")
+        places = default_workers(study) if options.workers is None else options.workers
+        cost = study_cost(study, measured, workers=max(places, 1))
+        least = "" if study.adaptive is None else "adaptive, at most "
+        progress.say(f"{study.name}: {least}{cost.line()}")
         summary = run_study(
             study,
             folder,
@@ -207,6 +220,8 @@ def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary,
             retry_failed=options.retry_failed,
             pool=pool,
             calibration=measured,
+            decide=decide,
+            thaw=getattr(options, "thaw", None) or False,
         )
     for line in (*summary.warnings, *(f"run {name}: {why}" for name, why in summary.problems)):
         warn(line)

@@ -14,7 +14,7 @@ from isocompute.errors import InputError
 
 if TYPE_CHECKING:
     from isocompute.allocation import Budget, Rates
-    from isocompute.design import Trainer, Worlds
+    from isocompute.design import Sweep, Trainer, Worlds
     from isocompute.domain import Notice
 
 Options = argparse.Namespace
@@ -66,7 +66,7 @@ def design(options: Options) -> int:
     sweep, document = design_sweep(worlds, asked)
     document |= {"engine": options.engine}
     if options.output is not None:
-        document |= _written(options, sweep, trainer, price.rates)
+        document |= _written(options, sweep, trainer, price.rates, limits.budget - sweep.rollouts)
     write_json(document, options.json)
     shown = {**document, "study": options.output and shlex.quote(options.output)}
     show(design_lines(shown), quiet=options.json == "-")
@@ -152,29 +152,30 @@ def _stand_ins(trainer: Trainer) -> Notice:
     )
 
 
-def _written(options: Options, sweep: Any, trainer: Trainer, rates: Rates) -> dict[str, Any]:
+def _written(
+    options: Options, sweep: Sweep, trainer: Trainer, rates: Rates, target: float
+) -> dict[str, Any]:
     """Write the study file, read it back as `run` would, and time the embedded engine."""
-    from isocompute.design import study_content, write_study
+    from isocompute.design import write_study
     from isocompute.runner import calibrate, open_study
     from isocompute.study.cost import study_cost
 
     path = Path(options.output)
     before = path.read_bytes() if path.is_file() else None
-    of = {"problems": options.problems, "rates": rates}
-    write_study(path, sweep, trainer, **of)
+    write_study(path, sweep, trainer, target=target, problems=options.problems, rates=rates)
     try:
         study = open_study(path)
     except Exception:
         # Never leave a file that `run` refuses, nor lose the one that was there.
         path.unlink() if before is None else path.write_bytes(before)
         raise
-    adaptive = bool(study_content(path, sweep, trainer, **of).get("adaptive"))
-    found: dict[str, Any] = {"study": options.output, "adaptive": adaptive}
+    found: dict[str, Any] = {"study": options.output}
     if options.engine == "local":
         workers = os.cpu_count() or 1
         with contextlib.suppress(Exception):  # the price alone would be missing
             cost = study_cost(study, calibrate(study, seconds=_MEASURED_S), workers=workers)
-            words = f"{(cost.wall_s or 0) / 60:.0f} min on {workers} cores, measured in "
-            found["time"] = f"about {words}{_MEASURED_S:.0f} s on this machine"
+            seconds = cost.wall_s or 0.0
+            long = f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
+            found["time"] = f"about {long} on the {workers} cores of this machine, by a short probe"
             found["wall_s"] = cost.wall_s
     return found

@@ -6,7 +6,7 @@ import argparse
 
 from isocompute.cli import commands
 from isocompute.cli.options import Parser, add_json, stage
-from isocompute.cli.values import count, nonnegative, numbers, positive
+from isocompute.cli.values import count, nonnegative, numbers, positive, thawed
 
 
 def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
@@ -19,6 +19,10 @@ def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--dry-run", action="store_true",
         help="say what would be run and its cost; run nothing",
+    )  # fmt: skip
+    parser.add_argument(
+        "--thaw", type=thawed, metavar="N,...",
+        help="frozen n of an adaptive study that go on to the end of their budget; or all",
     )  # fmt: skip
     add_json(parser)
 
@@ -53,12 +57,12 @@ def _add_study(parser: Parser, default: str) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", help=f"default: {default}")
     parser.add_argument(
         "--workers", type=count, metavar="N",
-        help="processes of one thread each (default: one per core; 0: in this process)",
+        help="processes of one thread each (default: one per core, for verl 1; 0: in this process)",
     )  # fmt: skip
     parser.add_argument(
-        "--calibrate", type=nonnegative, default=3.0, metavar="SECONDS",
+        "--calibrate", type=nonnegative, metavar="SECONDS",
         help="measure the engine for so long before a new study, to say how long it will take "
-        "(default: 3; 0: do not)",
+        "(default: 3; for verl, and with 0: do not)",
     )  # fmt: skip
     parser.add_argument(
         "--retry-failed", action="store_true", help="try failed and invalid runs again"

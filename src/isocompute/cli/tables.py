@@ -74,10 +74,11 @@ def warning_lines(warnings: Sequence[Mapping[str, str]]) -> list[str]:
 def summary_lines(summary: Summary, folder: str) -> list[str]:
     """How a call of `run` ended, what it cost, and what to do next."""
     spent = summary.accounting
-    total = summary.done + summary.failed + summary.invalid + summary.pending
+    total = summary.done + summary.failed + summary.invalid + summary.pending + summary.resting
     lines = [
         f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
-        f"{summary.invalid} invalid, {summary.pending} to go",
+        f"{summary.invalid} invalid, {summary.pending} to go"
+        + (f", {summary.resting} not asked for" if summary.resting else ""),
         f"  training {compact(spent.rollouts)} rollouts, evaluation "
         f"{compact(spent.evaluation_rollouts)}, lost to crashes "
         f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
@@ -85,7 +86,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     ]
     if summary.pending:
         lines.append("Run the same command again to continue.")
-    elif summary.done:
+    elif summary.done or summary.resting:
         lines.append(f"Next: isocompute fit {folder}")
     return lines
 
@@ -101,8 +102,9 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         (str(b_p), str(n), str(steps), compact(b_p * n * steps), str(runs))
         for (b_p, n, steps), runs in sorted(rows.items())
     ]
+    most = "" if study.adaptive is None else "adaptive, at most "
     return [
-        *textwrap.wrap(f"{study.name}: {cost.line()}", WIDTH, subsequent_indent="  "),
+        *textwrap.wrap(f"{study.name}: {most}{cost.line()}", WIDTH, subsequent_indent="  "),
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
         f"Nothing was run. Without --dry-run it goes to {folder}.",
     ]
@@ -147,8 +149,8 @@ def difficulty_lines(document: Row) -> list[str]:
     lines += table(("set", "pass rate", "problems"), rows, left=2)
     if shares := document.get("mixed_groups"):
         listed = ", ".join(f"{n}: {share:.0%}" for n, share in shares.items())
-        told = f"groups with mixed rewards, which alone teach, by n: {listed}"
-        lines += ["", *textwrap.wrap(told, WIDTH, subsequent_indent="  ")]
+        groups = f"groups with mixed rewards, which alone teach, by n: {listed}"
+        lines += ["", *textwrap.wrap(groups, WIDTH, subsequent_indent="  ")]
     lines += ["", f"recipe: {document['recipe']} ({document['reason']})"]
     if (temperature := document.get("temperature", trained)) != trained:
         lines.append(
@@ -156,10 +158,12 @@ def difficulty_lines(document: Row) -> list[str]:
             f"{temperature:g}), or measure with --temperature {trained:g}, a study's default"
         )
     if document["errors"]:
-        told = [(row["id"], row["samples"], row["message"]) for row in document["unjudged"]]
+        failed: list[tuple[str, int, str]] = [
+            (row["id"], row["samples"], row["message"]) for row in document["unjudged"]
+        ]
         lines += textwrap.wrap(
             f"{document['errors']:,} of {document['rollouts']:,} samples could not be judged and "
-            f"count in no rate: {unjudged_text(told)}",
+            f"count in no rate: {unjudged_text(failed)}",
             WIDTH, subsequent_indent="  ",
         )  # fmt: skip
     return lines + warning_lines(document["warnings"])

@@ -72,6 +72,15 @@ def numbers(text: str) -> list[float]:
     return [positive(part) for part in text.split(",")]
 
 
+def thawed(text: str) -> list[int] | bool:
+    """`all`, or values of n with commas between them.
+
+    >>> thawed("8,64"), thawed("all")
+    ([8, 64], True)
+    """
+    return True if text == "all" else [count(part) for part in text.split(",")]
+
+
 def world_options(text: str) -> tuple[str, dict[str, int | float | str]]:
     """A generated world in one word -> the set's name and the generator's options.
 

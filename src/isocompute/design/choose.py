@@ -9,11 +9,13 @@ Shape legend: W worlds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from isocompute.answers.plan import FEWER
 from isocompute.answers.price import Price
 from isocompute.design.candidates import Limits, candidates, check_limits, starting_bp
 from isocompute.design.prior import Worlds
@@ -21,6 +23,7 @@ from isocompute.design.simulate import Sweep
 from isocompute.design.worth import (
     LEAST_STEPS,
     FloatArray,
+    IntArray,
     Loss,
     allowed,
     best_guess,
@@ -33,6 +36,7 @@ from isocompute.domain.text import plain
 
 # Worlds that every candidate sees, and candidates that see as many again: a third of the time.
 SCREENED, KEPT = 8, 3
+PRIOR_TIMES = 10.0  # beyond ten times the longest known run a prior is mostly the form's tail
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +108,7 @@ class Lost:
     """What planning after a sweep loses, and what it chooses: (W,) each."""
 
     total_W: FloatArray
-    chosen_W: FloatArray
+    chosen_W: IntArray
 
 
 @dataclass(frozen=True)
@@ -179,16 +183,12 @@ def _row(loss: Loss, **more: Any) -> dict[str, Any]:
 
 
 def _document(
-    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: FloatArray,
+    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: IntArray,
     worth: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     limits, price = asked.limits, asked.price
-    saves = worth["gain"]["loss"] > 0
-    notices = list(asked.notices)
-    if not saves:
-        notices.append(notice("no_sweep", n=worth["without"]["rollouts_per_problem"]))
-    likely = worlds.n_F[int(np.median(chosen_W)) if saves else worlds.n_F.index(
-        worth["without"]["rollouts_per_problem"])]  # fmt: skip
+    saves, guess = worth["gain"]["loss"] > 0, worth["without"]["rollouts_per_problem"]
+    likely = worlds.n_F[int(np.median(chosen_W))] if saves else guess
     final = judge.final(sweep) if saves else limits.budget
     rows = [Configuration(sweep.problems_per_batch, n) for n in sweep.rollouts_per_problem]
     chosen = Configuration(sweep.problems_per_batch, likely)
@@ -196,21 +196,17 @@ def _document(
     if limits.problems is not None:
         drawn = sweep.rollouts_per_run / rows[0].rollouts_per_problem, final / likely
         passes = {k: p / limits.problems for k, p in zip(("sweep", "final"), drawn, strict=True)}
-        if passes["final"] > max(1.0, passes["sweep"]):
-            notices.append(
-                notice("passes_over_data", passes=passes["final"], problems=limits.problems)
-            )
-    if sweep.problems_per_batch != worlds.problems_per_batch:
-        about = {"bp": sweep.problems_per_batch, "known": worlds.problems_per_batch}
-        notices.append(notice("bp_of_prior", **about))
-    if limits.budget > PRIOR_TIMES * worlds.longest:
-        times = limits.budget / worlds.longest
-        notices.append(notice("beyond_prior", times=times))
+    notices = [*asked.notices, *_limits_of(worlds, limits, sweep, passes)]
+    if not saves:
+        notices.append(notice("no_sweep", n=guess))
+    evaluated = [sweep.seeds * sweep.evaluation_rollouts(c.rollouts_per_problem) for c in rows]
     spent = _sum(
-        price.of(c).cost(sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size)
-        for c in rows
+        price.of(c).cost(
+            sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size + evaluation
+        )
+        for c, evaluation in zip(rows, evaluated, strict=True)
     )
-    return plain({
+    document: dict[str, Any] = plain({
         "version": 1,
         "answer": "sweep" if saves else "no_sweep",
         "budget_rollouts": limits.budget,
@@ -221,7 +217,8 @@ def _document(
                 {**c._asdict(), "steps": sweep.steps(c.rollouts_per_problem)} for c in rows
             ],
             "seeds": sweep.seeds, "rollouts_per_run": sweep.rollouts_per_run,
-            "rollouts": sweep.rollouts, "share": sweep.rollouts / limits.budget,
+            "rollouts": sweep.rollouts, "evaluation_rollouts": sum(evaluated),
+            "share": sweep.rollouts / limits.budget,
             "cost": {**spent, "source": price.to_dict(rows[-1])},
         },
         "final": {
@@ -235,9 +232,22 @@ def _document(
         "study": None,
         **documented(notices),
     })  # fmt: skip
+    return document
 
 
-PRIOR_TIMES = 10.0  # beyond ten times the longest known run a prior is mostly the form's tail
+def _limits_of(
+    worlds: Worlds, limits: Limits, sweep: Sweep, passes: dict[str, float] | None
+) -> Iterator[Notice]:
+    """What limits a worth: problems that are few, and what the prior does not hold."""
+    if passes is not None and passes["final"] > max(1.0, passes["sweep"]):
+        yield notice("passes_over_data", passes=passes["final"], problems=limits.problems)
+    if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
+        yield notice("problems_fewer", problems=limits.problems, known=worlds.problems)
+    if sweep.problems_per_batch != worlds.problems_per_batch:
+        b_p, known = sweep.problems_per_batch, worlds.problems_per_batch
+        yield notice("bp_of_prior", bp=b_p, known=known)
+    if limits.budget > PRIOR_TIMES * worlds.longest:
+        yield notice("beyond_prior", times=limits.budget / worlds.longest)
 
 
 def _sum(costs: Any) -> dict[str, float | None]:

@@ -1,8 +1,8 @@
 """What is believed of a sweep before it is run: worlds, each a whole set of learning curves.
 
 A world is one draw of a posterior: of the shipped published sweeps, or of an earlier study. Another
-model needs more or fewer rollouts for the same progress, so the worlds of the shipped sweeps are
-moved along the budget; those of an earlier study stay where they are.
+model needs more or fewer rollouts for the same progress and has its best n elsewhere, so the worlds
+of the shipped sweeps are moved along the budget and along n; those of an earlier study stay.
 
 Shape legend: W worlds, F values of n, X positions in log10 rollouts.
 """
@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 from isocompute.allocation import powers_of_two
 from isocompute.answers.fit import fit_sweep
+from isocompute.answers.plan import PUBLISHED_PROBLEMS
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.model import Posterior, fit_posterior
+from isocompute.sources.studies import trained_on
 
 FloatArray = NDArray[np.float64]
 
@@ -30,8 +32,12 @@ SHIPPED: Mapping[str, tuple[str, ...]] = {
 }
 SHIPPED_BP = 32
 # Standard deviation, in decades, of the rollouts that another model needs for the same progress: a
-# belief. Half and twice of it: docs/design.md.
+# belief. At 5M rollouts a guess without a sweep loses 0.012; with half of it 0.009, twice 0.011.
 BUDGET_SD = 0.5
+# And in octaves, of the n that is best: at half a million rollouts the study's other base models
+# peak at n = 64 and 16 where the shipped one is near 40 (arXiv 2603.12151, appendix). The guess
+# loses 0.012 with half of it as well, 0.014 with twice.
+OCTAVES_SD = 1.0
 FARTHEST = 2.0  # standard deviations; beyond them draws are cut
 SHIPPED_N = (8, 512)
 LEAST_DRAWS = 40  # of a posterior: what a fit tries depends on how many are asked for
@@ -51,6 +57,7 @@ class Worlds:
         metric: of the scores.
         sources: what the worlds were drawn from.
         longest: most rollouts of one run in those sources.
+        problems: of their training set; None where it is not known.
     """
 
     problems_per_batch: int
@@ -60,6 +67,7 @@ class Worlds:
     metric: str
     sources: tuple[str, ...]
     longest: float
+    problems: int | None = None
 
     def __len__(self) -> int:
         return len(self.score_WFX)
@@ -78,7 +86,7 @@ class Worlds:
 
 
 def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
-    """Worlds from what the shipped sweeps say, moved along the budget.
+    """Worlds from what the shipped sweeps say, moved along the budget and n.
 
     Args:
         difficulty: easy, hard, mixed (as hard), or None: both.
@@ -90,21 +98,24 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
     kinds = {"easy": ("easy",), None: ("easy", "hard")}.get(difficulty, ("hard",))
     names = [name for kind in kinds for name in SHIPPED[kind]]
     rng = np.random.default_rng((seed, 11))
-    shift_W = BUDGET_SD * np.clip(rng.standard_normal(size), -FARTHEST, FARTHEST)
+    luck_2W = np.clip(rng.standard_normal((2, size)), -FARTHEST, FARTHEST)
+    shift_W, octaves_W = BUDGET_SD * luck_2W[0], OCTAVES_SD * luck_2W[1]
     # Dealt out in turn, so that the first worlds are a mixture, too.
     of_W = np.arange(size) % len(names)
     n_F, parts, longest = _octaves(SHIPPED_N), np.empty(0), 0.0
     for i, name in enumerate(names):
         curves = load_curves([name])
-        shift, count = shift_W[of_W == i], max(int((of_W == i).sum()), LEAST_DRAWS)
+        mine = of_W == i
+        shift, octaves, count = shift_W[mine], octaves_W[mine], max(int(mine.sum()), LEAST_DRAWS)
         posterior = fit_posterior(curves, draws=count, seed=seed + i)
-        score = _moved(posterior, curves[0].problems_per_batch, n_F, shift)
+        score = _moved(posterior, curves[0].problems_per_batch, n_F, shift, octaves)
         parts = parts if i else np.empty((size, *score.shape[1:]))
-        parts[of_W == i] = score
+        parts[mine] = score
         longest = max(longest, *(float(c.rollouts_K[-1]) for c in curves))
     return Worlds(
         problems_per_batch=SHIPPED_BP, n_F=n_F, x_X=_positions(), score_WFX=parts,
         metric="avg@4", sources=tuple(names), longest=longest,
+        problems=PUBLISHED_PROBLEMS,
     )  # fmt: skip
 
 
@@ -126,11 +137,11 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
         )
     n_F = _octaves((min(of_bp[b_p]), max(of_bp[b_p])))
     fit = fit_sweep(curves, draws=max(size, LEAST_DRAWS), seed=seed)
-    score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), fit.wider)
+    score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), np.zeros(size), fit.wider)
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
-        longest=max(float(c.rollouts_K[-1]) for c in curves),
+        longest=max(float(c.rollouts_K[-1]) for c in curves), problems=trained_on(source),
     )  # fmt: skip
 
 
@@ -145,16 +156,20 @@ def _positions() -> FloatArray:
 
 
 def _moved(
-    posterior: Posterior, b_p: int, n_F: Sequence[int], shift_W: FloatArray,
+    posterior: Posterior, b_p: int, n_F: Sequence[int], shift_W: FloatArray, octaves_W: FloatArray,
     wider: Callable[[FloatArray], FloatArray] | None = None,
 ) -> FloatArray:  # fmt: skip
-    """One draw of a posterior per world, moved by so many decades, (W, F, X).
+    """One draw of a posterior per world, moved by so many decades and octaves of n, (W, F, X).
 
     `wider` is the factor on the spread of draws so many decades beyond the data.
     """
     x_X, reach = _positions(), BUDGET_SD * FARTHEST
     wide_X = np.arange(x_X[0] - reach, x_X[-1] + reach + FINE, FINE)
-    score_DFX = posterior.smooth_scores(b_p, np.log2(np.asarray(n_F, float)), wide_X)
+    log2_n_F = np.log2(np.asarray(n_F, float))
+    more = int(np.ceil(np.abs(octaves_W).max()))
+    around = np.arange(1, more + 1)
+    wide_N = np.concatenate([log2_n_F[0] - around[::-1], log2_n_F, log2_n_F[-1] + around])
+    score_DFX = posterior.smooth_scores(b_p, wide_N, wide_X)
     if wider is not None:
         mean_FX = score_DFX.mean(axis=0)
         beyond_X = wide_X - float(posterior.last_J.max())
@@ -162,7 +177,10 @@ def _moved(
     # Forms and noises stand in order; worlds must be a mixture from the first on.
     order = np.random.default_rng((posterior.seed, 12)).permutation(len(score_DFX))[: len(shift_W)]
     out = np.empty((len(shift_W), len(n_F), len(x_X)))
-    for w, (draw, shift) in enumerate(zip(order, shift_W, strict=True)):
-        for f, row in enumerate(score_DFX[draw]):
-            out[w, f] = np.interp(x_X - shift, wide_X, row)
+    for w, (draw, shift, octaves) in enumerate(zip(order, shift_W, octaves_W, strict=True)):
+        moved_NX = np.stack([np.interp(x_X - shift, wide_X, row) for row in score_DFX[draw]])
+        at_F = np.interp(log2_n_F - octaves, wide_N, np.arange(len(wide_N)))
+        left_F = np.minimum(at_F.astype(int), len(wide_N) - 2)
+        share_F1 = (at_F - left_F)[:, None]
+        out[w] = moved_NX[left_F] * (1 - share_F1) + moved_NX[left_F + 1] * share_F1
     return np.maximum.accumulate(out, axis=2)

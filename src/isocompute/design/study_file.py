@@ -14,7 +14,6 @@ from isocompute.design.simulate import PER_OCTAVE, PROBLEMS, SAMPLES, Sweep
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.problems import load_problems
-from isocompute.study.schema import StudyFile
 
 ENGINES = ("local", "trl", "verl")
 PER_NODE = 8  # GPUs of a node, where more than one node is needed
@@ -57,32 +56,39 @@ class Trainer:
         return every if self.validation is not None else every - _held_out(every)
 
 
-def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, *, problems: int | None,
-                rates: Rates) -> None:  # fmt: skip
+def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -> None:
     """Write the study file of a sweep.
 
     Args:
         path: the YAML file.
         sweep: what to train.
         trainer: with what.
-        problems: D: so many of the training problems; None: all.
-        rates: to be kept with the study.
+        more: target, problems, rates: see `study_content`.
 
     Raises:
         InputError: a validation file without one to train on, or problem files that cannot be
             read.
     """
-    content = study_content(Path(path), sweep, trainer, problems=problems, rates=rates)
-    lines = ["# Written by `isocompute design`; every word: docs/store.md."]
+    content = study_content(Path(path), sweep, trainer, **more)
+    lines = ["# Written by `isocompute design`; every word: docs/sweep.md."]
     if trainer.stands_in:
         lines.append("# Problems or model are stand-ins: put yours in before you run it.")
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
     write_text(path, "\n".join(lines) + "\n")
 
 
-def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, problems: int | None,
-                  rates: Rates) -> dict[str, Any]:  # fmt: skip
-    """The words of the study file; see `write_study`."""
+def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
+                  problems: int | None, rates: Rates) -> dict[str, Any]:  # fmt: skip
+    """The words of the study file; see `write_study`.
+
+    Args:
+        path: where the file will stand: paths in it are relative to its folder.
+        sweep: what to train, at most: the sweep is adaptive and freezes what cannot matter.
+        trainer: with what.
+        target: rollouts of the run that is planned with it.
+        problems: D: so many of the training problems; None: all.
+        rates: to be kept with the study.
+    """
     recipe: dict[str, Any] = {"difficulty": trainer.difficulty}
     if trainer.train is None and trainer.engine != "verl":
         recipe |= _RECIPE_OF_THE_WORLD
@@ -102,8 +108,7 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, problems: int |
             "samples": SAMPLES, "per_octave": PER_OCTAVE, "first": sweep.first_evaluation,
         },
         **({"rates": known} if known else {}),
-        # An adaptive sweep trains the same grid and freezes what cannot come to matter.
-        **({"adaptive": True} if "adaptive" in StudyFile.model_fields else {}),
+        "adaptive": {"target": int(target), "spend": sweep.rollouts},
     }  # fmt: skip
 
 

@@ -31,9 +31,8 @@ def design_lines(d: Row) -> list[str]:
         lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
         lines += _row("Run", f"costs {_cost(final)}{_rate(final)}")
     else:
-        adaptive = ", adaptive" if d.get("adaptive") else ""
-        lines += _row("Sweep", f"{runs}{adaptive}, {_each(sweep)}")
-        lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
+        lines += _row("Sweep", f"{runs}, adaptive, {_each(sweep)}")
+        lines += _row("Cost", f"at most {_cost(sweep)} ({sweep['share']:.0%} of the budget)")
         lines += _row("Then", f"{_cost(final)} for the final run{_rate(final)}")
     lines += _row("Worth", _worth(d))
     if scaled := _scaled(worth):
@@ -67,7 +66,9 @@ def _cost(part: Row) -> str:
     known = (("gpu_hours", "{} GPU-hours"), ("usd", "${}"), ("tokens", "{} tokens"))
     cost = part["cost"]
     more = [form.format(compact(cost[k])) for k, form in known if cost[k] is not None]
-    return ", ".join([f"{compact(part['rollouts'])} rollouts", *more])
+    apart = part.get("evaluation_rollouts")
+    evaluated = "" if apart is None else f" and {compact(apart)} for evaluation"
+    return ", ".join([f"{compact(part['rollouts'])} rollouts{evaluated}", *more])
 
 
 def _rate(part: Row) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from isocompute.engines.base import Engine
@@ -24,6 +24,7 @@ _ENGINES = {
     "simulator": "isocompute.engines.simulator:SimulatorEngine",
     "trl": "isocompute.engines.trl:TrlEngine",
     "verl": "isocompute.engines.verl:VerlEngine",
+    "command": "isocompute.engines.command:CommandEngine",
 }
 # Problem sets that are made rather than read, by the word after `generated` in a study file.
 _GENERATORS = {
@@ -91,6 +92,14 @@ def load_engine(target: str) -> Engine:
     """
     module = target.partition(":")[0]
     return cast(Engine, _attribute(target, extra=module.rsplit(".", 1)[-1])())
+
+
+def takes_whole_machine(names: Iterable[str]) -> bool:
+    """Whether one of these engines says so of itself (`engines.base.Engine`)."""
+    return any(
+        bool(getattr(load_engine(engine_target(name)), "whole_machine", False))
+        for name in sorted(set(names))
+    )
 
 
 def embedded_success_counter() -> Callable[..., Any]:

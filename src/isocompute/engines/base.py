@@ -78,7 +78,8 @@ class EvaluationRecord:
         step, rollouts, tokens: training position (cumulative; 0 before the first update).
         problem_set: name of the validation set.
         samples: k samples per problem.
-        successes_P: how many of k succeeded, per problem, in the order of the set.
+        successes_P: how many of k succeeded, per problem, in the order of the set; with
+            `samples` 1 also single outcomes of problems that are not known, as many for each.
         sampled_tokens: tokens that this evaluation itself drew (not in `tokens`).
         wall_s: seconds it took.
         sampled_rollouts: how many it drew, where that is more than `samples` per problem.
@@ -134,7 +135,12 @@ class DivergedError(RunError):
 
 
 class Engine(Protocol):
-    """One way to train. `name` is the word in the study file."""
+    """One way to train. `name` is the word in the study file.
+
+    An engine that takes minutes to start and everything that the machine has sets
+    `whole_machine = True`: unless asked otherwise its runs are trained one at a time, in one
+    slice, and nothing is measured before them.
+    """
 
     name: str
 

@@ -81,13 +81,18 @@ def guarded(group: int) -> Iterator[None]:
         guard.stdin.close()
 
 
+def changed_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
+    """This process's environment with changes; None takes a variable away."""
+    return {k: v for k, v in {**os.environ, **changes}.items() if v is not None}
+
+
 class LocalJob:
     """A command on this machine, in a process group of its own that dies with this process.
 
     Args:
         command: program and arguments.
         log: file that takes everything it prints.
-        environment: added to this process's.
+        environment: added to this process's; None takes a variable away.
         folder: where it runs.
 
     Raises:
@@ -95,7 +100,8 @@ class LocalJob:
     """
 
     def __init__(
-        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str], folder: Path
+        self, command: Sequence[str], *, log: Path, environment: Mapping[str, str | None],
+        folder: Path,
     ) -> None:
         self.log = log
         with log.open("ab") as output:
@@ -103,7 +109,7 @@ class LocalJob:
                 self.process = subprocess.Popen(
                     list(command), stdout=output, stderr=subprocess.STDOUT,
                     stdin=subprocess.DEVNULL, cwd=folder, start_new_session=True,
-                    env={**os.environ, **environment},
+                    env=changed_environment(environment),
                 )  # fmt: skip
             except OSError as error:
                 raise RunError(

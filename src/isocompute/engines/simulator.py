@@ -35,13 +35,13 @@ from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
 from isocompute.errors import InputError
 from isocompute.problems import Problem, ProblemSet
-from isocompute.recipe import Recipe
+from isocompute.recipe import Recipe, check_idle_cap
 from isocompute.study.spec import RunSpec
 
 FloatArray = NDArray[np.float64]
 
 _SUPPORTED = ("learning_rate", "base_batch_size", "learning_rate_scaling", "warmup_steps",
-              "advantage_std", "temperature")  # fmt: skip
+              "advantage_std", "temperature", "importance_cap")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +206,7 @@ class SimulatorEngine:
                     f"the simulator supports only {', '.join(_SUPPORTED)} of a recipe, but got "
                     f"{field.name}={value!r}; remove it, or use another engine."
                 )
+        check_idle_cap(spec.recipe, self.name)
         if spec.allocation.problems_per_batch > len(spec.train):
             raise InputError(
                 "`problems_per_batch` must not exceed the training problems, but got "

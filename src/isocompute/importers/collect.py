@@ -9,15 +9,21 @@ unknown keys are left alone, and named where nothing else was found.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
+from isocompute.importers.beside import configuration_beside
+from isocompute.importers.checks import batches_drawn, tokens_disagree
 from isocompute.importers.configuration import Found, configuration, facts_of
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.points import Compute, Points, repeated, series_of
+from isocompute.importers.points import (
+    Compute,
+    Points,
+    after_rows,
+    series_of,
+    told_of_order,
+)
 from isocompute.importers.reading import (
     clean_text,
     flatten,
@@ -32,13 +38,14 @@ from isocompute.importers.runs import (
     UnclearError,
 )
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import FROM_ZERO, Counters, from_one
-from isocompute.importers.timing import TIMING_KEYS, gpu_seconds_per_step
+from isocompute.importers.steps import FROM_ZERO, Counters, as_updates
+from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
+    BATCHES_KEYS,
     EVICTED_KEY,
     LENGTH_KEYS,
     PROMPT_KEY,
-    ROLLOUTS_KEY,
+    ROLLOUTS_KEYS,
     SLIME_MARKS,
     STEP_KEYS,
     TOKENS_KEYS,
@@ -50,17 +57,20 @@ MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
 MAX_UNREAD = 200
+# Sets of keys whose reading is kept: a trainer writes two or three. At half nothing changes; beyond
+# it, and for rows of more keys, every row is looked up key by key, three times as slow.
+MAX_SHAPES, MAX_SHAPE = 64, 1_000
+MAX_TIMED = 10_000  # steps whose seconds are averaged, 1 MB; long runs have fewer
 _NOTES = 50
-_FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
 
 # held against B_p * n, so the first rows will do
-_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY}
+_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
 _ENOUGH = 50
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
-    ROLLOUTS_KEY: "rollouts", EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total",
-    PROMPT_KEY: "prompt", **TIMING_KEYS,
+    **dict.fromkeys(ROLLOUTS_KEYS, "rollouts"), **dict.fromkeys(BATCHES_KEYS, "batches"),
+    EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 _PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
@@ -86,10 +96,12 @@ class Collector:
         self._config: dict[str, object] = {}
         self._found: Found | None = None
         self._kinds: dict[str, Points | str | None] = {}
+        self._plans: dict[tuple[str, ...], Sequence[tuple[str, Points | str]]] = {}
         self._points: dict[Column, Points] = {}
         self._side: dict[str, dict[int, float]] = {kind: {} for kind in set(_SIDES.values())}
         self._n_points = 0
         self._evicted = False
+        self._beside = ""
         self._first_rows: dict[str, int] = {}
         self.counters = Counters(settings.step)
 
@@ -117,6 +129,14 @@ class Collector:
                 self.note(f"the log changes {name} from {old} to {new} within one run")
                 self._found = Found()  # neither value holds for the whole run
 
+    def configure_beside(self, path: Path) -> None:
+        """Take the configuration that stands in the folder of a log and is its own."""
+        beside = configuration_beside(path)
+        if beside is not None:
+            self._beside, config = beside
+            self.configure(config)
+            self.counters.infer(f"configuration: read from {self._beside} beside the log")
+
     def row(
         self, step: object, values: Mapping[str, object], line: int, *, calls: bool = False
     ) -> None:
@@ -134,20 +154,8 @@ class Collector:
             return
         if calls:
             counters.calls = True
-        kinds = self._kinds
-        for key, value in values.items():
-            kind = kinds.get(key, ...)
-            if kind is None:
-                continue
-            if kind is ...:
-                if self._learn(values):  # a counter came to light: the row is taken anew
-                    self._undo(values, key)
-                    self.n_rows -= 1
-                    self.row(step, values, line, calls=calls)
-                    return
-                kind = kinds.get(key)
-                if kind is None:
-                    continue
+        for key, kind in self._plan(values):
+            value = values[key]
             if isinstance(kind, str):
                 place = at if not calls else counters.side(at, values)
                 self._take_side(kind, place, value)
@@ -159,33 +167,30 @@ class Collector:
                     kind.n_elsewhere += 1
                 elif calls:
                     place = own
+                    counters.apart = counters.apart or own != at
                 elif own != at:
                     counters.differ(axis, at, own)
             self._take(kind, place, value, line, key)
+
+    def _plan(self, values: Mapping[str, object]) -> Sequence[tuple[str, Points | str]]:
+        """The keys of a row that are read, and as what; rows of a log come in few shapes."""
+        shape = tuple(values)
+        plan = self._plans.get(shape)
+        if plan is None:
+            kinds = self._kinds
+            if any(key not in kinds for key in shape):
+                self._learn(values)
+            plan = [(key, kind) for key in shape if (kind := kinds.get(key)) is not None]
+            if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
+                self._plans[shape] = plan
+        return plan
 
     def score(self, column: Column, step: int, value: float, line: int) -> None:
         """Take one score whose meaning is known already."""
         self._take(self._series(column), step, value, line, column.metric.label)
 
-    def _undo(self, values: Mapping[str, object], upto: str) -> None:
-        """Take back what a row gave before its key `upto`."""
-        for key, value in values.items():
-            kind = self._kinds.get(key)
-            if key == upto:
-                return
-            if not isinstance(kind, Points):
-                continue
-            if number(value) is None:
-                kind.n_missing -= is_missing_word(value) or isinstance(value, (int, float))
-                continue
-            self._n_points -= 1
-            kind.value.pop()
-            if kind.step.pop() == 0:
-                kind.zero_rows.pop()
-            kind.n_elsewhere = min(kind.n_elsewhere, len(kind.step))
-
-    def _learn(self, values: Mapping[str, object]) -> bool:
-        """Decide what the keys of a row mean that no row before it had; True for a new counter."""
+    def _learn(self, values: Mapping[str, object]) -> None:
+        """Decide what the keys of a row mean that no row before it had."""
         before = len(self.counters.seen)
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
@@ -195,8 +200,8 @@ class Collector:
                 kind = self._meaning(key)
                 if len(self._kinds) < MAX_KEYS:
                     self._kinds[key] = kind
-        found = len(self.counters.seen) > before
-        if found:
+        if len(self.counters.seen) > before:
+            self._plans.clear()
             if any(mark in self.counters.seen for mark in SLIME_MARKS):  # its words are common
                 for key, known in self._kinds.items():
                     if known is None and (column := column_of(key, self.counters.seen)) is not None:
@@ -205,7 +210,6 @@ class Collector:
                 axis = self.counters.axis(points.key)
                 if axis != points.axis:
                     points.axis, points.n_elsewhere = axis, len(points.step)
-        return found
 
     def _meaning(self, key: str) -> Points | str | None:
         if key in self.settings.columns:
@@ -213,7 +217,7 @@ class Collector:
         if key in _SIDES:
             return _SIDES[key]
         column = column_of(key, self.counters.seen)
-        return None if column is None else self._series(column, key)
+        return None if column is None else self._series(self.settings.beside(column, key), key)
 
     def _series(self, column: Column, key: str = "") -> Points | None:
         split = self.settings.split or column.split
@@ -264,10 +268,11 @@ class Collector:
         side = self._side[kind]
         if not side:
             self._first_rows[kind] = self.n_rows
-        if len(side) < MAX_POINTS // 8:
+        if len(side) < (MAX_TIMED if kind == SECONDS else MAX_POINTS // 8):
             side.setdefault(step, result)
         if kind in _CHECKS and len(side) >= _ENOUGH:
             self._kinds[_CHECKS[kind]] = None
+            self._plans.clear()
 
     def finish(self, path: Path, source: str, provenance: Provenance | None = None) -> ImportedRun:
         """The run, with cumulative rollouts and tokens at every point.
@@ -290,14 +295,18 @@ class Collector:
                                                 found.rollouts_per_problem))
         compute = Compute(
             batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
-            tokens=self._side["tokens"], lengths=self._side["length"],
-            rollouts=self._side["rollouts"],
+            tokens=after_rows(self._side["tokens"]), lengths=self._side["length"],
+            rollouts=after_rows(self._side["rollouts"]), batches=self._batches(found, b_p),
         )
         series = tuple(
             made for points in self._points.values()
             if (made := series_of(points, compute, values["evaluation_samples"])) is not None
         )
-        self._note_order()
+        notes, inferred = told_of_order(list(self._points.values()))
+        for line in notes:
+            self.note(line)
+        for line in inferred:
+            self.counters.infer(line)
         provenance = provenance or provenance_of(path, source)
         unread = [
             key for key, kind in self._kinds.items()
@@ -326,10 +335,12 @@ class Collector:
             if p.n_elsewhere and p.axis is not None
         ]
         trainers = {p.column.trainer for p in self._points.values() if p.step}
-        self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers)
+        both = sum(len(p.step) - p.n_elsewhere for p in self._points.values() if p.axis)
+        self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers, both)
         if not trainers & set(FROM_ZERO):
             return
         training = [p for p in self._points.values() if p.column.split == "train" and p.step]
+        trained = max([0, *self._side["length"], *(int(p.steps_K.max()) for p in training)])
         zero = 0 in self._side["length"] or any(p.zero_rows for p in training)
         first = min(
             [p.first_row for p in training] + [self._first_rows.get("length", self.n_rows + 1)]
@@ -337,60 +348,50 @@ class Collector:
         for points in self._points.values():
             if points.column.split == "train" or not points.step:
                 continue
-            shifted = from_one(
+            steps, told = as_updates(
                 points.steps_K, points.column.trainer, points.zero_rows, first,
-                trains_at_zero=zero,
+                trains_at_zero=zero, counted=self._side["rollouts"], trained=trained,
             )
-            if shifted is not None:
-                points.step = array("q", shifted.tolist())
-                self.counters.infer(
-                    "step: the log counts its first update as step 0, so every evaluation stands "
-                    "one update later"
-                )
+            if steps is not None:
+                points.step = array("q", steps.tolist())
+            for line in told:
+                self.counters.infer(line)
 
     def _check_batch(self, batch: int | None, *, given: bool) -> None:
         """B_p * n against the tokens of a step, where a log has both (verl)."""
-        steps = self._side["total"].keys() & self._side["prompt"].keys() & (
-            self._side["length"].keys())
-        if batch is None or not steps:
-            return
-        low, logged, high = np.quantile([
-            self._side["total"][s] / max(self._side["prompt"][s] + self._side["length"][s], 1e-9)
-            for s in steps
-        ], (0.1, 0.5, 0.9))
-        if batch / _FAR < logged < batch * _FAR or high > low * _FAR**2:
-            return  # it agrees, or is no count of anything that stays the same
-        text = (
-            f"B_p * n is {batch}, but {TOTAL_TOKENS_KEY} over the mean lengths says "
-            f"{logged:.0f} rollouts per step"
-        )
-        if given:
+        side = self._side
+        text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
+        if text is not None and given:
             raise UnclearError(
                 f"run {self.name}: B_p * n must agree with the tokens of a step, but {text}; "
                 "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
             )
-        self.note(text)
+        if text is not None:
+            self.note(text)
 
-    def _note_order(self) -> None:
-        repeats: dict[str, tuple[int, int]] = {}
-        for points in self._points.values():
-            step = points.steps_K
-            label = points.column.metric.label
-            count, changed = repeated(step, points.scores_K)
-            if count:
-                repeats[label] = count, changed
-            elif step.size > 1 and bool(np.any(np.diff(step) < 0)):
-                self.note(f"{label}: rows out of order were sorted by step")
-        if repeats:
-            count, changed = (max(pair) for pair in zip(*repeats.values(), strict=True))
-            self.note(
-                f"{count} further rows of a step that was there already were left out "
-                f"({changed} with another score; of {', '.join(sorted(repeats)):.80}); the "
-                "first counts"
-            )
+    def _batches(self, found: Found, b_p: int | None) -> dict[int, float]:
+        """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
+        drawn = self._side["batches"]
+        if not any(count > 1 for count in drawn.values()):
+            return {}
+        batches = batches_drawn(drawn, found.drawn_problems, b_p)
+        if batches is None:
+            self.note("batches were refilled after filtering, and not every update says how often: "
+                      "more rollouts were drawn than B_p * n * step counts")
+            return {}
+        self.counters.infer(
+            "rollouts: every batch that an update drew under dynamic sampling is counted"
+        )
+        return batches
 
     def _merge(self, name: str, found: int | None) -> int | None:
         given: int | None = getattr(self.settings, name)
         if found is not None and given is not None and found != given:
+            if self._beside:
+                raise UnclearError(
+                    f"run {self.name}: {name} must be one number, but {self._beside} beside the "
+                    f"log says {found} and the setting or pattern {given}; drop the setting, or "
+                    "move the file away."
+                )
             self.note(f"the log says {name}={found}, the setting {given}: the log's is used")
         return given if found is None else found

@@ -16,6 +16,7 @@ class Found(NamedTuple):
 
     `updates_per_batch`: updates that one batch of rollouts serves (TRL's num_iterations).
     `window`: updates that a logged row is a mean over.
+    `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
     """
 
     problems_per_batch: int | None = None
@@ -26,6 +27,7 @@ class Found(NamedTuple):
     window: int = 1
     notes: tuple[str, ...] = ()
     updates_per_batch: int = 1
+    drawn_problems: int | None = None
 
 
 class _Words(NamedTuple):
@@ -102,7 +104,8 @@ def configuration(config: Mapping[str, object]) -> Found:
     """B_p, n, M and the seed in the flattened configuration of any trainer that is known.
 
     TRL counts completions: B = generation_batch_size * gradient accumulation /
-    steps_per_generation, all processes included. A batch that stands alone (a command line that
+    steps_per_generation, all processes included; ms-swift's args.json gives a device's batch and
+    the processes instead. A batch that stands alone (a command line that
     leaves n at its default) is kept; n is then asked for.
     """
     seed = next((whole(config[k]) for k in _SEEDS if whole(config.get(k)) is not None), None)
@@ -140,8 +143,16 @@ def _known(
         problems_per_batch=batch, rollouts_per_problem=group, seed=seed,
         steps=(whole(config.get(words.steps)) or None) if words.steps else None,
         evaluation_samples=(whole(config.get(words.samples)) or None) if words.samples else None,
-        notes=tuple(notes),
+        notes=tuple(notes), drawn_problems=_drawn(config, batch),
     )
+
+
+def _drawn(config: Mapping[str, object], batch: int | None) -> int | None:
+    """Problems of a generated batch: verl's recipe/dapo; NeMo-RL, examples/configs."""
+    multiplier = number(config.get("grpo.batch_multiplier"))
+    if multiplier and batch:
+        return round(batch * multiplier)
+    return whole(config.get("data.gen_batch_size")) or None
 
 
 def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
@@ -149,6 +160,10 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     accumulation = whole(config.get("gradient_accumulation_steps")) or None
     generated = whole(config.get("generation_batch_size")) or None
     per_generation = whole(config.get("steps_per_generation")) or accumulation
+    device = whole(config.get("per_device_train_batch_size"))
+    if generated is None and per_generation:  # ms-swift says the processes instead
+        world = whole(config.get("global_world_size"))
+        generated = device * world * per_generation if device and world else None
     iterations = whole(config.get("num_iterations")) or 1
     notes: list[str] = []
     problems: int | None = None
@@ -156,6 +171,11 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         batch = generated * accumulation
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
+    if n and device and accumulation and generated is None:
+        notes.append(
+            f"B_p is {device} (per device) * {accumulation} (accumulation) * processes / {n}; this "
+            "version of TRL does not log how many processes there were"
+        )
     if iterations > 1:
         notes.append(
             f"num_iterations={iterations}: every batch is used for {iterations} updates, so "

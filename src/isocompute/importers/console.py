@@ -47,9 +47,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 continue
             text = _ANSI.sub("", data.decode("utf-8", "replace"))
             if "%|" in text or "'epoch': " in text:
-                for step, values, at in progress.take(text, number):
-                    runs.source = "trl-console"
-                    runs.row(str(step), values, at)
+                progress.take(text, number)
             # a progress bar rewrites its line: what follows the last return is what stood there
             text = text.rsplit("\r", 1)[-1]
             text = _PREFIX.sub("", text)
@@ -60,7 +58,9 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 config = _configuration(config, text, runs.pending)
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
-    progress.finish()
+    for step, values, at in progress.finish(str(path)):
+        runs.source = "trl-console"
+        runs.row(str(step), values, at)
     if progress.unplaced:
         errors.add(0, f"{progress.unplaced} rows are not followed by the trainer's progress bar")
         if progress.total is None:

@@ -19,6 +19,7 @@ from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.vocabulary import column_of
 
 _MEAN = re.compile(r"avg(?:@([0-9]+))?")
+_RATE = re.compile("acc|correct|solve|success|exact", re.I)  # variables that are success rates
 
 
 class Conversion(NamedTuple):
@@ -122,6 +123,8 @@ def convert_runs(
         if split in (None, s.split) and problem_set in (None, s.problem_set)
     ]
     label = _label(runs, chosen, metric, problem_set, split)
+    if metric is None:
+        _refuse_blends(chosen, label)
     if label == "avg" and any(s.metric.label != label and _MEAN.fullmatch(s.metric.label)
                               for _, s in chosen):
         chosen = _of_most_samples(chosen)
@@ -168,26 +171,36 @@ def _of_most_samples(
     return list(most.values())
 
 
+_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
+
+
+def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
+    """The `pattern` that names seem to follow, of runs without B_p or n; None where none."""
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    if not lacking:
+        return None
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
+    first = Path(lacking[0].provenance.path)
+    seen = [first.name, lacking[0].name]
+    if len(lacking) > 1:  # folders speak for their logs where a folder of several was read
+        seen += [first.parent.name, *("/".join(first.parts[-depth:]) for depth in (3, 4))]
+    return next((p for name in seen if (p := _pattern_in(name, missing))), None)
+
+
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
     """Ask in one line for the B_p and n that logs do not hold.
 
     Raises:
         InputError: names the first run, how many there are, and the settings to add.
     """
-    names = ("problems_per_batch", "rollouts_per_problem")
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in names)]
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
     if not lacking:
         return
-    missing = [n for n in names if any(getattr(run, n) is None for run in lacking)]
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
     example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
     sets = " ".join(f"--set {n}={example[n]}" for n in missing)
-    first = Path(lacking[0].provenance.path)
-    # Folders speak for their logs where a folder of several was read.
-    names_seen = [first.name, lacking[0].name, *([first.parent.name] if others else [])]
-    if others:
-        names_seen += ["/".join(first.parts[-depth:]) for depth in (3, 4)]
-    named = next((p for name in names_seen if (p := _pattern_in(name, missing))), None)
+    named = pattern_for(runs)
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = named or "_".join(f"{short[n]}{{{n}}}" for n in missing)
     raise InputError(
@@ -240,8 +253,8 @@ def _label(
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
             f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
-            f"{keys_there(runs)}; choose another "
-            "split or problem set, or name the keys in a column map (columns: {KEY: avg@4})."
+            f"{keys_there(runs)}; choose another split or problem set, or name the keys in a "
+            f"column map (--map columns.yaml with columns: {{{likely_key(runs)}: avg@4}})."
         )
     if metric is not None:
         named = column_of(metric)  # by the log's own key
@@ -273,6 +286,20 @@ def _label(
     )
 
 
+def likely_key(runs: Sequence[ImportedRun]) -> str:
+    """The key of logs that was not understood and looks most like a score of an evaluation.
+
+    >>> likely_key([])
+    'KEY'
+    """
+    keys = [key for run in runs for key in run.provenance.unread]
+    for words in ("^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
+                  "acc|score|reward|pass"):
+        if found := next((key for key in keys if re.search(words, key, re.I)), None):
+            return found
+    return "KEY"
+
+
 def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
     """The keys of logs that were not understood, for a message; the likely scores first.
 
@@ -286,6 +313,28 @@ def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
         return ""
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return f" (keys that were not read: {', '.join(listed[:most])}{more})"
+
+
+def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
+    """A reward that is no success rate is not taken for one where the rate stands beside it."""
+    for run, s in chosen:
+        if s.metric.label != label or s.metric.variable not in ("reward", "score"):
+            continue
+        for other, t in chosen:
+            if other is not run or t is s or t.metric.kind != "avg" or (
+                (t.problem_set, t.split) != (s.problem_set, s.split)
+                or _RATE.search(t.metric.variable) is None
+            ):
+                continue
+            _, mine, its = np.intersect1d(s.step_K, t.step_K, return_indices=True)
+            if np.allclose(s.score_K[mine], t.score_K[its], rtol=1e-5, atol=1e-7):
+                continue
+            raise InputError(
+                f"one score must be meant, but run {run.name!r} has {label}, the whole reward "
+                f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {t.metric.label} "
+                f"({t.score_K.min():.4g} to {t.score_K.max():.4g}); add --metric {t.metric.label} "
+                f"or --metric {label}."
+            )
 
 
 def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:

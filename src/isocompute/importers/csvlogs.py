@@ -15,26 +15,38 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.reading import iter_lines, number, open_log, run_name
+from isocompute.importers.reading import (
+    METRIC_WORDS,
+    VALUE_WORDS,
+    iter_lines,
+    number,
+    open_log,
+    run_name,
+)
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Column, Settings, parse_metric
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
+
+Rows = Iterator[tuple[int, list[str]]]  # number of the line, its cells
 
 MAX_COLUMNS = 10_000
 MAX_RUNS = 10_000
 _TIDY = {"score", "problems_per_batch", "rollouts_per_problem"}
 _TENSORBOARD = ["wall time", "step", "value"]
-_METRIC = ("metric", "key", "tag", "metric_name", "variable")
-_VALUE = ("value", "metric_value")
+_TEXT_VALUE = ("string_value", "int_value", "bool_value")  # Neptune: a parameter has no step
+_NESTED = "data."  # verl's rows through pandas' json_normalize
 _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
-_RUN = ("run", "run_name", "run_id", "experiment", "trial", "name")
+_RUN = ("run", "run_name", "experiment", "trial", "name")
+_ID = ("run_id", "run_uuid")  # tells runs of one name apart
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
+# A decimal comma, where semicolons part the cells; 1,234 may be thousands and stays as it is.
+_POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
 
@@ -42,10 +54,12 @@ def is_csv_log(header: str, path: Path) -> bool:
     """True where a first line is the header of one of these layouts."""
     if not path.name.removesuffix(".gz").endswith((".csv", ".tsv")) and not header.startswith('"'):
         return False
-    return _layout(_cells(header)) is not None
+    return layout_of(_cells(header, _separator(header))) is not None
 
 
-def _layout(cells: Sequence[str]) -> str | None:
+def layout_of(cells: Sequence[str]) -> str | None:
+    """Which of the layouts a header has; None where it is none of them."""
+    cells = [cell.removeprefix(_NESTED) for cell in cells]
     plain = [cell.strip().lower() for cell in cells]
     if len(plain) < 2 or _TIDY & set(plain):
         return None
@@ -53,7 +67,7 @@ def _layout(cells: Sequence[str]) -> str | None:
         return "tensorboard"
     if any(" - " in cell for cell in cells[1:]):
         return "chart"
-    if any(c in _METRIC for c in plain) and any(c in _VALUE for c in plain):
+    if any(c in METRIC_WORDS for c in plain) and any(c in VALUE_WORDS for c in plain):
         return "long"
     logged = any(column_of(cell, cells) is not None for cell in cells)
     if "_step" in plain or (logged and any(cell in _STEP for cell in (*plain, *cells))):
@@ -72,19 +86,40 @@ def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
         lines = ((line.number, line.data) for line in iter_lines(handle, str(path)))
         _, first = next(lines)
         text = (first or b"").decode("utf-8", "replace")
-        separator = next((s for s in ",;\t" if s in text), ",")
+        separator = _separator(text)
         header = _cells(text, separator)[:MAX_COLUMNS]
         rows = _rows(lines, len(header), separator, errors)
-        kind = _layout(header) or ""
-        read = {"chart": _chart, "history": _history, "tensorboard": _tensorboard, "long": _long}
-        collectors = read[kind](path, header, rows, settings, errors)
+        return read_layout(path, header, rows, settings, errors)
+
+
+def read_layout(
+    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors,
+    configs: Mapping[str, Mapping[str, object]] | None = None,
+) -> list[ImportedRun]:
+    """The runs of rows under a header of one of the layouts; `configs` by run."""
+    header = [cell.removeprefix(_NESTED) for cell in header]
+    kind = layout_of(header) or ""
+    read = {"chart": _chart, "history": _history, "tensorboard": _tensorboard, "long": _long}
+    collectors = read[kind](path, header, rows, settings, errors)
+    for key, config in (configs or {}).items():
+        if key in collectors:
+            collectors[key].configure(config)
+    if len(collectors) == 1 and kind != "chart":
+        next(iter(collectors.values())).configure_beside(path)
     source = f"{kind}-csv" if kind in ("tensorboard", "long") else "wandb-csv"
+    if path.suffix == ".parquet":
+        source = f"{kind}-parquet"
     provenance = provenance_of(path, source)
-    if errors.count:
-        for collector in collectors[:1]:
-            collector.note(f"{errors.count} rows were not used; the first: line "
-                           f"{errors.kept[0].line}: {errors.kept[0].reason}")
-    return [c.finish(path, source, provenance) for c in collectors]
+    if errors.count and collectors:
+        next(iter(collectors.values())).note(
+            f"{errors.count} rows were not used; the first: line {errors.kept[0].line}: "
+            f"{errors.kept[0].reason}"
+        )
+    return [c.finish(path, source, provenance) for c in collectors.values()]
+
+
+def _separator(header: str) -> str:
+    return next((s for s in ",;\t" if s in header), ",")
 
 
 def _cells(line: str, separator: str = ",") -> list[str]:
@@ -94,14 +129,13 @@ def _cells(line: str, separator: str = ",") -> list[str]:
         return []
 
 
-Rows = Iterator[tuple[int, list[str]]]
-
-
 def _rows(
     lines: Iterator[tuple[int, bytes | None]], width: int, separator: str, errors: Errors
 ) -> Rows:
     for line, data in lines:
         cells = _cells(data.decode("utf-8", "replace"), separator) if data is not None else []
+        if separator == ";":
+            cells = [_POINT.sub(r"\1.\2", cell) for cell in cells]
         if len(cells) == width:
             yield line, cells
         elif data is None or data.strip():
@@ -110,7 +144,7 @@ def _rows(
 
 def _chart(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
-) -> list[Collector]:
+) -> dict[str, Collector]:
     """One run per `RUN - METRIC` name before the last dash."""
     axis = settings.step if settings.step in header else header[0]
     if axis is None or _WRONG_AXIS.search(axis):
@@ -153,12 +187,12 @@ def _chart(
             )
         if not calls and axis not in _STEP and settings.step is None:
             collector.counters.infer(f"step: the chart's axis {axis!r}, taken for updates")
-    return list(collectors.values())
+    return collectors
 
 
 def _history(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
-) -> list[Collector]:
+) -> dict[str, Collector]:
     """One run, or one per value of a column `run`; an empty cell was not logged in that call."""
     step = settings.step or next((c for c in ("_step", *_STEP) if c in header), "")
     if step not in header:
@@ -167,44 +201,51 @@ def _history(
             f"({', '.join(header[:8])}); name it with --set step=COLUMN."
         )
     at = header.index(step)
-    own = next((header.index(c) for c in _RUN if c in header), None)
+    named, own = _identity(header)
     calls = "_step" in header
     if calls:
         at = header.index("_step")
     collectors: dict[str, Collector] = {}
-    keys = [(i, key) for i, key in enumerate(header) if i not in (at, own) and key]
+    keys = [(i, key) for i, key in enumerate(header) if i not in (at, named, own) and key]
     count = 0
     for line, cells in rows:
         count += 1
-        name = run_name(path) if own is None else cells[own]
-        collector = _collector(name, collectors, errors, settings, own is not None)
+        name = run_name(path) if named is None else cells[named]
+        key = name if own is None else cells[own]
+        collector = _collector(key, name, collectors, errors, settings, named is not None)
         if collector is not None:
-            values = {key: cells[i] for i, key in keys if cells[i] and not cells[i].isspace()}
+            values = {word: cells[i] for i, word in keys if cells[i] and not cells[i].isspace()}
             collector.row(cells[at], values, line, calls=calls)
-    if calls and own is None and count == _SAMPLED:
+    if calls and named is None and count == _SAMPLED:
         for collector in collectors.values():
             collector.counters.infer(
                 "score: 500 rows are what run.history() samples of a longer run; "
                 "run.scan_history() gives all"
             )
-    return list(collectors.values())
+    return collectors
+
+
+def _identity(header: Sequence[str]) -> tuple[int | None, int | None]:
+    """The columns that name a run and that tell runs apart, where there are any."""
+    named = next((header.index(c) for c in _RUN if c in header), None)
+    own = next((header.index(c) for c in _ID if c in header), None)
+    return (own if named is None else named), own
 
 
 def _collector(
-    name: str, collectors: dict[str, Collector], errors: Errors, settings: Settings, named: bool
+    key: str, name: str, collectors: dict[str, Collector], errors: Errors, settings: Settings,
+    named: bool,
 ) -> Collector | None:
-    if name not in collectors:
+    if key not in collectors:
         if len(collectors) >= MAX_RUNS:
             return None
-        collectors[name] = Collector(
-            name, errors, settings.for_file(name) if named else settings
-        )
-    return collectors[name]
+        collectors[key] = Collector(name, errors, settings.for_file(name) if named else settings)
+    return collectors[key]
 
 
 def _tensorboard(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
-) -> list[Collector]:
+) -> dict[str, Collector]:
     """One tag of one run, both of the file's name."""
     name = run_name(path)
     match = re.fullmatch(r"(?:run-)?(?P<run>.*?)[-_]tag[-_](?P<tag>.+)", name)
@@ -221,16 +262,16 @@ def _tensorboard(
     collector.counters.found()
     for line, cells in rows:
         collector.row(cells[1], {tag: cells[2]}, line)
-    return [collector]
+    return {run or name: collector}
 
 
 def _long(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
-) -> list[Collector]:
+) -> dict[str, Collector]:
     """One row per number; columns that do not change within a run say what it is."""
     plain = [cell.strip().lower() for cell in header]
-    metric = next(plain.index(c) for c in _METRIC if c in plain)
-    value = next(plain.index(c) for c in _VALUE if c in plain)
+    metric = next(plain.index(c) for c in METRIC_WORDS if c in plain)
+    value = next(plain.index(c) for c in VALUE_WORDS if c in plain)
     wanted = (settings.step or "").lower()
     step = next((plain.index(c) for c in (wanted, *_STEP) if c in plain), None)
     if step is None:
@@ -238,25 +279,36 @@ def _long(
             f"a long table must have a column of steps, but {str(path)!r} has "
             f"{', '.join(header[:8])}; name it with --set step=COLUMN."
         )
-    own = next((plain.index(c) for c in _RUN if c in plain and plain.index(c) != metric), None)
+    named, own = _identity([cell if i != metric else "" for i, cell in enumerate(plain)])
+    nan = plain.index("is_nan") if "is_nan" in plain else None  # MLflow keeps NaN as 0 with a mark
     split = plain.index("split") if "split" in plain else None
-    named = plain.index("problem_set") if "problem_set" in plain else None
-    extras = [i for i in range(len(plain)) if i not in (metric, value, step, own, split, named)]
+    sets = plain.index("problem_set") if "problem_set" in plain else None
+    texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
+    taken = (metric, value, step, named, own, nan, split, sets, *texts)
+    extras = [i for i in range(len(plain)) if i not in taken]
     collectors: dict[str, Collector] = {}
     told: dict[str, list[str | None]] = {}
     known: dict[tuple[str, str, str], Column | None] = {}
     for line, cells in rows:
-        name = run_name(path) if own is None else cells[own]
-        collector = _collector(name, collectors, errors, settings, own is not None)
+        name = run_name(path) if named is None else cells[named]
+        run = name if own is None else cells[own]
+        collector = _collector(run, name, collectors, errors, settings, named is not None)
         if collector is None:
             continue
-        constant = told.setdefault(name, [cells[i] for i in extras])
+        if nan is not None and cells[nan].strip().lower() in ("1", "true", "t"):
+            cells[value] = "nan"
+        if texts and not cells[step]:
+            word = next((cells[i] for i in (*texts, value) if cells[i]), "")
+            key = cells[metric].removeprefix("parameters/").replace("/", ".")
+            collector.configure({key: word}, line)
+            continue
+        constant = told.setdefault(run, [cells[i] for i in extras])
         for j, i in enumerate(extras):
             if constant[j] != cells[i]:
                 constant[j] = None
-        key = cells[metric]
+        key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
         labels = (
-            key, "" if split is None else cells[split], "" if named is None else cells[named]
+            key, "" if split is None else cells[split], "" if sets is None else cells[sets]
         )
         if labels not in known and len(known) < MAX_RUNS:
             known[labels] = _column(labels, settings)
@@ -276,7 +328,7 @@ def _long(
         says = {plain[i]: v for i, v in zip(extras, constant, strict=True) if v and plain[i]}
         collectors[name].configure(says)
         collectors[name].extras.update({k: v[:200] for k, v in says.items()})
-    return list(collectors.values())
+    return collectors
 
 
 def _column(labels: tuple[str, str, str], settings: Settings) -> Column | None:

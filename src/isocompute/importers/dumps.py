@@ -127,7 +127,7 @@ def finish_dumps(dumps: dict[tuple[int, str], Dump], collector: Collector) -> No
         problem_set = problem_set or collector.settings.problem_set or ""
         total_P = np.array([t.total for t in kept.values()])
         binary = all(t.binary for t in kept.values())
-        scores = _scores(total_P, k, dump.variable) if binary else {
+        scores = outcome_scores(total_P, k, dump.variable) if binary else {
             Metric(kind="avg", samples=k, variable=dump.variable, core=False):
                 float(np.mean(total_P / k))
         }
@@ -143,7 +143,9 @@ def finish_dumps(dumps: dict[tuple[int, str], Dump], collector: Collector) -> No
             collector.note("some scores are neither 0 nor 1: only their mean was read")
 
 
-def _scores(successes_P: FloatArray, samples: int, variable: str) -> dict[Metric, float]:
+def outcome_scores(
+    successes_P: FloatArray, samples: int, variable: str
+) -> dict[Metric, float]:
     """avg@k of all samples, and unbiased best@j, worst@j for j = 2, 4, ... and all of them.
 
     best@j = 1 - C(k - c, j) / C(k, j), worst@j = C(c, j) / C(k, j) with c successes of k.

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
-from isocompute.importers.configuration import configuration
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import (
@@ -17,11 +16,11 @@ from isocompute.importers.reading import (
     open_log,
     parse_json,
     run_name,
+    unfolded,
 )
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
-_BESIDE = ("config.json", "experiment_config.json")
 _OF_MAX = "global_step/max_steps"
 _STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update")
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
@@ -65,7 +64,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     first = paths[0]
     errors = Errors(str(first))
     collector = Collector(name or run_name(first), errors, settings)
-    _configure(collector, first)
+    collector.configure_beside(first)
     dumps: dict[tuple[int, str], Dump] = {}
     source = ""
     for path in paths:
@@ -83,17 +82,6 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
         collector.note(f"{errors.count} rows were not used; the first: line "
                        f"{errors.kept[0].line}: {errors.kept[0].reason}")
     return [collector.finish(first, source, provenance_of(first, source))]
-
-
-def _configure(collector: Collector, path: Path) -> None:
-    """Take the configuration that tinker-cookbook and EasyR1 write beside their metrics."""
-    for name in _BESIDE:
-        file = path.parent / name
-        if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
-            config, _ = parse_json(file.read_bytes())
-            found = configuration(flatten(config))
-            if found.problems_per_batch or found.rollouts_per_problem:
-                collector.configure(config)
 
 
 def _keys(collector: Collector) -> str:
@@ -121,7 +109,7 @@ def _take(
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
         nested = any(isinstance(value, dict) for value in row.values())
-        flat = flatten(row, separator="/") if nested else row
+        flat = flatten(row, separator="/") if nested else unfolded(row)
         collector.row(row[key], flat, number, calls=calls)
         return "jsonl"
     step = step_of_path(path)

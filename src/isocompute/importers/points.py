@@ -6,7 +6,7 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -63,6 +63,7 @@ class Compute:
         tokens: generated tokens of a step, by step.
         lengths: mean generated length of a window of steps, by its last step.
         rollouts: cumulative rollouts, by step, where the trainer counts them.
+        batches: batches that every update from 1 on drew, where they are not one each.
     """
 
     batch: int | None
@@ -71,11 +72,17 @@ class Compute:
     tokens: Mapping[int, float]
     lengths: Mapping[int, float]
     rollouts: Mapping[int, float]
+    batches: Mapping[int, float] = field(default_factory=dict)
 
     def rollouts_at(self, step_K: IntArray) -> FloatArray:
         """Cumulative rollouts drawn before each step's policy."""
         batch = np.nan if self.batch is None else float(self.batch)
         drawn = np.ceil(step_K / self.updates_per_batch) * batch
+        if self.batches:
+            total = np.concatenate(([0.0], np.cumsum([self.batches[s] for s in sorted(
+                self.batches)])))
+            beyond = step_K >= total.size  # an evaluation behind the last update that is logged
+            drawn = np.where(beyond, np.nan, total[np.where(beyond, 0, step_K)]) * batch
         if self.rollouts:
             logged = self.rollouts
             drawn = np.array([
@@ -96,11 +103,13 @@ class Compute:
             return np.zeros(0, np.int64), np.zeros(0)
         step = np.array(sorted(source), np.int64)
         value = np.array([source[int(s)] for s in step])
-        if step[0] == 0:  # prime-rl counts its steps from 0; a length at step 0 trains nothing
+        if step[0] == 0:  # a length beside an evaluation before training
             step, value = step[1:], value[1:]
         span = np.diff(step, prepend=0)
         gap = np.flatnonzero((span > width) if width > 1 else (span != 1))
         stop = int(gap[0]) if gap.size else len(step)
+        if self.batches and not self.tokens:  # what was drawn is taken to be as long as what stays
+            value = value * np.array([self.batches.get(int(s), np.nan) for s in step])
         total = np.cumsum(value[:stop] * span[:stop] * scale)
         return np.concatenate(([0], step[:stop])).astype(np.int64), np.concatenate(([0.0], total))
 
@@ -115,38 +124,111 @@ class Compute:
         return tokens
 
 
+def after_rows(by_step: Mapping[int, float]) -> Mapping[int, float]:
+    """What rows of training say, by the updates done after them.
+
+    prime-rl before 2026-06 and tinker-cookbook (2026-08) count updates from 0, and evaluate before
+    the update of the same number.
+
+    >>> after_rows({0: 32.0, 1: 64.0})
+    {1: 32.0, 2: 64.0}
+    """
+    return {step + 1: value for step, value in by_step.items()} if 0 in by_step else by_step
+
+
+def _ascends(step_K: IntArray) -> bool:
+    """The usual case: rows in order, each step once."""
+    return bool((step_K[1:] > step_K[:-1]).all())
+
+
 def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:
     """Rows of a step that was there already, and those of them with another score.
 
     >>> repeated(np.array([0, 1, 1, 1]), np.array([0.0, 0.5, 0.5, 0.6]))
     (2, 1)
     """
-    if step_K.size < 2 or bool(np.all(np.diff(step_K) > 0)):
+    if _ascends(step_K):
         return 0, 0
     unique, first = np.unique(step_K, return_index=True)
     changed = int(np.sum(score_K != score_K[first][np.searchsorted(unique, step_K)]))
     return int(step_K.size - unique.size), changed
 
 
+def started_over(step_K: IntArray, score_K: FloatArray) -> int:
+    """The place where a log begins anew at its first step with other scores; 0 where it does not.
+
+    A trainer that resumes goes back to a checkpoint; one that is started again, to the beginning.
+
+    >>> started_over(np.array([0, 2, 4, 0, 2]), np.array([0.1, 0.2, 0.3, 0.1, 0.4]))
+    3
+    """
+    if _ascends(step_K):
+        return 0
+    back = np.flatnonzero(np.diff(step_K) < 0) + 1
+    if not back.size or step_K[back[-1]] != step_K[0]:
+        return 0
+    parts = np.split(step_K, back)
+    at = int(back[-1])
+    if any(part[0] != step_K[0] for part in parts) or not repeated(step_K, score_K)[1]:
+        return 0
+    return at
+
+
+def told_of_order(found: Sequence[Points]) -> tuple[list[str], list[str]]:
+    """What a reader should know of the order of a run's rows: notes, and what was concluded."""
+    notes: list[str] = []
+    inferred: list[str] = []
+    repeats: dict[str, tuple[int, int]] = {}
+    for points in found:
+        step = points.steps_K
+        if _ascends(step):
+            continue
+        label = points.column.metric.label
+        if at := started_over(step, points.scores_K):
+            inferred.append(
+                f"rows: the log starts over at step {step[0]}; what stands before that, to step "
+                f"{step[:at].max()}, is left out"
+            )
+            continue
+        count, changed = repeated(step, points.scores_K)
+        if count:
+            repeats[label] = count, changed
+        else:
+            notes.append(f"{label}: rows out of order were sorted by step")
+    if repeats:
+        count, changed = (max(pair) for pair in zip(*repeats.values(), strict=True))
+        notes.append(
+            f"{count} further rows of a step that was there already were left out ({changed} with "
+            f"another score; of {', '.join(sorted(repeats)):.80}); the first counts"
+        )
+    return notes, inferred
+
+
 def series_of(points: Points, compute: Compute, samples: int | None) -> Series | None:
     """The series of what was logged; None where nothing was.
 
     Args:
-        points: scores in the order of the log; the first of a step counts.
+        points: scores in the order of the log; the first of a step counts, of
+            a run that was started over those of its last start.
         compute: what steps cost.
         samples: k of a validation metric whose key does not say it.
     """
-    step_K = points.steps_K
+    step_K, score_K = points.steps_K, points.scores_K
     if step_K.size == 0 and points.n_missing == 0:
         return None
-    unique, first = np.unique(step_K, return_index=True)
+    at = started_over(step_K, score_K)
+    if at or not _ascends(step_K):
+        step_K, first = np.unique(step_K[at:], return_index=True)
+        score_K = score_K[at:][first]
+    else:  # the arrays of the log, and the room that they keep for more, go
+        step_K, score_K = step_K.copy(), score_K.copy()
     metric = points.column.metric
     if metric.samples is None and samples is not None and metric.kind in ("avg", "best"):
         # a training score is of the batch, not of k samples
         metric = replace(metric, samples=samples if points.column.split == "validation" else None)
     return Series(
         metric=metric, problem_set=points.column.problem_set, split=points.column.split,
-        step_K=unique, rollouts_K=compute.rollouts_at(unique),
-        tokens_K=compute.tokens_at(unique), score_K=points.scores_K[first],
+        step_K=step_K, rollouts_K=compute.rollouts_at(step_K),
+        tokens_K=compute.tokens_at(step_K), score_K=score_K,
         n_missing=points.n_missing,
     )

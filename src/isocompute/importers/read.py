@@ -17,7 +17,9 @@ from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 from isocompute.importers.identity import settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.mlflow_store import is_mlflow_run, read_mlflow_run
+from isocompute.importers.parquetlogs import is_configs, is_parquet_log, read_parquet_log
 from isocompute.importers.reading import clean_text, open_log
+from isocompute.importers.recording import is_recording, read_recording
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.sqlite import read_sqlite
@@ -35,8 +37,8 @@ _SKIPPED_ENDINGS = (
 )
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
-    "config.json", "experiment_config.json", "wandb-summary.json", "wandb-metadata.json",
-    "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+    "config.json", "experiment_config.json", "args.json", "wandb-summary.json",
+    "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".csv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
@@ -50,9 +52,9 @@ def read_log(
 
     Args:
         path: a file of verl (file logger, console, validation dump), TRL (trainer_state.json),
-            W&B (offline run, chart export), TensorBoard, MLflow, trackio, prime-rl or SkyRL, or
-            a folder: checkpoints of one trainer give their latest history, dumps of one folder
-            are one run.
+            W&B (offline run, chart export), TensorBoard, MLflow, trackio, prime-rl, SkyRL or
+            `isocompute.Recorder`, or a folder: checkpoints of one trainer give their latest
+            history, dumps of one folder are one run.
         settings: what the log does not say (see `Settings`).
 
     Returns:
@@ -111,6 +113,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
             f"a log must not be able to run code, but {str(path)!r} is a pickle; import the "
             "trainer's text log or its tracker's file instead."
         )
+    if is_parquet_log(path):
+        return read_parquet_log(path, settings)
     if head.startswith((b"PAR1", b"\x93NUMPY")):
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
@@ -120,6 +124,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
         return read_tensorboard(path, settings)
     if path.name == "trainer_state.json" or b'"log_history"' in head:
         return read_trainer_state(path, settings)
+    if is_recording(head):
+        return read_recording(path, settings)
     if looks_like_jsonl(path):
         return read_jsonl([path], settings)
     first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
@@ -156,7 +162,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             folders[:] = []
             continue
         folders[:] = sorted(f for f in folders if not f.startswith("."))
-        named = [p for n in sorted(names) if is_candidate(p := Path(parent, n))]
+        paths = [Path(parent, n) for n in sorted(names)]
+        named = [p for p in paths if is_candidate(p) or (is_parquet_log(p) and not is_configs(p))]
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)
@@ -172,7 +179,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         if path.name == "trainer_state.json":
             home = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
             states[home].append(path)
-        elif path.suffix == ".jsonl" and path.stem.isdecimal():
+        elif path.suffix == ".jsonl" and path.stem.isdecimal() and not _is_recording(path):
             dumps[path.parent].append(path)
         elif path.suffix == ".jsonl" and path.parent.name.startswith("global_step_"):
             if path.stem != "aggregated_results":  # computed from the samples beside it
@@ -212,6 +219,11 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"{hint}; check the path."
         )
     return runs
+
+
+def _is_recording(path: Path) -> bool:
+    with path.open("rb") as handle:
+        return is_recording(handle.read(4096))
 
 
 def _not_read(reasons: list[str]) -> str:

@@ -133,6 +133,8 @@ def number(value: object) -> float | None:
     >>> number("NaN"), number(0), number("np.float64(0.5)")
     (None, 0.0, 0.5)
     """
+    if type(value) is float:  # nearly all
+        return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -166,6 +168,8 @@ def is_missing_word(value: object) -> bool:
 
 def whole(value: object) -> int | None:
     """A whole number >= 0 that a float carries exactly, or None."""
+    if type(value) is int and 0 <= value <= 2**53:
+        return value
     result = number(value)
     if result is None or result < 0 or result != int(result) or result > 2**53:
         return None
@@ -174,6 +178,8 @@ def whole(value: object) -> int | None:
 
 def clean_text(value: object, limit: int = 300) -> str:
     """A name as data: valid UTF-8, without control characters, at most `limit` characters."""
+    if isinstance(value, str) and len(value) <= limit and value.isprintable() and value.isascii():
+        return value  # the usual case
     text = str(value).encode("utf-8", "backslashreplace").decode("utf-8")
     text = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
     return text if len(text) <= limit else text[: limit - 1] + "…"
@@ -193,7 +199,28 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
     return flat
 
 
-_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb")
+# Columns of a row per number: MLflow, Comet (metricName), Neptune (attribute_path).
+METRIC_WORDS = ("metric", "key", "tag", "metric_name", "metricname", "variable", "attribute_path")
+VALUE_WORDS = ("value", "metric_value", "metricvalue", "float_value")
+
+
+def unfolded(row: dict[str, object]) -> dict[str, object]:
+    """A row that holds one number and its name, as one under that name; others as they are.
+
+    >>> unfolded({"metricName": "eval/acc", "metricValue": "0.5", "step": 4})
+    {'step': 4, 'eval/acc': '0.5'}
+    """
+    plain = {key.lower(): key for key in row if isinstance(key, str)}
+    name = next((plain[w] for w in METRIC_WORDS if w in plain), None)
+    value = next((plain[w] for w in VALUE_WORDS if w in plain), None)
+    if name is None or value is None or not isinstance(row[name], str):
+        return row
+    rest = {key: kept for key, kept in row.items() if key not in (name, value)}
+    return {**rest, str(row[name]): row[value]}
+
+
+_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
+            ".parquet")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
            "stdout", "trainer_log")
@@ -208,7 +235,8 @@ def run_name(path: Path) -> str:
     name = path.name
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
-    return path.parent.name or name if name in _COMMON else name
+    # W&B's history artifact is 0000.parquet
+    return path.parent.name or name if name in _COMMON or name.isdecimal() else name
 
 
 def sha256_of(path: Path) -> str:

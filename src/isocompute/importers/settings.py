@@ -102,6 +102,18 @@ class Settings:
                     "--set pattern='bp{problems_per_batch}_n{rollouts_per_problem}'."
                 )
 
+    def beside(self, column: Column, key: str) -> Column:
+        """A built-in reading of a key, as another variable where `columns` names that metric."""
+        mine, own = column.metric, column.metric.variable or key
+        for other in self.columns.values():
+            same = (other.metric.kind, other.split) == (mine.kind, column.split)
+            if (
+                mine.core and same and other.metric.samples in (mine.samples, None)
+                and other.problem_set in (column.problem_set, "")
+            ):
+                return replace(column, metric=replace(mine, core=False, variable=own))
+        return column
+
     def for_path(self, path: Path) -> Settings:
         """With what `pattern` finds in a path: in its name, else in it and more of its folders."""
         if self.pattern is None:

@@ -18,10 +18,23 @@ from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, STEP_KEYS, axis_of
 
 _OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
-# Trainers whose counter begins at 0 and stands at an evaluation after the update that it counts:
+# Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
-# 0.3.1 (train.py).
-FROM_ZERO = ("verl", "areal", "slime")
+# 0.3.1 (train.py); and prime-rl, which since 2026-06 (559b447, orchestrator/orchestrator.py) counts
+# from 1 and evaluates before the update of the same number.
+FROM_ZERO = ("verl", "areal", "slime", "prime-rl")
+
+# Scores on which two counters must agree to be one: a count of calls meets it at 0 and may at 1. At
+# half chance would do, at twice short runs are asked about.
+_ENOUGH = 4
+LATER = (
+    "step: the log counts its first update as step 0, so every evaluation stands one update later"
+)
+LAST = "step: the evaluation after the last update is logged one later (verl 0.2), and stands at it"
+EARLIER = (
+    "step: the log counts an evaluation with the update that follows it, so each stands one update "
+    "earlier"
+)
 
 
 class Counters:
@@ -37,6 +50,7 @@ class Counters:
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
+        self.apart = False  # and once was another than the counter beside it
         self.inferred: list[str] = []
         self._last: int | None = None
         self._filled = 0
@@ -97,7 +111,7 @@ class Counters:
 
     def settle(
         self, what: str, last: int, planned: int | None,
-        elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
+        elsewhere: Sequence[tuple[str, str, int]], trainers: set[str], both: int,
     ) -> None:
         """Refuse steps whose unit is not clear.
 
@@ -107,6 +121,7 @@ class Counters:
             planned: how many updates were planned.
             elsewhere: scores without the counter that others have: (key, counter, how many).
             trainers: whose words the scores are.
+            both: scores that have the tracker's step and the counter.
 
         Raises:
             UnclearError: with both values and the option that settles it.
@@ -114,7 +129,7 @@ class Counters:
         if self._filled:
             self.infer(f"step: {self._filled} rows without {self.wanted} take the one before them")
         if self.wanted is None:
-            self._doubts(what, last, elsewhere, trainers)
+            self._doubts(what, last, elsewhere, trainers, both)
         if planned is not None and last > planned + 1 + planned // 50:
             others = [k for k in self.seen if k != self.wanted]
             raise UnclearError(
@@ -125,7 +140,8 @@ class Counters:
             )
 
     def _doubts(
-        self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str]
+        self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
+        both: int,
     ) -> None:
         if self._differ is not None:
             key, step, own = self._differ
@@ -133,7 +149,12 @@ class Counters:
                 f"{what}: one key must count updates, but step says {step} where {key} says "
                 f"{own}; choose with --set step={key} or --set step=step."
             )
-        if self.calls and elsewhere:
+        if self.calls and elsewhere and both >= _ENOUGH and not self.apart:
+            self.infer(  # the trainer hands its own counter to the tracker (verl)
+                f"step: the tracker's own is {elsewhere[0][1]} wherever both stand, so it counts "
+                "updates where it stands alone"
+            )
+        elif self.calls and elsewhere:
             key, axis, count = elsewhere[0]
             raise UnclearError(
                 f"{what}: every score must have its updates beside it, but {count} of {key} have "
@@ -151,14 +172,34 @@ class Counters:
                 self.infer(f"step: the tracker's own (to {last}), taken for updates")
 
 
+def as_updates(
+    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
+    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int,
+) -> tuple[IntArray | None, list[str]]:
+    """Steps of evaluations as updates, None where they are right as they are; and what was done.
+
+    Args: see `from_one` and `at_last_update`.
+    """
+    placed = at_last_update(step_K, trainer, trained)
+    told = [] if placed is None else [LAST]
+    shifted = from_one(
+        step_K if placed is None else placed, trainer, zero_rows, first_training_row,
+        trains_at_zero=trains_at_zero, counted=counted,
+    )
+    if shifted is not None:
+        told.append(LATER if shifted[-1] > step_K[-1] or told else EARLIER)
+    return (placed if shifted is None else shifted), told
+
+
 def from_one(
     step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
-    *, trains_at_zero: bool,
+    *, trains_at_zero: bool, counted: Mapping[int, float],
 ) -> IntArray | None:
     """Steps of evaluations as updates, where the trainer's first update is its step 0.
 
     An evaluation before training is step 0 as well, and stays there: it stands in a row above
-    the first of training.
+    the first of training. Evaluations at k, 2k, 3k are counted from 1 whatever stands at 0.
+    `counted`: what training rows say that was drawn (prime-rl).
 
     Returns:
         None where the steps are right as they are.
@@ -174,7 +215,10 @@ def from_one(
         if before and step_K[0] == 0:
             late[0] = 0
         return late
-    if not trains_at_zero:
+    if trainer == "prime-rl":
+        late_by_one = counted and min(counted) == 1 and step_K.min() > 0
+        return step_K - 1 if late_by_one else None
+    if not trains_at_zero or _on_multiples(step_K):
         return None
     shifted: IntArray = step_K + 1
     zeros = np.flatnonzero(step_K == 0)
@@ -182,3 +226,26 @@ def from_one(
         if first_training_row is not None and row < first_training_row:
             shifted[place] = 0
     return shifted
+
+
+def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | None:
+    """Steps of evaluations with the one after training at the last update; None: right as they are.
+
+    verl 0.2 (trainer/ppo/ray_trainer.py, fit) counts on before it validates a last time.
+
+    Args:
+        step_K: of evaluations, as logged.
+        trainer: whose words they are.
+        trained: the last step with a row of training; 0 where there is none.
+    """
+    if trainer != "verl" or not trained or not (step_K == trained + 1).any():
+        return None
+    return np.where(step_K == trained + 1, trained, step_K)
+
+
+def _on_multiples(step_K: IntArray) -> bool:
+    """Whether evaluations stand at k, 2k, 3k, ... with k above 1; the last may stand anywhere."""
+    after = np.unique(step_K[step_K > 0])
+    if after.size < 3 or after[0] == 1:
+        return False
+    return bool(np.all(after[:-1] % after[0] == 0))

@@ -35,12 +35,13 @@ Naming = Callable[[list[str]], dict[str, str]]
 def is_table(path: Path) -> bool:
     """A file that is a CSV or Parquet table, unless its header is that of a log."""
     from isocompute.importers.csvlogs import is_csv_log
+    from isocompute.importers.parquetlogs import is_parquet_log
 
     name = path.name.removesuffix(".gz")
     if not (path.is_file() and name.endswith(_TABLES)):
         return False
     if name.endswith(".parquet"):
-        return True
+        return not is_parquet_log(path)
     with path.open("rb") as file:
         header = file.readline(1 << 16).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     return not is_csv_log(header.rstrip("\r\n"), path)
@@ -113,6 +114,41 @@ def read_table(path: Path, naming: Naming) -> pa.Table:
         ) from None
 
 
+def table_in_memory(source: Any, path: Path, naming: Naming) -> pa.Table:
+    """The columns that are meant, of anything that gives an Arrow stream.
+
+    Args:
+        source: a data frame or an Arrow table.
+        path: what messages call it.
+        naming: as `read_table` has it.
+
+    Raises:
+        InputError: columns that Arrow cannot hold, or two of one name.
+    """
+    import pyarrow as pa
+
+    try:
+        table = pa.table(source)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        detail = ascii(" ".join(str(error).split()))[1:-1][:100]
+        raise InputError(
+            f"{path}: each column must be of one type and under a name of its own, but the table "
+            f"cannot be read ({detail}); convert it."
+        ) from None
+    header = list(table.column_names)
+    if doubles := sorted({c for c in header if header.count(c) > 1}):
+        raise InputError(
+            f"{path}: column names must be unique, but {', '.join(map(ascii, doubles))} occurs "
+            "more than once; rename or drop one."
+        )
+    names = naming(header)
+    table = table.select(list(names))
+    for i, column in enumerate(table.columns):
+        if column.type == pa.string_view():  # polars' texts; few functions of Arrow know them
+            table = table.set_column(i, table.column_names[i], column.cast(pa.string()))
+    return table.rename_columns([names[c] for c in table.column_names])
+
+
 def _read_parquet(path: Path, naming: Naming) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet
@@ -148,6 +184,12 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
         "parse_options": pa.csv.ParseOptions(delimiter=separator),
     }
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
+    if separator == ";":  # decimal commas; 1,234 may be thousands and stays as it is
+        for i, name in enumerate(table.column_names):
+            column = table.column(i)
+            for form in (r"^\s*(-?0),([0-9]+)\s*$", r"^\s*(-?[0-9]+),([0-9]{1,2}|[0-9]{4,})\s*$"):
+                column = pc.replace_substring_regex(column, form, r"\1.\2")
+            table = table.set_column(i, name, column)
     for name in table.column_names[:1]:  # tables joined by `cat`: a header is no row
         column = table.column(name)
         if (pc.max(pc.binary_length(column)).as_py() or 0) < len(name.strip()):
@@ -247,7 +289,13 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
     text = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING))
     text = pc.if_else(pc.fill_null(absent, True), pa.scalar(None, pa.string()), text)
+    share = pc.all(pc.ends_with(text, "%")).as_py() and text.null_count < len(text)
+    if share:  # a sheet shows 0.432 as 43.2%
+        text = pc.utf8_trim_whitespace(pc.replace_substring(text, "%", ""))
     try:
+        if share:
+            parts = np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
+            return parts / 100
         return np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     except pa.ArrowInvalid:
         return _numbers_one_by_one(text.to_pylist(), name, path)

@@ -103,6 +103,7 @@ def read_tensorboard(path: Path, settings: Settings) -> list[ImportedRun]:
     """One run per event file; its folder's name is the run's name."""
     errors = Errors(str(path))
     collector = Collector(path.parent.name or path.name, errors, settings)
+    collector.configure_beside(path)
     with path.open("rb") as handle:
         for record, data in iter_records(handle, errors):
             try:

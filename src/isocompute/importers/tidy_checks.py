@@ -14,6 +14,9 @@ from isocompute.importers.scale import MOST_ROLLOUTS, check_range
 from isocompute.importers.table import FloatArray
 
 SCORES = ("score", "best", "worst")
+# Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
+# half a batch used for 64 updates is refused, at twice rollouts in hundreds pass.
+_LEAST = 0.02
 
 
 def check_numbers(
@@ -57,6 +60,17 @@ def check_numbers(
                 ~np.isnan(v) & ~((v >= 0) & np.isfinite(v)),
                 "correct or empty those cells",
             )
+    if "steps" in numbers:
+        drawn = numbers["problems_per_batch"] * numbers["rollouts_per_problem"] * numbers["steps"]
+        both = (drawn > 0) & (numbers["rollouts"] > 0)
+        share = np.median(numbers["rollouts"][both] / drawn[both]) if both.any() else 1.0
+        refuse(
+            "rollouts",
+            f"of the order of problems_per_batch * rollouts_per_problem * steps "
+            f"({share:.3g} of it at the median; is it in thousands?)",
+            both & (not _LEAST < share < 1 / _LEAST),
+            "give rollouts as whole numbers, or drop one of the columns rollouts and steps",
+        )
     if "seed" in numbers:
         v = numbers["seed"]
         refuse(

@@ -9,7 +9,7 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
-from isocompute.importers.reading import parse_json
+from isocompute.importers.reading import parse_json, run_name, unfolded
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
@@ -31,6 +31,8 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     errors = Errors(str(path))
     folder = path.parent
     name = folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
+    if path.name != "trainer_state.json":
+        name = run_name(path)
     collector = Collector(name or path.stem, errors, settings)
     data = path.read_bytes()
     state, reason = parse_json(data)
@@ -51,12 +53,13 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     collector.configure({
         key: state[key] for key in ("logging_steps", "max_steps") if key in state
     })
+    collector.configure_beside(path)
     window = state.get("logging_steps")
     if isinstance(window, int) and window > 1:
         collector.note(f"training rows are means over {window} steps")
     for number, row in enumerate(history, start=1):
         if isinstance(row, dict):
-            collector.row(row.get("step"), row, number)
+            collector.row(row.get("step"), unfolded(row), number)
         else:
             errors.add(number, "an entry of log_history must be an object")
     return [collector.finish(path, "trainer-state")]

@@ -35,7 +35,7 @@ _SKYRL = re.compile(rf"eval/{_SET}/(?:(?P<avg>avg_score)|pass_at_{_K})")
 # OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: pass1 is the mean over all
 # samples, passN the mean of each problem's best of N.
 _OPENRLHF = re.compile(rf"eval/eval_{_SET}_pass{_K}")
-# slime 0.3.1, observability/rollout_metrics.py and metric_utils.py: the mean, unbiased pass@k
+# slime 0.3.1 (624b824), observability/rollout_metrics.py, metric_utils.py: mean, unbiased pass@k
 _SLIME_PASS = re.compile(rf"eval/{_SET}-pass(?:@|_){_K}")
 _SLIME_MEAN = re.compile(r"eval/(?P<set>[^/]{1,300})")
 # open-instruct 0.3.0, grpo_utils.py, compute_pass_at_k_metrics: pass_at_1 is the mean over all
@@ -46,8 +46,8 @@ _EASYR1 = re.compile(r"val/(?:reward_score|(?P<var>[^/]{1,300})_reward)")
 _TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|(?P<var>correct))")
 
 # Keys that stand alone: NeMo-RL (2026-08, algorithms/grpo.py: accuracy is the mean reward over all
-# rollouts, pass_k whether any is above 0), AReaL 1.0.4 (workflow/rlvr.py), verl (mean reward of
-# the batch that the update uses), prime-rl, SkyRL, slime.
+# rollouts, pass_k whether any is above 0), AReaL 1.0.4 (4aef98d, workflow/rlvr.py), verl (mean
+# reward of the batch that the update uses), prime-rl, SkyRL, slime.
 _ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, trainer
     "validation/accuracy": ("avg", "accuracy", "validation", "nemo-rl"),
     "validation/pass_k": ("best", "accuracy", "validation", "nemo-rl"),
@@ -193,17 +193,20 @@ def _trl(variable: str | None, split: str) -> Column:
 LENGTH_KEYS = ("response_length/mean", "completions/mean_length", "train/completions/mean_length")
 # Generated tokens of one step, and cumulative rollouts, where a trainer logs them (prime-rl).
 TOKENS_KEYS = ("progress/decode_tokens", "env/all/total_ac_tokens")
-ROLLOUTS_KEY = "progress/total_samples"
+ROLLOUTS_KEYS = ("progress/total_samples", "progress/total_rollouts")
+# Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
+# dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
+BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")
 EVICTED_KEY = "training/filter_groups/evicted_samples"  # verl: drawn, not trained on
 # verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
-# utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py; slime 0.3.1, wandb_utils.py; ms-swift
-# 4.4, trainers/patcher.py ("5/100").
+# utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
+# 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py ("5/100").
 STEP_KEYS = (
-    "train/global_step", "trainer/global_step", "training/global_step", "global_step",
-    "global_step/max_steps", "training_step", "rollout/step", "train/step", "eval/global_step",
+    "train/global_step", "trainer/global_step", "training/global_step", "training_step",
+    "global_step", "global_step/max_steps", "rollout/step", "train/step", "eval/global_step",
     "eval/step", "progress/batch", "update", "updates", "iteration", "trainer/step",
 )
 # Keys of the Hugging Face trainer under W&B and trackio, whose own step counts calls of log

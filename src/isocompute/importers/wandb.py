@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import flatten, parse_json
@@ -81,11 +82,17 @@ def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes
 
 
 def read_wandb(path: Path, settings: Settings) -> list[ImportedRun]:
-    """The one run of an offline file."""
+    """The one run of an offline file.
+
+    Raises:
+        InputError: if it holds no record.
+    """
     errors = Errors(str(path))
     collector = Collector(path.stem.removeprefix("run-"), errors, settings)
+    records = 0
     with path.open("rb") as handle:
         for record, data in iter_records(handle, errors):
+            records = record
             try:
                 for number, value in iter_fields(data):
                     if not isinstance(value, bytes):
@@ -100,6 +107,12 @@ def read_wandb(path: Path, settings: Settings) -> list[ImportedRun]:
                         _define(value, collector)
             except WireError as error:
                 errors.add(record, str(error))
+    if not records:
+        raise InputError(
+            f"a W&B file must hold records, but {str(path)!r} ({path.stat().st_size} bytes) holds "
+            "no record yet; the run may still be writing or died before its first block: wait for "
+            "it, or leave the file out."
+        )
     if errors.count:
         collector.note(f"{errors.count} records or rows were damaged and were not read")
     return [collector.finish(path, "wandb")]

@@ -118,13 +118,20 @@ class Posterior:
 
     @property
     def state_J(self) -> tuple[str, ...]:
-        """Whether a run lost what it had learnt ("broken"), or ended short of half the longest."""
+        """Whether a run lost what it had learnt ("broken"), or ended short of half the longest.
+
+        "frozen" where an adaptive sweep ended it.
+        """
         broken = {configuration for configuration, _ in self.data.broken}
+        frozen = {c.configuration for c in self.curves if c.is_frozen}
         longest = float(self.last_J.max())
         return tuple(
-            "broken" if c in broken else "stopped" if last < longest - HALF else "complete"
+            "broken" if c in broken
+            else "frozen" if c in frozen
+            else "stopped" if last < longest - HALF
+            else "complete"
             for c, last in zip(self.configurations, self.last_J, strict=True)
-        )
+        )  # fmt: skip
 
     def scores(self, log10_x_X: FloatArray) -> FloatArray:
         """Mean score (D, J, X) of every configuration: no run's luck, no evaluation noise."""

@@ -17,6 +17,7 @@ from isocompute.report.words import Document, interval, percent, score
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
     from isocompute.report.study_data import StudyView
+    from isocompute.study.adaptive import Look
 
 Section = dict[str, Any]
 
@@ -140,6 +141,7 @@ def study_section(study: StudyView | None) -> Section | None:
             }
             for run in study.runs
         ],
+        "looks": [_look_row(look) for look in study.looks],
         "spent": _spent(study),
         "run_time": _duration(_account(study).get("wall_s")),
         "health": [{"name": name, "meaning": _meaning(name)} for name in study.health],
@@ -155,6 +157,29 @@ def study_section(study: StudyView | None) -> Section | None:
             "samples": study.difficulty.get("samples"),
             "problems": compact(sum(study.difficulty.get("counts") or [])),
         },
+    }
+
+
+def _loss(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _look_row(look: Look) -> Section:
+    """What one look of an adaptive study saw and decided."""
+    numbers = look.of_sweep.numbers
+    by_action: dict[str, list[str]] = {}
+    for c, d in look.of_configurations.items():
+        what = f"{c.rollouts_per_problem}" + (
+            f" ({len(d.rollouts)} seeds)" if len(d.rollouts) > 1 else ""
+        )
+        by_action.setdefault(d.action, []).append(what)
+    return {
+        "number": look.number,
+        "spent": compact(numbers.get("spent")),
+        "at_target": _loss(numbers.get("loss_at_target")),
+        "on_path": _loss(numbers.get("loss_on_path")),
+        "decided": ("the sweep ends; " if look.has_ended else "")
+        + "; ".join(f"{action} n = {', '.join(n)}" for action, n in by_action.items()),
     }
 
 

@@ -22,10 +22,12 @@ from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.interference import study_interference
 from isocompute.metrics import score_from_histogram
 from isocompute.store.arms import select_runs, split_source
+from isocompute.store.decisions import adaptive_looks, resting_states
 from isocompute.store.health import steps_health
 
 if TYPE_CHECKING:
     from isocompute.store import Evaluations, Steps, Store, StoredRun
+    from isocompute.study.adaptive import Look
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -57,6 +59,7 @@ class StudyView:
         problem_set: validation set behind landscapes and scores.
         provenance: versions, hashes, seeds, commands.
         warnings: {"code", "message"} rows of the study itself.
+        looks: what an adaptive study has decided.
     """
 
     name: str
@@ -72,6 +75,7 @@ class StudyView:
     problem_set: str = ""
     provenance: Mapping[str, Any] = field(default_factory=dict)
     warnings: Sequence[Mapping[str, str]] = ()
+    looks: Sequence[Look] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for the page; provenance and warnings are written as words instead."""
@@ -137,7 +141,8 @@ def _interference(source: str | Path, problem_set: str) -> Mapping[str, Any] | N
 
 
 def _read(store: Store, problem_set: str | None, where: Mapping[str, str]) -> StudyView:
-    stored = select_runs(store.folder, store.runs(), where)
+    every, looks = store.runs(), adaptive_looks(store)
+    stored, rests = select_runs(store.folder, every, where), resting_states(looks, every)
     evaluations = store.evaluations()
     chosen = problem_set or _most_evaluated(evaluations)
     runs = [_run(store, run, evaluations, chosen) for run in stored]
@@ -146,7 +151,7 @@ def _read(store: Store, problem_set: str | None, where: Mapping[str, str]) -> St
     accounting = store.accounting().to_dict()
     return StudyView(
         name=store.name or Path(store.folder).name,
-        runs=[_row(run) for run in runs],
+        runs=[_row(run, rests.get(run.stored.hash)) for run in runs],
         health=_health(runs),
         landscapes=_landscapes(shown, budgets),
         scores=_scores(shown, budgets[-1]) if budgets else {},
@@ -157,6 +162,7 @@ def _read(store: Store, problem_set: str | None, where: Mapping[str, str]) -> St
         problem_set=chosen or "",
         provenance=_provenance(stored),
         warnings=_warnings(runs),
+        looks=looks,
     )
 
 
@@ -185,14 +191,15 @@ def _trimmed(counts_KC: IntArray, samples_K: IntArray) -> IntArray:
     return np.asarray(counts_KC[:, :size], dtype=np.int64)
 
 
-def _row(run: _Run) -> dict[str, Any]:
+def _row(run: _Run, rests: str | None) -> dict[str, Any]:
     stored = run.stored
+    state = rests or stored.state
     return {
         "run": run.label,
         "problems_per_batch": run.pair[0],
         "rollouts_per_problem": run.pair[1],
         "seed": stored.spec.get("seed"),
-        "state": stored.state + (f": {stored.reason}" if stored.reason else ""),
+        "state": state + (f": {stored.reason}" if stored.reason else ""),
         "rollouts": stored.rollouts,
         "evaluation_rollouts": stored.evaluation_rollouts,
         "wasted_rollouts": stored.wasted_rollouts,

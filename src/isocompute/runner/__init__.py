@@ -3,7 +3,15 @@
 from isocompute.runner.calibrate import calibrate
 from isocompute.runner.open import open_study
 from isocompute.runner.progress import Progress, Summary
-from isocompute.runner.run import run_study
+from isocompute.runner.run import default_workers, run_study
 from isocompute.runner.settings import Settings
 
-__all__ = ["Progress", "Settings", "Summary", "calibrate", "open_study", "run_study"]
+__all__ = [
+    "Progress",
+    "Settings",
+    "Summary",
+    "calibrate",
+    "default_workers",
+    "open_study",
+    "run_study",
+]

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from isocompute.engines import engine_target, load_engine, problem_generators
+from isocompute.engines import (
+    engine_target,
+    load_engine,
+    problem_generators,
+    takes_whole_machine,
+)
 from isocompute.study import Study, load_study
 
 
@@ -25,4 +31,6 @@ def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
         for spec in study.runs:
             if spec.engine == name:
                 engine.check(spec)
+    if "slices" not in study.source and takes_whole_machine(s.engine for s in study.runs):
+        return replace(study, slices=(1.0,))
     return study

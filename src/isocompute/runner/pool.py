@@ -5,6 +5,7 @@ A pool takes a `Task` per free place and hands back events; it knows nothing abo
 
 from __future__ import annotations
 
+import json
 import multiprocessing.connection
 import os
 import signal
@@ -26,7 +27,12 @@ from isocompute.store.leases import Spent, progress_file
 
 # One thread per worker: two processes with two threads each on two cores were measured at a
 # thirtieth of the speed (spinning threads); passive waiting is the second line of defence.
-_MAIN = "import sys; from isocompute.runner.worker import main; main(int(sys.argv[1]))"
+# The module path comes as an argument: in PYTHONPATH it would reach every trainer that a worker
+# starts, and give another Python this one's packages.
+_MAIN = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from isocompute.runner.worker import main; main(int(sys.argv[1]))"
+)
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
@@ -209,15 +215,15 @@ class ProcessPool:
     def _spawn() -> _Worker:
         # Not multiprocessing: it would import the caller's main script in every worker.
         ours, theirs = socket.socketpair()
-        environment = {**os.environ, **_ONE_THREAD}
-        environment["PYTHONPATH"] = os.pathsep.join(p or os.getcwd() for p in sys.path)
+        path = json.dumps([p or os.getcwd() for p in sys.path])
         # A Ctrl-C reaches a worker while Python starts, too: it must not die of it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
         try:
             with theirs:
                 process = subprocess.Popen(
-                    [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno())],
-                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, env=environment,
+                    [sys.executable, "-P", "-c", _MAIN, str(theirs.fileno()), path],
+                    pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL,
+                    env={**os.environ, **_ONE_THREAD},
                 )  # fmt: skip
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)

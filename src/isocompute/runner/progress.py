@@ -17,7 +17,7 @@ class Progress:
     """State of a study at one moment.
 
     Args:
-        runs_done, runs_total: runs that reached their budget.
+        runs_done, runs_total: runs that reached their budget; in all, those that train now.
         runs_failed: failed or invalid.
         running: runs in progress here, as (problems_per_batch, rollouts_per_problem, seed,
             step, last step of the slice).
@@ -57,6 +57,7 @@ class Summary:
 
     Args:
         done, failed, invalid, pending: number of the study's runs in each state.
+        resting: runs of an adaptive study that are not asked to train further, or at all.
         problems: (run hash, reason) of every failed or invalid run.
         accounting: of the whole store.
         elapsed_s: of this call.
@@ -71,6 +72,7 @@ class Summary:
     problems: Sequence[tuple[str, str]]
     accounting: Accounting
     elapsed_s: float
+    resting: int = 0
     stopped_by: int | None = None
     warnings: Sequence[str] = field(default=())
 
@@ -134,7 +136,7 @@ def progress_of(
     """Put together what is known.
 
     Args:
-        specs: the study's runs by hash.
+        specs: the runs that train now by hash, with the budget to which they do.
         states: (state, committed steps) by hash.
         live: (step, last step of the slice) of what runs here, by hash.
         pace: measured seconds per update.
@@ -150,7 +152,7 @@ def progress_of(
     ]
     shares = [done[h] / specs[h].allocation.steps for h in open_runs]
     return Progress(
-        runs_done=sum(s[0] == "done" for s in states.values()),
+        runs_done=sum(states[h][0] == "done" for h in specs),
         runs_total=len(specs),
         runs_failed=sum(s[0] in ("failed", "invalid") for s in states.values()),
         running=[

@@ -8,13 +8,15 @@ import secrets
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from isocompute.engines import engine_target, load_engine
+from isocompute.engines import engine_target, load_engine, takes_whole_machine
 from isocompute.errors import InputError
 from isocompute.runner.calibrate import book_calibration
+from isocompute.runner.course import Course, Decide
 from isocompute.runner.execute import Outcome, Task, slice_of
 from isocompute.runner.pool import Event, InlinePool, Pool, ProcessPool
 from isocompute.runner.preflight import check_folder
@@ -52,8 +54,10 @@ def run_study(
     retry_failed: bool = False,
     pool: Callable[[Database], Pool] | None = None,
     calibration: Calibration | None = None,
+    decide: Decide | None = None,
+    thaw: Sequence[int] | bool = False,
 ) -> Summary:
-    """Train every run of a study that is not done yet.
+    """Train every run of a study that is not done yet, or what an adaptive one decides.
 
     Everything is validated before the first rollout. SIGTERM and Ctrl-C commit and return (a
     second one returns at once); calling again continues. Several calls on one folder, in any
@@ -62,19 +66,28 @@ def run_study(
     Args:
         study: what to run.
         folder: where study.db and the checkpoints live; made if missing.
-        workers: worker processes of one thread each; None: one per core; 0: in this process.
+        workers: worker processes of one thread each; None: one per core, or 1 for an engine that
+            takes the whole machine; 0: in this process.
         progress: called about once a second, and when something happens.
         settings: timing.
         retry_failed: try failed and invalid runs again.
         pool: where to train instead (`ray.ray_pool`); `workers` then only scales estimated time.
         calibration: what was measured before; what it drew is booked.
+        decide: what an adaptive study does next (`design.decider`); unused by others.
+        thaw: frozen n that go on to the end of their budget; True: all.
 
     Raises:
         InputError: if the study, an engine or the folder's content does not fit.
         StorageError: if the disk is full or cannot be written; nothing committed is lost.
     """
     runner = _Runner(study, Path(folder), workers, progress, settings or Settings())
-    return runner.run(retry_failed, pool, calibration)
+    return runner.run(retry_failed, pool, calibration, decide, thaw)
+
+
+def default_workers(study: Study) -> int:
+    """One per core, or 1 for an engine that takes the whole machine."""
+    whole = takes_whole_machine(spec.engine for spec in study.runs)
+    return 1 if whole else len(os.sched_getaffinity(0))
 
 
 class _Runner:
@@ -93,8 +106,7 @@ class _Runner:
             )
         self.study, self.folder, self.settings = study, folder, settings
         self.progress = progress or (lambda _: None)
-        self.workers = len(os.sched_getaffinity(0)) if workers is None else workers
-        self.specs = {spec.hash: spec for spec in study.runs}
+        self.workers = default_workers(study) if workers is None else workers
         self.engines = {e: engine_target(e) for e in sorted({s.engine for s in study.runs})}
         for name, target in self.engines.items():
             engine = load_engine(target)
@@ -117,7 +129,7 @@ class _Runner:
 
     def run(
         self, retry_failed: bool, pool: Callable[[Database], Pool] | None,
-        calibration: Calibration | None,
+        calibration: Calibration | None, decide: Decide | None, thaw: Sequence[int] | bool,
     ) -> Summary:  # fmt: skip
         database = Database(self.folder, create=True)
         try:
@@ -127,9 +139,13 @@ class _Runner:
             s, wait_s = self.settings, 0.25 if self.workers or pool else 0.05  # here training waits
             self.pulse = Pulse(database, self.id, s.beat_s, s.lease_beats, patience_s=wait_s)
             self.warnings += check_folder(self.folder)
-            register(database, self.study, retry_failed=retry_failed)
+            self.study = register(database, self.study, retry_failed=retry_failed)
+            self.specs = {spec.hash: spec for spec in self.study.runs}
             if calibration is not None:
                 book_calibration(database, calibration)
+            self.course = Course(database, self.study, decide)
+            if thaw is not False:
+                self.course.thaw(None if thaw is True else thaw)
             self.pool = self._make_pool(pool)
             with self._signals():
                 try:
@@ -156,7 +172,7 @@ class _Runner:
             self.pulse.beat()
             self._settle_late()
             self._start_tasks()
-            if not self.tasks and not self.late and (self._stopping or not self._pending()):
+            if not self.tasks and not self.late and (self._stopping or self._nothing_left()):
                 return
             for event in self.pool.events(min(self.settings.beat_s, 0.25)):
                 self._take(event)
@@ -166,9 +182,10 @@ class _Runner:
     # -- claims ------------------------------------------------------------------------------
 
     def _start_tasks(self) -> None:
-        while self.pool.free and not self._stopping and self._pending(free_only=True):
+        while self.pool.free and not self._stopping and self.course.pending(self.pulse.dead()):
             try:
-                claim = leases.claim(self.database, self.id, self._choose, dead=self.pulse.dead())
+                dead = self.pulse.dead()
+                claim = leases.claim(self.database, self.id, self.course.choose, dead=dead)
             except (BusyError, FencedError):  # a query holds the file, or it was overtaken: later
                 return
             if claim is None:
@@ -194,29 +211,17 @@ class _Runner:
                 gone = Outcome(ending="fenced", detail=str(error), spent=leases.Spent())
                 self._take(Event(task=task, outcome=gone))
 
-    def _choose(
-        self, free: Sequence[leases.PendingRun]
-    ) -> tuple[leases.PendingRun, int] | None:
-        """The run that is furthest behind in slices; among those the one with most updates."""
-        best: tuple[tuple[int, int, int], leases.PendingRun, int] | None = None
-        for pending in free:
-            spec = self.specs.get(pending.hash)
-            if spec is None:
-                continue
-            ends = self.study.slice_steps(pending.target_steps)
-            index = next((i for i, e in enumerate(ends) if e > pending.steps_done), len(ends) - 1)
-            key = (index, -(ends[index] - pending.steps_done), pending.run)
-            if best is None or key < best[0]:
-                best = key, pending, ends[index]
-        return None if best is None else best[1:]
-
-    def _pending(self, *, free_only: bool = False) -> bool:
-        rows = self.database.read("SELECT hash, lease_runner FROM runs WHERE state = 'pending'")
-        dead = self.pulse.dead() if free_only else set()
-        return any(
-            row[0] in self.specs and (not free_only or row[1] is None or row[1] in dead)
-            for row in rows
-        )
+    def _nothing_left(self) -> bool:
+        """Whether no run trains further; an adaptive study is first asked for its next look."""
+        if self.course.pending():
+            return False
+        try:
+            more = self.course.decide_next()
+        except BusyError:  # a query holds the file: later
+            return False
+        if more:
+            self._report(force=True, note=self.course.note)
+        return not more
 
     # -- what tasks report -------------------------------------------------------------------
 
@@ -373,20 +378,23 @@ class _Runner:
         now = time.monotonic()
         if not force and now - self.last_report < self.settings.report_s:
             return
-        self.last_report = now
+        self.last_report, specs = now, self.course.specs
+        live = {name: at for name, at in self.live.items() if name in specs}
         self.progress(progress_of(
-            self.specs, self._states(), self.live, self.pace, workers=max(self.workers, 1),
+            specs, self._states(), live, self.pace, workers=max(self.workers, 1),
             elapsed_s=now - self.started, note=note,
         ))  # fmt: skip
 
     def _summary(self) -> Summary:
         store = Store(self.folder)
         with store:
-            states = self._states()
+            states, to_go = self._states(), self.course.pending()
             bad = [(r.hash, r.reason) for r in store.runs()
                    if r.hash in self.specs and r.state in ("failed", "invalid")]  # fmt: skip
-            count = {s: sum(v[0] == s for v in states.values())
-                     for s in ("done", "failed", "invalid", "pending")}  # fmt: skip
-            return Summary(**count, problems=bad, accounting=store.accounting(),
+            count = Counter(state for state, _ in states.values())
+            waiting, pending = count["pending"], max(len(to_go), int(not self.course.has_ended))
+            return Summary(done=count["done"], failed=count["failed"], invalid=count["invalid"],
+                           pending=pending, resting=waiting - len(to_go), problems=bad,
+                           accounting=store.accounting(),
                            elapsed_s=time.monotonic() - self.started,
                            stopped_by=self.stopped_by, warnings=tuple(self.warnings))  # fmt: skip

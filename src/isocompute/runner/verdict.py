@@ -13,8 +13,8 @@ def verdict(database: Database, claim: Claim) -> tuple[str, str]:
     """(state, reason) of a run whose engine returned from a slice.
 
     "invalid", not "done", where fewer steps were trained than asked, where every group of the
-    whole run had zero variance, or with a value model every batch (no gradient ever flowed), or
-    where the weights are those of step 0.
+    whole run had zero variance, or with a value model every batch (no gradient ever flowed), where
+    the weights are those of step 0, or where nothing was evaluated.
     """
     steps_done, target, first = database.read(
         "SELECT steps_done, target_steps, first_weights FROM runs WHERE run = ?", (claim.run,)
@@ -26,6 +26,11 @@ def verdict(database: Database, claim: Claim) -> tuple[str, str]:
         )
     if steps_done < target:
         return "pending", ""
+    if not database.read("SELECT 1 FROM evaluations WHERE run = ? LIMIT 1", (claim.run,)):
+        return "invalid", (
+            f"at least one evaluation must be recorded, but {steps_done} steps have none; look at "
+            "the engine's log."
+        )
     if not _any_variance(database, claim.run):
         return "invalid", (
             "at least one group of rollouts must hold successes and failures, but all "
@@ -45,7 +50,7 @@ def verdict(database: Database, claim: Claim) -> tuple[str, str]:
 
 
 def _any_variance(database: Database, run: int) -> bool:
-    after, failed = -1, training_failures(database, run)
+    after, known, failed = -1, False, training_failures(database, run)
     objective = database.read(
         "SELECT json_extract(spec, '$.recipe.objective') FROM runs WHERE run = ?", (run,)
     )[0][0]
@@ -56,9 +61,12 @@ def _any_variance(database: Database, run: int) -> bool:
             (run, after),
         )
         if not rows:
-            return False
+            return not known  # an engine that knows no outcomes of its batches cannot say
         for step, samples, size, problems, data in rows:
+            after = step
+            if not size:
+                continue
+            known = True
             judged_Q = judged_of(unpack(problems, size), samples, failed.get(step, {}))
             if dead_share(unpack(data, size), judged_Q, objective) < 1:
                 return True
-            after = step

@@ -6,6 +6,7 @@ Shape legend: K evaluations, C = samples + 1 possible numbers of successes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,7 @@ from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
+from isocompute.store.decisions import adaptive_looks, resting_states
 from isocompute.store.health import failed_rules, study_health
 
 
@@ -37,14 +39,9 @@ def is_study(path: str | Path) -> bool:
 
 
 def study_curves(
-    path: str | Path,
-    where: Where,
-    *,
-    metric: str | None = None,
-    problem_set: str | None = None,
-    split: str | None = None,
-    train: bool = False,
-) -> StudyCurves:
+    path: str | Path, where: Where, *, metric: str | None = None, problem_set: str | None = None,
+    split: str | None = None, train: bool = False,
+) -> StudyCurves:  # fmt: skip
     """One curve per run and problem set; a run whose weights never moved has none.
 
     Args:
@@ -60,13 +57,19 @@ def study_curves(
             than were drawn.
     """
     with Store(path) as store:
-        runs = [run for run in store.runs() if run.state != "invalid"]
+        every = store.runs()
+        rests = resting_states(adaptive_looks(store), every)
+        runs = [run for run in every if run.state != "invalid"]
         runs = select_runs(path, runs, where)
         require_one_arm(path, runs)
         if split == "train":
             curves = list(_train_curves(store, runs, metric))
         else:
-            curves = [c for run in runs for c in _run_curves(store, run, metric, problem_set)]
+            curves = [
+                c.replace(is_frozen=rests.get(run.hash) == "frozen")
+                for run in runs
+                for c in _run_curves(store, run, metric, problem_set)
+            ]
         return StudyCurves(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 
@@ -103,8 +106,10 @@ def _run_curves(
 def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
     """GPU-hours of training by updates done, evaluations apart; None where no time was stored.
 
-    A worker without GPUs counts as one.
+    A worker without GPUs counts as one. What the simulator takes is nobody's price.
     """
+    if run.spec["engine"] == "simulator":
+        return None
     steps = store.steps(run.hash)
     if not len(steps.step_K) or not (steps.wall_s_K > 0).any():
         return None
@@ -137,14 +142,12 @@ def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> It
             enough = judged >= min(wanted.k, int(steps.samples_K[rows].max(initial=0)))
             if not enough.any():
                 continue
-            points.append(
-                (
-                    (steps.rollouts_K[rows] - batch).mean(),
-                    score_from_counts(counts[enough], judged[enough], wanted),
-                    steps.tokens_K[rows].mean(),
-                    steps.step_K[rows].mean() - 1,
-                )
-            )
+            points.append((
+                (steps.rollouts_K[rows] - batch).mean(),
+                score_from_counts(counts[enough], judged[enough], wanted),
+                steps.tokens_K[rows].mean(),
+                steps.step_K[rows].mean() - 1,
+            ))  # fmt: skip
         if not points:
             continue
         rollouts_K, score_K, tokens_K, steps_K = np.array(points, dtype=np.float64).T
@@ -171,27 +174,26 @@ def _identity(run: StoredRun) -> dict[str, Any]:
 
 def unhealthy(source: str) -> dict[Configuration, str]:
     """Configurations of a study with a run that failed a health rule, and the rules; else none."""
-    path, where = split_source(source)
-    if not is_study(path):
-        return {}
     failed: dict[Configuration, set[str]] = {}
-    with Store(path) as store:
-        findings = study_health(store)
-        for run in select_runs(path, store.runs(), where):
-            rules = {f.code for f in findings[run.hash] if f.severity == "failure"}
-            if rules:
+    with _selected(source) as (store, runs):
+        findings = study_health(store) if store else {}
+        for run in runs:
+            if rules := {f.code for f in findings[run.hash] if f.severity == "failure"}:
                 failed.setdefault(configuration_of(run), set()).update(rules)
     return {key: ", ".join(sorted(rules)) for key, rules in failed.items()}
 
 
 def study_recipes(source: str) -> list[Recipe]:
     """The different recipes of the runs that a source selects; none where it is no study."""
-    path, where = split_source(source)
-    if not is_study(path):
-        return []
-    with Store(path) as store:
-        records = [run.spec["recipe"] for run in select_runs(path, store.runs(), where)]
+    with _selected(source) as (_, runs):
+        records = [run.spec["recipe"] for run in runs]
     return [stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]]
+
+
+def trained_on(source: str) -> int | None:
+    """Problems of the largest training set of a study's runs; None where it is no study."""
+    with _selected(source) as (_, runs):
+        return max((int(run.spec["train"]["size"]) for run in runs), default=None)
 
 
 def stored_recipe(record: Mapping[str, Any]) -> Recipe:
@@ -209,3 +211,14 @@ def with_study_rates(source: str | None, rates: Rates) -> Rates:
         known = (store.info().get("source") or {}).get("rates") or {}
     missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
     return replace(rates, **missing)
+
+
+@contextmanager
+def _selected(source: str) -> Iterator[tuple[Store | None, list[StoredRun]]]:
+    """The store of a study and the runs that a source selects of it; None and none of another."""
+    path, where = split_source(source)
+    if not is_study(path):
+        yield None, []
+        return
+    with Store(path) as store:
+        yield store, select_runs(path, store.runs(), where)

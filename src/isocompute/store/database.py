@@ -136,7 +136,8 @@ class Database:
 
     def faults(self) -> list[str]:
         """What is wrong with the file's structure."""
-        rows = [str(row[0]) for row in self.read("PRAGMA integrity_check(10)")]
+        checked = self.read("PRAGMA integrity_check(10)")
+        rows = [" ".join(str(row[0]).split()) for row in checked]  # SQLite quotes whole schemas
         found = [row for row in rows if row != "ok"]
         if not found and self.version == schema.SCHEMA_VERSION:
             with self._translated():
@@ -154,9 +155,12 @@ class Database:
         Raises:
             InputError: names the rows that are not as they were committed.
         """
-        if self.version == schema.SCHEMA_VERSION:
-            rows = seals.broken(self.connection, self.read, tables, run)
-            seals.refuse_broken(rows, str(self.path))
+        rows = seals.broken(self.connection, self.read, self.sealed(tables), run)
+        seals.refuse_broken(rows, str(self.path))
+
+    def sealed(self, tables: Sequence[str] = seals.TABLES) -> list[str]:
+        """Those of the tables whose rows bear seals in a file of this version."""
+        return [t for t in tables if self.version >= seals.SINCE.get(t, seals.FIRST)]
 
     def close(self) -> None:
         """Close the connection."""
@@ -229,7 +233,8 @@ class Database:
                 error, (sqlite3.ProgrammingError, sqlite3.IntegrityError)
             ):
                 raise InputError(
-                    f"study.db must be an intact SQLite file, but SQLite says {error}; run "
+                    f"study.db must be an intact SQLite file, but SQLite says "
+                    f"{' '.join(str(error).split())}; run "
                     "`isocompute doctor` on its folder, or restore it from a copy."
                 ) from error
             raise

@@ -14,6 +14,7 @@ from isocompute.store import schema, seals
 from isocompute.store.database import Database, EmptyStudyError
 from isocompute.store.files import checkpoint_folder, fault
 from isocompute.store.leases import beats, owner_of
+from isocompute.store.pack import fits
 from isocompute.store.processes import has_died
 
 
@@ -74,14 +75,14 @@ def _file(database: Database) -> list[Finding]:
 
 def _records(database: Database) -> list[Finding]:
     """Every row against its seal."""
-    if database.version < schema.SCHEMA_VERSION:
+    if database.version < seals.FIRST:
         return [Finding(
             code="older_version", severity="info",
             message=f"study.db is of version {database.version}, whose records bear no hashes: "
             "only their agreement was checked; `isocompute run` brings it up to date.",
         )]  # fmt: skip
     imported = seals.imported(database.connection)
-    rows = seals.broken(database.connection, database.read, (*seals.TABLES, *imported))
+    rows = seals.broken(database.connection, database.read, (*database.sealed(), *imported))
     if not rows:
         there = seals.has_imports(database.read, str(database.path))
         if there and len(imported) < len(seals.IMPORTED):
@@ -135,12 +136,12 @@ def _rows(database: Database) -> list[Finding]:
                 "study.db from a copy, or remove these runs.",
             ))  # fmt: skip
     bad = 0
-    for counts, size in database.read(
-        "SELECT DISTINCT e.counts, p.size FROM evaluations e JOIN runs r ON r.run = e.run "
-        "JOIN problem_sets p ON p.sha256 = json_extract(r.spec, "
+    for counts, size, samples in database.read(
+        "SELECT DISTINCT e.counts, p.size, e.samples FROM evaluations e "
+        "JOIN runs r ON r.run = e.run JOIN problem_sets p ON p.sha256 = json_extract(r.spec, "
         "'$.validation.\"' || replace(e.problem_set, '\"', '\\\"') || '\".sha256')"
     ):
-        bad += sum(json.loads(counts)) != size
+        bad += not fits(size, sum(json.loads(counts)), samples)
     if bad:
         found.append(Finding(
             code="counts_differ", severity="error",

@@ -73,3 +73,14 @@ def count_text(successes_P: NDArray[np.integer[Any]], samples: int) -> str:
             "correct the engine."
         )
     return json.dumps(np.bincount(array, minlength=samples + 1).tolist(), separators=(",", ":"))
+
+
+def fits(problems: int | None, counts: int, samples: int) -> bool:
+    """Whether an evaluation has as many counts as its set has problems.
+
+    Of outcomes whose problems are not known each stands alone: a whole number of single ones for
+    every problem.
+    """
+    if problems is None:
+        return False
+    return counts == problems or (samples == 1 and counts > 0 and counts % problems == 0)

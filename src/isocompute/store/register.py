@@ -12,13 +12,14 @@ from isocompute.engines import engine_target, load_engine
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
+from isocompute.store.begun import as_begun
 from isocompute.store.database import Database
 from isocompute.store.files import run_folder
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
 
-def register(database: Database, study: Study, *, retry_failed: bool = False) -> None:
+def register(database: Database, study: Study, *, retry_failed: bool = False) -> Study:
     """Enter a study's runs: new ones are added, a larger budget continues the old ones.
 
     Runs in the store that the study no longer asks for stay as they are.
@@ -28,12 +29,16 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
         study: validated.
         retry_failed: make failed and invalid runs pending again.
 
+    Returns:
+        The study under the recipes that it was begun with, see `as_begun`.
+
     Raises:
         InputError: if the study was edited in a way that would change runs that have results;
             the difference is shown, and nothing is written.
     """
     with database.write() as connection:
         stored = _stored(connection)
+        study = as_begun(stored, study)
         if _adopt(connection, database.folder, stored, study):
             stored = _stored(connection)
         _refuse_edits(stored, study)
@@ -51,6 +56,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
                 "INSERT OR REPLACE INTO study (key, value) VALUES (?, ?)",
                 (key, json.dumps(value, sort_keys=True)),
             )
+    return study
 
 
 def _revisions(connection: sqlite3.Connection, study: Study) -> dict[str, int]:

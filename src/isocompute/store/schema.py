@@ -21,7 +21,7 @@ from isocompute.store import seals
 from isocompute.store.processes import has_died
 
 APPLICATION_ID = 0x69736F63  # "isoc", so that another program's database is told apart
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 _WATCH_S = 30.0  # a runner that works raises its counter every two seconds
 
 # problem_set is '' for the training set, position the place in the set.
@@ -31,6 +31,16 @@ CREATE TABLE unjudged (
     problem_set TEXT NOT NULL, position INTEGER NOT NULL, rollouts INTEGER NOT NULL,
     message TEXT NOT NULL, response TEXT NOT NULL,
     UNIQUE (run, step, problem_set, position));
+"""
+
+# 0, 0 is the sweep itself; rollouts are a JSON list, those of each seed that trains, and numbers
+# what the decision follows from.
+_DECISIONS = """
+CREATE TABLE decisions (
+    look INTEGER NOT NULL, problems_per_batch INTEGER NOT NULL,
+    rollouts_per_problem INTEGER NOT NULL, action TEXT NOT NULL,
+    rollouts TEXT NOT NULL, numbers TEXT NOT NULL, seal BLOB,
+    UNIQUE (look, problems_per_batch, rollouts_per_problem));
 """
 
 _TABLES = """
@@ -119,12 +129,15 @@ CREATE INDEX IF NOT EXISTS import_outcomes_of ON import_outcomes (import);
 _MIGRATIONS: dict[int, str] = {
     1: "ALTER TABLE runs ADD COLUMN findings TEXT",
     2: _UNJUDGED,
-    3: ";".join(f"ALTER TABLE {table} ADD COLUMN seal BLOB" for table in seals.TABLES),
-}
+    3: ";".join(f"ALTER TABLE {table} ADD COLUMN seal BLOB" for table in seals.TABLES
+                if table not in seals.SINCE),
+    4: _DECISIONS,
+}  # fmt: skip
 # What a reader of version k puts before its tables, so that an old file is read as it is.
 _READ_AS_NOW: dict[int, str] = {
     1: "CREATE TEMP VIEW runs AS SELECT *, NULL AS findings FROM main.runs",
     2: _UNJUDGED.replace("CREATE TABLE", "CREATE TEMP TABLE"),
+    4: _DECISIONS.replace("CREATE TABLE", "CREATE TEMP TABLE"),
 }
 
 
@@ -161,7 +174,7 @@ def create(connection: sqlite3.Connection) -> Path | None:
             copy = _copy(connection, version)
         for older in range(version, SCHEMA_VERSION):
             _statements(connection, _MIGRATIONS[older])
-        if version < SCHEMA_VERSION:
+        if version < seals.FIRST:
             seals.seal_all(connection)
         connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
         connection.execute("COMMIT")

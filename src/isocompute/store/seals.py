@@ -14,14 +14,17 @@ from typing import Any
 
 from isocompute.errors import InputError
 
-SMALL = ("study", "problem_sets", "runs", "attempts", "checkpoints", "ledger")
+FIRST = 4  # the version of the file from which rows are sealed
+SINCE = {"decisions": 5}  # tables that came later
+SMALL = ("study", "problem_sets", "runs", "attempts", "checkpoints", "ledger", "decisions")
 OF_A_RUN = ("steps", "evaluations", "unjudged")
 TABLES = (*SMALL, *OF_A_RUN, "problems")
 # Made by the first import; those that an older version made bear no seals until the next one.
 IMPORTED = ("imports", "import_series", "import_scores", "import_outcomes", "import_errors")
 _PIECE = 20_000  # rows per query: nobody's commit waits for a whole check
 _NAMES = {"study": "key", "runs": "hash", "steps": "'run ' || run || ', step ' || step",
-          "evaluations": "'run ' || run || ', step ' || step", "imports": "name",
+          "evaluations": "'run ' || run || ', step ' || step",
+          "decisions": "'look ' || look", "imports": "name",
           "import_scores": "'series ' || series || ', step ' || step"}  # fmt: skip
 _KEYS = {"import_scores": ("series", "step")}  # of a table without row numbers
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from isocompute.store.decisions import adaptive_looks, decision_lines, resting_states
 from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
 from isocompute.store.store import Accounting, Store, StoredRun
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
+from isocompute.study.adaptive import Look
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +20,8 @@ class Status:
 
     Args:
         name: of the study.
-        states: number of runs that are "done", "failed", "invalid", "running" or "waiting".
+        states: number of runs that are "done", "failed", "invalid", "running" or "waiting"; in an
+            adaptive study also "frozen", "stopped" (it has said enough) or "unneeded".
         rollouts_done, rollouts_total: training rollouts, committed and asked for.
         usable_fraction: smallest fraction of its budget that any run has reached: the sweep is
             complete at that share of its budget.
@@ -26,6 +29,7 @@ class Status:
         accounting: where the rollouts and tokens went.
         runs: every run.
         unjudged: what the verifiers failed on, one row per problem, the most responses first.
+        looks: what an adaptive study has decided.
     """
 
     name: str
@@ -37,10 +41,15 @@ class Status:
     accounting: Accounting
     runs: list[StoredRun]
     unjudged: list[UnjudgedRow]
+    looks: list[Look]
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
-        return {"version": 1, **asdict(self)}
+        looks = [
+            {"look": look.number, "decisions": [asdict(d) for d in look.decisions]}
+            for look in self.looks
+        ]
+        return {"version": 1, **asdict(replace(self, looks=[])), "looks": looks}
 
     def lines(self) -> list[str]:
         """For people."""
@@ -50,8 +59,10 @@ class Status:
         lines = [
             f"{self.name}: {len(self.runs)} runs: {counts}",
             f"rollouts: {self.rollouts_done:,} of {self.rollouts_total:,} "
-            f"({self.rollouts_done / max(self.rollouts_total, 1):.0%}); every run has reached "
-            f"{self.usable_fraction:.0%} of its budget",
+            f"({self.rollouts_done / max(self.rollouts_total, 1):.0%})" + (
+                "" if self.looks
+                else f"; every run has reached {self.usable_fraction:.0%} of its budget"
+            ),
             f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "
             f"interruptions" + "".join(
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
@@ -62,6 +73,7 @@ class Status:
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
                   f"{r.reason}" for r in self.runs if r.reason]  # fmt: skip
+        lines += decision_lines(self.looks, self.rollouts_total)
         if self.unjudged:
             told = [(f"{u.problem!r} ({u.split})", u.rollouts, u.message) for u in self.unjudged]
             lines.append(
@@ -84,8 +96,11 @@ def study_status(folder: str | Path) -> Status:
         held = {row[0] for row in store.database.read(
             "SELECT hash, lease_runner FROM runs WHERE lease_runner NOTNULL") if row[1] in alive}
         states = dict.fromkeys(("done", "running", "waiting", "failed", "invalid"), 0)
+        looks = adaptive_looks(store)
+        rests = resting_states(looks, runs)
         for run in runs:
-            waiting = "running" if run.hash in held else "waiting"
+            waiting = "running" if run.hash in held else rests.get(run.hash, "waiting")
+            states.setdefault(waiting, 0)
             states[waiting if run.state == "pending" else run.state] += 1
         batch = [r.spec["problems_per_batch"] * r.spec["rollouts_per_problem"] for r in runs]
         return Status(
@@ -95,7 +110,7 @@ def study_status(folder: str | Path) -> Status:
                 (min(1.0, r.steps_done / r.spec["steps"]) for r in runs), default=0.0
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
-            unjudged=store.unjudged(total=True),
+            unjudged=store.unjudged(total=True), looks=looks,
         )  # fmt: skip
 
 

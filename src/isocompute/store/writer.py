@@ -24,7 +24,7 @@ from isocompute.store.database import BusyError, Database, FencedError, storage_
 from isocompute.store.files import checkpoint_folder, make_folder, remove, seal, weights_of
 from isocompute.store.findings import dump_findings, keep_divergence, monitored
 from isocompute.store.leases import Claim, Spent, check_token, compare_token, progress_file
-from isocompute.store.pack import count_text, pack, unpack
+from isocompute.store.pack import count_text, fits, pack, unpack
 from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, training_failures
 
 _PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
@@ -212,8 +212,8 @@ class RunWriter:
         Raises:
             InputError: if the set is unknown, its size differs, or it is not of this step.
         """
-        size = self._validation.get(record.problem_set)
-        if size != len(record.successes_P) or record.step != self._position.step:
+        size, counts = self._validation.get(record.problem_set), len(record.successes_P)
+        if not fits(size, counts, record.samples) or record.step != self._position.step:
             raise InputError(
                 "an evaluation must be of a validation set of the run, with one count per "
                 f"problem, at the current step {self._position.step}, but got "

@@ -21,6 +21,7 @@ from isocompute.problems import (
     subset_problems,
 )
 from isocompute.recipe import Recipe
+from isocompute.study.adaptive import Bounds
 from isocompute.study.schema import Grid, Powers, ProblemFile, StudyFile, parse_study
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Limits, Study
@@ -28,6 +29,9 @@ from isocompute.study.yaml12 import parse_yaml, read_yaml
 
 Generator = Callable[..., ProblemSet]
 
+# Of an adaptive sweep: its first look is at a 32nd of the budget, where the seven n of a planted
+# sweep have cost 1% of the grid with three seeds; at a 16th they cost twice as much.
+DOUBLING = tuple(2.0**-k for k in range(5, -1, -1))
 MOST_RUNS = 100_000  # of a study
 MOST_ROLLOUTS = 10**15  # of a run: exact as a double and in SQLite
 MOST_PROBLEMS = 10**7  # that a generator is asked for
@@ -209,8 +213,23 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
         for recipe_name, recipe in recipes.items()
         for allocation in allocations
     ]  # fmt: skip
-    return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()),
-                 slices=tuple(file.slices), rates=rates, source=content)  # fmt: skip
+    slices = tuple(file.slices)
+    if file.adaptive is not None and "slices" not in file.model_fields_set:
+        slices = DOUBLING
+    return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()), slices=slices,
+                 rates=rates, adaptive=_bounds(file, rates, rollouts), source=content)  # fmt: skip
+
+
+def _bounds(file: StudyFile, rates: Rates, rollouts: int) -> Bounds | None:
+    if file.adaptive is None:
+        return None
+    given = file.adaptive.model_dump()
+    for name in ("target", "spend"):
+        if given[name] is not None:
+            given[name] = float(rates.rollouts(parse_budget(str(given[name]))))
+    if given["target"] is None:
+        given["target"] = float(rollouts)
+    return Bounds(**given)
 
 
 def _refuse_many(file: StudyFile, allocations: int) -> None:

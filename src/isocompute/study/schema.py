@@ -113,6 +113,18 @@ class RatesSection(_Section):
     usd_per_gpu_hour: Annotated[float, Field(gt=0)] | None = None
 
 
+class AdaptiveSection(_Section):
+    """Bounds of an adaptive sweep; see `isocompute.study.adaptive.Bounds`."""
+
+    target: float | str | None = None
+    spend: float | str | None = None
+    chance: float = 0.02
+    improvement: float = 0.0006
+    tolerance: float = 0.002
+    metric: str | None = None
+    problem_set: str | None = None
+
+
 # The words of a recipe are the fields of Recipe; their ranges are checked there.
 RecipeSection: type[_Section] = create_model(
     "RecipeSection",
@@ -137,6 +149,7 @@ class StudyFile(_Section):
     budget: float | str
     evaluation: Evaluation = Field(default_factory=Evaluation)
     limits: LimitsSection = Field(default_factory=LimitsSection)
+    adaptive: AdaptiveSection | None = None
     slices: list[float] = Field(default=[0.125, 0.25, 0.5, 1.0], min_length=1)
     rates: RatesSection = Field(default_factory=RatesSection)
     allow: list[str] = Field(default_factory=list)
@@ -147,6 +160,13 @@ class StudyFile(_Section):
         # A single arm needs no name; no unions here, so that messages name one form only.
         single = isinstance(value, dict) and {"train", "validation"} & set(value)
         return {"": value} if single else value
+
+    @field_validator("adaptive", mode="before")
+    @classmethod
+    def _yes_or_bounds(cls, value: Any) -> Any:
+        if not (value is None or isinstance(value, bool | dict)):
+            raise ValueError("must be true, false or a mapping of bounds")
+        return ({} if value else None) if isinstance(value, bool) else value
 
     @model_validator(mode="after")
     def _recipe_once(self) -> StudyFile:
@@ -166,7 +186,7 @@ def parse_study(content: Any, *, where: str) -> StudyFile:
         raise InputError(
             f"{where} must be a mapping of words to values, but it is "
             f"{type(content).__name__ if content is not None else 'empty'}; start from the example "
-            "in docs/store.md."
+            "in docs/sweep.md."
         )
     try:
         return StudyFile.model_validate(content)
@@ -204,5 +224,5 @@ def _is_branch(part: int | str) -> bool:
 
 def _words() -> set[str]:
     sections = (StudyFile, Problems, ProblemFile, Powers, Grid, Evaluation, LimitsSection,
-                RatesSection, RecipeSection)  # fmt: skip
+                RatesSection, RecipeSection, AdaptiveSection)  # fmt: skip
     return {name for section in sections for name in section.model_fields}

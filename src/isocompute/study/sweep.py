@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from isocompute.allocation import Rates
+from isocompute.domain import Configuration
 from isocompute.errors import InputError
+from isocompute.study.adaptive import Bounds, Grid
 from isocompute.study.spec import RunSpec
 
 
@@ -54,12 +56,15 @@ class Study:
         limits: per run.
         slices: fractions of each run's steps, ascending, the last one 1. All runs finish a
             slice before any run starts the next, so that an interrupted sweep is already a
-            usable one at a smaller budget. Nothing is ever pruned.
+            usable one at a smaller budget.
         rates: what a rollout costs, where it is known.
+        adaptive: bounds of a sweep that looks at its curves after each slice and decides what to
+            train next; None: every run goes to its end.
         source: the validated content of the study file, kept with the records.
 
     Raises:
-        InputError: if it holds no run, a run twice, or slices that do not ascend to 1.
+        InputError: if it holds no run, a run twice, or slices that do not ascend to 1; if it is
+            adaptive with fewer than 2 configurations, or with several recipes or problem sets.
     """
 
     name: str
@@ -67,6 +72,7 @@ class Study:
     limits: Limits = field(default_factory=Limits)
     slices: tuple[float, ...] = (0.125, 0.25, 0.5, 1.0)
     rates: Rates = field(default_factory=Rates)
+    adaptive: Bounds | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,6 +105,46 @@ class Study:
                 f"{list(self.slices)}; write for example [0.25, 0.5, 1]."
             )
 
+        if self.adaptive is not None:
+            self._check_adaptive()
+
+    def _check_adaptive(self) -> None:
+        first, configurations = self.runs[0], {configuration_of(s) for s in self.runs}
+        if len(configurations) < 2:
+            raise InputError(
+                "an adaptive sweep must compare at least 2 configurations, but its grid holds "
+                f"{len(configurations)}; add values of rollouts_per_problem."
+            )
+        if any((s.recipe, s.train.sha256) != (first.recipe, first.train.sha256)
+               for s in self.runs):  # fmt: skip
+            raise InputError(
+                "an adaptive sweep must have one recipe and one problem set, whose curves can be "
+                f"compared, but study {self.name!r} has several; make one study of each, or leave "
+                "`adaptive` out."
+            )
+        sets = sorted(first.validation)
+        asked = self.adaptive.problem_set if self.adaptive else None
+        if asked not in sets and not (asked is None and len(sets) == 1):
+            raise InputError(
+                "`adaptive.problem_set` must name a validation set, but got "
+                f"{'none' if asked is None else repr(asked)} of {', '.join(sets)}; name one."
+            )
+
+    def grid(self) -> Grid:
+        """What an adaptive sweep chooses from.
+
+        Raises:
+            InputError: if the study is not adaptive.
+        """
+        if self.adaptive is None:
+            raise InputError(
+                f"only an adaptive study has decisions, but {self.name!r} is none; write "
+                "`adaptive: true` into its file."
+            )
+        steps = {configuration_of(s): s.allocation.steps for s in self.runs}
+        seeds = len({s.seed for s in self.runs})
+        return Grid(steps=steps, seeds=seeds, slices=self.slices, bounds=self.adaptive)
+
     @property
     def rollouts(self) -> int:
         """Training rollouts of all runs together, evaluation apart."""
@@ -112,3 +158,9 @@ class Study:
     def slice_steps(self, steps: int) -> tuple[int, ...]:
         """Steps at which a run of `steps` steps hands over to the others, ascending."""
         return tuple(sorted({max(1, int(steps * s)) for s in self.slices} | {steps}))
+
+
+def configuration_of(spec: RunSpec) -> Configuration:
+    """(B_p, n) of a run."""
+    a = spec.allocation
+    return Configuration(a.problems_per_batch, a.rollouts_per_problem)

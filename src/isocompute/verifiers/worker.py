@@ -125,10 +125,12 @@ class WorkerVerifier:
         allowed = os.environ.get("ISOCOMPUTE_VERIFIER_ENV", "").split(",")
         # -P keeps the current folder off the module path: a file named `queue.py` in it would
         # otherwise stand in for the standard library's.
+        # The same Python finds the same modules, however this one was told where they are.
+        path = {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
         process = self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "isocompute.verifiers.worker", self._target, nonce],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-            start_new_session=True, env=without_secrets(os.environ, allowed),
+            start_new_session=True, env=without_secrets(os.environ, allowed) | path,
         )  # fmt: skip
         weakref.finalize(self, _end, process, os.getpid())
         for pipe in (process.stdin, process.stdout):

@@ -7,7 +7,7 @@ from typing import get_args
 
 from isocompute.engines.local.precision import SamplerType, TrainingType, find_device
 from isocompute.errors import InputError
-from isocompute.recipe import Recipe
+from isocompute.recipe import Recipe, check_idle_cap
 from isocompute.study.spec import RunSpec
 
 DEFAULT_MODEL = "bits"
@@ -87,8 +87,6 @@ def check_recipe(spec: RunSpec, options: Options) -> None:
         ("clip_high", several, "updates_per_batch > 1 (the ratio is 1 otherwise)"),
         ("update_split", several, "updates_per_batch > 1"),
         ("gradient_rollouts", not ppo, "a group baseline, which ppo has not"),
-        ("importance_cap", options.sampler_differs,
-         "a sampler that differs from the trainer (engine_options.sampler_dtype)"),
         ("importance_level", recipe.importance_cap is not None, "importance_cap"),
         ("gae_gamma", ppo, "objective ppo"),
         ("gae_lambda", ppo, "objective ppo"),
@@ -101,6 +99,8 @@ def check_recipe(spec: RunSpec, options: Options) -> None:
                 f"recipe `{name}` must be left at its default for the engine 'local' without "
                 f"{needs}, but got {value!r}, which would do nothing; remove it."
             )
+    if not options.sampler_differs:
+        check_idle_cap(recipe, "local")
     if n < 2 and not ppo:
         raise InputError(
             "`rollouts_per_problem >= 2` must hold for a group baseline, but got "

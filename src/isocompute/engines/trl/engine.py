@@ -154,6 +154,7 @@ class _Run:
             "config": render_config(spec, options), "model": options.model_path,
             "folder": str(self.folder / "out"), "bundle": str(self.folder / "rewards"),
             "device": options.device, "threads": options.threads, "chat": options.chat,
+            "processes": options.processes,
             "train": _rows(spec.train, "train"),
             "order": training_order(
                 len(spec.train), allocation.problems_per_batch, allocation.steps, spec.seed

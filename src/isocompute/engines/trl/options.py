@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 import isocompute
 from isocompute.engines.streams import problem_order
 from isocompute.errors import InputError
+from isocompute.recipe import check_idle_cap
 from isocompute.study.spec import RunSpec
+from isocompute.trainers import Asked
+from isocompute.trainers.trl import LOSS, trl_rows
 
 _MICRO_BATCH = 512  # completions; 0.66 GB at this size for the embedded model
-# Loss of TRL per aggregation; "dr_grpo" divides by the length limit, not by the tokens.
-_LOSS = {"token-mean": "dapo", "seq-mean-token-mean": "grpo"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +33,8 @@ class TrlOptions:
         micro_batch: completions per forward pass; the largest divisor of B_p * n up to it is
             used, and gradients are accumulated.
         device: "cpu", "cuda", or "auto" (a GPU if there is one).
-        threads: of the process, on a CPU.
+        threads: of each process, on a CPU.
+        processes: data-parallel ones on this machine, which share every batch.
         chat: prompts as a user's message; None: where the tokenizer has a chat template.
         overrides: further GRPOConfig fields; those that carry the allocation or the recipe are
             refused.
@@ -44,6 +46,7 @@ class TrlOptions:
     micro_batch: int = _MICRO_BATCH
     device: str = "auto"
     threads: int = 1
+    processes: int = 1
     chat: bool | None = None
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
@@ -67,7 +70,7 @@ class TrlOptions:
                 "'trl', but got none; add it."
             )
         options = cls(**spec.engine_options)
-        for name in ("micro_batch", "threads"):
+        for name in ("micro_batch", "threads", "processes"):
             _require_count(name, getattr(options, name))
         if options.max_new_tokens is not None:
             _require_count("max_new_tokens", options.max_new_tokens)
@@ -122,17 +125,15 @@ def check_spec(spec: RunSpec) -> None:
     supported: tuple[tuple[str, tuple[object, ...], str], ...] = (
         ("objective", ("grpo", "cispo"), "its PPO has another trainer"),
         ("advantage_std", ("sample", "none"), "it divides by the sample std or not at all"),
-        ("aggregation", ("token-mean",) if recipe.objective == "cispo" else tuple(_LOSS),
+        ("aggregation", ("token-mean",) if recipe.objective == "cispo" else tuple(LOSS),
          "dr_grpo divides by the length limit; cispo is token-mean"),
         ("zero_variance_filter", ("none",), "it has no such filter"),
         ("updates_per_batch", (1,), "the engine keeps TRL on-policy"),
         ("update_split", ("mini-batch",), "the engine keeps TRL on-policy"),
-        ("importance_level", ("token",), "its sampler is the trainer: the ratio is 1"),
         *((name, (value,), "it has no value model") for name, value in (
             ("gae_gamma", 1.0), ("gae_lambda", 1.0), ("value_learning_rate", 1e-5),
             ("value_clip", 0.5))),
         ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
-        ("importance_cap", (None,), "its sampler is the trainer: the ratio is 1"),
     )  # fmt: skip
     for name, allowed, why in supported:
         value = getattr(recipe, name)
@@ -141,6 +142,7 @@ def check_spec(spec: RunSpec) -> None:
                 f"recipe `{name}` must be {' or '.join(map(repr, allowed))} with the engine "
                 f"'trl', but got {value!r} ({why}); change it or the engine."
             )
+    check_idle_cap(recipe, "trl")
     if allocation.rollouts_per_problem < 2:
         raise InputError(
             "`rollouts_per_problem >= 2` must hold for a group advantage, but got "
@@ -156,44 +158,26 @@ def check_spec(spec: RunSpec) -> None:
 def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:
     """Arguments of GRPOConfig; where a model and its outputs lie is left to the program.
 
-    TRL counts completions: B_p * n = per_device_train_batch_size * gradient accumulation, in one
-    process; `steps_per_generation` stays unset, which makes each batch one update.
+    TRL counts completions: B_p * n = per_device_train_batch_size * gradient accumulation *
+    processes; `steps_per_generation` stays unset, which makes each batch one update.
 
     Raises:
         InputError: if an override touches a field that carries the allocation or the recipe.
     """
-    recipe, allocation = spec.recipe, spec.allocation
-    batch, k = allocation.batch_size, spec.evaluation_samples
-    micro = max(d for d in range(1, min(batch, options.micro_batch) + 1) if batch % d == 0)
+    k = spec.evaluation_samples
     evaluation = k * max(1, options.micro_batch // k)
+    asked = Asked(
+        allocation=spec.allocation, recipe=spec.recipe, seed=spec.seed,
+        response_tokens=options.length_limit, learning_rate=spec.learning_rate,
+    )  # fmt: skip
     config: dict[str, Any] = {
-        "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": batch // micro,
-        "num_generations": allocation.rollouts_per_problem,
+        **{row.key: row.value for row in trl_rows(
+            asked, micro_batch=options.micro_batch, processes=options.processes)},
         "per_device_eval_batch_size": evaluation,
         "num_generations_eval": k,
-        "max_steps": allocation.steps,
-        "num_iterations": 1,
         "shuffle_dataset": False,  # the program orders the problems itself
-        "max_completion_length": options.length_limit,
-        "temperature": recipe.temperature,
-        "top_p": recipe.top_p,
-        "top_k": 0,
-        "beta": recipe.kl_coef,
-        "entropy_coef": recipe.entropy_coef,
-        "loss_type": "cispo" if recipe.objective == "cispo" else _LOSS[recipe.aggregation],
-        "epsilon": recipe.clip_low,
-        # TRL's CISPO caps the ratio itself, its GRPO the distance from 1
-        "epsilon_high": recipe.clip_high + (1.0 if recipe.objective == "cispo" else 0.0),
-        "scale_rewards": "none" if recipe.advantage_std == "none" else "group",
-        "learning_rate": spec.learning_rate,
-        "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": recipe.warmup_steps,
-        "weight_decay": recipe.weight_decay,
-        "max_grad_norm": recipe.max_grad_norm,
         "disable_dropout": True,
         "optim": "adamw_torch",
-        "seed": spec.seed,
         "logging_steps": 1,
         "logging_strategy": "steps",
         "save_strategy": "no",

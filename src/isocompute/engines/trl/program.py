@@ -5,12 +5,17 @@
 Events go to a file descriptor as JSON lines, one for every update, evaluation and checkpoint;
 the engine answers each on standard input: {"save": ..., "stop": ...}. This file imports nothing
 of isocompute except the verifiers in the bundle beside the job.
+
+Of several processes the first owns the channel and starts the others, as `accelerate launch` would;
+they train one batch together, and what each has judged is gathered before it is told.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,45 +32,82 @@ HEALTH = {
 }  # fmt: skip
 
 
-class Channel:
-    """Events out, answers in."""
+def rank() -> int:
+    """Of this process among those that train together; 0 for one alone."""
+    return int(os.environ.get("RANK", "0"))
 
-    def __init__(self, descriptor: int) -> None:
-        self.out = os.fdopen(descriptor, "w", encoding="utf-8")
+
+def together(value: Any) -> list[Any]:
+    """The value of every process, in the order of their ranks, in each of them."""
+    if JOB["processes"] == 1:
+        return [value]
+    from accelerate.utils import gather_object
+
+    gathered: list[Any] = gather_object([value])
+    return gathered
+
+
+class Channel:
+    """Events out, answers in; of several processes the first speaks, and all hear the answer."""
+
+    def __init__(self, descriptor: int | None) -> None:
+        self.out = None if descriptor is None else os.fdopen(descriptor, "w", encoding="utf-8")
 
     def send(self, kind: str, **values: Any) -> dict[str, Any]:
         """One event; returns the engine's answer, and ends the process if it says so."""
-        self.out.write(json.dumps({"kind": kind, **values}) + "\n")
-        self.out.flush()
-        line = sys.stdin.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"stop": True}
+        answer: dict[str, Any] = {}
+        if self.out is not None:
+            self.out.write(json.dumps({"kind": kind, **values}) + "\n")
+            self.out.flush()
+            line = sys.stdin.readline()
+            answer = json.loads(line) if line else {"stop": True}
+        answer = together(answer)[0]
         if answer.get("stop"):
-            self.out.close()
+            if self.out is not None:
+                self.out.close()
             os._exit(0)  # the engine knows why; nothing of ours is left to be written
         return answer
 
 
 class Outcomes:
-    """Successes per problem of what was judged since the last look."""
+    """Rewards per problem of what was judged since the last look; None: the verifier failed."""
 
     def __init__(self) -> None:
-        self.counts: dict[tuple[str, int], list[int]] = {}
-        self.tokens = self.failed = self.samples = 0
+        self.rewards: dict[tuple[str, int], list[float | None]] = {}
+        self.tokens = 0
         self.reasons: dict[int, tuple[str, str]] = {}  # by problem: why, of which response
 
     def add(
         self, name: str, index: int, reward: float | None, tokens: int, reason: tuple[str, str]
     ) -> None:
         """Take one response; `reason` is read where it has no reward."""
-        tally = self.counts.setdefault((name, index), [0, 0, 0])
-        tally[0] += 1
-        tally[1] += int(reward or 0)
-        tally[2] += int(reward is None)
+        self.rewards.setdefault((name, index), []).append(reward)
         self.tokens += tokens
-        self.samples += 1
-        self.failed += int(reward is None)
         if reward is None:
             self.reasons.setdefault(index, reason)
+
+    def cut(self, samples: int) -> None:
+        """Keep so many of each problem: processes draw some twice to fill their last batch."""
+        for rewards in self.rewards.values():
+            del rewards[samples:]
+
+    @property
+    def samples(self) -> int:
+        """Responses, judged or not."""
+        return sum(len(rewards) for rewards in self.rewards.values())
+
+    @property
+    def failed(self) -> int:
+        """Those that the verifier failed on."""
+        return sum(rewards.count(None) for rewards in self.rewards.values())
+
+    @property
+    def counts(self) -> dict[tuple[str, int], list[int]]:
+        """Responses, successes and failures of the verifier, by set and problem."""
+        return {
+            key: [len(rewards), sum(int(r or 0) for r in rewards), rewards.count(None)]
+            for key, rewards in self.rewards.items()
+        }
 
     @property
     def unjudged(self) -> list[dict[str, Any]]:
@@ -78,9 +120,13 @@ class Outcomes:
         ]  # fmt: skip
 
     def take(self) -> Outcomes:
-        """A copy; this one starts anew."""
+        """What every process has, and a fresh start for this one."""
         taken = Outcomes()
-        taken.__dict__.update(self.__dict__)
+        for rewards, tokens, reasons in together((self.rewards, self.tokens, self.reasons)):
+            for key, values in rewards.items():
+                taken.rewards.setdefault(key, []).extend(values)
+            taken.tokens += tokens
+            taken.reasons = {**reasons, **taken.reasons}
         self.__init__()  # type: ignore[misc]
         return taken
 
@@ -88,13 +134,30 @@ class Outcomes:
 def main() -> None:
     """Train as the job says."""
     JOB.update(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
-    channel = Channel(int(sys.argv[2]))
+    channel = Channel(int(sys.argv[2]) if len(sys.argv) > 2 else None)
+    if JOB["processes"] > 1 and "RANK" not in os.environ:
+        start_others()
     os.environ["OMP_NUM_THREADS"] = str(JOB["threads"])
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import torch
 
     torch.set_num_threads(JOB["threads"])
     run(channel)
+
+
+def start_others() -> None:
+    """The other processes, in this one's process group: they are killed with it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    size = str(JOB["processes"])
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": size,
+                   "LOCAL_WORLD_SIZE": size, "RANK": "0", "LOCAL_RANK": "0"}  # fmt: skip
+    for number in range(1, JOB["processes"]):
+        subprocess.Popen(
+            [sys.executable, __file__, sys.argv[1]], stdin=subprocess.DEVNULL,
+            env={**os.environ, "RANK": str(number), "LOCAL_RANK": str(number)},
+        )  # fmt: skip
 
 
 def run(channel: Channel) -> None:
@@ -206,7 +269,10 @@ def reporter_class(transformers: Any) -> Any:
             """Every update and evaluation has its own stream: a resumed run needs no state."""
             import numpy as np
 
-            key = np.random.SeedSequence([JOB["config"]["seed"], stream, step])
+            words = [JOB["config"]["seed"], stream, step]
+            if JOB["processes"] > 1:
+                words.append(rank())  # or all would draw the same responses
+            key = np.random.SeedSequence(words)
             transformers.set_seed(int(key.generate_state(1)[0]))
 
         def evaluate(self, step: int) -> None:
@@ -215,13 +281,15 @@ def reporter_class(transformers: Any) -> Any:
             for name in JOB["sets"]:
                 self.evaluation = Outcomes()
                 self.trainer.evaluate(self.trainer.eval_dataset[name], metric_key_prefix="eval")
-                size = len(JOB["sets"][name])
-                drawn = [self.evaluation.counts.get((name, i), [0, 0, 0]) for i in range(size)]
+                found = self.evaluation.take()
+                found.cut(JOB["config"]["num_generations_eval"])
+                size, counts = len(JOB["sets"][name]), found.counts
+                drawn = [counts.get((name, i), [0, 0, 0]) for i in range(size)]
                 self.channel.send(
                     "evaluation", step=step, tokens=self.tokens, problem_set=name,
                     samples=[t[0] for t in drawn], successes=[t[1] for t in drawn],
-                    failed=self.evaluation.failed, unjudged=self.evaluation.unjudged,
-                    sampled_tokens=self.evaluation.tokens, wall_s=time.monotonic() - began,
+                    failed=found.failed, unjudged=found.unjudged,
+                    sampled_tokens=found.tokens, wall_s=time.monotonic() - began,
                 )  # fmt: skip
             self.evaluation = Outcomes()
             self.started = time.monotonic()
@@ -246,19 +314,20 @@ def reporter_class(transformers: Any) -> Any:
             if "loss" not in logs or not self.training.samples:
                 return
             taken = self.training.take()
+            counts = taken.counts
             self.tokens += taken.tokens
             step = state.global_step
             health = {name: logs[key] for key, name in HEALTH.items() if logs.get(key) is not None}
             warmup = max(1, JOB["config"]["warmup_steps"])
             health["learning_rate"] = JOB["config"]["learning_rate"] * min(1.0, step / warmup)
             judged = max(1, taken.samples - taken.failed)
-            health["reward"] = sum(t[1] for t in taken.counts.values()) / judged
+            health["reward"] = sum(t[1] for t in counts.values()) / judged
             health["verifier_error_share"] = taken.failed / taken.samples
             answer = self.channel.send(
                 "step", step=step, tokens=self.tokens,
-                problems=[index for _, index in taken.counts],
-                samples=[t[0] for t in taken.counts.values()],
-                successes=[t[1] for t in taken.counts.values()],
+                problems=[index for _, index in counts],
+                samples=[t[0] for t in counts.values()],
+                successes=[t[1] for t in counts.values()],
                 health=health, wall_s=time.monotonic() - self.started, unjudged=taken.unjudged,
             )  # fmt: skip
             self.started = time.monotonic()

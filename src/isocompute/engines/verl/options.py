@@ -9,11 +9,11 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
+from isocompute.trainers.verl import COUNTS_FROM_ONE, NEWEST
 from isocompute.verifiers import load_verifier
 
 Version = tuple[int, int]
 OLDEST: Version = (0, 6)
-NEWEST: Version = (0, 9)  # the newest release that was read; later ones may move keys again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,8 @@ class VerlOptions:
         validation_share: rollouts of validation may be this share of training's, which sets
             how often verl validates when the grid asks for more.
         poll_s: seconds between two looks at the logs.
-        overrides: further Hydra keys; those that carry the allocation or the recipe are refused.
+        environment: variables of verl's processes; PYTHONPATH is only what stands here.
+        overrides: further Hydra keys, of those known not to change what is trained.
     """
 
     model: str
@@ -54,6 +55,7 @@ class VerlOptions:
     ray_address: str | None = None
     validation_share: float = 0.25
     poll_s: float = 5.0
+    environment: Mapping[str, str] = field(default_factory=dict)
     overrides: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -116,6 +118,9 @@ class VerlOptions:
                     "give a share")
         if self.validation_share <= 0:
             _refuse("validation_share", "> 0", self.validation_share, "give a share such as 0.25")
+        for name, value in self.environment.items():
+            if not (isinstance(value, str) and re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name)):
+                _refuse("environment", "names with texts", {name: value}, "quote the value")
         if self.poll_s <= 0:
             _refuse("poll_s", "> 0", self.poll_s, "give seconds")
         if self.micro_batch_tokens < self.max_prompt_tokens + self.max_response_tokens:
@@ -155,6 +160,12 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
         raise InputError(
             f"objective 'cispo' needs verl >= 0.7, but got version={options.version!r}; "
             "upgrade verl or choose grpo."
+        )
+    if recipe.warmup_steps and options.release < COUNTS_FROM_ONE:
+        raise InputError(
+            "recipe `warmup_steps` must be 0 with verl < 0.8, whose warm-up gives the first update "
+            f"a learning rate of 0, but got {recipe.warmup_steps} with version="
+            f"{options.version!r}; upgrade verl, or set warmup_steps to 0."
         )
     if recipe.objective != "ppo" and n < 2:
         raise InputError(

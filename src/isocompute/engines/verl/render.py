@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,16 +17,16 @@ from typing import Any
 from isocompute.allocation import evaluation_index
 from isocompute.engines.bundle import portable_name, write_bundle
 from isocompute.engines.verl.options import VerlOptions
+from isocompute.engines.verl.overrides import checked_overrides
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.study.spec import RunSpec
-from isocompute.trainers import updates_in_verl
+from isocompute.trainers import Asked
+from isocompute.trainers.verl import verl_rows
 
-_EPOCHS = 1_000_000  # verl stops at whichever comes first, epochs or steps
+_PROGRAMS = Path(__file__).parent
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+-]*[A-Za-z0-9_./]")
 _NUMBER_OR_WORD = re.compile(r"[-+]?[0-9.]+([eE][-+]?[0-9]+)?|(?i:true|false|null|nan|inf)")
-_NO_DUAL_CLIP = 1e9  # verl bounds the ratio of negative advantages at 3 unless told otherwise
-_KL = {"k3": "low_var_kl", "k1": "kl"}
 _ACTOR, _ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 Keys = dict[str, Any]
@@ -51,14 +52,15 @@ def render_keys(
     recipe, allocation = spec.recipe, spec.allocation
     logs = folder / f"attempt-{attempt}"
     every = validation_interval(spec, options)
-    mini_batch, epochs = updates_in_verl(allocation, recipe)
+    asked = Asked(
+        allocation=allocation, recipe=recipe, seed=spec.seed, learning_rate=spec.learning_rate,
+        prompt_tokens=options.max_prompt_tokens, response_tokens=options.max_response_tokens,
+    )  # fmt: skip
     sampling = {"temperature": recipe.temperature, "top_p": recipe.top_p, "top_k": -1}
     keys: Keys = {
+        **{row.key: row.value for row in verl_rows(asked, options.release)},
         "data.train_files": [str(folder / "train.parquet")],
         "data.val_files": [str(folder / "validation.parquet")],
-        "data.train_batch_size": allocation.problems_per_batch,
-        "data.max_prompt_length": options.max_prompt_tokens,
-        "data.max_response_length": options.max_response_tokens,
         "data.shuffle": True,
         "data.validation_shuffle": False,
         "data.filter_overlong_prompts": False,
@@ -66,46 +68,21 @@ def render_keys(
         "actor_rollout_ref.model.path": options.model,
         "actor_rollout_ref.model.use_remove_padding": True,
         "actor_rollout_ref.model.enable_gradient_checkpointing": True,
-        f"{_ACTOR}.ppo_mini_batch_size": mini_batch,  # in prompts
-        f"{_ACTOR}.ppo_epochs": epochs,
-        f"{_ACTOR}.shuffle": False,
         f"{_ACTOR}.use_dynamic_bsz": True,
         f"{_ACTOR}.ppo_max_token_len_per_gpu": options.micro_batch_tokens,
-        f"{_ACTOR}.use_kl_loss": recipe.kl_coef > 0,
-        f"{_ACTOR}.kl_loss_coef": recipe.kl_coef,
-        f"{_ACTOR}.kl_loss_type": _KL[recipe.kl_estimator],
-        f"{_ACTOR}.entropy_coeff": recipe.entropy_coef,
-        f"{_ACTOR}.loss_agg_mode": recipe.aggregation,
-        f"{_ACTOR}.clip_ratio_low": recipe.clip_low,
-        f"{_ACTOR}.clip_ratio_high": recipe.clip_high,
-        f"{_ACTOR}.clip_ratio_c": _NO_DUAL_CLIP,
-        f"{_ACTOR}.policy_loss.loss_mode": "cispo" if recipe.objective == "cispo" else "vanilla",
-        f"{_ACTOR}.grad_clip": recipe.max_grad_norm,
-        f"{_ACTOR}.optim.clip_grad": recipe.max_grad_norm,
-        f"{_ACTOR}.optim.lr": spec.learning_rate,
-        f"{_ACTOR}.optim.lr_warmup_steps": recipe.warmup_steps,
-        f"{_ACTOR}.optim.lr_scheduler_type": "constant",  # after the warm-up
-        f"{_ACTOR}.optim.weight_decay": recipe.weight_decay,
         f"{_ROLLOUT}.name": options.rollout_engine,
-        f"{_ROLLOUT}.n": allocation.rollouts_per_problem,
-        **{f"{_ROLLOUT}.{key}": value for key, value in sampling.items()},
         f"{_ROLLOUT}.tensor_model_parallel_size": options.tensor_parallel,
         f"{_ROLLOUT}.gpu_memory_utilization": options.gpu_memory_utilization,
-        f"{_ROLLOUT}.calculate_log_probs": recipe.importance_cap is not None,
         f"{_ROLLOUT}.val_kwargs.n": spec.evaluation_samples,
         f"{_ROLLOUT}.val_kwargs.do_sample": True,  # verl's default is greedy
         **{f"{_ROLLOUT}.val_kwargs.{key}": value for key, value in sampling.items()},
-        "algorithm.adv_estimator": "gae" if recipe.objective == "ppo" else "grpo",
-        "algorithm.norm_adv_by_std_in_grpo": recipe.advantage_std != "none",
-        "algorithm.use_kl_in_reward": False,
-        "trainer.total_training_steps": allocation.steps,
-        "trainer.total_epochs": _EPOCHS,
         "trainer.test_freq": every,
         "trainer.val_before_train": resume_from is None,
         "trainer.save_freq": every,
         "trainer.default_local_dir": str(folder / "checkpoints"),
         "trainer.resume_mode": "disable" if resume_from is None else "resume_path",
-        "trainer.max_actor_ckpt_to_keep": 2,
+        # all: verl counts its own, and would empty one that the study still names
+        "trainer.max_actor_ckpt_to_keep": None,
         "trainer.logger": ["console", "file"],
         "trainer.project_name": "isocompute",
         "trainer.experiment_name": spec.hash,
@@ -120,47 +97,29 @@ def render_keys(
     if recipe.objective == "ppo":
         keys |= {
             "critic.model.path": options.model,
-            "critic.optim.lr": recipe.value_learning_rate_at(allocation.batch_size),
-            "critic.ppo_mini_batch_size": mini_batch,
-            "critic.ppo_epochs": epochs,
-            "critic.cliprange_value": recipe.value_clip,
-            "algorithm.gamma": recipe.gae_gamma,
-            "algorithm.lam": recipe.gae_lambda,
-            "trainer.max_critic_ckpt_to_keep": 2,
+            "trainer.max_critic_ckpt_to_keep": None,
         }
-    keys |= _by_release(spec, options, folder)
-    for key in options.overrides:
-        if key in keys:
-            raise InputError(
-                f"an override must not change what the study decides, but got {key!r} (the run "
-                f"has {keys[key]!r}); change the study, or remove the override."
-            )
-    return {**keys, **options.overrides}
+    keys |= _by_release(options, folder)
+    added = checked_overrides(options.overrides)
+    named = {key.lstrip("+") for key in added}
+    return {**{key: value for key, value in keys.items() if key not in named}, **added}
 
 
-def _by_release(spec: RunSpec, options: VerlOptions, folder: Path) -> Keys:
+def _by_release(options: VerlOptions, folder: Path) -> Keys:
     """Keys that moved, or came, between verl 0.6 and 0.9."""
-    release, cap = options.release, spec.recipe.importance_cap
+    release = options.release
     reward = "reward.custom_reward_function" if release >= (0, 8) else "custom_reward_function"
     keys: Keys = {
         f"{reward}.path": str(folder / "reward" / "reward.py"),
         f"{reward}.name": "compute_score",
     }
     if release >= (0, 7):
-        keys |= {"data.seed": spec.seed, f"{_ACTOR}.data_loader_seed": spec.seed,
-                 f"{_ACTOR}.calculate_entropy": True}  # fmt: skip
-    if release >= (0, 8):
-        # step i of the warm-up has i/warmup_steps; verl's own count gives the first step 0
-        keys[f"{_ACTOR}.optim.zero_indexed_step"] = False
+        keys[f"{_ACTOR}.calculate_entropy"] = True
     if release >= (0, 9):
-        keys |= {f"{_ROLLOUT}.seed": spec.seed, "algorithm.filter_groups.enable": False}
-    level = spec.recipe.importance_level
-    if cap is not None and release >= (0, 7):
-        keys |= {"algorithm.rollout_correction.rollout_is": level,
-                 "algorithm.rollout_correction.rollout_is_threshold": cap}  # fmt: skip
-    elif cap is not None:
-        keys |= {"algorithm.rollout_is": True, "algorithm.rollout_is_level": level,
-                 "algorithm.rollout_is_threshold": cap}  # fmt: skip
+        # the manager counts the tokens of a response, which no dump of verl's holds
+        manager = "reward.reward_manager"
+        keys |= {f"{manager}.source": "importlib", f"{manager}.name": "CountingRewardManager",
+                 f"{manager}.module.path": str(folder / "reward" / "manager.py")}  # fmt: skip
     return keys
 
 
@@ -226,7 +185,8 @@ def write_files(spec: RunSpec, folder: Path) -> None:
     for name, rows in (("train", train), ("validation", validation)):
         pq.write_table(pa.Table.from_pylist(rows), folder / f"{name}.parquet")
     write_bundle((spec.train, *spec.validation.values()), folder / "reward")
-    (folder / "reward" / "reward.py").write_text(_REWARD)
+    for name in ("reward", "manager"):
+        shutil.copy(_PROGRAMS / f"program_{name}.py", folder / "reward" / f"{name}.py")
     (folder / "spec.json").write_text(json.dumps(spec.to_dict(), indent=1, sort_keys=True))
 
 
@@ -236,54 +196,13 @@ def _rows(problems: ProblemSet, split: str, name: str | None = None) -> list[dic
             "data_source": name or problems.name,
             "prompt": [{"role": "user", "content": p.prompt}],
             "ability": "reasoning",
-            "reward_model": {"style": "rule", "ground_truth": p.answer},
-            "extra_info": {
-                "split": split, "index": i, "problem_id": p.id,
-                "problem_set": name or problems.name, "verifier": portable_name(problems.verifier),
-            },
+            # verl's training dumps repeat the ground truth and nothing else of the problem
+            "reward_model": {"style": "rule", "ground_truth": json.dumps({
+                "answer": p.answer, "problem_id": p.id, "problem_set": name or problems.name,
+                "verifier": portable_name(problems.verifier),
+            })},
+            "extra_info": {"split": split, "index": i},
         }
         for i, p in enumerate(problems.problems)
     ]
 
-
-_REWARD = '''\
-"""Rewards of one run for verl: the verifiers beside this file, and what the reader needs.
-
-Written by isocompute; the folder holds everything, so any Python can import it.
-"""
-
-import os
-import sys
-import threading
-from pathlib import Path
-
-_HERE = str(Path(__file__).resolve().parent / "bundle")
-if _HERE not in sys.path:
-    sys.path.insert(0, _HERE)
-# verifiers that may hang run in a process of their own, which imports from here too
-os.environ["PYTHONPATH"] = os.pathsep.join(
-    p for p in (_HERE, os.environ.get("PYTHONPATH", "")) if p)
-
-from isocompute.verifiers import load_verifier  # noqa: E402
-
-_LOADED = {}
-_LOCK = threading.Lock()
-
-
-def compute_score(data_source, solution_str, ground_truth, extra_info=None, **_):
-    """Reward 0 or 1; `verdict` tells a wrong answer from a verifier that failed."""
-    info = extra_info or {}
-    name = info["verifier"]
-    with _LOCK:
-        if name not in _LOADED:
-            _LOADED[name] = load_verifier(name, folder=Path(__file__).resolve().parent)
-        verifier = _LOADED[name]
-    outcome = verifier(solution_str, ground_truth)
-    return {
-        "score": float(outcome.reward or 0),
-        "acc": float(outcome.reward or 0),
-        "verdict": f"error: {outcome.error}" if outcome.reward is None else "judged",
-        "problem_id": str(info["problem_id"]),
-        "problem_set": str(info["problem_set"]),
-    }
-'''

@@ -1,43 +1,54 @@
-"""An allocation in the words of each trainer, and back.
+"""A plan in the words of each trainer, and back: the one mapping of `plan --for` and the engines.
 
 Trainers disagree on what a batch counts: prompts (verl, SkyRL, NeMo-RL, slime, AReaL,
-OpenRLHF's rollout batch) or completions (TRL, prime-rl). This module is the one place that
-knows. `trainer_settings` writes keys, `read_allocation` reads them back.
+OpenRLHF's rollout batch) or completions (TRL, prime-rl). `trainer_settings` writes keys and lists
+what a trainer is not told, `read_allocation` reads an allocation back.
 
 Source: each trainer's own configuration reference at the versions in docs/trainers.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from isocompute.allocation import Allocation
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
+from isocompute.trainers import others, trl, verl
+from isocompute.trainers.rows import Asked, Row, not_set
+from isocompute.trainers.verl import schedule_in_verl, updates_in_verl
 
-# The steps must end the run, not the passes over the data: verl stops at whichever is first.
-_MANY_EPOCHS = 1_000_000
-# Completions per device and micro-step offered for TRL; only the product has a meaning.
-_TRL_MICRO_BATCH = 16
-
-Keys = dict[str, Any]
+__all__ = [
+    "TRAINERS",
+    "Asked",
+    "TrainerSettings",
+    "key_lines",
+    "read_allocation",
+    "schedule_in_verl",
+    "trainer_settings",
+    "updates_in_verl",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainerSettings:
-    """One allocation in one trainer's words.
+    """One plan in one trainer's words.
 
     Args:
         trainer: its name.
         keys: configuration keys as the trainer spells them, with values.
         units: one sentence: what its batch counts, and what to mind.
+        not_set: words of the plan that it is not told, with their values.
+        trained: the version that this project trained with; "" where it was only read.
     """
 
     trainer: str
     keys: Mapping[str, Any]
     units: str
+    not_set: tuple[str, ...] = ()
+    trained: str = ""
 
 
 def key_lines(keys: Mapping[str, Any]) -> list[str]:
@@ -54,192 +65,45 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def updates_in_verl(a: Allocation, r: Recipe) -> tuple[int, int]:
-    """(ppo_mini_batch_size in prompts, ppo_epochs) of the recipe's updates per batch."""
-    if r.update_split == "epoch":
-        return a.problems_per_batch, r.updates_per_batch
-    return max(1, a.problems_per_batch // r.updates_per_batch), 1
-
-
-def _verl(a: Allocation, r: Recipe) -> Keys:
-    mini_batch, epochs = updates_in_verl(a, r)
-    actor, rollout = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
-    keys: Keys = {
-        "data.train_batch_size": a.problems_per_batch,
-        f"{rollout}.n": a.rollouts_per_problem,
-        "trainer.total_training_steps": a.steps,
-        "trainer.total_epochs": _MANY_EPOCHS,
-        f"{actor}.ppo_mini_batch_size": mini_batch,
-        f"{actor}.ppo_epochs": epochs,
-        f"{actor}.optim.lr": r.learning_rate_at(a.batch_size),
-        f"{actor}.optim.lr_warmup_steps": r.warmup_steps,
-        f"{actor}.optim.lr_scheduler_type": "constant",
-        f"{actor}.use_kl_loss": r.kl_coef > 0,
-        f"{actor}.kl_loss_coef": r.kl_coef,
-        f"{actor}.entropy_coeff": r.entropy_coef,
-        f"{actor}.loss_agg_mode": r.aggregation,
-        "algorithm.adv_estimator": "gae" if r.objective == "ppo" else "grpo",
-        "algorithm.norm_adv_by_std_in_grpo": r.advantage_std != "none",
-        f"{rollout}.temperature": r.temperature,
-        f"{rollout}.top_p": r.top_p,
-    }
-    if r.objective == "cispo":
-        keys[f"{actor}.policy_loss.loss_mode"] = "cispo"
-    return keys
-
-
-def _trl(a: Allocation, r: Recipe) -> Keys:
-    micro = _TRL_MICRO_BATCH
-    while a.batch_size % micro:
-        micro //= 2
-    loss_types = {
-        "token-mean": "dapo",
-        "seq-mean-token-mean": "grpo",
-        "seq-mean-token-sum": "dr_grpo",
-    }
-    return {
-        "per_device_train_batch_size": micro,
-        "gradient_accumulation_steps": a.batch_size // micro,
-        "num_generations": a.rollouts_per_problem,
-        "max_steps": a.steps,
-        "num_iterations": 1,
-        "learning_rate": r.learning_rate_at(a.batch_size),
-        "lr_scheduler_type": "constant_with_warmup",
-        "warmup_steps": r.warmup_steps,
-        "beta": r.kl_coef,
-        "entropy_coef": r.entropy_coef,
-        "loss_type": "cispo" if r.objective == "cispo" else loss_types[r.aggregation],
-        "scale_rewards": "none" if r.advantage_std == "none" else "group",
-        "temperature": r.temperature,
-        "top_p": r.top_p,
-    }
-
-
-def _prime_rl(a: Allocation, r: Recipe) -> Keys:
-    return {
-        "orchestrator.batch_size": a.batch_size,
-        "orchestrator.group_size": a.rollouts_per_problem,
-        "max_steps": a.steps,
-        "orchestrator.max_off_policy_steps": 0,
-        "trainer.optim.lr": r.learning_rate_at(a.batch_size),
-    }
-
-
-def _skyrl(a: Allocation, r: Recipe) -> Keys:
-    return {
-        "trainer.train_batch_size": a.problems_per_batch,
-        "generator.n_samples_per_prompt": a.rollouts_per_problem,
-        "trainer.max_training_steps": a.steps,
-        "trainer.policy_mini_batch_size": a.problems_per_batch,
-        "trainer.update_epochs_per_batch": 1,
-        "trainer.policy.optimizer_config.lr": r.learning_rate_at(a.batch_size),
-        "trainer.algorithm.use_kl_loss": r.kl_coef > 0,
-        "trainer.algorithm.kl_loss_coef": r.kl_coef,
-    }
-
-
-def _openrlhf(a: Allocation, r: Recipe) -> Keys:
-    return {
-        "--rollout.batch_size": a.problems_per_batch,
-        "--rollout.n_samples_per_prompt": a.rollouts_per_problem,
-        "--train.batch_size": a.batch_size,
-        "--train.num_episodes": 1,
-        "--data.max_samples": a.steps * a.problems_per_batch,
-        "--actor.adam.lr": r.learning_rate_at(a.batch_size),
-        "--actor.lr_scheduler": "constant",
-        "--algo.kl.init_coef": r.kl_coef,
-    }
-
-
-def _nemo_rl(a: Allocation, r: Recipe) -> Keys:
-    return {
-        "grpo.num_prompts_per_step": a.problems_per_batch,
-        "grpo.num_generations_per_prompt": a.rollouts_per_problem,
-        "grpo.max_num_steps": a.steps,
-        "policy.train_global_batch_size": a.batch_size,
-        "policy.optimizer.kwargs.lr": r.learning_rate_at(a.batch_size),
-        "loss_fn.reference_policy_kl_penalty": r.kl_coef,
-    }
-
-
-def _slime(a: Allocation, r: Recipe) -> Keys:
-    keys: Keys = {
-        "--rollout-batch-size": a.problems_per_batch,
-        "--n-samples-per-prompt": a.rollouts_per_problem,
-        "--num-rollout": a.steps,
-        "--num-steps-per-rollout": 1,
-        "--lr": r.learning_rate_at(a.batch_size),
-        "--lr-decay-style": "constant",
-        "--entropy-coef": r.entropy_coef,
-        "--rollout-temperature": r.temperature,
-    }
-    if r.kl_coef > 0:
-        keys |= {"--use-kl-loss": "", "--kl-loss-coef": r.kl_coef}
-    return keys
-
-
-def _areal(a: Allocation, r: Recipe) -> Keys:
-    return {
-        "train_dataset.batch_size": a.problems_per_batch,
-        "gconfig.n_samples": a.rollouts_per_problem,
-        "total_train_steps": a.steps,
-        "total_train_epochs": _MANY_EPOCHS,
-        "actor.ppo_n_minibatches": 1,
-        "rollout.max_head_offpolicyness": 0,
-        "actor.optimizer.lr": r.learning_rate_at(a.batch_size),
-        "actor.optimizer.lr_scheduler_type": "constant",
-        "actor.kl_ctl": r.kl_coef,
-        "gconfig.temperature": r.temperature,
-    }
-
-
-def _open_instruct(a: Allocation, r: Recipe) -> Keys:
-    return {
-        "--num_unique_prompts_rollout": a.problems_per_batch,
-        "--num_samples_per_prompt_rollout": a.rollouts_per_problem,
-        "--total_episodes": a.rollouts,
-        "--num_mini_batches": 1,
-        "--num_epochs": 1,
-        "--learning_rate": r.learning_rate_at(a.batch_size),
-        "--lr_scheduler_type": "constant",
-        "--beta": r.kl_coef,
-        "--temperature": r.temperature,
-    }
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Trainer:
     """How one trainer is written and read; `counts` is "prompts" or "completions"."""
 
-    write: Callable[[Allocation, Recipe], Keys]
+    write: Callable[[Asked], Iterable[Row]]
     counts: str
     units: str
     problems: str | None = None
     group: str
     steps: str | None = None
+    by_itself: Mapping[str, Any] = field(default_factory=dict)
+    trained: str = ""
 
 
 _TRAINERS: dict[str, _Trainer] = {
     "verl": _Trainer(
-        write=_verl,
+        write=verl.verl_rows,
         counts="prompts",
         problems="data.train_batch_size",
         group="actor_rollout_ref.rollout.n",
         steps="trainer.total_training_steps",
+        trained="0.9.1",
         units="data.train_batch_size and ppo_mini_batch_size count prompts; verl multiplies both "
         "by rollout.n. Equal values mean one update per batch.",
     ),
     "trl": _Trainer(
-        write=_trl,
+        write=trl.trl_rows,
         counts="completions",
         group="num_generations",
         steps="max_steps",
+        by_itself=trl.BY_ITSELF,
+        trained="1.16.0",
         units="the batch counts completions: per_device_train_batch_size x processes x "
         "gradient_accumulation_steps = B_p x n; the values are for one process, divide "
-        "gradient_accumulation_steps by the number of processes. Leave steps_per_generation unset.",
+        "gradient_accumulation_steps by the number of processes. Leave steps_per_generation unset. "
+        "The warm-up of transformers gives the first update a rate of 0.",
     ),
     "prime-rl": _Trainer(
-        write=_prime_rl,
+        write=others.prime_rl_rows,
         counts="completions",
         group="orchestrator.group_size",
         steps="max_steps",
@@ -247,7 +111,7 @@ _TRAINERS: dict[str, _Trainer] = {
         "max_off_policy_steps 0 drops rollouts of older weights.",
     ),
     "skyrl": _Trainer(
-        write=_skyrl,
+        write=others.skyrl_rows,
         counts="prompts",
         problems="trainer.train_batch_size",
         group="generator.n_samples_per_prompt",
@@ -256,7 +120,7 @@ _TRAINERS: dict[str, _Trainer] = {
         "update per batch.",
     ),
     "openrlhf": _Trainer(
-        write=_openrlhf,
+        write=others.openrlhf_rows,
         counts="prompts",
         problems="--rollout.batch_size",
         group="--rollout.n_samples_per_prompt",
@@ -265,7 +129,7 @@ _TRAINERS: dict[str, _Trainer] = {
         "many prompts (repeat the file where it does not).",
     ),
     "nemo-rl": _Trainer(
-        write=_nemo_rl,
+        write=others.nemo_rl_rows,
         counts="prompts",
         problems="grpo.num_prompts_per_step",
         group="grpo.num_generations_per_prompt",
@@ -274,16 +138,17 @@ _TRAINERS: dict[str, _Trainer] = {
         "batch of B_p x n means one update per batch.",
     ),
     "slime": _Trainer(
-        write=_slime,
+        write=others.slime_rows,
         counts="prompts",
         problems="--rollout-batch-size",
         group="--n-samples-per-prompt",
         steps="--num-rollout",
+        by_itself={"kl_coef": 0.0},
         units="--rollout-batch-size counts prompts; --num-rollout is M because "
         "--num-steps-per-rollout is 1.",
     ),
     "areal": _Trainer(
-        write=_areal,
+        write=others.areal_rows,
         counts="prompts",
         problems="train_dataset.batch_size",
         group="gconfig.n_samples",
@@ -292,7 +157,7 @@ _TRAINERS: dict[str, _Trainer] = {
         "batch, max_head_offpolicyness 0 that it is on-policy. It has no entropy bonus.",
     ),
     "open-instruct": _Trainer(
-        write=_open_instruct,
+        write=others.open_instruct_rows,
         counts="prompts",
         problems="--num_unique_prompts_rollout",
         group="--num_samples_per_prompt_rollout",
@@ -313,20 +178,34 @@ def _find(trainer: str) -> _Trainer:
     return _TRAINERS[trainer]
 
 
-def trainer_settings(trainer: str, allocation: Allocation, recipe: Recipe) -> TrainerSettings:
+def trainer_settings(
+    trainer: str, allocation: Allocation, recipe: Recipe, *, seed: int | None = None,
+    response_tokens: int | None = None,
+) -> TrainerSettings:
     """The allocation and the recipe in one trainer's configuration keys.
 
-    Keys that the trainer has no word for are left out; nothing is renamed or guessed.
+    Args:
+        trainer: its name.
+        allocation, recipe: the plan's.
+        seed, response_tokens: None where the plan leaves them open; they are listed then.
 
     Raises:
         InputError: for an unknown trainer.
 
     >>> a = Allocation(problems_per_batch=32, rollouts_per_problem=256, steps=488)
-    >>> trainer_settings("trl", a, Recipe()).keys["num_generations"]
-    256
+    >>> settings = trainer_settings("trl", a, Recipe(zero_variance_filter="loss"))
+    >>> settings.keys["num_generations"], settings.not_set
+    (256, ('zero_variance_filter=loss', 'seed', 'response_tokens'))
     """
     found = _find(trainer)
-    return TrainerSettings(trainer=trainer, keys=found.write(allocation, recipe), units=found.units)
+    asked = Asked(
+        allocation=allocation, recipe=recipe, seed=seed, response_tokens=response_tokens
+    )
+    rows = list(found.write(asked))
+    return TrainerSettings(
+        trainer=trainer, keys={row.key: row.value for row in rows}, units=found.units,
+        not_set=not_set(asked, rows, found.by_itself), trained=found.trained,
+    )
 
 
 def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1) -> Allocation:

@@ -1,0 +1,62 @@
+"""What a plan gains over the setting of today, at the same budget and in the same draws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from isocompute.answers.best import interval
+from isocompute.answers.prescribe import Prescription, Question, tested_n
+from isocompute.domain import Configuration
+from isocompute.domain.text import compact
+from isocompute.errors import InputError
+from isocompute.model.prior import OCTAVES
+
+
+def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
+    """Score of the choice less that of today's setting; None where no setting was given.
+
+    Today's n alone stands at the B_p of the choice, or at its own smallest stable one.
+
+    Raises:
+        InputError: an n that nothing tested resembles, or a batch above the budget.
+    """
+    if q.current is None:
+        return None
+    fit, now = q.fit, _today(q, found.configuration.problems_per_batch)
+    known = tested_n(fit)
+    n = now.rollouts_per_problem
+    apart = min(abs(math.log2(n / other)) for other in known)
+    if apart > OCTAVES:
+        raise InputError(
+            f"the current n must lie within {OCTAVES:.0f} octaves of a tested one, but got n = "
+            f"{n}, and {known[0]} to {known[-1]} were tested: nothing is known of it; train it, or "
+            "correct --current."
+        )
+    steps = int(q.rollouts(now) // now.batch_size)
+    if steps < 1:
+        raise InputError(
+            f"the current batch must fit into the budget, but {now} takes {now.batch_size:,} "
+            f"rollouts and the budget is {compact(q.rollouts(now))}; correct --current."
+        )
+    score_D = fit.scores_of([now], q.x)[:, 0]
+    gain_D = found.score_D - score_D
+    return {
+        **now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),
+        "interval": interval(gain_D, fit.level), "predicted_score": score_D.mean(),
+        "steps": steps, "cost": q.rates_of(now).cost(steps * now.batch_size),
+    }  # fmt: skip
+
+
+def _today(q: Question, b_p: int) -> Configuration:
+    """Today's (B_p, n)."""
+    if not isinstance(q.current, int):
+        assert q.current is not None
+        return Configuration(*q.current)
+    now, fit = q.current, q.fit
+    here = [c.problems_per_batch for c in fit.configurations if c.rollouts_per_problem == now]
+    if q.batch_size is not None:
+        b_p = max(q.batch_size // now, 1)
+    elif here and b_p not in here:
+        b_p = fit.stable_problems_per_batch(now, q.x, q.unhealthy)[0]
+    return Configuration(b_p, now)

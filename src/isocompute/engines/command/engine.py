@@ -1,0 +1,150 @@
+"""One launch of a command for one run, and its log handed over once it has ended."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isocompute.allocation import evaluation_index
+from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
+from isocompute.engines.command.options import PLACE, CommandOptions, check_spec, placeholders
+from isocompute.engines.command.read import read_run, scores_of, tokens_of
+from isocompute.engines.jobs import LocalJob, wait_until
+from isocompute.errors import InputError, RunError
+from isocompute.study.spec import RunSpec
+
+_REFERENCE = "command.json"
+# After so long the study knows the run's folder; at half a commit may be put off, at twice a kill
+# costs twice as much training.
+_NAMED_S = 10.0
+
+
+class CommandEngine:
+    """Trains with a command, and reads the log that it leaves."""
+
+    name = "command"
+    whole_machine = True  # of a trainer that nobody here has heard of
+
+    def check(self, spec: RunSpec) -> None:
+        """Refuse a command that would not train as the study asks.
+
+        Raises:
+            InputError: names the placeholder or the word of the recipe, and the cure.
+        """
+        check_spec(spec, CommandOptions.of(spec))
+
+    def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
+        """Run the command to its end, then hand over what its log says.
+
+        Raises:
+            RunError: if the command fails.
+            InputError: if it trained something else than was asked: another try would as well.
+        """
+        _Attempt(spec, CommandOptions.of(spec), resume, sink).run()
+
+
+class _Attempt:
+    """One launch of the command for one run."""
+
+    def __init__(
+        self, spec: RunSpec, options: CommandOptions, resume: Path | None, sink: Sink
+    ) -> None:
+        self.spec, self.options, self.sink = spec, options, sink
+        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "grid": -1, "folder": None}
+        if resume is not None:
+            self.at |= json.loads((resume / _REFERENCE).read_text())
+        self.home = Path(options.folder).absolute() / spec.hash
+        self.attempt = 0
+        while (self.home / f"attempt-{self.attempt}.log").exists():
+            self.attempt += 1
+        # a run of another study may have left a folder: only one's own is gone on with
+        self.again = options.resume is not None and self.at["folder"] is not None
+        if not self.again:
+            self.at["folder"] = f"run-{self.attempt}"
+        self.folder = self.home / self.at["folder"]
+
+    def run(self) -> None:
+        if self.at["step"] >= self.spec.allocation.steps:
+            return
+        if self.at["step"] and self.options.resume is None:
+            raise InputError(
+                f"a run must go on from step {self.at['step']}, but the command has no way to "
+                "resume; give engine_options.resume, or train to the whole budget at once "
+                "(slices: [1], a new folder for a larger budget)."
+            )
+        job = self._launch()
+        due = time.monotonic() + _NAMED_S
+        try:
+            while (code := job.poll()) is None:
+                moment = time.monotonic() + self.options.poll_s
+                if self.sink.wants_checkpoint or moment > due:
+                    due = math.inf
+                    self._checkpoint()  # where a stop is asked for, this raises
+                wait_until(moment)
+        except BaseException:
+            job.stop()
+            raise
+        if code != 0:
+            raise RunError(
+                f"the command must end with exit code 0, but gave {code}: {job.tail()} (log: "
+                f"{job.log})"
+            )
+        self._hand_over()
+
+    def _launch(self) -> LocalJob:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        words = placeholders(self.spec, str(self.folder))
+        further = self.options.resume or () if self.again else ()
+        command = [PLACE.sub(lambda m: words[m[1]], text)
+                   for text in (*self.options.command, *further)]  # fmt: skip
+        log = self.home / f"attempt-{self.attempt}.log"
+        log.with_suffix(".json").write_text(json.dumps(command, indent=1))
+        return LocalJob(command, log=log, environment={}, folder=Path.cwd())
+
+    def _checkpoint(self) -> None:
+        with self.sink.checkpoint(self.at["step"]) as folder:
+            (folder / _REFERENCE).write_text(json.dumps(self.at))
+
+    def _hand_over(self) -> None:
+        """What the log says; nothing where it cannot be read, which leaves the run invalid."""
+        found = read_run(self.spec, self.options, self.folder, self._note)
+        if found is None:
+            return
+        scores = list(scores_of(found, self.spec, self.options.metric))
+        due = {step for step, *_ in scores}
+        last = max((int(s.step_K[-1]) for s in found.series if s.step_K.size), default=0)
+        allocation = self.spec.allocation
+        tokens = tokens_of(found)
+        for step in range(self.at["step"], min(last, allocation.steps) + 1):
+            if step > self.at["step"]:
+                self.at |= {"step": step, "tokens": max(self.at["tokens"], tokens.get(step, 0))}
+                none = np.zeros(0, np.int64)
+                self.sink.step(StepRecord(
+                    step=step, rollouts=step * allocation.batch_size, tokens=self.at["tokens"],
+                    problem_Q=none, successes_Q=none, samples=allocation.rollouts_per_problem,
+                ))  # fmt: skip
+            index = evaluation_index(
+                step * allocation.batch_size, per_octave=self.spec.evaluations_per_octave,
+                first=self.spec.first_evaluation,
+            )
+            if step in due and index > self.at["grid"]:  # one for each point of the common grid
+                self.at["grid"] = index
+                for when, name, samples, successes_P in scores:
+                    if when == step:
+                        self._evaluation(step, name, samples, successes_P)
+        self._checkpoint()
+
+    def _evaluation(self, step: int, name: str, samples: int, successes_P: Any) -> None:
+        self.sink.evaluation(EvaluationRecord(
+            step=step, rollouts=step * self.spec.allocation.batch_size, tokens=self.at["tokens"],
+            problem_set=name, samples=samples, successes_P=successes_P,
+            sampled_rollouts=samples * len(successes_P),
+        ))  # fmt: skip
+
+    def _note(self, reason: str) -> None:
+        (self.home / f"attempt-{self.attempt}.unread").write_text(reason + "\n")

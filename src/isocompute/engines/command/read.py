@@ -1,0 +1,128 @@
+"""The log that a command left -> what the store takes.
+
+Shape legend: P problems of a validation set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isocompute.engines.base import IntArray
+from isocompute.engines.command.options import READERS, CommandOptions
+from isocompute.errors import InputError
+from isocompute.importers.read import read_log
+from isocompute.importers.runs import ImportedRun, Series
+from isocompute.importers.settings import Settings
+from isocompute.study.spec import RunSpec
+
+
+def read_run(
+    spec: RunSpec, options: CommandOptions, folder: Path, note: Callable[[str], None]
+) -> ImportedRun | None:
+    """The run that the log in a folder is of.
+
+    Args:
+        spec: what was asked.
+        options: of the engine.
+        folder: the run's own.
+        note: hears why a log cannot be read; the answer is None then.
+
+    Raises:
+        InputError: a log of another reader, of several runs, or of another run than was asked.
+    """
+    path, a = folder / options.log, spec.allocation
+    try:
+        runs = read_log(path, settings=Settings(
+            problems_per_batch=a.problems_per_batch, seed=spec.seed,
+            rollouts_per_problem=a.rollouts_per_problem,
+            evaluation_samples=spec.evaluation_samples,
+        ))  # fmt: skip
+    except InputError as error:
+        note(str(error))
+        return None
+    runs = [r for r in runs if r.provenance.format in READERS[options.reader]]
+    if len(runs) != 1:
+        raise InputError(
+            f"{path} must hold one run that the reader {options.reader!r} reads, but "
+            f"holds {len(runs)}; correct engine_options.log or reader."
+        )
+    found = runs[0]
+    asked = {"problems_per_batch": a.problems_per_batch, "seed": spec.seed,
+             "rollouts_per_problem": a.rollouts_per_problem}  # fmt: skip
+    for name, value in asked.items():
+        if getattr(found, name) != value:
+            raise InputError(
+                f"the trainer must train with {name}={value}, but its log says "
+                f"{getattr(found, name)}; correct the command."
+            )
+    return found
+
+
+def tokens_of(found: ImportedRun) -> dict[int, int]:
+    """Cumulative training tokens where the log says them."""
+    return {
+        int(step): round(float(tokens)) for s in found.series
+        for step, tokens in zip(s.step_K, s.tokens_K, strict=True) if np.isfinite(tokens)
+    }  # fmt: skip
+
+
+def scores_of(
+    found: ImportedRun, spec: RunSpec, metric: str | None
+) -> Iterator[tuple[int, str, int, IntArray]]:
+    """(step, set, samples, successes) of every evaluation.
+
+    A log that has outcomes under the study's problem ids gives them by problem. A mean over P
+    problems and k samples gives P k single outcomes, of problems that are not known.
+
+    Raises:
+        InputError: scores that are no shares of successes, or several that could be meant.
+    """
+    for name, problems in spec.validation.items():
+        series = _series(found, name, spec.validation, metric)
+        if series is None:
+            continue
+        place = {p.id: i for i, p in enumerate(problems.problems)}
+        outcomes = {
+            o.step: o for o in found.outcomes
+            if o.problem_set == series.problem_set and o.split == "validation"
+            and len(o.problem_P) == len(place) and set(o.problem_P) == set(place)
+        }
+        k = series.metric.samples or spec.evaluation_samples
+        for step, score in zip(series.step_K.tolist(), series.score_K.tolist(), strict=True):
+            if not 0 <= score <= 1:
+                raise InputError(
+                    f"a score must be a share of successes in 0..1, but step {step} has "
+                    f"{score:g}; log the accuracy (engine_options.metric names it)."
+                )
+            if step in outcomes:
+                found_P = np.zeros(len(place), np.int64)
+                for problem, count in zip(
+                    outcomes[step].problem_P, outcomes[step].successes_P, strict=True
+                ):
+                    found_P[place[problem]] = count
+                yield step, name, outcomes[step].samples, found_P
+            else:
+                drawn = k * len(problems)
+                yield step, name, 1, (np.arange(drawn) < round(score * drawn)).astype(np.int64)
+
+
+def _series(
+    found: ImportedRun, name: str, sets: Mapping[str, Any], metric: str | None
+) -> Series | None:
+    """The mean on one validation set."""
+    means = [s for s in found.series if s.split == "validation" and s.metric.kind == "avg"]
+    named = [s for s in means if s.problem_set == name]
+    if not named and len(sets) == 1 and len({s.problem_set for s in means}) == 1:
+        named = means
+    chosen = [s for s in named if metric in (None, s.metric.label)]
+    if len(chosen) > 1 or (named and not chosen):
+        labels = ", ".join(sorted(s.metric.label for s in named))
+        raise InputError(
+            f"one mean on {name!r} must be meant, but the log has {labels} and "
+            f"engine_options.metric is {metric!r}; name one of them there."
+        )
+    return chosen[0] if chosen else None

@@ -1,0 +1,53 @@
+"""What the other numbers of a log say of its batches: held against B_p * n.
+
+Source: verl 0.9.1, trainer/ppo/metric_utils.py (tokens of a step); verl 0.7, recipe/dapo, and
+NeMo-RL (2026-08), algorithms/grpo.py (batches drawn under dynamic sampling).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
+
+_FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
+
+
+def tokens_disagree(
+    batch: int | None, total: Mapping[int, float], prompt: Mapping[int, float],
+    length: Mapping[int, float],
+) -> str | None:
+    """Why B_p * n cannot be right by the tokens of the steps; None where it can.
+
+    Args:
+        batch: B_p * n; None where it is not known.
+        total: tokens of a step, by step.
+        prompt, length: mean tokens of a prompt and of a response, by step.
+    """
+    steps = total.keys() & prompt.keys() & length.keys()
+    if batch is None or not steps:
+        return None
+    counts = sorted(total[s] / max(prompt[s] + length[s], 1e-9) for s in steps)
+    low, logged, high = (counts[round(q * (len(counts) - 1))] for q in (0.1, 0.5, 0.9))
+    if batch / _FAR < logged < batch * _FAR or high > low * _FAR**2:
+        return None  # it agrees, or is no count of anything that stays the same
+    return (
+        f"B_p * n is {batch}, but {TOTAL_TOKENS_KEY} over the mean lengths says "
+        f"{logged:.0f} rollouts per step"
+    )
+
+
+def batches_drawn(
+    drawn: Mapping[int, float], drawn_problems: int | None, problems_per_batch: int | None
+) -> dict[int, float] | None:
+    """Batches of B_p * n that every update drew, by step; None where one of them is not logged.
+
+    Args:
+        drawn: generated batches, by step.
+        drawn_problems: problems of a generated batch; None: B_p.
+        problems_per_batch: B_p.
+    """
+    if sorted(drawn.keys() - {0}) != list(range(1, max(drawn) + 1)):
+        return None
+    size = drawn_problems / problems_per_batch if drawn_problems and problems_per_batch else 1.0
+    return {step: count * size for step, count in drawn.items() if step}

@@ -1,0 +1,87 @@
+"""Logs as Parquet: the layouts of `csvlogs`, and trackio's export with its configurations beside.
+
+Source: trackio (2026-08), sqlite_storage.py, export_to_parquet: PROJECT.parquet has a column per
+metric, PROJECT_configs.parquet one row per run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from isocompute.errors import InputError
+from isocompute.importers.csvlogs import MAX_COLUMNS, Rows, layout_of, read_layout
+from isocompute.importers.ledger import Errors
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.settings import Settings
+
+_CONFIGS = "_configs.parquet"
+_BATCH_ROWS = 10_000  # held as Python objects: 100 columns are 10 MB; half or twice: the same speed
+
+
+def is_parquet_log(path: Path) -> bool:
+    """True where a Parquet file has the columns of a log, or holds the configurations of one."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return False
+    return is_configs(path) or layout_of(_header(path)) is not None
+
+
+def is_configs(path: Path) -> bool:
+    """True for trackio's table of configurations, which is read with its log."""
+    log = path.with_name(path.name.removesuffix(_CONFIGS) + ".parquet")
+    return path.name.endswith(_CONFIGS) and log.is_file()
+
+
+def read_parquet_log(path: Path, settings: Settings) -> list[ImportedRun]:
+    """The runs of a Parquet log.
+
+    Raises:
+        InputError: if the file cannot be read, or has no column that must be there.
+    """
+    errors = Errors(str(path))
+    header = _header(path)
+    beside = path.with_name(path.stem + _CONFIGS)
+    configs: dict[str, dict[str, object]] = {}
+    if beside.is_file():
+        names = _header(beside)
+        key = "run_id" if "run_id" in names else "run_name"
+        for row in _values(beside, names):
+            configs[str(row.get(key))] = {
+                name: value for name, value in row.items()
+                if value is not None and name not in ("id", "run_id", "run_name", "created_at")
+            }
+    return read_layout(path, header, _rows(path, header), settings, errors, configs)
+
+
+def _header(path: Path) -> list[str]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        return list(pa.parquet.read_schema(path).names)[:MAX_COLUMNS]
+    except (pa.ArrowException, OSError):
+        return []
+
+
+def _values(path: Path, header: list[str]) -> Iterator[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    try:
+        for batch in pa.parquet.ParquetFile(path).iter_batches(_BATCH_ROWS, columns=header):
+            yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise InputError(
+            f"a log must be readable, but {str(path)!r} is no whole Parquet file "
+            f"({ascii(str(error))[1:60]}); copy it again."
+        ) from None
+
+
+def _rows(path: Path, header: list[str]) -> Rows:
+    """Cells as a CSV would have them."""
+    for line, row in enumerate(_values(path, header), 1):
+        yield line, [
+            "" if (v := row[name]) is None else v if isinstance(v, str) else repr(v)
+            for name in header
+        ]

@@ -1,0 +1,139 @@
+"""What an adaptive sweep has decided, look by look, with the numbers of each decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from isocompute.domain import Configuration
+from isocompute.store.database import Database
+from isocompute.store.store import Store, StoredRun
+from isocompute.study.adaptive import Decision, Look
+
+
+def load_looks(database: Database) -> list[Look]:
+    """All looks, in order; none where the study is not adaptive or has not begun."""
+    rows = database.read(
+        "SELECT look, problems_per_batch, rollouts_per_problem, action, rollouts, numbers "
+        "FROM decisions ORDER BY look, problems_per_batch, rollouts_per_problem"
+    )
+    found: dict[int, list[Decision]] = {}
+    for look, b_p, n, action, rollouts, numbers in rows:
+        found.setdefault(look, []).append(
+            Decision(
+                action=action, configuration=Configuration(b_p, n) if n else None,
+                rollouts=tuple(json.loads(rollouts)), numbers=json.loads(numbers),
+            )
+        )  # fmt: skip
+    return [Look(number, tuple(decisions)) for number, decisions in found.items()]
+
+
+def last_look(database: Database) -> Look | None:
+    """The look that holds now."""
+    looks = load_looks(database)
+    return looks[-1] if looks else None
+
+
+def save_look(database: Database, look: Look) -> bool:
+    """Keep a look, whole, in one transaction.
+
+    Returns:
+        False, and nothing is written, where another runner has kept the look of that number.
+    """
+    with database.write() as connection:
+        newest = connection.execute("SELECT coalesce(max(look), -1) FROM decisions").fetchone()[0]
+        if newest != look.number - 1:
+            return False
+        connection.executemany(
+            "INSERT INTO decisions (look, problems_per_batch, rollouts_per_problem, action, "
+            "rollouts, numbers) VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (look.number, *(d.configuration or (0, 0)), d.action, json.dumps(d.rollouts),
+                 json.dumps(dict(d.numbers), sort_keys=True))
+                for d in look.decisions
+            ],
+        )  # fmt: skip
+    return True
+
+
+def adaptive_looks(store: Store) -> list[Look]:
+    """The looks of a study that is adaptive as it was last run."""
+    adaptive = (store.info().get("source") or {}).get("adaptive")
+    return [] if adaptive in (None, False) else load_looks(store.database)
+
+
+def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str, str]:
+    """Why runs that are not done train no further, by hash; those that do are left out.
+
+    "frozen": its n cannot come to matter; "stopped": the sweep has said enough; "unneeded": a seed
+    that was never asked for.
+    """
+    if not looks:
+        return {}
+    look, rows = looks[-1], looks[-1].of_configurations
+    seeds = sorted({run.spec["seed"] for run in runs})
+    found = {}
+    for run in runs:
+        spec = run.spec
+        mine = rows.get(Configuration(spec["problems_per_batch"], spec["rollouts_per_problem"]))
+        if run.state != "pending" or mine is None:
+            continue
+        place = seeds.index(spec["seed"])
+        asked = place < len(mine.rollouts)
+        if asked and run.rollouts < mine.rollouts[place]:
+            continue  # on its way
+        if mine.is_frozen and run.rollouts:
+            found[run.hash] = "frozen"
+        elif look.has_ended or not asked:
+            found[run.hash] = "stopped" if run.rollouts else "unneeded"
+    return found
+
+
+def decision_lines(looks: Sequence[Look], rollouts_total: int) -> list[str]:
+    """The state of an adaptive sweep, for people."""
+    if not looks:
+        return []
+    last = looks[-1]
+    sweep = last.of_sweep.numbers
+    head = f"adaptive: look {last.number}"
+    if "loss_at_target" in sweep:
+        head += (
+            f", {sweep['spent']:,.0f} rollouts seen ({sweep['spent'] / max(rollouts_total, 1):.0%} "
+            f"of the grid); the plan at {sweep['target']:,.0f} is expected to lose "
+            f"{sweep['loss_at_target']:.4f}, {sweep['loss_on_path']:.4f} on the way there"
+        )
+    lines = [head, f"  {_course(last)}"]
+    frozen: dict[Configuration, tuple[int, Decision]] = {}
+    for look in looks:
+        for c, d in look.of_configurations.items():
+            if not d.is_frozen:
+                frozen.pop(c, None)
+            elif c not in frozen:
+                frozen[c] = look.number, d
+    lines += [
+        f"  frozen: n={c.rollouts_per_problem}, B_p={c.problems_per_batch}, at {d.rollouts[0]:,} "
+        f"rollouts (look {number}): chance to come within 0.005 of the best "
+        f"{d.numbers.get('chance', 0):.1%}, expected improvement "
+        f"{d.numbers.get('improvement', 0):.4f}"
+        for c, (number, d) in frozen.items()
+    ]
+    return lines
+
+
+def _course(look: Look) -> str:
+    """What trains now, or why nothing does."""
+    if look.has_ended:
+        numbers = look.of_sweep.numbers
+        tolerance = numbers.get("tolerance", 0.0)
+        worst = max(numbers.get("loss_at_target", 1.0), numbers.get("loss_on_path", 1.0))
+        why = "its plan loses less than the tolerance" if worst < tolerance else (
+            "nothing that it may spend would help"
+        )  # fmt: skip
+        return f"ended: {why}, {tolerance:g}"
+    parts = [
+        f"n={c.rollouts_per_problem} {d.action} to {d.rollouts[0]:,}"
+        + (f" with {len(d.rollouts)} seeds" if len(d.rollouts) > 1 else "")
+        for c, d in look.of_configurations.items()
+        if d.action not in ("freeze", "wait")
+    ]
+    return "now: " + (", ".join(parts) or "seeds of frozen n")

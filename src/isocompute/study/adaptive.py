@@ -1,0 +1,192 @@
+"""What an adaptive sweep may spend and when it ends, and the decisions that it takes on the way."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from isocompute.domain import Configuration
+from isocompute.errors import InputError
+
+Action = Literal["start", "continue", "freeze", "wait", "repeat", "end", "thaw"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """Bounds of an adaptive sweep.
+
+    Args:
+        target: rollouts of the run that the sweep is to plan.
+        spend: training rollouts that the sweep may draw; None: those of its whole grid.
+        chance, improvement: a configuration is frozen when its chance to be within 0.005 of the
+            best, and its expected improvement over the best of the others, are below these at
+            every budget still to be planned for, at two looks in a row.
+        tolerance: the sweep ends when its plan is expected to lose less than this.
+        metric, problem_set: what is compared; None: avg@ all samples on the only set.
+
+    Raises:
+        InputError: on a value outside its range.
+    """
+
+    target: float
+    spend: float | None = None
+    chance: float = 0.02
+    improvement: float = 0.0006
+    tolerance: float = 0.002
+    metric: str | None = None
+    problem_set: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("chance", "improvement", "tolerance"):
+            value = getattr(self, name)
+            if not 0 < value < 1:
+                raise InputError(
+                    f"`adaptive.{name}` must lie between 0 and 1, but got {value!r}; correct it."
+                )
+        for name in ("target", "spend"):
+            value = getattr(self, name)
+            if value is not None and not (math.isfinite(value) and value >= 1):
+                raise InputError(
+                    f"`adaptive.{name}` must be a budget of at least 1 rollout, but got {value!r}; "
+                    "correct it."
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """One line of a look: what becomes of a configuration, or of the sweep.
+
+    The lines of one look together say how far every run trains next, so the last look is all that
+    a resumed sweep needs.
+
+    Args:
+        action: "start" (with one seed), "continue" (to the next slice), "freeze" (no further),
+            "wait" (no further now), "repeat" (with another seed), "thaw" (to the end, because a
+            person asked); of the sweep "continue" or "end".
+        configuration: None for the sweep.
+        rollouts: to which each of its seeds trains, the first the longest; others do not train.
+        numbers: that the decision follows from.
+    """
+
+    action: Action
+    configuration: Configuration | None = None
+    rollouts: tuple[int, ...] = ()
+    numbers: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it trains no further until it is thawed."""
+        return self.action == "freeze"
+
+
+class Look(NamedTuple):
+    """The decisions taken at one time: one of the sweep, then one for every configuration."""
+
+    number: int
+    decisions: tuple[Decision, ...]
+
+    @property
+    def of_sweep(self) -> Decision:
+        """Whether it goes on, with the figures of the plan."""
+        return next(d for d in self.decisions if d.configuration is None)
+
+    @property
+    def of_configurations(self) -> dict[Configuration, Decision]:
+        """What becomes of each."""
+        return {d.configuration: d for d in self.decisions if d.configuration is not None}
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more is decided."""
+        return self.of_sweep.action == "end"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """What an adaptive sweep chooses from.
+
+    Args:
+        steps: updates of a whole run, by configuration.
+        seeds: runs that each configuration may have.
+        slices: shares of a run's budget at which it is looked at, ascending to 1.
+        bounds: of the sweep.
+    """
+
+    steps: Mapping[Configuration, int]
+    seeds: int
+    slices: tuple[float, ...]
+    bounds: Bounds
+
+    def levels(self, configuration: Configuration) -> list[int]:
+        """Rollouts of a run at the end of each slice, one update at least, ascending."""
+        steps = self.steps[configuration]
+        each = {min(max(1, int(steps * share)), steps) for share in self.slices}
+        return [s * configuration.batch_size for s in sorted(each)]
+
+    def spent(self, decisions: Mapping[Configuration, Decision]) -> int:
+        """Rollouts of all runs once these decisions are carried out."""
+        return sum(sum(d.rollouts) for d in decisions.values())
+
+    @property
+    def limit(self) -> float:
+        """Rollouts that may be spent."""
+        whole = self.seeds * sum(m * c.batch_size for c, m in self.steps.items())
+        return whole if self.bounds.spend is None else min(self.bounds.spend, whole)
+
+    @property
+    def rules(self) -> dict[str, float]:
+        """What decides when the sweep ends; a sweep that has ended goes on where they change."""
+        of = self.bounds
+        return {
+            "target": of.target,
+            "limit": self.limit,
+            "tolerance": of.tolerance,
+            "chance_bound": of.chance,
+            "improvement_bound": of.improvement,
+            "rollouts_of_a_run": max(m * c.batch_size for c, m in self.steps.items()),
+        }
+
+    def started(self, last: Look | None) -> Look | None:
+        """The look that starts every configuration that has none, with one seed on the first slice.
+
+        None where there is none to start.
+        """
+        before = {} if last is None else last.of_configurations
+        new = [
+            Decision(action="start", configuration=c, rollouts=(self.levels(c)[0],))
+            for c in sorted(self.steps)
+            if c not in before
+        ]
+        if not new:
+            return None
+        number = 0 if last is None else last.number + 1
+        rows = sorted([*before.values(), *new], key=lambda d: d.configuration or (0, 0))
+        return Look(number, (Decision(action="continue", numbers=self.rules), *rows))
+
+    def thawed(self, last: Look, rollouts_per_problem: Sequence[int] | None) -> Look | None:
+        """The look after a person's word that frozen n go on to the end; None: none is frozen.
+
+        Args:
+            last: the last look.
+            rollouts_per_problem: which n; None: all that are frozen.
+
+        Raises:
+            InputError: an n that is not frozen.
+        """
+        rows = last.of_configurations
+        frozen = {c for c, d in rows.items() if d.is_frozen and c in self.steps}
+        n = {c.rollouts_per_problem for c in frozen}
+        asked = n if rollouts_per_problem is None else set(rollouts_per_problem)
+        if not asked <= n:
+            known = ", ".join(map(str, sorted(n))) or "none"
+            raise InputError(
+                f"only a frozen n can be thawed, but got {', '.join(map(str, sorted(asked - n)))} "
+                f"and frozen are: {known}; name one of these."
+            )
+        for c in frozen:
+            if c.rollouts_per_problem in asked:
+                whole = (self.levels(c)[-1],) * len(rows[c].rollouts)
+                rows[c] = Decision(action="thaw", configuration=c, rollouts=whole)
+        return Look(last.number + 1, (last.of_sweep, *rows.values())) if asked else None

@@ -127,6 +127,26 @@ def test_a_column_of_imports_that_is_renamed_is_missed(tmp_path: Path) -> None:
     assert "column imports.problems_per_batch INTEGER is missing" in finding.message
 
 
+def test_flipped_bits_of_the_tables_definitions_are_refused_and_found(tmp_path: Path) -> None:
+    import_logs([LOGS / "mlflow.db"], tmp_path)
+    file, truth = tmp_path / "study.db", flat(load_imported(tmp_path)[0])
+    whole = file.read_bytes()
+    start = whole.index(b"CREATE TABLE imports")
+    refused = 0
+    for at in range(start, start + 400, 7):
+        for bit in (0, 7):  # another letter; no UTF-8
+            data = bytearray(whole)
+            data[at] ^= 1 << bit
+            file.write_bytes(data)
+            try:
+                assert flat(load_imported(tmp_path)[0]) == truth
+            except InputError as error:
+                refused += 1
+                assert "\n" not in str(error)
+                assert any(f.severity == "error" for f in examine(tmp_path))
+    assert refused > 50
+
+
 def test_imports_of_an_older_version_are_read_and_sealed_by_the_next(tmp_path: Path) -> None:
     import_logs([LOGS / "mlflow.db"], tmp_path)
     before = [flat(run) for run in load_imported(tmp_path)]

@@ -171,7 +171,7 @@ def load_imported(folder: str | Path) -> list[ImportedRun]:
     try:
         if not seals.has_imports(database.read, str(database.path)):
             return []
-        database.refuse_damage(seals.imported(database.connection))
+        database.refuse_damage(seals.imported(database.read))
         return [
             _load(database, row) for row in database.read(
                 "SELECT import, name, problems_per_batch, rollouts_per_problem, steps, seed, "

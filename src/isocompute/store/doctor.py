@@ -81,7 +81,7 @@ def _records(database: Database) -> list[Finding]:
             message=f"study.db is of version {database.version}, whose records bear no hashes: "
             "only their agreement was checked; `isocompute run` brings it up to date.",
         )]  # fmt: skip
-    imported = seals.imported(database.connection)
+    imported = seals.imported(database.read)
     rows = seals.broken(database.connection, database.read, (*database.sealed(), *imported))
     if not rows:
         there = seals.has_imports(database.read, str(database.path))

@@ -48,7 +48,8 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 def install(connection: sqlite3.Connection) -> None:
     """Seal whatever this connection writes from now on."""
-    for table in (*TABLES, *imported(connection)):
+    tables = imported(lambda sql, values: connection.execute(sql, values).fetchall())
+    for table in (*TABLES, *tables):
         row = " AND ".join(f"{key} = NEW.{key}" for key in _KEYS.get(table, ("rowid",)))
         for event in ("INSERT", "UPDATE"):
             connection.execute(
@@ -58,9 +59,10 @@ def install(connection: sqlite3.Connection) -> None:
             )
 
 
-def imported(connection: sqlite3.Connection) -> list[str]:
+def imported(read: Read) -> list[str]:
     """Those of `IMPORTED` that the file has and that bear seals."""
-    return [table for table in IMPORTED if "seal" in _columns(connection, table)]
+    names = {t: {row[1] for row in read(f"PRAGMA main.table_info({t})", ())} for t in IMPORTED}
+    return [table for table in IMPORTED if "seal" in names[table]]
 
 
 def has_imports(read: Read, where: str) -> bool:

@@ -14,7 +14,7 @@ DIR ?= quickstart
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-verl \
         test-ray test-gpu test-docs \
-        lint coverage bench bench-importers engines-agree validation docs clean
+        lint coverage mutants bench bench-importers engines-agree validation docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -150,6 +150,10 @@ coverage: $(STAMP)  ## lines and branches that the fast tests reach
 bench-importers: $(STAMP)  ## rows per second of JSON logs; 100 logs to a report
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/importers.py speed
 	@OMP_NUM_THREADS=2 $(PY) benchmarks/importers.py folder benchmarks/out
+
+# Resumes from build/mutants; ARGS='--again' after new tests, ARGS='--each 10' for a quick look.
+mutants: $(STAMP)  ## does a test notice a broken line? a sample of 300, an hour at most
+	@OMP_NUM_THREADS=1 PYTHONPATH=src:benchmarks $(PY) -m mutants run --minutes 60 $(ARGS)
 
 engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup  ## one study through local and TRL, paired
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engines_agree.py benchmarks/out/engines-agree \

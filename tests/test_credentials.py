@@ -37,7 +37,7 @@ VALUES = [
     "postgres://me:hunter22@host/db", "https://:token123@github.com/a/b",
     "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
     "-----BEGIN PRIVATE KEY-----", "Authorization: Bearer abcdefghijklmnopqrstuvwx",
-    "--password=hunter22",
+    "--password=hunter22", "--hf-token hunter22", "--db-password hunter22",
 ]  # fmt: skip
 
 
@@ -52,7 +52,8 @@ def test_values_are_found_hidden_and_kept_from_checkers(value):
 @pytest.mark.parametrize(
     "value",
     [HEX40, "https://github.com/a/b", "ssh://git@host/a", "token-mean", "What is sk- 3?",
-     "models--org--name", "a basic question about a bearer", "1e-6", "somewhere/auth/x.py"],
+     "models--org--name", "a basic question about a bearer", "--eos-token something",
+     "--token --verbose", "1e-6", "somewhere/auth/x.py"],
 )  # fmt: skip
 def test_values_that_are_none(value):
     assert list(secrets_in({"x": value})) == []

@@ -14,6 +14,9 @@ from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log, to_curves
 from isocompute.importers.archive import import_logs, load_imported, store_runs
+from isocompute.importers.runs import RowError
+from isocompute.store.doctor import examine
+from isocompute.store.seals import IMPORTED
 
 LOGS = Path(__file__).parent / "fixtures" / "logs"
 BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
@@ -67,6 +70,67 @@ def test_errors_are_kept_with_file_and_line_and_secrets_are_not(tmp_path: Path) 
     error = load_imported(tmp_path / "s")[0].errors[0]
     assert (Path(error.file).name, error.line) == ("x.jsonl", 3)
     assert b"sk-secret" not in (tmp_path / "s" / "study.db").read_bytes()  # row 27
+
+
+@pytest.mark.parametrize(
+    ("sql", "where"),
+    [
+        ("UPDATE imports SET rollouts_per_problem = 8", "imports (trl-bp2-n4)"),
+        ("UPDATE import_series SET metric = 'x' WHERE series = 1", "import_series (row 1)"),
+        ("UPDATE import_scores SET score = score + 1e-9 WHERE series = 1 AND step = 2",
+         "import_scores (series 1, step 2)"),
+        ("INSERT INTO import_scores (series, step, score) VALUES (1, 99, 0.5)",
+         "import_scores (series 1, step 99)"),
+        ("UPDATE import_outcomes SET samples = 9 WHERE rowid = 1", "import_outcomes (row 1)"),
+        ("UPDATE import_errors SET line = 9 WHERE rowid = 1", "import_errors (row 1)"),
+    ],
+)  # fmt: skip
+def test_an_imported_record_that_another_program_changed_is_named(
+    tmp_path: Path, sql: str, where: str
+) -> None:
+    runs = read_log(LOGS / "verl" / "dumps", settings=BP_N)
+    run = dataclasses.replace(
+        runs[0], name="trl-bp2-n4", errors=(RowError(file="x", line=1, reason="y"),)
+    )
+    store_runs([run], tmp_path)
+    assert [f for f in examine(tmp_path) if f.severity != "info"] == []
+    assert load_imported(tmp_path)
+    other = sqlite3.connect(tmp_path / "study.db")
+    assert other.execute(sql).rowcount >= 1
+    other.commit()
+    other.close()
+    with pytest.raises(InputError, match="records must be as they were committed") as caught:
+        load_imported(tmp_path)
+    assert where in str(caught.value)
+    (finding,) = [f for f in examine(tmp_path) if f.severity == "error"]
+    assert (finding.code, where in finding.message) == ("damaged_records", True)
+
+
+def test_a_table_of_imports_that_is_gone_is_missed(tmp_path: Path) -> None:
+    import_logs([LOGS / "mlflow.db"], tmp_path)
+    other = sqlite3.connect(tmp_path / "study.db")
+    other.execute("ALTER TABLE imports RENAME TO import5")
+    other.commit()
+    with pytest.raises(InputError, match=r"damaged at imports \(the table is gone\)"):
+        load_imported(tmp_path)
+    assert [f.severity for f in examine(tmp_path)] == ["error"]
+
+
+def test_imports_of_an_older_version_are_read_and_sealed_by_the_next(tmp_path: Path) -> None:
+    import_logs([LOGS / "mlflow.db"], tmp_path)
+    before = [flat(run) for run in load_imported(tmp_path)]
+    other = sqlite3.connect(tmp_path / "study.db")
+    for table in IMPORTED:
+        other.execute(f"ALTER TABLE {table} DROP COLUMN seal")
+    other.commit()
+    assert [flat(run) for run in load_imported(tmp_path)] == before
+    assert [f.code for f in examine(tmp_path)] == ["unsealed_imports"]
+    import_logs([LOGS / "mlflow.db"], tmp_path)
+    assert [flat(run) for run in load_imported(tmp_path)] == before
+    assert examine(tmp_path) == []
+    for table in IMPORTED:
+        rows = other.execute(f"SELECT count(*), count(seal) FROM {table}").fetchone()
+        assert rows[0] == rows[1]
 
 
 def test_a_study_without_imports_has_none(tmp_path: Path) -> None:

@@ -177,9 +177,11 @@ def test_numbers_that_json_cannot_hold_become_none() -> None:
         ({"api_key": "x"}, {"api_key": "(hidden)"}),
         ({"hf-token": ["x"]}, {"hf-token": "(hidden)"}),
         ({"WANDB_API_KEY": {"a": 1}}, {"WANDB_API_KEY": "(hidden)"}),
-        ("run --api-key s3cr3t --n 8", "run --api-key (hidden) --n 8"),
+        ("run --api-key s3cr3t --n 8", "run (hidden) --n 8"),
         ("hf_abcdefghijklmnopqrstuv", "(hidden)"),
-        ("postgres://me:pw@host/db", "postgres://me:(hidden)@host/db"),
+        ("postgres://me:pw@host/db", "postgres://(hidden)@host/db"),
+        ("glpat-abcdefghij0123456789", "(hidden)"),
+        ({"private_key": 1}, {"private_key": "(hidden)"}),
         ({"tokens_per_rollout": 5}, {"tokens_per_rollout": 5}),
     ],
 )

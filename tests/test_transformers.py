@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
+from isocompute.allocation import Allocation  # noqa: E402
+from isocompute.engines.local import LocalEngine, engine  # noqa: E402
 from isocompute.engines.local.folders import load_model, save_model  # noqa: E402
 from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
 from isocompute.engines.local.sampling import sample  # noqa: E402
 from isocompute.engines.local.tokenizer import load_tokenizer  # noqa: E402
 from isocompute.engines.local.worlds import world_problems  # noqa: E402
+from isocompute.recipe import Recipe  # noqa: E402
+from isocompute.study import RunSpec  # noqa: E402
+from isocompute.verifiers import load_verifier  # noqa: E402
 from local_tools import tiny_model  # noqa: E402
+from sinks import ListSink  # noqa: E402
 
 pytestmark = pytest.mark.trainers
 WORLDS = ("bits", "machine", "products", "countdown")
@@ -151,3 +160,77 @@ def test_a_shipped_folder_trains_in_trl(transformers, tmp_path, world):
     again = load_model(tmp_path / "trained")
     same_logits(again, trainer.model.eval(), tokens(again.sizes.vocab_size, (2, 9)))
     assert not torch.equal(again.norm, load_model(folder).norm)
+
+
+# What transformers makes of weights that the engine trained, at a temperature and with a nucleus.
+TEMPERATURE, TOP_P, SAMPLES = 0.7, 0.9, 8
+
+
+@pytest.fixture(scope="module")
+def trained(transformers, tmp_path_factory):
+    """A run's evaluations, and its last checkpoint as a folder that transformers reads."""
+    work = tmp_path_factory.mktemp("trained")
+    base = base_folder("products")
+    spec = RunSpec(
+        engine="local",
+        allocation=Allocation(problems_per_batch=16, rollouts_per_problem=32, steps=8),
+        recipe=Recipe(learning_rate=1e-3, base_batch_size=512, temperature=TEMPERATURE,
+                      top_p=TOP_P, warmup_steps=2),
+        train=world_problems("train", world="products", size=64, seed=3),
+        validation={"val": world_problems("val", world="products", size=200, seed=4)},
+        seed=5, evaluation_samples=SAMPLES, engine_options={"model": "products"},
+        first_evaluation=16 * 32 * 8, evaluations_per_octave=1,
+    )  # fmt: skip
+    sink = ListSink(work / "run")
+    LocalEngine().run(spec, None, sink)
+    folder = work / "saved"
+    shutil.copytree(base, folder)
+    restored = engine._Run(spec, ListSink(work / "other"))
+    restored.load(sink.last)
+    save_model(restored.learner.model, folder)
+    before, after = (record.successes_P for record in sink.evaluations)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    words = transformers.AutoTokenizer.from_pretrained(folder, padding_side="left")
+    return before, after, folder, spec.validation["val"], model, words
+
+
+def test_an_evaluation_scores_what_transformers_scores_with_the_saved_weights(trained):
+    before, after, _, problems, model, words = trained
+    batch = words([p.prompt for p in problems.problems], padding=True, return_tensors="pt")
+    torch.manual_seed(0)
+    out = model.generate(
+        input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], do_sample=True,
+        temperature=TEMPERATURE, top_p=TOP_P, top_k=0, num_return_sequences=SAMPLES,
+        max_new_tokens=Policy(base_folder("products")).max_new_tokens,
+    )  # fmt: skip
+    texts = words.batch_decode(out[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
+    judge = load_verifier(problems.verifier)
+    answers = [p.answer for p in problems.problems for _ in range(SAMPLES)]
+    rewards = [judge(text, answer).reward for text, answer in zip(texts, answers, strict=True)]
+    there = np.array(rewards).reshape(-1, SAMPLES).sum(1)
+    # Problem by problem: as far apart as two draws from one policy are, where the base model's
+    # successes, which add up to about as many, are much further away.
+    rate = (after + there) / (2 * SAMPLES)
+    chance = 2 * SAMPLES * np.sum(rate * (1 - rate)) / (1 - 1 / (2 * SAMPLES))
+    assert abs(after.sum() - there.sum()) < 3.5 * np.sqrt(chance)
+    assert np.sum((after - there) ** 2) < 1.4 * chance
+    assert np.sum((before - there) ** 2) > 2.5 * chance
+
+
+def test_log_probabilities_of_responses_are_those_of_transformers(trained):
+    _, _, folder, problems, model, _ = trained
+    policy = Policy(folder)
+    data = policy.tokenize(problems)
+    drawn = sample(
+        policy.model, data.token_PS, data.length_P, 4, max_new_tokens=policy.max_new_tokens,
+        generator=torch.Generator().manual_seed(0), temperature=2.0,
+    )  # fmt: skip
+    assert drawn.length_N.min() < drawn.length_N.max()  # as they are at so high a temperature
+    for row in range(0, drawn.length_N.numel(), 7):
+        prompt, length = int(drawn.prompt_N[row]), int(drawn.length_N[row])
+        given = data.token_PS[prompt, : data.length_P[prompt]]
+        response = drawn.token_NT[row, :length]
+        with torch.no_grad():
+            logits = model(torch.cat([given, response])[None]).logits[0, len(given) - 1 : -1]
+        there = torch.log_softmax(logits / 2.0, -1).gather(-1, response[:, None])[:, 0]
+        torch.testing.assert_close(drawn.logprob_NT[row, :length], there, atol=1e-4, rtol=1e-4)

@@ -32,6 +32,9 @@ _VALUES = (
     r"|(?i:(?:wandb)\W[^\n]{0,40}?\b)[0-9a-f]{40}\b"  # its older keys look like a commit's hash
     r"|(?i:\b(?:api[_-]?key|access[_-]?key|private[_-]?key|secret|password|passwd|token)"
     r"['\"]?\s?[=:]\s?['\"]?)[^\s'\"]{6,}"
+    # An option of a command line and its value.
+    r"|(?i:(?<!\S)--(?:[a-z]+-)?(?:api-?key|access-?key|private-?key|secret|password|passwd)\s+"
+    r"|(?<!\S)--(?:hf-|auth-|access-|api-)?token\s+)[^\s'\"-][^\s'\"]{5,}"
 )
 _VALUE = re.compile(_VALUES, re.S)
 _ENVIRONMENT = re.compile(r"(_KEY|_PAT|_AUTH|^SSH_AUTH_SOCK|^SSH_AGENT_PID)$")

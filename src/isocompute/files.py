@@ -13,6 +13,10 @@ from pathlib import Path
 def not_found(path: str | Path) -> str:
     """That there is no such file, with the nearest name beside it where one is near."""
     path = Path(path)
+    if path.is_symlink():
+        return f"file not found: the link {path} leads nowhere; check where it points"
+    if path.exists():
+        return f"not a file: {path}; check the name and the folder"
     there = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, sorted(there), n=1, cutoff=0.7)
     if not near:

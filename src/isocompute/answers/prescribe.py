@@ -205,7 +205,7 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
         return at.rollouts_per_problem, at.interval
     if n_F.min() == n_F.max():
         return float(n_F[0]), None
-    grid_F = best.log2_n_grid(n_F)
+    grid_F = best.log2_n_grid(n_F.astype(np.int64))
     b_p_F = np.full(len(grid_F), b_p) if q.batch_size is None else q.batch_size / 2**grid_F
     score_DF = q.fit.scores_of(list(zip(b_p_F, 2**grid_F, strict=True)), q.x)
     best_D = best.continuous_best(score_DF[:, :, None], grid_F)[:, 0]

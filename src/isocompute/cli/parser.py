@@ -48,7 +48,7 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Options of one command; sources and overrides may also stand after options.
 
     Raises:
-        InputError: on anything that the command does not know.
+        InputError: on anything that the command does not know, or an empty word.
     """
     parser = build_parser()
     options, rest = parser.parse_known_args(argv)
@@ -58,6 +58,12 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         raise InputError(_unknown(unknown, options))
     if many is not None:
         setattr(options, many, [*getattr(options, many), *rest])
+    for name, value in vars(options).items():
+        if "" in (value if isinstance(value, list) else [value]):
+            raise InputError(
+                f"`{name}` must not be empty, but got ''; a shell variable without a value? See "
+                f"`{options.parser.prog} --help`."
+            )
     return options
 
 

@@ -158,10 +158,12 @@ def difficulty_lines(document: Row) -> list[str]:
             f"{temperature:g}), or measure with --temperature {trained:g}, a study's default"
         )
     if document["errors"]:
-        told = [(row["id"], row["samples"], row["message"]) for row in document["unjudged"]]
+        failed: list[tuple[str, int, str]] = [
+            (row["id"], row["samples"], row["message"]) for row in document["unjudged"]
+        ]
         lines += textwrap.wrap(
             f"{document['errors']:,} of {document['rollouts']:,} samples could not be judged and "
-            f"count in no rate: {unjudged_text(told)}",
+            f"count in no rate: {unjudged_text(failed)}",
             WIDTH, subsequent_indent="  ",
         )  # fmt: skip
     return lines + warning_lines(document["warnings"])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isocompute.answers.plan import FEWER
 from isocompute.answers.price import Price
@@ -107,7 +108,7 @@ class Lost:
     """What planning after a sweep loses, and what it chooses: (W,) each."""
 
     total_W: FloatArray
-    chosen_W: FloatArray
+    chosen_W: NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _row(loss: Loss, **more: Any) -> dict[str, Any]:
 
 
 def _document(
-    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: FloatArray,
+    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: NDArray[np.int64],
     worth: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     limits, price = asked.limits, asked.price
@@ -202,7 +203,7 @@ def _document(
         price.of(c).cost(sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size)
         for c in rows
     )
-    return plain({
+    document: dict[str, Any] = plain({
         "version": 1,
         "answer": "sweep" if saves else "no_sweep",
         "budget_rollouts": limits.budget,
@@ -227,6 +228,7 @@ def _document(
         "study": None,
         **documented(notices),
     })  # fmt: skip
+    return document
 
 
 def _limits_of(

@@ -136,7 +136,7 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
         )
     n_F = _octaves((min(of_bp[b_p]), max(of_bp[b_p])))
     fit = fit_sweep(curves, draws=max(size, LEAST_DRAWS), seed=seed)
-    score_WFX = _moved(fit.posterior, b_p, n_F, *np.zeros((2, size)), fit.wider)
+    score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), np.zeros(size), fit.wider)
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),

@@ -68,7 +68,7 @@ def one_for_all(worlds: Worlds, rollouts: float, among: Sequence[int]) -> int:
     return among[int(lost_F.argmin())]
 
 
-def lost_by(worlds: Worlds, chosen_W: FloatArray | int, rollouts: float, whole: float,
+def lost_by(worlds: Worlds, chosen_W: NDArray[np.int64] | int, rollouts: float, whole: float,
             among: Sequence[int]) -> FloatArray:  # fmt: skip
     """Score lost in each world by a choice with so many rollouts, against the best with all."""
     best_W = worlds.at(whole)[:, list(among)].max(axis=1)
@@ -78,7 +78,7 @@ def lost_by(worlds: Worlds, chosen_W: FloatArray | int, rollouts: float, whole: 
 
 
 def planned(worlds: Worlds, sweep: Sweep, final: float, among: Sequence[int], seed: int,
-            first: int = 0) -> FloatArray:  # fmt: skip
+            first: int = 0) -> NDArray[np.int64]:  # fmt: skip
     """Index of the n that a plan chooses in each world after this sweep, (W,).
 
     As `answers.prescribe` with a tested grid: the tested n of the largest expected score.

@@ -2,7 +2,7 @@
 
 Tables, made when first needed: `imports` (one row per run), `import_series` (one per metric),
 `import_scores` (one per score), `import_outcomes` (counts and successes per problem, packed as
-in `evaluations`), `import_errors` (rows that were not used).
+in `evaluations`), `import_errors` (rows that were not used). Each row bears its seal.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from isocompute.importers.runs import (
 )
 from isocompute.importers.scale import check_range
 from isocompute.importers.settings import Settings
+from isocompute.store import seals
 from isocompute.store.database import Database
 from isocompute.store.pack import count_text, pack, unpack
 
@@ -130,6 +131,7 @@ def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary
             for statement in _TABLES.split(";"):
                 if statement.strip():
                     connection.execute(statement)
+            seals.adopt(connection)
             connection.execute(
                 "INSERT OR IGNORE INTO study (key, value) VALUES ('name', ?)",
                 (json.dumps(Path(folder).absolute().name),),
@@ -167,18 +169,21 @@ def _store(connection: sqlite3.Connection, run: ImportedRun) -> bool:
         ).lastrowid
         # SQLite stores NaN as NULL, which is what it means here
         connection.executemany(
-            "INSERT INTO import_scores VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO import_scores (series, step, rollouts, tokens, score) "
+            "VALUES (?, ?, ?, ?, ?)",
             ((series, *point) for point in zip(
                 s.step_K.tolist(), s.rollouts_K.tolist(), s.tokens_K.tolist(),
                 s.score_K.tolist(), strict=True)),
         )
     connection.executemany(
-        "INSERT INTO import_outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO import_outcomes (import, step, problem_set, split, samples, counts, "
+        "successes, problems) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         ((key, o.step, o.problem_set, o.split, o.samples, count_text(o.successes_P, o.samples),
           pack(o.successes_P), json.dumps(o.problem_P)) for o in run.outcomes),
     )
     connection.executemany(
-        "INSERT INTO import_errors VALUES (?, ?, ?, ?)", ((key, *e) for e in run.errors)
+        "INSERT INTO import_errors (import, file, line, reason) VALUES (?, ?, ?, ?)",
+        ((key, *e) for e in run.errors),
     )
     return True
 
@@ -187,12 +192,13 @@ def load_imported(folder: str | Path) -> list[ImportedRun]:
     """The imported runs of a study folder; empty where none were imported.
 
     Raises:
-        InputError: if there is no study there.
+        InputError: if there is no study there, or a record is damaged.
     """
     database = Database(folder)
     try:
-        if not database.read("SELECT 1 FROM sqlite_schema WHERE name = 'imports'"):
+        if not seals.has_imports(database.read, str(database.path)):
             return []
+        database.refuse_damage(seals.imported(database.connection))
         return [
             _load(database, row) for row in database.read(
                 "SELECT import, name, problems_per_batch, rollouts_per_problem, steps, seed, "

@@ -102,7 +102,7 @@ def _even(rows: Sequence[_Row], name: str) -> bool:
     if not pairs:
         return False
     share = median(epoch / step for epoch, step in pairs)
-    return max(abs(epoch / share - step) for epoch, step in pairs) < _PART
+    return bool(max(abs(epoch / share - step) for epoch, step in pairs) < _PART)
 
 
 def _values(text: str) -> dict[str, object] | None:

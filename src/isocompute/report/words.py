@@ -3,41 +3,30 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from isocompute.answers.paper import PrintedLaw, printed_law
+from isocompute.credentials import hide, secret_name
 from isocompute.domain.text import compact, visible
 
 Document = Mapping[str, Any]
 
 _UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps",
                "gpu-hours": "GPU-hours"}  # fmt: skip
-_SECRET_KEY = re.compile(
-    r"(?:^|[_.-])(?:token|secret|password|passwd|credential|api_?key|access_?key|auth)"
-    r"(?:$|[_.-])",
-    re.IGNORECASE,
-)
-_SECRET_VALUE = re.compile(
-    r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,}"
-    r"|AKIA[0-9A-Z]{16}|xox[abp]-[A-Za-z0-9-]{10,})"
-    r"|(?<=:)[^\s:@/]+(?=@)"  # the password of scheme://user:password@host
-    r"|(?i:(?<=api-key )|(?<=api_key=)|(?<=password=)|(?<=token=)|(?<=secret=))\S+"
-)
 
 
 def redact(value: Any, key: str = "") -> Any:
     """The same JSON value with everything that looks like a secret replaced by "(hidden)"."""
-    if _SECRET_KEY.search(key):
+    if secret_name(key):
         return "(hidden)"
     if isinstance(value, Mapping):
         return {visible(k): redact(v, str(k)) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [redact(v, key) for v in value]
     if isinstance(value, str):
-        return _SECRET_VALUE.sub("(hidden)", value)
+        return hide(value)
     return value
 
 

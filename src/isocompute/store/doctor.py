@@ -79,8 +79,16 @@ def _records(database: Database) -> list[Finding]:
             message=f"study.db is of version {database.version}, whose records bear no hashes: "
             "only their agreement was checked; `isocompute run` brings it up to date.",
         )]  # fmt: skip
-    rows = seals.broken(database.connection, database.read, database.sealed())
+    imported = seals.imported(database.connection)
+    rows = seals.broken(database.connection, database.read, (*database.sealed(), *imported))
     if not rows:
+        there = seals.has_imports(database.read, str(database.path))
+        if there and len(imported) < len(seals.IMPORTED):
+            return [Finding(
+                code="unsealed_imports", severity="info",
+                message="the imported runs bear no hashes: an older version imported them; "
+                "`isocompute import` of any log into this folder gives them theirs.",
+            )]  # fmt: skip
         return []
     return [Finding(
         code="damaged_records", severity="error",

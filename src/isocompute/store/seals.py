@@ -19,10 +19,14 @@ SINCE = {"decisions": 5}  # tables that came later
 SMALL = ("study", "problem_sets", "runs", "attempts", "checkpoints", "ledger", "decisions")
 OF_A_RUN = ("steps", "evaluations", "unjudged")
 TABLES = (*SMALL, *OF_A_RUN, "problems")
+# Made by the first import; those that an older version made bear no seals until the next one.
+IMPORTED = ("imports", "import_series", "import_scores", "import_outcomes", "import_errors")
 _PIECE = 20_000  # rows per query: nobody's commit waits for a whole check
 _NAMES = {"study": "key", "runs": "hash", "steps": "'run ' || run || ', step ' || step",
           "evaluations": "'run ' || run || ', step ' || step",
-          "decisions": "'look ' || look"}  # fmt: skip
+          "decisions": "'look ' || look", "imports": "name",
+          "import_scores": "'series ' || series || ', step ' || step"}  # fmt: skip
+_KEYS = {"import_scores": ("series", "step")}  # of a table without row numbers
 
 Read = Callable[[str, tuple[Any, ...]], list[Any]]
 
@@ -44,13 +48,41 @@ def prepare(connection: sqlite3.Connection) -> None:
 
 def install(connection: sqlite3.Connection) -> None:
     """Seal whatever this connection writes from now on."""
-    for table in TABLES:
+    for table in (*TABLES, *imported(connection)):
+        row = " AND ".join(f"{key} = NEW.{key}" for key in _KEYS.get(table, ("rowid",)))
         for event in ("INSERT", "UPDATE"):
             connection.execute(
                 f"CREATE TEMP TRIGGER IF NOT EXISTS seal_{event}_{table} AFTER {event} "
                 f"ON main.{table} BEGIN UPDATE {table} SET seal = "
-                f"{_expression(connection, table, 'NEW.')} WHERE rowid = NEW.rowid; END"
+                f"{_expression(connection, table, 'NEW.')} WHERE {row}; END"
             )
+
+
+def imported(connection: sqlite3.Connection) -> list[str]:
+    """Those of `IMPORTED` that the file has and that bear seals."""
+    return [table for table in IMPORTED if "seal" in _columns(connection, table)]
+
+
+def has_imports(read: Read, where: str) -> bool:
+    """Whether runs were imported into the file.
+
+    Raises:
+        InputError: if some of their tables are gone.
+    """
+    names = ", ".join(f"'{table}'" for table in IMPORTED)
+    there = {r[0] for r in read(f"SELECT name FROM sqlite_schema WHERE name IN ({names})", ())}
+    if there:
+        refuse_broken([f"{t} (the table is gone)" for t in IMPORTED if t not in there], where)
+    return bool(there)
+
+
+def adopt(connection: sqlite3.Connection) -> None:
+    """Give `IMPORTED` their seals where they have none yet, and keep them from now on."""
+    for table in IMPORTED:
+        if "seal" not in _columns(connection, table):
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN seal BLOB")
+            connection.execute(f"UPDATE {table} SET seal = {_expression(connection, table)}")
+    install(connection)
 
 
 def seal_all(connection: sqlite3.Connection) -> None:
@@ -84,23 +116,25 @@ def broken(
 def _broken(
     connection: sqlite3.Connection, read: Read, table: str, run: int | None
 ) -> list[str]:
+    row = _KEYS.get(table, ("rowid",))[0]
     name = _NAMES.get(table, "'row ' || rowid")
     sql = (
-        f"SELECT quote(CAST({name} AS BLOB)), rowid FROM {table} "
+        f"SELECT quote(CAST({name} AS BLOB)), {row} FROM {table} "
         f"WHERE seal IS NOT {_expression(connection, table)} AND "
     )
     if run is not None:
         rows = read(sql + "run = ? LIMIT 4", (run,))
     else:  # a seal cannot tell that a row is gone; the table's own structure can
-        faults = [row[0] for row in read(f"PRAGMA integrity_check({table})", ())]
+        faults = [one[0] for one in read(f"PRAGMA integrity_check({table})", ())]
         if faults != ["ok"]:
             return [" ".join(str(fault).split())[:200] for fault in faults[:4]]
-        last = read(f"SELECT coalesce(max(rowid), -1) FROM {table}", ())[0][0]
+        last = read(f"SELECT coalesce(max({row}), -1) FROM {table}", ())[0][0]
+        piece = _PIECE if row == "rowid" else _PIECE // 100
         rows = []
-        for start in range(0, last + 1, _PIECE):
-            rows += read(sql + "rowid BETWEEN ? AND ? LIMIT 4", (start, start + _PIECE - 1))
-    words = [bytes.fromhex(row[0][2:-1]).decode("utf-8", "replace") if row[0] != "NULL"
-             else f"row {row[1]}" for row in rows[:4]]  # fmt: skip
+        for start in range(0, last + 1, piece):
+            rows += read(sql + f"{row} BETWEEN ? AND ? LIMIT 4", (start, start + piece - 1))
+    words = [bytes.fromhex(one[0][2:-1]).decode("utf-8", "replace") if one[0] != "NULL"
+             else f"row {one[1]}" for one in rows[:4]]  # fmt: skip
     return ["".join(c if c.isprintable() else "?" for c in word) for word in words]
 
 
@@ -116,6 +150,10 @@ def refuse_broken(rows: Sequence[str], where: str) -> None:
             f"records must be as they were committed, but {where} is damaged at "
             f"{', '.join(rows[:3])}{more}; restore it from a copy (`isocompute doctor` lists all)."
         )
+
+
+def _columns(connection: sqlite3.Connection, table: str) -> list[str]:
+    return [row[1] for row in connection.execute(f"PRAGMA main.table_info({table})")]
 
 
 def _expression(connection: sqlite3.Connection, table: str, prefix: str = "") -> str:

@@ -30,6 +30,10 @@ def read_yaml(path: Path) -> Any:
     Raises:
         InputError: if it cannot be read, is too large, or holds more than plain data.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise InputError(  # a pipe or device may never end
+            f"a study file must be a file, but {str(path)!r} is a pipe or device; save it first."
+        )
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)

@@ -5,9 +5,10 @@ Shape legend: P problems, S prompt tokens, N distinct responses.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.resources
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -21,7 +22,7 @@ from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.precision import find_device
 from isocompute.engines.local.sampling import Samples, sample
 from isocompute.engines.local.tokenizer import Tokenizer, load_tokenizer
-from isocompute.errors import InputError
+from isocompute.errors import InputError, IsocomputeError
 from isocompute.problems import ProblemSet
 from isocompute.verifiers import Outcome, Verifier, load_verifier
 
@@ -55,6 +56,24 @@ def stop_length(folder: Path) -> int | None:
     """`max_new_tokens` of the folder's generation_config.json, if it gives one."""
     value = generation_config(folder).get("max_new_tokens")
     return None if value is None else int(value)
+
+
+@contextlib.contextmanager
+def _intact(folder: Path) -> Iterator[None]:
+    """Whatever a damaged file of a model folder makes its readers raise, in one line."""
+    from safetensors import SafetensorError
+
+    try:
+        yield
+    except IsocomputeError:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RuntimeError,
+            SafetensorError) as error:  # fmt: skip
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST]
+        raise InputError(
+            f"a model folder must hold intact JSON and safetensors files, but reading {folder} "
+            f"gives {reason}; save the model again."
+        ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +121,9 @@ class Policy:
     def __init__(
         self, folder: Path, max_new_tokens: int | None = None, *, device: str = "cpu"
     ) -> None:
-        limit = max_new_tokens if max_new_tokens is not None else stop_length(folder)
+        with _intact(folder):
+            limit = max_new_tokens if max_new_tokens is not None else stop_length(folder)
+            model, tokenizer = load_model(folder), load_tokenizer(folder)
         if limit is None or limit < 1:
             raise InputError(
                 f"`max_new_tokens` must be >= 1, but got {limit!r}; set it in engine_options or in "
@@ -111,8 +132,8 @@ class Policy:
         self.folder = folder
         self.max_new_tokens = limit
         self.device = find_device(device)
-        self.model: PolicyModel = load_model(folder).to(self.device)
-        self.tokenizer: Tokenizer = load_tokenizer(folder)
+        self.model: PolicyModel = model.to(self.device)
+        self.tokenizer: Tokenizer = tokenizer
         self.judged = self.errors = 0
         self._unjudged: dict[int, Unjudged] = {}
 

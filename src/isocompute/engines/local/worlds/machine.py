@@ -47,7 +47,7 @@ class MachineWorld(World):
     def __post_init__(self) -> None:
         require(1 <= self.moves <= 10, "1 <= moves <= 10", self.moves)
         require(
-            1 <= self.shortest <= self.longest <= 26,
+            1 <= self.shortest <= self.longest <= 25,
             "1 <= shortest <= longest <= 25",
             (self.shortest, self.longest),
         )

@@ -1,0 +1,1 @@
+"""Lines broken on purpose, and whether a test notices; see `__main__`."""

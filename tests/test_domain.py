@@ -44,7 +44,7 @@ def test_the_position_of_a_curve_is_its_rollouts_or_tokens() -> None:
     assert curve(tokens_K=tokens_K).position("tokens").tolist() == [0, 70, 150]
     with pytest.raises(InputError, match="problems_per_batch=32, rollouts_per_problem=8 lacks it"):
         curve().position("tokens")
-    with pytest.raises(InputError, match="unit must be rollouts or tokens, but got 'steps'"):
+    with pytest.raises(InputError, match="one of rollouts, tokens, gpu-hours, but got 'steps'"):
         curve().position("steps")
 
 

@@ -48,7 +48,7 @@ def verdict_of(notices: Sequence[Notice]) -> Verdict:
 
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
-    return ordered([*_own_test(fit), *_scores(fit), *_untested(fit), *_best(fit), *_runs(fit)])
+    return ordered([*_scores(fit), *_own_test(fit), *_untested(fit), *_best(fit), *_runs(fit)])
 
 
 def name_of(fit: Reading, c: Configuration) -> str:
@@ -99,7 +99,7 @@ def _scores(fit: Reading) -> Iterator[Notice]:
 def _untested(fit: Reading) -> Iterator[Notice]:
     runs_J = np.asarray(fit.posterior.n_runs_J)
     if (runs_J == 1).all():
-        yield notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+        yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
     elif (runs_J < ENOUGH_N).any():
         few = [c for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N]
         yield notice("few_seeds", which=[name_of(fit, c) for c in few])

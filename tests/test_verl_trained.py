@@ -104,7 +104,7 @@ class World:
             "problems": {"train": problems("train"),
                          "validation": {"easy": problems("easy"), "hard": problems("hard")}},
             "recipe": {"learning_rate": FULL, "learning_rate_scaling": "constant",
-                       "warmup_steps": 4},
+                       "warmup_steps": 4, "kl_coef": 0.001, "entropy_coef": 0.001},
             "grid": {"problems_per_batch": 4, "rollouts_per_problem": 4, "seeds": 1},
             "budget": 16 * steps, "evaluation": {"samples": 4, "per_octave": 1, "first": 32},
         }  # fmt: skip

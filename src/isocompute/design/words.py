@@ -66,7 +66,9 @@ def _cost(part: Row) -> str:
     known = (("gpu_hours", "{} GPU-hours"), ("usd", "${}"), ("tokens", "{} tokens"))
     cost = part["cost"]
     more = [form.format(compact(cost[k])) for k, form in known if cost[k] is not None]
-    return ", ".join([f"{compact(part['rollouts'])} rollouts", *more])
+    apart = part.get("evaluation_rollouts")
+    evaluated = "" if apart is None else f" and {compact(apart)} for evaluation"
+    return ", ".join([f"{compact(part['rollouts'])} rollouts{evaluated}", *more])
 
 
 def _rate(part: Row) -> str:

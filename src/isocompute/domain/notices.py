@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -237,18 +236,13 @@ NOTICES: Mapping[str, Template] = {
 }
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """One limit of an answer: stable code, level, what is wrong, what to do."""
 
     code: str
     level: Level
     text: str
     remedy: str
-
-    def to_dict(self) -> dict[str, str]:
-        """The row of a document's `notices`."""
-        return asdict(self)
 
 
 class _Words(string.Formatter):
@@ -278,7 +272,7 @@ def ordered(notices: Iterable[Notice]) -> list[Notice]:
 def documented(notices: Iterable[Notice]) -> dict[str, list[dict[str, str]]]:
     """The keys of a document: `notices`, in order, and `warnings`, their alias of version 1."""
     rows = ordered(notices)
-    return {"notices": [one.to_dict() for one in rows], "warnings": as_warnings(rows)}
+    return {"notices": [one._asdict() for one in rows], "warnings": as_warnings(rows)}
 
 
 def as_warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:

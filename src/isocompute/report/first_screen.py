@@ -229,8 +229,9 @@ def _cost(cost: Document) -> str:
     if not parts:
         return "not known; give --rollouts-per-gpu-hour"
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
-    origin = str(rate.get("from"))
-    whose = {"study": "the study's rate", "sweep": "by the runs' own times"}.get(origin)
+    whose = {"study": "the study's rate", "sweep": "by the runs' own times"}.get(
+        str(rate.get("from"))
+    )
     if whose and rate.get("off") is not None:
         whose += f", within {max(rate['off'], 0.01):.0%}"
     return ", ".join(parts) + (f" ({whose})" if whose else "")

@@ -196,7 +196,7 @@ def _document(
     if limits.problems is not None:
         drawn = sweep.rollouts_per_run / rows[0].rollouts_per_problem, final / likely
         passes = {k: p / limits.problems for k, p in zip(("sweep", "final"), drawn, strict=True)}
-    notices = [*asked.notices, *_limits_of(worlds, limits, sweep, passes)]
+    notices = [*_limits_of(worlds, limits, sweep, passes), *asked.notices]
     if not saves:
         notices.append(notice("no_sweep", n=guess))
     evaluated = [sweep.seeds * sweep.evaluation_rollouts(c.rollouts_per_problem) for c in rows]

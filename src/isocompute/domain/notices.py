@@ -165,7 +165,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Add problems, or watch for overfitting."),
         "problems_fewer": _caution(
             "{problems:k} problems are far fewer than the sweep's {known:k}: small sets cap n.",
-            "Watch validation for an early peak, or sweep on your own problems."),
+            "Sweep on your own problems."),
         "capped_by_max_batch": _note(
             "A batch of at most {limit:k} holds n at {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
@@ -199,8 +199,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The budget is {times:.0f} times the longest run that anything is known of.",
             "Take the worth for a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "The worth is that for models like {model} on mathematics: elsewhere a guess without a "
-            "sweep loses more.",
+            "This is the worth for models like {model}; elsewhere guesses lose more.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",

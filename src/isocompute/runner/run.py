@@ -25,13 +25,7 @@ from isocompute.runner.pulse import Pulse
 from isocompute.runner.settings import Settings
 from isocompute.runner.verdict import verdict
 from isocompute.store import leases
-from isocompute.store.database import (
-    BusyError,
-    Database,
-    FencedError,
-    StorageError,
-    moved_line,
-)
+from isocompute.store.database import BusyError, Database, FencedError, StorageError, moved_line
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration

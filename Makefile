@@ -161,7 +161,7 @@ engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup  ## one study through
 
 bench: $(STAMP)  ## speed of the model, and of the engine beside TRL; twenty minutes
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/model.py
-	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o docs/engine-benchmark \
+	@OMP_NUM_THREADS=1 $(PY) benchmarks/engine.py -o benchmarks/engine \
 	  --trainers-python $(TRAINERS_VENV)/bin/python $(ARGS)
 
 # Tables of docs/validation.md. Development: ARGS='--sweeps 12 --worlds rising,tent --parts sweep'.

@@ -1,6 +1,6 @@
 """The embedded engine beside TRL's GRPOTrainer on equal work, and where its time goes.
 
-    python benchmarks/engine.py [--trainers-python PATH] [-o docs/engine-benchmark]
+    python benchmarks/engine.py [--trainers-python PATH] [-o benchmarks/engine]
 
 Same weights, problems, B_p and n, the Easy recipe (KL and entropy bonus) at temperature 1, one
 thread each, updates of both sides in turn within one run, for a base policy and a trained one.
@@ -276,7 +276,7 @@ def render(document: dict[str, Any]) -> str:
         "# Speed of the embedded engine", "",
         f"Written by `make bench`. Machine: {document['machine']}; {document['date']}; one thread",
         f"each; {document['beside']}. B_p = {PROBLEMS_PER_BATCH}, Easy recipe (KL and entropy",
-        "bonus), temperature 1. What it means: [benchmarks.md](benchmarks.md).",
+        "bonus), temperature 1. What it means: `docs/benchmarks.md`.",
     ]  # fmt: skip
     for found in document["cases"].values():
         lines += [

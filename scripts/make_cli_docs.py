@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 
 from isocompute.cli.parser import build_parser
 
+SHARED = 2  # commands that have an option alike: it is described once
+_TABLE = ("| argument | meaning |", "|---|---|")
 HEAD = """# Command line
 
 <!-- Written by scripts/make_cli_docs.py; edit src/isocompute/cli/parser.py instead. -->
@@ -37,24 +40,41 @@ Shell completion: install the extra `[completion]` and put
 
 def cli_page() -> str:
     """The page as text."""
-    parser = build_parser()
+    (stages,) = (
+        a for a in build_parser()._actions if isinstance(a, argparse._SubParsersAction)
+    )
     lines = [HEAD]
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for name, command in action.choices.items():
-                lines += _section(name, command)
+    seen = Counter(row for command in stages.choices.values() for row in set(_rows(command)))
+    shared = [row for row, times in seen.items() if times >= SHARED and row.startswith("| `-")]
+    for name, command in stages.choices.items():
+        lines += _section(name, command, shared)
+    lines += ["## Options that several commands share", "", *_TABLE, *sorted(shared)]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _section(name: str, command: argparse.ArgumentParser) -> list[str]:
-    arguments = [a for a in command._actions if not isinstance(a, argparse._HelpAction)]
+def _arguments(command: argparse.ArgumentParser) -> list[argparse.Action]:
+    return [a for a in command._actions if not isinstance(a, argparse._HelpAction)]
+
+
+def _row(action: argparse.Action) -> str:
+    return f"| `{_cell(_spelling(action))}` | {_cell(action.help or '')} |"
+
+
+def _rows(command: argparse.ArgumentParser) -> list[str]:
+    return [_row(action) for action in _arguments(command)]
+
+
+def _section(name: str, command: argparse.ArgumentParser, shared: list[str]) -> list[str]:
+    arguments = _arguments(command)
     places = [_spelling(a) for a in arguments if not a.option_strings]
     usage = " ".join(["isocompute", name, *places, "[options]"])
     lines = [f"## {name}", "", _sentence(command.description or ""), "", f"    {usage}", ""]
-    if arguments:
-        lines += ["| argument | meaning |", "|---|---|"]
-        lines += [f"| `{_cell(_spelling(a))}` | {_cell(a.help or '')} |" for a in arguments]
-        lines.append("")
+    own = [row for row in _rows(command) if row not in shared]
+    if own:
+        lines += [*_TABLE, *own, ""]
+    if elsewhere := [a.option_strings[-1] for a in arguments if _row(a) in shared]:
+        also = ", ".join(f"`{flag}`" for flag in elsewhere)
+        lines += [f"[Shared](#options-that-several-commands-share): {also}.", ""]
     if command.epilog:
         lines += [_sentence(command.epilog, end=""), ""]
     return lines

@@ -5,7 +5,7 @@
 Each FOLDER is what `isocompute run STUDY.yaml -o FOLDER` wrote. Of each this writes NAME.csv
 (tidy curves, as `isocompute export` does; a SOURCE of fit, plan and compare), and of all together
 runs.csv (one row per run) and tables.md; `--into PAGE` writes the tables into a page, between
-markers, and beside it the figures own-NAME.png that it shows.
+markers, and into docs/findings the figures own-NAME.png that it shows.
 
 Evenness is `metrics.progress`'s uniform progress from step 0 to the end, 1 where every problem
 gained alike. The train score is that of the batches of the last fifth.
@@ -31,6 +31,7 @@ from isocompute.store import Store
 from isocompute.store.arms import arm_labels
 from isocompute.store.export import export_study
 
+FIGURES = Path(__file__).resolve().parents[1] / "docs" / "findings"
 CONTRASTS = ("ablation", "scaling", "objectives", "baseline")
 LAST = 0.2  # share of a run's rollouts whose batches give its train score and health at the end
 
@@ -311,7 +312,7 @@ def main() -> None:
             fill(options.into, name, made)
             figure = curves_figure(options.output / f"{name}.csv", name)
             if f"own-{name}.png" in options.into.read_text(encoding="utf-8"):
-                figure.savefig(options.into.parent / f"own-{name}.png", dpi=90)
+                figure.savefig(FIGURES / f"own-{name}.png", dpi=90)
     with (options.output / "runs.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(asdict(everything[0])), lineterminator="\n")
         writer.writeheader()

@@ -1,6 +1,6 @@
-"""The table of docs/worlds.md: how the worlds differ, each number with its interval.
+"""The table of studies/worlds.md: how the worlds differ, each number with its interval.
 
-    python studies/worlds.py studies/results/runs.csv --into docs/worlds.md
+    python studies/worlds.py studies/results/runs.csv --into studies/worlds.md
 
 Lengths and distinct responses are sampled here from the shipped base models (200 problems of
 each world, 64 responses each); the rest comes from the runs at B_p = 16 on Easy problems.

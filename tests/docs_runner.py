@@ -42,7 +42,6 @@ NOT_RUN = {
     "isocompute run sweep.yaml --ray-address": "starts Ray; tests/test_ray.py",
     "sbatch": "needs a queue",
     "VERL_USE_EXTERNAL_MODULES": "needs verl; tests/test_hooks.py",
-    "ISOCOMPUTE_VERL_PYTHON": "make test-trainers",
 }
 
 

@@ -616,7 +616,7 @@ def test_provenance_tells_data_and_options(rng) -> None:
         ({"fix": ("batch_size", 256), "unit": "tokens"}, "needs a `tokens` column"),
         ({"level": 0.4}, "`0.5 <= level < 1` must hold"),
         ({"draws": 1}, "`draws >= 2` must hold"),
-        ({"unit": "hours"}, "unit must be rollouts or tokens"),
+        ({"unit": "hours"}, "unit must be one of rollouts, tokens, gpu-hours"),
         ({"select": "last"}, "select must be best or final"),
     ],
 )

@@ -55,6 +55,7 @@ ORDER = (
     "testing",
     "quickstart",
     "cli",
+    "notebook",
     "__main__",
 )
 

@@ -185,6 +185,29 @@ def test_the_smallest_n_at_the_edge() -> None:
     assert line(d, "Next") == "Next: test n = 4: 8 is the smallest tested and still best."
 
 
+def test_seeds_are_asked_for_once() -> None:
+    d = document()
+    d["notices"] = [
+        {"code": "c", "level": "caution", "text": "", "remedy": remedy}
+        for remedy in ("Run at least 3 seeds.", "Add seeds.", "Train further.")
+    ]
+    assert line(d, "Next") == "Next: run at least 3 seeds; then train further."
+    d["notices"] = [{"code": "n_not_told_apart", "level": "caution", "text": "", "remedy": "Any."}]
+    assert line(d, "Next") == "Next: take any of the tied n, or add seeds to tell them apart."
+
+
+def test_the_picture_names_its_source_where_a_line_holds_it() -> None:
+    d, names = document(), {"a.csv": "Details and ", "published:qwen2.5-7b-easy": ""}
+    d["notices"] = d["notices"] * 6
+    for source, before in names.items():
+        d["provenance"]["sources"] = [source]
+        more = fit_lines(d)[-1].removeprefix(before)
+        assert " more notes: --full    Picture: " in more
+        assert more.endswith(f"isocompute report {source}")
+    d["provenance"]["sources"] = ["x" * 60]
+    assert fit_lines(d)[-1].endswith("isocompute report SOURCE")
+
+
 def test_fourteen_lines_of_eighty_columns_whatever_is_said() -> None:
     d = document()
     long = "something that limits the answer and takes its time to say so, " * 4
@@ -341,7 +364,7 @@ def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool
         wall_s=300.0,
     )  # fmt: skip
     summary = SimpleNamespace(
-        done=18, failed=0, invalid=0, pending=0, accounting=spent, elapsed_s=150.0
+        done=18, failed=0, invalid=0, pending=0, resting=0, accounting=spent, elapsed_s=150.0
     )
     result: Any = SimpleNamespace(
         folder=Path("q"), summary=summary, fit=fit, plan=None if refused else PLAN,

@@ -201,25 +201,52 @@ def test_the_page_of_the_command_line_is_what_help_says() -> None:
     )
 
 
-@pytest.mark.docs
-def test_the_site_builds_without_a_warning_and_loads_nothing(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="needs the extra [docs]")
+    folder = tmp_path_factory.mktemp("site")
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", tmp_path / "site"],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", folder],
         cwd=ROOT, capture_output=True, text=True, check=False,
         env={**docs_runner.os.environ, "NO_MKDOCS_2_WARNING": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stdout + done.stderr
-    pages = list((tmp_path / "site").rglob("*.html"))
+    return folder
+
+
+@pytest.mark.docs
+def test_the_site_loads_nothing(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
     assert len(pages) > 30
     loads = rf'<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)="{SITE}[^"]*"'
     for page in pages:
         found = re.findall(loads, page.read_text("utf-8"))
         assert found == [], f"{page.name}: {found}"
-    api = (tmp_path / "site" / "api.html").read_text("utf-8")
-    for name in ("fit_law", "fit_sweep", "plan_from_source", "render_report", "load_curves"):
+    api = (site / "api.html").read_text("utf-8")
+    for name in ("fit", "fit_law", "fit_sweep", "plan_from_source", "render_report"):
         assert f'id="isocompute.{name}"' in api or f'.{name}"' in api
+
+
+@pytest.mark.docs
+def test_search_works_from_a_folder(site: Path) -> None:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="needs the extra [browser]")
+    from browser_tools import launched
+
+    with sync_api.sync_playwright() as playwright:
+        browser = launched(playwright)
+        if browser is None:
+            pytest.skip("no Chromium found; install one (apt-get install chromium) or set CHROMIUM")
+        page, asked = browser.new_page(), []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "findings" / "index.html").as_uri())
+        page.focus("input[name=query]")
+        page.wait_for_selector(".md-search-result__meta:has-text('Type')", state="attached")
+        page.type("input[name=query]", "crossover")
+        page.wait_for_selector(".md-search-result__link", state="attached")
+        assert "matching" in page.inner_text(".md-search-result__meta")
+        assert [url for url in asked if not url.startswith(("file:", "about:"))] == []
+        browser.close()
 
 
 @pytest.mark.docs

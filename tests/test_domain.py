@@ -44,7 +44,7 @@ def test_the_position_of_a_curve_is_its_rollouts_or_tokens() -> None:
     assert curve(tokens_K=tokens_K).position("tokens").tolist() == [0, 70, 150]
     with pytest.raises(InputError, match="problems_per_batch=32, rollouts_per_problem=8 lacks it"):
         curve().position("tokens")
-    with pytest.raises(InputError, match="unit must be rollouts or tokens, but got 'steps'"):
+    with pytest.raises(InputError, match="unit must be one of rollouts, tokens, gpu-hours, but"):
         curve().position("steps")
 
 
@@ -97,7 +97,7 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 
 def test_fields_are_written_as_the_table_says() -> None:
     found = notice("extrapolated", times=4.0, side="beyond")
-    assert found.text.startswith("4x beyond the budgets that were compared;")
+    assert found.text.startswith("This budget is 4x beyond those compared;")
     found = notice("few_seeds", which=[f"n = {2**e}" for e in range(3, 11)])
     assert "n = 8, n = 16, n = 32, n = 64, n = 128, n = 256 and 2 more;" in found.text
     assert "n = 8, n = 16;" in notice("few_seeds", which=["n = 8", "n = 16"]).text

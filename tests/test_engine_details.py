@@ -272,6 +272,21 @@ def test_difficulty_draws_nothing_again(folder, monkeypatch):
     assert found.tokens == 2 * 3 * 3
 
 
+def test_difficulty_samples_as_it_is_told(folder, monkeypatch):
+    asked = []
+
+    def recorded(*given, **words):
+        asked.append((given[3], words["temperature"], words["top_p"], words["max_new_tokens"]))
+        return sample(*given, **words)
+
+    monkeypatch.setattr(policy_room, "sample", recorded)
+    count = success_counter(
+        str(folder), WORLD.problems("p", 3, seed=1), temperature=0.7, top_p=0.4, max_new_tokens=4
+    )
+    count(np.array([0, 2]), 5)
+    assert asked == [(5, 0.7, 0.4, 4)]
+
+
 # ---- work in pieces ----
 
 

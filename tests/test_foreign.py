@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -87,14 +88,17 @@ def test_a_configuration_beside_a_log_must_agree_with_what_is_given(tmp_path: Pa
         read_log(tmp_path, settings=NAMED)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_a_wandb_file_without_a_record_is_refused_in_a_line(tmp_path: Path, alone: bool) -> None:
+def test_a_wandb_file_without_a_record_is_said_in_a_line(tmp_path: Path) -> None:
     path = tmp_path / "run-x.wandb"
     path.write_bytes(b":W&B" + struct.pack("<HB", 0xBEE1, 0))
-    if not alone:
-        write(tmp_path / "bp8_n4.jsonl", verl(0, 2))
-    with pytest.raises(InputError, match=r"\(7 bytes\) holds no record yet; the run may still"):
-        read_log(path if alone else tmp_path, settings=NAMED)
+    rule = r"\(7 bytes\) holds no record yet; the run may still be writing or died before its first"
+    with pytest.raises(InputError, match=rule):
+        read_log(path)
+    with pytest.raises(InputError, match=rule):
+        read_log(tmp_path)
+    write(tmp_path / "bp8_n4.jsonl", verl(0, 2))
+    run = only(read_log(tmp_path, settings=NAMED))  # beside others it is passed over, and said
+    assert re.search("1 other file of the folder gave no run .*" + rule, run.notes[0])
 
 
 def test_dynamic_sampling_counts_every_batch_that_was_drawn(tmp_path: Path) -> None:
@@ -202,12 +206,13 @@ def test_a_torn_parquet_log_is_refused(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    path = tmp_path / "log.parquet"
-    rows = [{"run": "bp8_n4", "step": s, KEY: 0.1 * s} for s in range(3)]
+    path = tmp_path / "bp8_n4" / "0000.parquet"  # W&B's history artifact
+    path.parent.mkdir()
+    rows = [{"step": s, KEY: 0.1 * s} for s in range(3)]
     pq.write_table(pa.Table.from_pylist(rows), path)
     found = only(read_log(path, settings=NAMED))
     assert found.series[0].score_K.tolist() == pytest.approx([0.0, 0.1, 0.2])
-    assert found.provenance.format == "history-parquet"
+    assert (found.name, found.provenance.format) == ("bp8_n4", "history-parquet")
     data = bytearray(path.read_bytes())
     data[4:40] = bytes(36)  # the rows, not the footer
     path.write_bytes(data)
@@ -245,3 +250,50 @@ def test_percent_signs_and_names_of_runs_in_a_table(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must hold numbers, but row 1 has '25%'"):
         load_curves(path, settings=settings_from(NAMED))
     assert np.isfinite(four.score_K).all()
+
+
+def test_verl_0_2_validates_once_more_after_its_last_update(tmp_path: Path) -> None:
+    # its loop ends at M - 1 updates, counts on, and logs a last validation at M
+    rows = [{"step": s, "data": {"response_length/mean": 5.0}} for s in range(1, 6)]
+    rows[3]["data"][KEY] = 0.4
+    last = {"step": 6, "data": {KEY: 0.5}}
+    run = only(read_log(write(tmp_path / "a.jsonl", [*rows, last]), settings=GIVEN))
+    assert run.series[0].step_K.tolist() == [4, 5]
+    assert run.series[0].rollouts_K.tolist() == [128, 160]
+    assert run.concluded[0].startswith("step: the evaluation after the last update")
+    rows.append({"step": 6, "data": {"response_length/mean": 5.0}})  # trained at 6 as well
+    run = only(read_log(write(tmp_path / "a.jsonl", [*rows, last]), settings=GIVEN))
+    assert run.series[0].step_K.tolist() == [4, 6]
+
+
+def test_old_trl_says_what_is_missing_for_b_p(tmp_path: Path) -> None:
+    first = {"config": {"num_generations": 8, "per_device_train_batch_size": 4,
+                        "gradient_accumulation_steps": 16}}
+    run = only(read_log(write(tmp_path / "a.jsonl", [first, {"step": 1, "eval_reward": 0.5}])))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (None, 8)
+    assert run.notes[0].startswith("B_p is 4 (per device) * 16 (accumulation) * processes / 8")
+
+
+def test_a_tracker_s_step_that_is_the_counter_everywhere_counts_updates(tmp_path: Path) -> None:
+    def log(factor: int) -> Path:
+        rows: list[dict[str, Any]] = [{"_step": 0, KEY: 0.2}]  # validated before training
+        rows += [{"_step": factor * s, "training/global_step": s, KEY: 0.2 + 0.1 * s}
+                 for s in range(1, 5)]
+        return write(tmp_path / "history.jsonl", rows)
+
+    run = only(read_log(log(1), settings=GIVEN))
+    assert run.series[0].step_K.tolist() == [0, 1, 2, 3, 4]
+    assert run.concluded[0].startswith("step: the tracker's own is training/global_step wherever")
+    with pytest.raises(InputError, match="1 of val-core.* have no training/global_step"):
+        read_log(log(2), settings=GIVEN)
+
+
+def test_a_run_that_goes_on_in_the_folder_beside_is_one_run(tmp_path: Path) -> None:
+    for folder, first, last in (("v0-monday", 1, 6), ("v1-tuesday", 5, 10)):
+        write(tmp_path / folder / "logging.jsonl", [
+            {"step": s, "reward": 0.1, "eval_reward": 0.02 * s} for s in range(first, last + 1)
+        ])
+    run = only(read_log(tmp_path, settings=GIVEN))
+    found = next(s for s in run.series if s.split == "validation")
+    assert found.step_K.tolist() == list(range(1, 11))
+    assert "which goes on from step 5, 1 steps done twice count once" in run.concluded[-1]

@@ -116,6 +116,17 @@ def test_a_table_of_imports_that_is_gone_is_missed(tmp_path: Path) -> None:
     assert [f.severity for f in examine(tmp_path)] == ["error"]
 
 
+def test_a_column_of_imports_that_is_renamed_is_missed(tmp_path: Path) -> None:
+    import_logs([LOGS / "mlflow.db"], tmp_path)
+    other = sqlite3.connect(tmp_path / "study.db")
+    other.execute("ALTER TABLE imports RENAME COLUMN problems_per_batch TO problems_per_batci")
+    other.commit()
+    with pytest.raises(InputError, match="no such column: problems_per_batch"):
+        load_imported(tmp_path)
+    (finding,) = examine(tmp_path)
+    assert "column imports.problems_per_batch INTEGER is missing" in finding.message
+
+
 def test_imports_of_an_older_version_are_read_and_sealed_by_the_next(tmp_path: Path) -> None:
     import_logs([LOGS / "mlflow.db"], tmp_path)
     before = [flat(run) for run in load_imported(tmp_path)]

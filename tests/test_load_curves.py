@@ -204,7 +204,7 @@ def test_what_is_no_source_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [3, [3], {"score": [0.5]}, [np.zeros(3)], np.zeros(3)])
 def test_what_is_no_path_is_one_line(source: object) -> None:
-    with pytest.raises(InputError, match="must be a path or published:NAME, but got a "):
+    with pytest.raises(InputError, match="or a table .pandas, polars, Arrow., but got a "):
         load_curves(source)  # type: ignore[arg-type]
 
 

@@ -19,7 +19,9 @@ from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.fit import Fit
 from isocompute.answers.plan import Plan, advice_lines, plan_budget, plan_fixed_batch
+from isocompute.answers.words import _STEPS, run_next
 from isocompute.domain import Configuration, Notice, notice
+from isocompute.domain.notices import NOTICES
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Recipe
 
@@ -167,7 +169,7 @@ def test_a_batch_that_a_limit_forbids_does_not_decide_which_is_stable() -> None:
 
 def test_one_problems_per_batch_is_taken_and_named() -> None:
     d = plan_budget(planted(), AT).document
-    assert text(d, "bp_untested") == "Only B_p = 32 was tested at n = 32."
+    assert text(d, "bp_untested") == "Only B_p = 32 was compared at n = 32."
     sick = plan_budget(planted(), AT, unhealthy={Configuration(32, 32): "divergence"}).document
     assert "no larger B_p was tested" in text(sick, "bp_unstable")
 
@@ -294,7 +296,7 @@ def test_a_split_that_was_never_tested_is_named() -> None:
     d = plan_fixed_batch(fit, 2048, 488).document
     assert (arm(d), d["batch_size"], d["chosen_by"]) == ((128, 16), 2048, "neighbours")
     assert text(d, "split_untested").startswith("B_p = 128 was never tested at n = 16")
-    assert "No n was compared at a fixed batch of 2,048" in text(d, "fixed_batch_law_missing")
+    assert "No two n were tested at a batch of 2,048" in text(d, "fixed_batch_law_missing")
     assert d["rollouts_per_problem_law"] == pytest.approx(16)
     # Without a gain of more than 0.002 the tested one stands.
     close = planted({**FOUR, (32, 64): (0.0385, 0.0385)}, surface=by_problems)
@@ -410,7 +412,7 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert "extrapolated" not in codes(inside)
     d = plan_budget(planted(widened_by=3.0), 4 * AT).document
     assert d["extrapolation_log10"] == pytest.approx(math.log10(4))
-    assert text(d, "extrapolated").startswith("4x above the budgets that were compared")
+    assert text(d, "extrapolated").startswith("This budget is 4x above those compared")
     low, high = d["predicted_score_interval"]
     assert high - low == pytest.approx(3 * 0.02)
 
@@ -418,7 +420,7 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
 def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
-    assert text(d, "extrapolated").startswith("2x below the budgets that were compared")
+    assert text(d, "extrapolated").startswith("This budget is 2x below those compared")
 
 
 def test_no_budget_is_too_far_to_be_planned() -> None:
@@ -561,7 +563,7 @@ def test_a_fit_by_tokens_buys_rollouts_by_the_length_of_each_n() -> None:
 
 
 def test_one_reason_is_named_the_weightiest_first() -> None:
-    seeds = notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
     d = plan_budget(planted(notices=[seeds]), AT).document
     assert d["verdict"] == {"level": "caution", "reason": seeds.text}  # before bp_untested
     assert d["notices"][0]["code"] == "seeds_missing"
@@ -651,9 +653,22 @@ def said(plan: Plan, **how: Any) -> list[str]:
     return lines
 
 
+def test_steps_are_typed_as_a_study_file_has_them() -> None:
+    far = notice("extrapolated", times=4.0, side="above")
+    (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
+    assert step["command"] == "isocompute run study.yaml budget=2.6e5"
+
+
+def test_every_step_fits_a_line() -> None:
+    every = [notice(code, **dict.fromkeys(NOTICES[code].fields, 1)) for code in _STEPS]
+    steps = run_next(every, Configuration(1024, 1024), 2048, 1e6)
+    wide = max(len(step["do"]) for step in steps)
+    assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
+
+
 def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     rates = Rates(rollouts_per_gpu_hour=900.0, usd_per_gpu_hour=2.5)
-    seeds = notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
     plan = plan_budget(
         planted(notices=[seeds]), AT, rates=rates, rates_from={"rollouts_per_gpu_hour": "study"},
         current=128, notices=[notice("difficulty_assumed"), notice("anchor_assumed", model="Q")],
@@ -664,21 +679,21 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "  gain       +0.020 (+0.010 to +0.030) over your n = 128",
         "  today      0.400, 1,110 GPU-hours, $2,776",
         "  as good    n = 64",
-        "  rate       1e-06, 10 warm-up steps   (Qwen2.5-7B-Instruct's; use yours)",
+        "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; use yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
         "  cost       1,110 GPU-hours, $2,776   (your study: 900 rollouts per GPU-hour)",
         "",
-        "Confidence: caution. Every n has one run: the spread from seed to seed is that",
-        "  of other sweeps.",
+        "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
+        "  from other sweeps.",
         "Before you spend:",
-        "  1. run two more seeds   isocompute run study.yaml grid.seeds=3",
-        "  2. measure the rate     isocompute lr-sweep study.yaml",
+        "  1. add two seeds      isocompute run study.yaml grid.seeds=3",
+        "  2. measure the rate   isocompute lr-sweep study.yaml",
         "4 more notes: --why    Trainer settings: --for verl",
     ]
 
 
 def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None:
-    seeds = notice("seeds_missing", what="Every n has", spread="that of other sweeps")
+    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
     more = [seeds, notice("difficulty_assumed"), notice("anchor_assumed", model="Q")]
     arms = {**FOUR, (32, 8): (0.009, 0.009)}
     plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023, current=8)

@@ -131,6 +131,20 @@ def test_a_resume_goes_on_and_what_is_done_again_holds(tmp_path: Path) -> None:
     assert [row["start"] for row in lines(again.path) if "recorder" in row] == [1, 2]
 
 
+def test_tokens_after_a_resume_are_those_of_the_new_branch(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = recorder(tmp_path / "a")
+    for step in (10, 30):
+        first.log(step, score=0.1, tokens=100 * step)
+    first.close()
+    again = recorder(tmp_path / "a")
+    again.log(20, score=0.2, tokens=1900)
+    again.log(35, score=0.3, tokens=2950)  # below step 30's of the branch that was given up
+    assert capsys.readouterr().err == ""
+    assert series_of(run_of(again.path)).tokens_K.tolist() == [1000, 1900, 3000, 2950]
+
+
 def test_what_is_wrong_is_said_once_kept_and_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

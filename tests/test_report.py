@@ -247,15 +247,15 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "16 problems per batch",
         "256 rollouts per problem, n",
         "976 steps, M",
-        "4M of 4M rollouts. Best n, tested or not: 301 (200 to 512).",
-        "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
+        "4M rollouts. Best n at this budget: 301 (200 to 512).",
+        "Confidence: caution. Only Bₚ = 16 was compared at n = 256.",
         "Score 0.668 (0.655 to 0.681)",
-        "Over today +0.018 (+0.006 to +0.031) over 16 × 16",
+        "Gain +0.018 (+0.006 to +0.031) over your n = 16",
         "As good n = 512",
-        "2.83e-6 (that of Qwen2.5-7B-Instruct)",
+        "2.83e-6 (Qwen2.5-7B-Instruct's; use yours)",
         "310 GPU-hours, $620, 6.4B tokens",
         "1.3 over the training problems",
-        "Test a second Bₚ. isocompute run study.yaml Only Bₚ = 16 was tested at n = 256.",
+        "Test a second Bₚ. isocompute run study.yaml avg@4",  # why is the verdict's reason
         "A rollout is one sampled answer",
         "avg@4, 14 runs, n = 8 to 512, Bₚ = 16, up to 8.39M rollouts",
         "The largest n 16 × 512 0.667 0.008",
@@ -277,9 +277,9 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
     plan = make_plan() | {"learning_rate_from": "study", "gain": None, "as_good": [256],
                           "cost": {"tokens": None, "gpu_hours": None, "usd": None}}  # fmt: skip
     text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
-    assert "2.83e-6 (the study's)" in text
-    assert "unknown: no rates were given" in text
-    assert "Over today" not in text
+    assert "2.83e-6 (your study's)" in text
+    assert "not known; give --rollouts-per-gpu-hour" in text
+    assert "over your n" not in text
     assert "As good" not in text
     plan["learning_rate_from"] = None
     assert "2.83e-6 Cost" in first_screen(page_of(tmp_path, [("a", make_fit())], plan))
@@ -312,7 +312,7 @@ def test_refusal_says_why_and_what_to_run_next(tmp_path: Path, fit: FixtureFit) 
     }
     page = page_of(tmp_path, [("a", fit)], plan)
     text = first_screen(page)
-    assert "No plan Confidence: stop. one configuration only." in text
+    assert "No plan Nothing to run yet. Confidence: stop. one configuration only." in text
     assert text.count(reason) == 1
     assert "Do first Run isocompute run more.yaml ." in text
     assert "problems per batch" not in text
@@ -433,7 +433,7 @@ def test_limits_stand_by_level_each_once(tmp_path: Path, fit: FixtureFit) -> Non
     page = page_of(tmp_path, [("a", FixtureFit(document=document, curves=fit.curves))], plan,
                    study=view)  # fmt: skip
     text = page.text[page.text.rindex("What limits these answers") :]
-    assert text.count("Only Bₚ = 16 was tested") == 1
+    assert text.count("Only Bₚ = 16 was compared") == 1
     order = [text.index(w) for w in ("Stop It failed.", "Caution Only", "1 note", "Note Noise is")]
     assert order == sorted(order)
     assert "Caution run 1 failed 1 more of this kind run 2 failed Start the study again" in text
@@ -468,6 +468,21 @@ def test_headings_are_in_order_and_the_language_is_named(tmp_path: Path, fit: Fi
     assert ("html", {"lang": "en"}) in page.tags
     ids = [attrs["id"] for _, attrs in page.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
+
+
+def test_the_title_names_model_data_and_metric(tmp_path: Path, fit: FixtureFit) -> None:
+    def title(name: str, study: StudyView | None = None) -> str:
+        found = re.search("<h1>(.*?)</h1>", render_report(
+            [(name, fit)], None, tmp_path / "r.html", study=study).read_text("utf-8"))  # fmt: skip
+        return found[1] if found else ""
+
+    assert title("logs/my-runs.csv") == "my-runs.csv, avg@4"
+    assert title("published:qwen2.5-7b-easy") == "Qwen2.5-7B-Instruct, avg@4"
+    view = StudyView(name="sums", provenance={"engine_options": {"model": "bits"}})
+    assert title("STUDY", view) == "bits, avg@4"
+    assert title("STUDY", StudyView(name="sums")) == "sums, avg@4"
+    page = render_report([], make_plan(), tmp_path / "p.html").read_text("utf-8")
+    assert "<h1>How to spend the rollouts</h1>" in page
 
 
 def test_title_date_and_result(tmp_path: Path, fit: FixtureFit) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,13 @@ def opened(browser: Any, report: Path) -> Iterator[Opened]:
     page = Opened(browser, report)
     yield page
     page.context.close()
+
+
+def test_prints_on_nine_pages_at_most(opened: Opened) -> None:
+    margins = dict.fromkeys(("top", "bottom", "left", "right"), "1cm")
+    for paper in ("A4", "Letter"):
+        printed = opened.page.pdf(format=paper, margin=margins)
+        assert 3 < len(re.findall(rb"/Type\s*/Page\b", printed)) <= 9
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])

@@ -794,6 +794,13 @@ def test_a_record_that_another_program_changed_is_named(tmp_path, sql, where):
             run_study(longer, tmp_path, workers=0, settings=FAST)
 
 
+def test_a_first_start_that_was_cut_short_is_no_damage(tmp_path):
+    (tmp_path / "study.db").touch()
+    (finding,) = examine(tmp_path)
+    assert (finding.code, finding.severity) == ("not_begun", "warning")
+    assert "run the study file again, which starts it anew" in finding.message
+
+
 def test_steps_that_are_missing_are_not_passed_over(tmp_path):
     study = small_study(ns=(2,), rollouts=64)
     run_study(study, tmp_path, workers=0, settings=FAST)

@@ -246,8 +246,9 @@ def test_files_that_are_no_study(load, text):
 
 
 def test_a_missing_file(tmp_path):
-    with pytest.raises(InputError, match="must be readable"):
-        load_study(tmp_path / "none.yaml")
+    (tmp_path / "sweep.yaml").touch()
+    with pytest.raises(InputError, match=r"file not found: .*Did you mean .*sweep.yaml"):
+        load_study(tmp_path / "sweap.yaml")
     with pytest.raises(InputError, match="must be readable"):
         load_study(tmp_path)
 

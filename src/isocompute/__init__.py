@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from isocompute.allocation import Allocation, parse_budget
     from isocompute.answers import fit_law
     from isocompute.errors import InputError, IsocomputeError, RefusalError, RunError
+    from isocompute.notebook import Prescription, Sweep, Table, fit
     from isocompute.recipe import Recipe
     from isocompute.recorder import Recorder
 
@@ -24,6 +25,10 @@ _HOME = {
     "RunError": "errors",
     "Recipe": "recipe",
     "Recorder": "recorder",
+    "Prescription": "notebook",
+    "Sweep": "notebook",
+    "Table": "notebook",
+    "fit": "notebook",
     "fit_law": "answers",
 }
 
@@ -31,10 +36,14 @@ __all__ = [
     "Allocation",
     "InputError",
     "IsocomputeError",
+    "Prescription",
     "Recipe",
     "Recorder",
     "RefusalError",
     "RunError",
+    "Sweep",
+    "Table",
+    "fit",
     "fit_law",
     "parse_budget",
 ]

@@ -28,41 +28,31 @@ Refit = Callable[[Sequence[Curve]], "Posterior"]
 
 CUTS = (0.5, 0.25)  # of the largest budget
 HELD_OUT = (1 / 3, 2 / 3, 1.0)  # of the way from the cut to the end of a configuration's data
-# Observations that count as predicted rightly before any is: a sweep of two curves would widen by
-# chance. Seven curves that miss by 2 at both cuts widen by 1.83, by 1.90 with half, 1.71 twice.
-BEFOREHAND = 4.0
-FEWEST = 4  # observations from which a failed test says more than chance
+# Observations that say more than chance. So many count as predicted rightly before any is, as a
+# sweep of two curves would widen by chance, and a test with fewer cannot fail. Seven curves that
+# miss by 2 at both cuts widen by 1.83, by 1.90 with half, 1.71 twice.
+ENOUGH = 4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Backtest:
     """What the model said of what it was not shown, and what was there.
 
-    Args:
-        cuts: the budgets at which the sweep was cut and fitted.
-        mae_model: mean absolute error of the model; None where nothing could be held out, as all.
-        mae_best_so_far: that of saying that scores stay where they were at the cut.
-        skill: 1 - error of the model / error of best so far.
-        excess: least and most (two standard errors) that the model misses by more than best so
-            far; None for fewer than four observations (`widened_by` says what one is).
-        coverage: share of what was held out that lies inside its interval.
-        widened_by: factor, at least 1, on the spread of draws beyond the data: root mean square of
-            the standardised misses. A configuration at a cut is one observation, however many of
-            its budgets were held out, as it misses all of them alike.
-        rules: mean score that each rule would have lost at the end, "model" among them.
-        rows: one per held-out score: "cut", "x", "problems_per_batch", "rollouts_per_problem",
-            "predicted", "interval", "best_so_far", "observed", "miss" (in standard deviations).
+    A configuration at a cut is one observation, however many of its budgets were held out, as it
+    misses all of them alike. `widened_by` is the root mean square of their standardised misses.
     """
 
-    cuts: tuple[float, ...] = ()
-    mae_model: float | None = None
-    mae_best_so_far: float | None = None
-    skill: float | None = None
+    cuts: tuple[float, ...] = ()  # the budgets at which the sweep was cut and fitted
+    mae_model: float | None = None  # mean absolute error; None where nothing was held out, as all
+    mae_best_so_far: float | None = None  # of saying that scores stay where they were at the cut
+    skill: float | None = None  # 1 - error of the model / error of best so far
+    # Least and most (two standard errors) by which the model misses more than best so far; None for
+    # fewer than four observations.
     excess: tuple[float, float] | None = None
-    coverage: float | None = None
-    widened_by: float = 1.0
-    rules: dict[str, float] = field(default_factory=dict)
-    rows: tuple[dict[str, Any], ...] = ()
+    coverage: float | None = None  # share of what was held out that lies inside its interval
+    widened_by: float = 1.0  # factor, at least 1, on the spread of draws beyond the data
+    rules: dict[str, float] = field(default_factory=dict)  # mean score lost at the end by each
+    rows: tuple[dict[str, Any], ...] = ()  # one per held-out score
 
 
 def backtest(posterior: Posterior, refit: Refit, *, level: float) -> Backtest:
@@ -105,8 +95,8 @@ def _judged(rows: list[dict[str, Any]], losses: dict[float, dict[str, float]]) -
         mae_best_so_far=base,
         skill=1 - model / base if base > 0 else None,
         coverage=float(np.mean(inside)),
-        excess=(more - doubt, more + doubt) if count >= FEWEST else None,
-        widened_by=float(np.sqrt(max(1.0, (BEFOREHAND + square_O.sum()) / (BEFOREHAND + count)))),
+        excess=(more - doubt, more + doubt) if count >= ENOUGH else None,
+        widened_by=float(np.sqrt(max(1.0, (ENOUGH + square_O.sum()) / (ENOUGH + count)))),
         rules={name: float(np.mean([one[name] for one in losses.values()])) for name in rules},
         rows=tuple(rows),
     )

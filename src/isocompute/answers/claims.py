@@ -12,6 +12,7 @@ import numpy as np
 
 from isocompute.answers.best import (
     AS_GOOD,
+    DOUBT,
     BoolArray,
     FloatArray,
     confidence_set,
@@ -25,7 +26,7 @@ from isocompute.domain import Configuration
 # leads is chance. Half or twice of it moved rises by 0.04 octaves on average and no claim (18
 # sweeps of six planted worlds).
 OFF_THE_FLOOR = 0.2
-SURE = 0.95  # of a claim, one-sided, whatever the level of intervals
+SURE = 1 - DOUBT
 
 
 class Rise(NamedTuple):

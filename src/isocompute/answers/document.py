@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from isocompute.answers.best import interval
+from isocompute.answers.best import expected_regret, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
 from isocompute.answers.provenance import provenance
@@ -60,7 +60,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
             "x": 10 ** frontier.x_V[inside_V],
             "configurations": fit.configurations,
             "best": frontier.probability_JV[:, inside_V],
-            "regret": frontier.regret_JV[:, inside_V],
+            "regret": expected_regret(frontier.score_DJV)[:, inside_V],
         },
         "train_test": fit.train_test,
         **documented(fit.notices),

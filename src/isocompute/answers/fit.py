@@ -68,19 +68,10 @@ class Fit(Reading):
 
 
 def fit_sweep(
-    curves: Sequence[Curve],
-    *,
-    fix: Fix | None = None,
-    joint: bool = False,
-    unit: str = "rollouts",
-    select: Select = "best",
-    metric: str | None = None,
-    level: float = 0.95,
-    draws: int = DRAWS,
-    seed: int = 0,
-    sources: Sequence[str] = (),
-    train: Sequence[Curve] = (),
-) -> Fit:
+    curves: Sequence[Curve], *, fix: Fix | None = None, joint: bool = False, unit: str = "rollouts",
+    select: Select = "best", metric: str | None = None, level: float = 0.95, draws: int = DRAWS,
+    seed: int = 0, sources: Sequence[str] = (), train: Sequence[Curve] = (),
+) -> Fit:  # fmt: skip
     """Fit a sweep.
 
     Args:

@@ -14,11 +14,11 @@ import numpy as np
 
 from isocompute.answers.best import (
     AS_GOOD,
+    DOUBT,
     BoolArray,
     FloatArray,
     IntArray,
     choice,
-    expected_regret,
     interval,
     probability_best,
 )
@@ -26,44 +26,25 @@ from isocompute.domain import Configuration
 
 Ends = tuple[float | None, float | None]
 
-# A configuration that is best in fewer draws than this ends no comparison when it has no data.
-# Half of it takes 0.08 decades of support (mean of 18 sweeps, six planted worlds), twice adds 0.10.
-CONTENDER = 0.05
-# Decades: runs of one sweep end at whole batches, so at budgets that differ by less. In those
-# sweeps half changes nothing, twice 0.008 decades of support.
+# Decades: runs of one sweep end at whole batches, so at budgets that differ by less. Half of it
+# changes nothing, twice 0.008 decades of support (mean of 18 sweeps, six planted worlds).
 SAME_END = 0.02
 
 
 @dataclass(frozen=True, kw_only=True)
 class Frontier:
-    """Scores on a grid of budgets and what leads there.
-
-    Args:
-        configurations: J of them.
-        first_J, last_J: log10 budgets between which each has data.
-        x_V: log10 budgets.
-        score_DJV: draws of the score.
-        probability_JV: chance of being best.
-        support: log10 budgets between which all that could be best were compared.
-        compared: whether there are any such budgets.
-        stretches, crossovers: rows of the document's `frontier` and `crossovers`.
-    """
+    """Scores on a grid of budgets and what leads there."""
 
     configurations: tuple[Configuration, ...]
-    first_J: FloatArray
+    first_J: FloatArray  # log10 budgets between which each has data
     last_J: FloatArray
-    x_V: FloatArray
+    x_V: FloatArray  # log10 budgets
     score_DJV: FloatArray
-    probability_JV: FloatArray
-    support: tuple[float, float]
-    compared: bool
-    stretches: list[dict[str, Any]]
+    probability_JV: FloatArray  # chance of being best
+    support: tuple[float, float]  # log10 budgets between which all that could be best were compared
+    compared: bool  # whether there are any such budgets
+    stretches: list[dict[str, Any]]  # rows of the document's `frontier`, and of its `crossovers`
     crossovers: list[dict[str, Any]]
-
-    @property
-    def regret_JV(self) -> FloatArray:
-        """Score that each loses on average against the best of the draw."""
-        return expected_regret(self.score_DJV)
 
     def scores_at(self, x: float) -> FloatArray:
         """Draws of the scores at the budget of the grid nearest to log10 x, (D, J)."""
@@ -78,18 +59,14 @@ def budget_grid(first: float, top: float, first_J: FloatArray, last_J: FloatArra
 
 
 def fit_frontier(
-    configurations: Sequence[Configuration],
-    first_J: FloatArray,
-    last_J: FloatArray,
-    x_V: FloatArray,
-    score_DJV: FloatArray,
-    level: float,
-) -> Frontier:
+    configurations: Sequence[Configuration], first_J: FloatArray, last_J: FloatArray,
+    x_V: FloatArray, score_DJV: FloatArray, level: float,
+) -> Frontier:  # fmt: skip
     """The frontier of draws on a grid; arguments as of `Frontier`, `level` of intervals."""
     mean_JV, probability_JV = score_DJV.mean(axis=0), probability_best(score_DJV)
     has_JV = (x_V >= first_J[:, None] - SAME_END) & (x_V <= last_J[:, None] + SAME_END)
     any_V = np.asarray(has_JV.any(axis=0))
-    inside_V = any_V & (has_JV | (probability_JV < CONTENDER)).all(axis=0)
+    inside_V = any_V & (has_JV | (probability_JV < DOUBT)).all(axis=0)
     compared = bool(inside_V.any())
     # Where no budget compares all, what was observed at all is the best there is to show.
     support = longest(inside_V if compared else any_V, x_V)

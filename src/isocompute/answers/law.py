@@ -27,7 +27,7 @@ MIN_POINTS = 4
 AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 _SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
-_NOTHING = 0.05  # octaves of n that count as none
+NOTHING = 0.05  # octaves of n that count as none
 _FACTOR_OF_K, _DECADES_OF_X0 = 4.0, 0.5  # intervals shorter than these identify
 
 
@@ -35,23 +35,17 @@ _FACTOR_OF_K, _DECADES_OF_X0 = 4.0, 0.5  # intervals shorter than these identify
 class Law:
     """log2 n(x) = L / (1 + exp(-k (u - x0))) + b, u = log10 x or x.
 
-    Args:
-        form: "sigmoid_log10", "sigmoid_linear" or "constant" (then L = 0).
-        variable: what x is.
-        L, k, x0, b: the parameters; k < 0 falls. A near-step's k is not identified, so laws are
-            compared by their values, never by parameters.
-        rms: root mean square of the residuals, in octaves of n.
-        flags: "non_monotone" where the points fall although the form rises (or the reverse).
+    A near-step's k is not identified, so laws are compared by their values, never by parameters.
     """
 
-    form: Form
-    variable: Variable
+    form: Form  # constant: L = 0
+    variable: Variable  # what x is
     L: float
-    k: float | None
+    k: float | None  # < 0 falls
     x0: float | None
     b: float
-    rms: float = 0.0
-    flags: tuple[str, ...] = ()
+    rms: float = 0.0  # root mean square of the residuals, in octaves of n
+    flags: tuple[str, ...] = ()  # "non_monotone": points fall although the form rises, or reverse
 
     def predict(self, x: ArrayLike) -> FloatArray:
         """n* at x (not log2, not rounded); same shape as x.
@@ -79,14 +73,9 @@ class Law:
 
 
 def fit_law(
-    rollouts: ArrayLike,
-    rollouts_per_problem: ArrayLike,
-    *,
-    smooth: float = 0.0,
-    variable: Variable = "rollouts",
-    linear: bool = False,
-    decreasing: bool = False,
-) -> Law:
+    rollouts: ArrayLike, rollouts_per_problem: ArrayLike, *, smooth: float = 0.0,
+    variable: Variable = "rollouts", linear: bool = False, decreasing: bool = False,
+) -> Law:  # fmt: skip
     """Fit the law to points of a frontier.
 
     Args:
@@ -145,14 +134,9 @@ def averaged(u_V: FloatArray, path_DV: FloatArray, width: float) -> FloatArray:
 
 
 def law_of_paths(
-    x_V: FloatArray,
-    log2n_DV: FloatArray,
-    *,
-    tested: tuple[float, float],
-    variable: Variable = "rollouts",
-    level: float = 0.95,
-    share: float = AVERAGED_SHARE,
-) -> dict[str, Any]:
+    x_V: FloatArray, log2n_DV: FloatArray, *, tested: tuple[float, float],
+    variable: Variable = "rollouts", level: float = 0.95, share: float = AVERAGED_SHARE,
+) -> dict[str, Any]:  # fmt: skip
     """The law through the mean path of n*, and through every draw's path for its intervals.
 
     Args:
@@ -190,8 +174,8 @@ def law_of_paths(
     least = interval(np.minimum(final, last), level)[0]
     most = interval(np.maximum(final, last), level)[1]
     plateau = (
-        None if least <= low + _NOTHING else 2.0**least,
-        None if most >= high - _NOTHING else 2.0**most,
+        None if least <= low + NOTHING else 2.0**least,
+        None if most >= high - NOTHING else 2.0**most,
     )
     identified = {
         "slope": k is not None
@@ -204,9 +188,9 @@ def law_of_paths(
     back = float((np.maximum.accumulate(path) - path).max())
     flags = {
         "falling": falls,
-        "non_monotone": back > max(float(path[-1] - path[0]) / 2, _NOTHING),
+        "non_monotone": back > max(float(path[-1] - path[0]) / 2, NOTHING),
         "slope_not_identified": law.k is not None and not identified["slope"],
-        "optimum_at_edge": not low + _NOTHING < float(np.mean(last)) < high - _NOTHING,
+        "optimum_at_edge": not low + NOTHING < float(np.mean(last)) < high - NOTHING,
     }
     ends = {"L": interval(height, level), "k": k, "x0": x0, "b": interval(b, level),
             "plateau": plateau}  # fmt: skip
@@ -222,13 +206,9 @@ def law_of_paths(
 
 
 def _fit(
-    u_V: FloatArray,
-    log2n_DV: FloatArray,
-    variable: Variable,
-    linear: bool,
-    falls: bool,
+    u_V: FloatArray, log2n_DV: FloatArray, variable: Variable, linear: bool, falls: bool,
     limits: tuple[float, float] | None,
-) -> tuple[Law, Sigmoids]:
+) -> tuple[Law, Sigmoids]:  # fmt: skip
     """The law of the first row, and the sigmoids of all; of -log2 n where it falls.
 
     `limits` are those of floor and plateau, log2 of the smallest and largest n tested.

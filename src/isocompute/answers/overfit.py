@@ -99,22 +99,19 @@ def overfitting(
     """
     trained_of, rows = windows_of(train, unit), []
     for c, seen in windows_of(validation, unit).items():
-        if (trained := trained_of.get(c)) is None:
+        if c not in trained_of:
             continue
         top = int(seen.mean_K.argmax())
         move, sure = seen.change(top, -1)
-        start, end = float(seen.x_K[top]), float(seen.x_K[-1])
-        gain = trained.at(end) - trained.at(start)
-        rows.append(
-            {
-                **c._asdict(),
-                "gap": trained.at(end) - float(seen.mean_K[-1]),
-                "gap_at_peak": trained.at(start) - float(seen.mean_K[top]),
-                "from": 10**start,
-                "validation_lost": -move,
-                "standard_errors": -sure,
-                "train_gained": gain,
-                "overfits": falls(seen) and gain >= 0,
-            }
-        )
+        start, end = (trained_of[c].at(float(seen.x_K[k])) for k in (top, -1))
+        rows.append({
+            **c._asdict(),
+            "gap": end - float(seen.mean_K[-1]),
+            "gap_at_peak": start - float(seen.mean_K[top]),
+            "from": 10 ** float(seen.x_K[top]),
+            "validation_lost": -move,
+            "standard_errors": -sure,
+            "train_gained": end - start,
+            "overfits": falls(seen) and end >= start,
+        })  # fmt: skip
     return rows

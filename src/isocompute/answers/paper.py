@@ -46,22 +46,14 @@ _PER_DECADE = 50  # budgets: steps of 5%
 
 @dataclass(frozen=True, kw_only=True)
 class PrintedLaw:
-    """What the study itself printed of one of its panels (B_p = 32), beside our own answers.
+    """What the study itself printed of one of its panels (B_p = 32), beside our own answers."""
 
-    Args:
-        law: its law of n*(C); `plateau` as printed.
-        frontier: (n, budget up to which it is best; None: to the end).
-        beyond: what it says of n that the panel does not hold; "" where nothing.
-        best_n: B_p -> n best at the largest budget by "best@4" and by "worst@4".
-        source: where it is printed.
-    """
-
-    law: Law
+    law: Law  # of n*(C); it levels off at `plateau`
     plateau: int
-    frontier: list[tuple[int, float | None]]
-    beyond: str
-    best_n: dict[str, dict[str, int]]
-    source: str
+    frontier: list[tuple[int, float | None]]  # n, budget up to which it is best (None: to the end)
+    beyond: str  # what it says of n that the panel does not hold
+    best_n: dict[str, dict[str, int]]  # B_p -> n best at the largest budget, by metric
+    source: str  # where it is printed
 
     def sentences(self, rollouts: float | None = None) -> list[str]:
         """What was printed, in words; with what its law says at a budget."""

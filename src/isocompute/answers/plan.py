@@ -11,6 +11,7 @@ from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
+from isocompute.answers.frontier import SAME_END
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
@@ -37,7 +38,6 @@ PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
 # A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
 # worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
 FEWER = 4
-NOTICEABLE = 1.02  # a budget nearer than this to those compared is not worth a word
 # A score whose interval is wider than this is not known. That stops half of the planted plans whose
 # score was off by more than 0.05, and none in worlds that the model contains; so do 0.12 and 0.24.
 # At 0.1 a tenth of honest plans at ten times a sweep would be refused.
@@ -278,7 +278,7 @@ def _answer(q: Question) -> Plan:
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
-    if times > NOTICEABLE:
+    if math.log10(times) > SAME_END:
         own.append(notice("extrapolated", times=times, side="above" if q.x > high else "below"))
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)

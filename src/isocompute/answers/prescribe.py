@@ -20,50 +20,34 @@ from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
 from isocompute.answers.price import Price, per_rollout
+from isocompute.answers.verdict import ENOUGH_N
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 
-# Budgets are compared where every n has at least this many steps (DESIGN.md), so a plan with
-# fewer would sit where no comparison was ever made.
-MIN_STEPS = 20
-ENOUGH_N = 3  # with fewer n tested, untested ones at most an octave away are candidates, too
+__all__ = ["MIN_STEPS", "Prescription", "Question", "prescribe", "tested_n"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One planning question.
-
-    Args:
-        fit: of the sweep; x: the budget, in its unit.
-        source: what was fitted, for the record.
-        difficulty: of the problem set; chooses the recipe.
-        recipe: instead of the recipe of that difficulty; its learning rate is the anchor.
-        price: of every configuration: rates given, and what the sweep's own runs add to them.
-        current: today's setting, to say what the plan gains: (B_p, n), or n alone.
-        problems: D, size of the training set: no batch holds more, and passes are counted.
-        trained_on: problems that the sweep trained on, where that is known.
-        unhealthy: (B_p, n) -> health rules that runs failed.
-        notices: to carry into the document (for example, whose sweep it is).
-        max_batch_size, min_steps: limits.
-        batch_size, steps: of a fixed batch; None: B_p and M are free.
-    """
+    """One planning question."""
 
     fit: Fit
-    x: float
-    source: str = ""
-    difficulty: Difficulty = "easy"
-    recipe: Recipe | None = None
-    price: Price = field(default_factory=Price)
-    current: Configuration | int | None = None
-    problems: int | None = None
-    trained_on: int | None = None
-    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)
-    notices: Sequence[Notice] = ()
+    x: float  # the budget, in the unit of the fit
+    source: str = ""  # what was fitted, for the record
+    difficulty: Difficulty = "easy"  # of the problem set; chooses the recipe
+    recipe: Recipe | None = None  # instead of that; its learning rate is the anchor
+    price: Price = field(default_factory=Price)  # of every configuration
+    current: Configuration | int | None = None  # today's (B_p, n), or n alone
+    problems: int | None = None  # D: no batch holds more, and passes are counted
+    trained_on: int | None = None  # problems that the sweep trained on, where that is known
+    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)  # health rules failed
+    notices: Sequence[Notice] = ()  # to carry into the document: whose sweep it is
     max_batch_size: int | None = None
     min_steps: int = MIN_STEPS
-    batch_size: int | None = None
+    batch_size: int | None = None  # of a fixed batch, as steps; None: B_p and M are free
     steps: int | None = None
 
     def rates_of(self, c: Configuration | None) -> Rates:
@@ -88,20 +72,13 @@ class Question:
 
 
 class Prescription(NamedTuple):
-    """What to run.
-
-    Attributes:
-        configuration, score_D: the choice, and draws of its score at the budget.
-        answers: what the document says of it.
-        settles: of one or two n, the untested one to train first; else None.
-        notices: what limits the choice.
-    """
+    """What to run."""
 
     configuration: Configuration
-    score_D: FloatArray
-    answers: dict[str, Any]
-    settles: int | None
-    notices: list[Notice]
+    score_D: FloatArray  # draws of its score at the budget
+    answers: dict[str, Any]  # what the document says of it
+    settles: int | None  # of one or two n, the untested one to train first
+    notices: list[Notice]  # what limits the choice
 
 
 def tested_n(fit: Fit) -> list[int]:

@@ -20,19 +20,12 @@ from isocompute.domain import Configuration, Curve
 
 @dataclass(frozen=True, kw_only=True)
 class Price:
-    """Rates with where they come from.
+    """Rates with where they come from."""
 
-    Args:
-        rates: for any configuration.
-        tokens: tokens per rollout by configuration, where they were measured.
-        speeds: rollouts per GPU-hour by configuration, where they were measured.
-        origin: by name of a rate "study" (its file) or "sweep" (its runs); missing: given.
-    """
-
-    rates: Rates = field(default_factory=Rates)
-    tokens: Mapping[Configuration, float] = field(default_factory=dict)
-    speeds: Mapping[Configuration, float] = field(default_factory=dict)
-    origin: Mapping[str, str] = field(default_factory=dict)
+    rates: Rates = field(default_factory=Rates)  # for any configuration
+    tokens: Mapping[Configuration, float] = field(default_factory=dict)  # measured, per rollout
+    speeds: Mapping[Configuration, float] = field(default_factory=dict)  # rollouts per GPU-hour
+    origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
 
     def of(self, c: Configuration) -> Rates:
         """The rates of one configuration."""

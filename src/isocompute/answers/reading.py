@@ -6,6 +6,7 @@ n, P values of B_p.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -320,13 +321,13 @@ class Reading:
     @cached_property
     def unhealthy(self) -> dict[Configuration, str]:
         """Configurations with a run that failed a health rule or broke, and what it failed."""
-        failed: dict[Configuration, set[str]] = {}
+        failed: dict[Configuration, set[str]] = defaultdict(set)
         for curve in self.curves:
             if curve.failed_rules:
-                failed.setdefault(curve.configuration, set()).update(curve.failed_rules)
+                failed[curve.configuration].update(curve.failed_rules)
         for c, state in zip(self.configurations, self.posterior.state_J, strict=True):
             if state == "broken":
-                failed.setdefault(c, set()).add("broken_run")
+                failed[c].add("broken_run")
         return {c: ", ".join(sorted(rules)) for c, rules in failed.items()}
 
     def stable_problems_per_batch(

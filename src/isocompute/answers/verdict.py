@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from isocompute.answers.direction import confounded
+from isocompute.answers.law import NOTHING
 from isocompute.answers.overfit import SURE, WINDOW, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
@@ -26,6 +27,7 @@ WIDE, TOO_WIDE = 1.5, 4.0
 # Scores closer than this are ties between repeats of one run (ScaleRL, arXiv 2510.13786): a model
 # that misses by that much more than no change has nothing to say of what comes next.
 USELESS = 0.02
+ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says more than they do
 _OCTAVE = float(np.log10(2))
 
 
@@ -46,7 +48,7 @@ def verdict_of(notices: Sequence[Notice]) -> Verdict:
 
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
-    return ordered([*_own_test(fit), *_scores(fit), *_untested(fit), *_best(fit), *_runs(fit)])
+    return ordered([*_scores(fit), *_own_test(fit), *_untested(fit), *_best(fit), *_runs(fit)])
 
 
 def name_of(fit: Reading, c: Configuration) -> str:
@@ -97,12 +99,12 @@ def _scores(fit: Reading) -> Iterator[Notice]:
 def _untested(fit: Reading) -> Iterator[Notice]:
     runs_J = np.asarray(fit.posterior.n_runs_J)
     if (runs_J == 1).all():
-        yield notice("seeds_missing", what="Every n has", spread="that of other sweeps")
-    elif (runs_J < 3).any():
-        few = [c for c, r in zip(fit.configurations, runs_J, strict=True) if r < 3]
+        yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+    elif (runs_J < ENOUGH_N).any():
+        few = [c for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N]
         yield notice("few_seeds", which=[name_of(fit, c) for c in few])
     n = sorted({c.rollouts_per_problem for c in fit.configurations})
-    if len(n) < 3:
+    if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
         yield notice("one_or_two_n", which=n, wanted=wanted)
@@ -122,7 +124,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end)
-    if fit.rise.octaves > 0.05 and not fit.rise.claimed:
+    if fit.rise.octaves > NOTHING and not fit.rise.claimed:
         yield notice("rise_not_claimed", octaves=fit.rise.octaves)
     if fit.rise.falls:
         yield notice("falling", octaves=-fit.rise.octaves)

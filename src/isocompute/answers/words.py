@@ -24,12 +24,12 @@ _STEPS: Mapping[str, tuple[str, str]] = {
     "law_of_another_model": ("sweep your model", _RUN),
     "split_untested": ("train this split", f"{_RUN} {_BP}{{bp}}"),
     "anchor_assumed": ("measure the rate", "isocompute lr-sweep study.yaml"),
-    "difficulty_assumed": ("measure difficulty", "isocompute difficulty problems.jsonl --model M"),
+    "difficulty_assumed": ("gauge difficulty", "isocompute difficulty problems.jsonl --model M"),
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}"),
     "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}"),
-    "seeds_missing": ("run two more seeds", f"{_RUN} grid.seeds=3"),
+    "seeds_missing": ("add two seeds", f"{_RUN} grid.seeds=3"),
     "bp_unstable": ("try a larger B_p", f"{_RUN} {_BP}{{larger}}"),
-    "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget:.2g}}"),
+    "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget}}"),
     "bp_untested": ("try another B_p", f"{_RUN} {_BP}{{larger}}"),
 }  # fmt: skip
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
@@ -49,7 +49,7 @@ def run_next(
     """
     b_p, n = chosen
     words = {"settles": settles, "bp": b_p, "larger": 2 * b_p, "twice": 2 * n,
-             "half": max(n // 2, 1), "budget": budget}  # fmt: skip
+             "half": max(n // 2, 1), "budget": _plain(budget)}  # fmt: skip
     there = {one.code for one in notices}
     if "law_of_another_model" in there:
         there.add("anchor_assumed")  # said there
@@ -99,6 +99,11 @@ def advice_lines(
     return lines
 
 
+def _plain(value: float) -> str:
+    """Two digits, as a study file has them: 2.6e5, 2.8e-6, 85."""
+    return f"{value:.2g}".replace("e+0", "e").replace("e-0", "e-")
+
+
 def _run(d: Mapping[str, Any]) -> list[str]:
     n = f"{d['problems_per_batch']} problems x {d['rollouts_per_problem']} rollouts"
     return _wrapped(f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)")
@@ -128,7 +133,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     model = d["learning_rate_from"]
     whose = "from your study" if model == "study" else f"{model}'s; use yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
-    out += _row("rate", f"{d['learning_rate']:.2g}, {warm_up}", whose)
+    out += _row("rate", f"{_plain(d['learning_rate'])}, {warm_up}", whose)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     out += _row("recipe", _recipe(d["recipe"]), "easy set assumed" if assumed else "")
     return out + _row("cost", *_cost(d["cost"]))

@@ -174,7 +174,8 @@ def _written(
         workers = os.cpu_count() or 1
         with contextlib.suppress(Exception):  # the price alone would be missing
             cost = study_cost(study, calibrate(study, seconds=_MEASURED_S), workers=workers)
-            words = f"{(cost.wall_s or 0) / 60:.0f} min on {workers} cores, measured in "
-            found["time"] = f"about {words}{_MEASURED_S:.0f} s on this machine"
+            seconds = cost.wall_s or 0.0
+            long = f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
+            found["time"] = f"about {long} on the {workers} cores of this machine, by a short probe"
             found["wall_s"] = cost.wall_s
     return found

@@ -194,7 +194,11 @@ def _next(document: Row) -> list[str]:
         budget = _budget(_PLAN_FACTOR * top).replace(",", "")
         unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
         return [f"isocompute plan --law {_source(document)} {unit}--budget {budget}{suffix}"]
-    steps = list(dict.fromkeys(steps))[:2]
+    kept: list[str] = []
+    for step in steps:
+        if step not in kept and not ("seed" in step and any("seed" in one for one in kept)):
+            kept.append(step)
+    steps = kept[:2]
     return [*steps[:-1], f"{steps[-1]}."]
 
 
@@ -204,6 +208,8 @@ def _step(notice: Row, document: Row) -> str:
         if "largest" in notice["text"]:
             return f"test n = {compact(2 * n[-1])}: {n[-1]} is the largest tested and still best"
         return f"test n = {whole(n[0] / 2)}: {n[0]} is the smallest tested and still best"
+    if notice["code"] == "n_not_told_apart":
+        return "take any of the tied n, or add seeds to tell them apart"
     return str(notice["remedy"][0].lower() + notice["remedy"][1:].rstrip("."))
 
 
@@ -214,7 +220,9 @@ def _source(document: Row) -> str:
 def _pointers(document: Row) -> str:
     # The gravest is the reason given; the others wait.
     more = len(document["notices"]) - (document["verdict"]["level"] != "ok")
-    notes = f" and {more} more note{'s' * (more > 1)}" if more else ""
-    line = f"Details{notes}: --full    Picture: isocompute report"
-    with_source = f"{line} {_source(document)}"
-    return with_source if len(with_source) <= WIDTH else line
+    notes = f"{more} more note{'s' * (more > 1)}"
+    details = [f"Details and {notes}", notes] if more else ["Details"]
+    picture = "--full    Picture: isocompute report"
+    lines = [f"{each}: {picture} {_source(document)}" for each in details]
+    fitting = [line for line in lines if len(line) <= WIDTH]
+    return fitting[0] if fitting else f"{details[0]}: {picture} SOURCE"

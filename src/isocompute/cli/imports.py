@@ -104,25 +104,35 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         words += ["--map", options.map]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
-    from isocompute.importers.convert import require_configuration
+    from isocompute.importers.convert import convert_runs, likely_key, pattern_for
 
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
     lines = [count, *_read_lines(runs)]
-    try:
-        require_configuration([run for run in runs if run.series])
-    except InputError as error:
-        lines.append(f"! {error}")
+    pattern = pattern_for(runs)
+    if pattern is not None and not any(pair.startswith("pattern=") for pair in options.set):
+        words += ["--set", f"pattern={pattern}"]
     if not any(run.series for run in runs):
-        lines.append("Name the scores in a file for --map: columns: {KEY: avg@4}")
+        lines.append(
+            f"Name the scores in a file columns.yaml: columns: {{{likely_key(runs)}: avg@4}}"
+        )
+        words += ["--map", "columns.yaml"]
+    else:
+        try:
+            convert_runs(runs)
+        except InputError as error:  # which metric, B_p or n is meant
+            lines.append(f"A fit will ask: {error}")
     return [*lines, f"To import: {shlex.join(words)}"]
 
 
 def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
-    rows = [_row(run) for run in runs[:_MOST]]
+    scored = [run for run in runs if run.series] or runs
+    rows = [_row(run) for run in scored[:_MOST]]
     header = ("run", "B_p", "n", "updates", "seed", "scores", "metric", "from", "to")
     lines = indented(table(header, rows))
-    if len(runs) > _MOST:
-        lines.append(f"  and {len(runs) - _MOST} more runs")
+    if len(scored) > _MOST:
+        lines.append(f"  and {len(scored) - _MOST} more runs")
+    if len(scored) < len(runs):
+        lines.append(f"  and {len(runs) - len(scored)} logs without a metric that is known")
     metrics: dict[str, list[Series]] = {}
     for run in runs:
         for s in run.series:

@@ -149,8 +149,8 @@ def difficulty_lines(document: Row) -> list[str]:
     lines += table(("set", "pass rate", "problems"), rows, left=2)
     if shares := document.get("mixed_groups"):
         listed = ", ".join(f"{n}: {share:.0%}" for n, share in shares.items())
-        told = f"groups with mixed rewards, which alone teach, by n: {listed}"
-        lines += ["", *textwrap.wrap(told, WIDTH, subsequent_indent="  ")]
+        groups = f"groups with mixed rewards, which alone teach, by n: {listed}"
+        lines += ["", *textwrap.wrap(groups, WIDTH, subsequent_indent="  ")]
     lines += ["", f"recipe: {document['recipe']} ({document['reason']})"]
     if (temperature := document.get("temperature", trained)) != trained:
         lines.append(

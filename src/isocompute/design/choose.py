@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.answers.plan import FEWER
 from isocompute.answers.price import Price
@@ -24,6 +23,7 @@ from isocompute.design.simulate import Sweep
 from isocompute.design.worth import (
     LEAST_STEPS,
     FloatArray,
+    IntArray,
     Loss,
     allowed,
     best_guess,
@@ -108,7 +108,7 @@ class Lost:
     """What planning after a sweep loses, and what it chooses: (W,) each."""
 
     total_W: FloatArray
-    chosen_W: NDArray[np.int64]
+    chosen_W: IntArray
 
 
 @dataclass(frozen=True)
@@ -183,7 +183,7 @@ def _row(loss: Loss, **more: Any) -> dict[str, Any]:
 
 
 def _document(
-    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: NDArray[np.int64],
+    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: IntArray,
     worth: dict[str, Any],
 ) -> dict[str, Any]:  # fmt: skip
     limits, price = asked.limits, asked.price
@@ -196,12 +196,15 @@ def _document(
     if limits.problems is not None:
         drawn = sweep.rollouts_per_run / rows[0].rollouts_per_problem, final / likely
         passes = {k: p / limits.problems for k, p in zip(("sweep", "final"), drawn, strict=True)}
-    notices = [*asked.notices, *_limits_of(worlds, limits, sweep, passes)]
+    notices = [*_limits_of(worlds, limits, sweep, passes), *asked.notices]
     if not saves:
         notices.append(notice("no_sweep", n=guess))
+    evaluated = [sweep.seeds * sweep.evaluation_rollouts(c.rollouts_per_problem) for c in rows]
     spent = _sum(
-        price.of(c).cost(sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size)
-        for c in rows
+        price.of(c).cost(
+            sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size + evaluation
+        )
+        for c, evaluation in zip(rows, evaluated, strict=True)
     )
     document: dict[str, Any] = plain({
         "version": 1,
@@ -214,7 +217,8 @@ def _document(
                 {**c._asdict(), "steps": sweep.steps(c.rollouts_per_problem)} for c in rows
             ],
             "seeds": sweep.seeds, "rollouts_per_run": sweep.rollouts_per_run,
-            "rollouts": sweep.rollouts, "share": sweep.rollouts / limits.budget,
+            "rollouts": sweep.rollouts, "evaluation_rollouts": sum(evaluated),
+            "share": sweep.rollouts / limits.budget,
             "cost": {**spent, "source": price.to_dict(rows[-1])},
         },
         "final": {

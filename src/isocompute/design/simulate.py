@@ -57,6 +57,11 @@ class Sweep:
             self.steps(n) * n * self.problems_per_batch for n in self.rollouts_per_problem
         )
 
+    def evaluation_rollouts(self, n: int) -> int:
+        """Rollouts that the evaluations of one run draw; not part of its compute."""
+        grid = _grid(self, n)
+        return (1 + int((grid <= self.steps(n)).sum())) * PROBLEMS * SAMPLES
+
     @property
     def first_evaluation(self) -> int:
         """Rollouts before the first evaluation: a power of two."""
@@ -70,11 +75,17 @@ class Sweep:
 
 def evaluated_at(sweep: Sweep, n: int) -> FloatArray:
     """Cumulative rollouts at which a run is evaluated, step 0 included, (K,)."""
-    batch, first = sweep.problems_per_batch * n, sweep.first_evaluation
-    last = evaluation_index(sweep.rollouts_per_run, per_octave=PER_OCTAVE, first=first)
-    grid = first * 2.0 ** (np.arange(last) / PER_OCTAVE)
-    steps = np.unique(np.append(np.ceil(grid / batch - 1e-9), sweep.steps(n)))
+    steps = np.unique(np.append(_grid(sweep, n), sweep.steps(n)))
+    batch = sweep.problems_per_batch * n
     return np.append(0.0, batch * steps[(steps > 0) & (steps <= sweep.steps(n))])
+
+
+def _grid(sweep: Sweep, n: int) -> FloatArray:
+    """Steps at which the common grid of evaluations is passed."""
+    first = sweep.first_evaluation
+    last = evaluation_index(sweep.rollouts_per_run, per_octave=PER_OCTAVE, first=first)
+    points = first * 2.0 ** (np.arange(last) / PER_OCTAVE)
+    return np.unique(np.maximum(np.ceil(points / (sweep.problems_per_batch * n) - 1e-9), 1.0))
 
 
 def simulate(worlds: Worlds, world: int, sweep: Sweep, seed: int) -> list[Curve]:

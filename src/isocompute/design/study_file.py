@@ -70,7 +70,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
             read.
     """
     content = study_content(Path(path), sweep, trainer, **more)
-    lines = ["# Written by `isocompute design`; every word: docs/store.md."]
+    lines = ["# Written by `isocompute design`; every word: docs/sweep.md."]
     if trainer.stands_in:
         lines.append("# Problems or model are stand-ins: put yours in before you run it.")
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]

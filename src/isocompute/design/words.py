@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 WIDTH = 80
 _LABEL = 8  # columns of the names at the left
-_NOTES = 3  # notices that are named
+_SAID = ("no_sweep", "passes_over_data")  # in lines of their own
 
 
 def design_lines(d: Row) -> list[str]:
@@ -27,7 +27,7 @@ def design_lines(d: Row) -> list[str]:
         steps = int(final["rollouts"] // (n * b_p))
         size = f"{b_p} problems x {n} rollouts x {steps:,} steps"
         lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
-        lines += _row("Sweep", f"the best one would be {runs}, {_each(sweep)}")
+        lines += _row("Sweep", f"at best {runs}, {_each(sweep)}")
         lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
         lines += _row("Run", f"costs {_cost(final)}{_rate(final)}")
     else:
@@ -39,13 +39,13 @@ def design_lines(d: Row) -> list[str]:
         lines += _row("", scaled)
     if d["passes_over_data"] is not None:
         sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
-        lines += _row("Passes", f"{final_passes:.2g} over your problems in the final run at n = "
-                      f"{n}, up to {sweep_passes:.2g} in the sweep")  # fmt: skip
+        lines += _row("Passes", f"{compact(final_passes)} in the final run at n = {n}, up to "
+                      f"{compact(sweep_passes)} in the sweep")  # fmt: skip
     if d.get("time") is not None:
         lines += _row("Time", d["time"])
-    for one in d["notices"][:_NOTES]:
-        if one["code"] not in ("no_sweep", "passes_over_data"):
-            lines += _row("Note", f"{one['text']} {one['remedy']}")
+    if notes := [one for one in d["notices"] if one["code"] not in _SAID]:
+        more = f" ({len(notes) - 1} more: --json)" if len(notes) > 1 else ""
+        lines += _row("Note", f"{notes[0]['text']} {notes[0]['remedy']}{more}")
     if d["study"] is not None:
         lines += _row("Wrote", f"{d['study']} ({d['engine']})")
         if d["answer"] == "sweep":
@@ -59,14 +59,16 @@ def _row(name: str, text: str) -> list[str]:
 
 
 def _each(sweep: Row) -> str:
-    return f"up to {compact(sweep['rollouts_per_run'])} rollouts each"
+    return f"{compact(sweep['rollouts_per_run'])} rollouts each"
 
 
 def _cost(part: Row) -> str:
     known = (("gpu_hours", "{} GPU-hours"), ("usd", "${}"), ("tokens", "{} tokens"))
     cost = part["cost"]
     more = [form.format(compact(cost[k])) for k, form in known if cost[k] is not None]
-    return ", ".join([f"{compact(part['rollouts'])} rollouts", *more])
+    apart = part.get("evaluation_rollouts")
+    evaluated = "" if apart is None else f" and {compact(apart)} for evaluation"
+    return ", ".join([f"{compact(part['rollouts'])} rollouts{evaluated}", *more])
 
 
 def _rate(part: Row) -> str:
@@ -91,14 +93,13 @@ def _worth(d: Row) -> str:
 
 def _scaled(worth: Row) -> str:
     parts = [
-        f"{word} as dear {worth[key]['loss']:.3f}"
-        for key, word in (("half", "half"), ("twice", "twice"))
-        if worth[key] is not None
+        f"{word} as dear {worth[word]['loss']:.3f}"
+        for word in ("half", "twice")
+        if worth[word] is not None
     ]
-    said = f"{worth['simulated_sweeps']} simulated sweeps"
     if worth["after"]["spending"] >= 0.0005:
-        said += f"; {worth['after']['spending']:.3f} is what its rollouts would have scored"
-    return ", ".join(parts) + (" (" if parts else "(") + said + ")"
+        parts.append(f"{worth['after']['spending']:.3f} of it for its rollouts")
+    return f"{', '.join(parts)} ({worth['simulated_sweeps']} simulated)".strip()
 
 
 def _loss(row: Row) -> str:

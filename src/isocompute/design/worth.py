@@ -21,6 +21,7 @@ from isocompute.design.simulate import Sweep, simulate
 from isocompute.model import fit_posterior
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
 
 # Draws of the fits of simulated sweeps: the choice needs means alone. With half and with twice of
 # them the loss of 32 sweeps stays within its error (0.004); half saves a tenth of the time.
@@ -68,7 +69,7 @@ def one_for_all(worlds: Worlds, rollouts: float, among: Sequence[int]) -> int:
     return among[int(lost_F.argmin())]
 
 
-def lost_by(worlds: Worlds, chosen_W: NDArray[np.int64] | int, rollouts: float, whole: float,
+def lost_by(worlds: Worlds, chosen_W: IntArray | int, rollouts: float, whole: float,
             among: Sequence[int]) -> FloatArray:  # fmt: skip
     """Score lost in each world by a choice with so many rollouts, against the best with all."""
     best_W = worlds.at(whole)[:, list(among)].max(axis=1)
@@ -78,7 +79,7 @@ def lost_by(worlds: Worlds, chosen_W: NDArray[np.int64] | int, rollouts: float, 
 
 
 def planned(worlds: Worlds, sweep: Sweep, final: float, among: Sequence[int], seed: int,
-            first: int = 0) -> NDArray[np.int64]:  # fmt: skip
+            first: int = 0) -> IntArray:  # fmt: skip
     """Index of the n that a plan chooses in each world after this sweep, (W,).
 
     As `answers.prescribe` with a tested grid: the tested n of the largest expected score.

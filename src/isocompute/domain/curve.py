@@ -19,6 +19,12 @@ if TYPE_CHECKING:  # `isocompute --help` needs no numpy
 
 
 UNITS = ("rollouts", "tokens", "gpu-hours")  # what a budget may be counted in
+_UNCOUNTED = {
+    "tokens": "a fit by tokens needs a `tokens` column on every row, but the run of {} lacks it; "
+    "add it or fit by rollouts.",
+    "gpu-hours": "a fit by GPU-hours needs the time of every run, but that of {} has none; import "
+    "its log with --set gpus=N, or fit by rollouts.",
+}
 
 
 class Configuration(NamedTuple):
@@ -93,29 +99,18 @@ class Curve:
         Raises:
             InputError: another unit, or tokens or GPU-hours of a run that has none.
         """
-        if unit == "rollouts":
-            return self.rollouts_K
         if unit not in UNITS:
             raise InputError(
                 f"unit must be one of {', '.join(UNITS)}, but got {unit!r}; choose one of them."
             )
-        if unit == "gpu-hours":
-            if self.gpu_hours_K is None:
-                raise InputError(
-                    "a fit by GPU-hours needs the time of every run, but that of "
-                    f"problems_per_batch={self.problems_per_batch}, "
-                    f"rollouts_per_problem={self.rollouts_per_problem} has none; import its log "
-                    "with --set gpus=N, or fit by rollouts."
-                )
-            return self.gpu_hours_K
-        if self.tokens_K is None:
-            raise InputError(
-                "a fit by tokens needs a `tokens` column on every row, but the run of "
+        spent_K: FloatArray | None = getattr(self, f"{unit.replace('-', '_')}_K")
+        if spent_K is None:
+            who = (
                 f"problems_per_batch={self.problems_per_batch}, "
-                f"rollouts_per_problem={self.rollouts_per_problem} lacks it; add it or fit by "
-                "rollouts."
+                f"rollouts_per_problem={self.rollouts_per_problem}"
             )
-        return self.tokens_K
+            raise InputError(_UNCOUNTED[unit].format(who))
+        return spent_K
 
     def until(self, limit: float, unit: str = "rollouts") -> Curve:
         """The part of the curve that had spent at most `limit`; empty where that is none of it.
@@ -124,13 +119,8 @@ class Curve:
             InputError: see `position`.
         """
         keep_K = self.position(unit) <= limit
-        return self.replace(
-            rollouts_K=self.rollouts_K[keep_K],
-            score_K=self.score_K[keep_K],
-            tokens_K=None if self.tokens_K is None else self.tokens_K[keep_K],
-            steps_K=None if self.steps_K is None else self.steps_K[keep_K],
-            gpu_hours_K=None if self.gpu_hours_K is None else self.gpu_hours_K[keep_K],
-        )
+        arrays = {name: value for name, value in vars(self).items() if name.endswith("_K")}
+        return self.replace(**{k: v[keep_K] for k, v in arrays.items() if v is not None})
 
     def replace(self, **changes: Any) -> Curve:
         """A copy with some fields changed."""

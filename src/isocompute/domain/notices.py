@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import string
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -41,8 +40,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "(skill {skill:.2f}).",
             "Do not extrapolate; train further or add seeds."),
         "intervals_widened": _caution(
-            "Held-out scores were missed by more than was said: intervals beyond the data are"
-            " {times:.1f} times as wide.",
+            "Held-out scores missed their intervals: beyond the data these are now {times:.1f} "
+            "times as wide.",
             "Train further before you rely on a plan far beyond the data.",
         ),
         "intervals_missed": _stop(
@@ -51,14 +50,14 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train further before you rely on a plan."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
-            "Give losses as 1 - value, or mend the recipe."),
+            "If these are losses, give 1 - loss; otherwise change the recipe."),
         "scores_flat": _stop(
             "No configuration ends higher than it began by more than noise.",
             "Train further, evaluate on more problems, or take an easier set."),
         "seeds_missing": _caution(
             "{what} one run: the spread from seed to seed is {spread}.", "Run at least 3 seeds."),
         "few_seeds": _note(
-            "Fewer than 3 runs: {which}; their spread is that of the others.",
+            "Fewer than 3 runs: {which}; their spread is taken from the others.",
             "Run at least 3 seeds."),
         "one_or_two_n": _caution(
             "Only n = {which} was tested: what other n score is a guess from other sweeps.",
@@ -82,10 +81,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The best n goes up and down by more than noise, so the sigmoid misses it.",
             "Read the best n off the table."),
         "slope_not_identified": _note(
-            "The law is a near-step: its slope k is not known.",
+            "The law is nearly a step, so its slope k is not known.",
             "Compare laws by n*(C), not by k."),
         "ceiling_unbounded": _note(
-            "Nothing is known beyond the last evaluation of {which}.",
+            "Still rising at the last evaluation, so their ceilings are not known: {which}.",
             "Train further until these curves bend."),
         "falls_after_peak": _caution(
             "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
@@ -95,7 +94,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{at:k} {unit} on.",
             "Add problems, or stop there."),
         "unhealthy_run": _caution(
-            "A run broke while its siblings did not, and counts up to there only: {which}.",
+            "A run broke while its siblings did not; it counts only until then: {which}.",
             "Look at its health, then run that seed again."),
         "failed_health": _caution(
             "{n_failed} of {n_runs} runs failed a health rule: {which}.",
@@ -109,7 +108,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Not all were compared beyond {at:k} {unit}: {which} end there.",
             "Train these as far."),
         "configuration_left_out": _caution(
-            "{which} takes part in nothing: {why}.",
+            "{which} was left out: {why}.",
             "Evaluate more often, or leave it out on purpose."),
         "runs_mixed": _caution(
             "{n_rows} rows stand at rollouts for which the same run has another score: several "
@@ -121,7 +120,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Scores rest on {fewest} to {most} outcomes, so some are noisier than others.",
             "Evaluate all runs alike."),
         "noise_estimated": _note(
-            "The number of outcomes behind a score is not known: noise is that of neighbours.",
+            "How many samples are behind a score is not known: noise is judged by neighbouring "
+            "scores.",
             "Import counts, or a study."),
     },
     "Of a plan": {
@@ -129,11 +129,12 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "What n = {n} would score at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train it further first, or plan for a smaller budget."),
         "extrapolated": _caution(
-            "{times:.2g}x {side} the budgets that were compared; intervals assume that the trend "
+            "This budget is {times:.2g}x {side} those compared; intervals assume that the trend "
             "continues.",
             "Extend the sweep, or check one run there."),
         "bp_untested": _caution(
-            "Only B_p = {bp} was tested at n = {n}.", "Test a second B_p there."),
+            "Only B_p = {bp} was compared at n = {n}.",
+            "Test a second B_p there, or drop --fix if there is one."),
         "split_untested": _caution(
             "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
             "Train this split once."),
@@ -147,16 +148,16 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "B_p = {bp} at n = {n} ended in {rules}, and no larger B_p was tested.",
             "Try a larger B_p or a smaller learning rate."),
         "law_of_another_model": _caution(
-            "{source} comes from {model}; where n saturates differs between models.",
+            "{source} is a sweep of {model}; the best n of another model may differ.",
             "Sweep yours and pass --law."),
         "difficulty_assumed": _note(
-            "No difficulty was given: the recipe is that of an easy set.",
+            "No difficulty was given: the recipe for an easy set is used.",
             "Measure it with `isocompute difficulty`, pass --difficulty."),
         "anchor_assumed": _caution(
             "This learning rate comes from {model}.",
             "Use your own, scaled by the square root of the batch, or run `isocompute lr-sweep`."),
         "recipes_mixed": _caution(
-            "The runs of this study differ in their recipes; the plan takes that of the "
+            "The runs of this study differ in their recipes; the plan takes the one for the "
             "difficulty.",
             "Plan from one recipe: --where recipe=NAME."),
         "passes_over_data": _note(
@@ -164,7 +165,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Add problems, or watch for overfitting."),
         "problems_fewer": _caution(
             "{problems:k} problems are far fewer than the sweep's {known:k}: small sets cap n.",
-            "Watch validation for an early peak, or sweep on your own problems."),
+            "Sweep on your own problems."),
         "capped_by_max_batch": _note(
             "A batch of at most {limit:k} holds n at {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
@@ -180,7 +181,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "n = {n} is the smallest tested and scores best: smaller n may gain.",
             "Test smaller n."),
         "fixed_batch_law_missing": _note(
-            "No n was compared at a fixed batch of {batch:k}: n is that of the whole budget.",
+            "No two n were tested at a batch of {batch:k}: n is chosen by what it scores at this "
+            "budget.",
             "Sweep n at that batch."),
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
@@ -197,8 +199,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The budget is {times:.0f} times the longest run that anything is known of.",
             "Take the worth for a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "The worth is that for models like {model} on mathematics: elsewhere a guess without a "
-            "sweep loses more.",
+            "This is the worth for models like {model}; elsewhere guesses lose more.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",
@@ -234,18 +235,13 @@ NOTICES: Mapping[str, Template] = {
 }
 
 
-@dataclass(frozen=True)
-class Notice:
+class Notice(NamedTuple):
     """One limit of an answer: stable code, level, what is wrong, what to do."""
 
     code: str
     level: Level
     text: str
     remedy: str
-
-    def to_dict(self) -> dict[str, str]:
-        """The row of a document's `notices`."""
-        return asdict(self)
 
 
 class _Words(string.Formatter):
@@ -275,7 +271,7 @@ def ordered(notices: Iterable[Notice]) -> list[Notice]:
 def documented(notices: Iterable[Notice]) -> dict[str, list[dict[str, str]]]:
     """The keys of a document: `notices`, in order, and `warnings`, their alias of version 1."""
     rows = ordered(notices)
-    return {"notices": [one.to_dict() for one in rows], "warnings": as_warnings(rows)}
+    return {"notices": [one._asdict() for one in rows], "warnings": as_warnings(rows)}
 
 
 def as_warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from isocompute.importers.read import read_log
     from isocompute.importers.runs import ImportedRun
     from isocompute.importers.settings import Settings, load_settings, parse_settings, settings_from
-    from isocompute.importers.tidy import load_published, load_tidy
+    from isocompute.importers.tidy import load_published, load_table, load_tidy
 
 # Loaded on first use: a tidy file needs no log reader, and no log reader needs pyarrow.
 _HOME = {
@@ -25,6 +25,7 @@ _HOME = {
     "load_imported": "archive",
     "load_published": "tidy",
     "load_settings": "settings",
+    "load_table": "tidy",
     "load_tidy": "tidy",
     "note_lines": "convert",
     "parse_settings": "settings",
@@ -43,6 +44,7 @@ __all__ = [
     "load_imported",
     "load_published",
     "load_settings",
+    "load_table",
     "load_tidy",
     "note_lines",
     "parse_settings",

@@ -1,8 +1,9 @@
 """Imported runs in study.db, beside the runs of a study of one's own.
 
-Tables, made when first needed: `imports` (one row per run), `import_series` (one per metric),
-`import_scores` (one per score), `import_outcomes` (counts and successes per problem, packed as
-in `evaluations`), `import_errors` (rows that were not used). Each row bears its seal.
+Tables (their columns: `store.schema`), made when first needed: `imports` (one row per run),
+`import_series` (one per metric), `import_scores` (one per score), `import_outcomes` (counts and
+successes per problem, packed as in `evaluations`), `import_errors` (rows that were not used). Each
+row bears its seal.
 """
 
 from __future__ import annotations
@@ -30,35 +31,9 @@ from isocompute.importers.runs import (
 )
 from isocompute.importers.scale import check_range
 from isocompute.importers.settings import Settings
-from isocompute.store import seals
+from isocompute.store import schema, seals
 from isocompute.store.database import Database
 from isocompute.store.pack import count_text, pack, unpack
-
-_TABLES = """
-CREATE TABLE IF NOT EXISTS imports (
-    import INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL,
-    problems_per_batch INTEGER NOT NULL, rollouts_per_problem INTEGER NOT NULL,
-    steps INTEGER, seed INTEGER, n_rows INTEGER NOT NULL, n_errors INTEGER NOT NULL,
-    notes TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (name, sha256));
-CREATE TABLE IF NOT EXISTS import_series (
-    series INTEGER PRIMARY KEY, import INTEGER NOT NULL REFERENCES imports (import),
-    metric TEXT NOT NULL, kind TEXT NOT NULL, samples INTEGER, estimator TEXT NOT NULL,
-    variable TEXT NOT NULL, core INTEGER NOT NULL, problem_set TEXT NOT NULL,
-    split TEXT NOT NULL, n_missing INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS import_scores (
-    series INTEGER NOT NULL REFERENCES import_series (series), step INTEGER NOT NULL,
-    rollouts REAL, tokens REAL, score REAL NOT NULL, PRIMARY KEY (series, step)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS import_outcomes (
-    import INTEGER NOT NULL REFERENCES imports (import), step INTEGER NOT NULL,
-    problem_set TEXT NOT NULL, split TEXT NOT NULL, samples INTEGER NOT NULL,
-    counts TEXT NOT NULL, successes BLOB NOT NULL, problems TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS import_errors (
-    import INTEGER NOT NULL REFERENCES imports (import), file TEXT NOT NULL,
-    line INTEGER NOT NULL, reason TEXT NOT NULL);
-CREATE INDEX IF NOT EXISTS import_errors_of ON import_errors (import);
-CREATE INDEX IF NOT EXISTS import_series_of ON import_series (import);
-CREATE INDEX IF NOT EXISTS import_outcomes_of ON import_outcomes (import);
-"""
 
 
 class ImportSummary(NamedTuple):
@@ -128,9 +103,7 @@ def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary
     known: list[str] = []
     try:
         with database.write() as connection:
-            for statement in _TABLES.split(";"):
-                if statement.strip():
-                    connection.execute(statement)
+            schema.create_imports(connection)
             seals.adopt(connection)
             connection.execute(
                 "INSERT OR IGNORE INTO study (key, value) VALUES ('name', ?)",

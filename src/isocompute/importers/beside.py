@@ -15,14 +15,12 @@ beside several, which one it is of is not known, and none takes it.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.configuration import configuration
 from isocompute.importers.reading import MAX_LINE_BYTES, flatten, parse_json, run_name
-from isocompute.study.yaml12 import read_yaml
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "config.yaml", "files/config.yaml",
@@ -57,13 +55,17 @@ def _content(file: Path) -> dict[str, object]:
     if file.suffix == ".json":
         value, _ = parse_json(file.read_bytes())
     elif file.suffix == ".toml":
+        import tomllib
+
         try:
             value = tomllib.loads(file.read_text("utf-8", "replace"))
         except (tomllib.TOMLDecodeError, RecursionError):
             return {}
         if file.stem in _ORCHESTRATOR:
             value = {"orchestrator": value, **value}
-    else:
+    else:  # most logs have none beside them
+        from isocompute.study.yaml12 import read_yaml
+
         try:
             value = read_yaml(file)
         except InputError:

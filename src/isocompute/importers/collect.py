@@ -38,8 +38,8 @@ from isocompute.importers.runs import (
     UnclearError,
 )
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import EARLIER, FROM_ZERO, LATER, Counters, from_one
-from isocompute.importers.timing import TIMING_KEYS, gpu_seconds_per_step
+from isocompute.importers.steps import FROM_ZERO, Counters, as_updates
+from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
     EVICTED_KEY,
@@ -60,10 +60,11 @@ MAX_UNREAD = 200
 # Sets of keys whose reading is kept: a trainer writes two or three. At half nothing changes; beyond
 # it, and for rows of more keys, every row is looked up key by key, three times as slow.
 MAX_SHAPES, MAX_SHAPE = 64, 1_000
+MAX_TIMED = 10_000  # steps whose seconds are averaged, 1 MB; long runs have fewer
 _NOTES = 50
 
 # held against B_p * n, so the first rows will do
-_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY}
+_CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
 _ENOUGH = 50
 
 _SIDES = {
@@ -166,6 +167,7 @@ class Collector:
                     kind.n_elsewhere += 1
                 elif calls:
                     place = own
+                    counters.apart = counters.apart or own != at
                 elif own != at:
                     counters.differ(axis, at, own)
             self._take(kind, place, value, line, key)
@@ -266,7 +268,7 @@ class Collector:
         side = self._side[kind]
         if not side:
             self._first_rows[kind] = self.n_rows
-        if len(side) < MAX_POINTS // 8:
+        if len(side) < (MAX_TIMED if kind == SECONDS else MAX_POINTS // 8):
             side.setdefault(step, result)
         if kind in _CHECKS and len(side) >= _ENOUGH:
             self._kinds[_CHECKS[kind]] = None
@@ -333,10 +335,12 @@ class Collector:
             if p.n_elsewhere and p.axis is not None
         ]
         trainers = {p.column.trainer for p in self._points.values() if p.step}
-        self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers)
+        both = sum(len(p.step) - p.n_elsewhere for p in self._points.values() if p.axis)
+        self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers, both)
         if not trainers & set(FROM_ZERO):
             return
         training = [p for p in self._points.values() if p.column.split == "train" and p.step]
+        trained = max([0, *self._side["length"], *(int(p.steps_K.max()) for p in training)])
         zero = 0 in self._side["length"] or any(p.zero_rows for p in training)
         first = min(
             [p.first_row for p in training] + [self._first_rows.get("length", self.n_rows + 1)]
@@ -344,14 +348,14 @@ class Collector:
         for points in self._points.values():
             if points.column.split == "train" or not points.step:
                 continue
-            shifted = from_one(
+            steps, told = as_updates(
                 points.steps_K, points.column.trainer, points.zero_rows, first,
-                trains_at_zero=zero, counted=self._side["rollouts"],
+                trains_at_zero=zero, counted=self._side["rollouts"], trained=trained,
             )
-            if shifted is not None:
-                later = int(shifted[-1]) > points.steps_K[-1]
-                points.step = array("q", shifted.tolist())
-                self.counters.infer(LATER if later else EARLIER)
+            if steps is not None:
+                points.step = array("q", steps.tolist())
+            for line in told:
+                self.counters.infer(line)
 
     def _check_batch(self, batch: int | None, *, given: bool) -> None:
         """B_p * n against the tokens of a step, where a log has both (verl)."""

@@ -160,8 +160,8 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     accumulation = whole(config.get("gradient_accumulation_steps")) or None
     generated = whole(config.get("generation_batch_size")) or None
     per_generation = whole(config.get("steps_per_generation")) or accumulation
+    device = whole(config.get("per_device_train_batch_size"))
     if generated is None and per_generation:  # ms-swift says the processes instead
-        device = whole(config.get("per_device_train_batch_size"))
         world = whole(config.get("global_world_size"))
         generated = device * world * per_generation if device and world else None
     iterations = whole(config.get("num_iterations")) or 1
@@ -171,6 +171,11 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         batch = generated * accumulation
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
+    if n and device and accumulation and generated is None:
+        notes.append(
+            f"B_p is {device} (per device) * {accumulation} (accumulation) * processes / {n}; this "
+            "version of TRL does not log how many processes there were"
+        )
     if iterations > 1:
         notes.append(
             f"num_iterations={iterations}: every batch is used for {iterations} updates, so "

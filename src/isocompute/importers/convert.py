@@ -171,26 +171,36 @@ def _of_most_samples(
     return list(most.values())
 
 
+_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
+
+
+def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
+    """The `pattern` that names seem to follow, of runs without B_p or n; None where none."""
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    if not lacking:
+        return None
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
+    first = Path(lacking[0].provenance.path)
+    seen = [first.name, lacking[0].name]
+    if len(lacking) > 1:  # folders speak for their logs where a folder of several was read
+        seen += [first.parent.name, *("/".join(first.parts[-depth:]) for depth in (3, 4))]
+    return next((p for name in seen if (p := _pattern_in(name, missing))), None)
+
+
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
     """Ask in one line for the B_p and n that logs do not hold.
 
     Raises:
         InputError: names the first run, how many there are, and the settings to add.
     """
-    names = ("problems_per_batch", "rollouts_per_problem")
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in names)]
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
     if not lacking:
         return
-    missing = [n for n in names if any(getattr(run, n) is None for run in lacking)]
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
     example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
     sets = " ".join(f"--set {n}={example[n]}" for n in missing)
-    first = Path(lacking[0].provenance.path)
-    # Folders speak for their logs where a folder of several was read.
-    names_seen = [first.name, lacking[0].name, *([first.parent.name] if others else [])]
-    if others:
-        names_seen += ["/".join(first.parts[-depth:]) for depth in (3, 4)]
-    named = next((p for name in names_seen if (p := _pattern_in(name, missing))), None)
+    named = pattern_for(runs)
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = named or "_".join(f"{short[n]}{{{n}}}" for n in missing)
     raise InputError(
@@ -243,8 +253,8 @@ def _label(
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
             f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
-            f"{keys_there(runs)}; choose another "
-            "split or problem set, or name the keys in a column map (columns: {KEY: avg@4})."
+            f"{keys_there(runs)}; choose another split or problem set, or name the keys in a "
+            f"column map (--map columns.yaml with columns: {{{likely_key(runs)}: avg@4}})."
         )
     if metric is not None:
         named = column_of(metric)  # by the log's own key
@@ -274,6 +284,20 @@ def _label(
         f"one metric must be chosen, but the log holds {', '.join(labels)}; "
         f"add --metric {(means or labels)[0]}."
     )
+
+
+def likely_key(runs: Sequence[ImportedRun]) -> str:
+    """The key of logs that was not understood and looks most like a score of an evaluation.
+
+    >>> likely_key([])
+    'KEY'
+    """
+    keys = [key for run in runs for key in run.provenance.unread]
+    for words in ("^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
+                  "acc|score|reward|pass"):
+        if found := next((key for key in keys if re.search(words, key, re.I)), None):
+            return found
+    return "KEY"
 
 
 def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:

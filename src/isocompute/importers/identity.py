@@ -329,7 +329,9 @@ def _follows(part: ImportedRun, whole: ImportedRun, spans: _Spans) -> bool:
         its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2]) and its[1] < mine[1]
     ):
         return False
-    near = Path(part.provenance.path).parent == Path(whole.provenance.path).parent
+    # the same folder, or one beside it: ms-swift starts v1-DATE when it goes on with v0-DATE
+    here, there = Path(part.provenance.path), Path(whole.provenance.path)
+    near = here.parent == there.parent or here.parent.parent == there.parent.parent
     return (
         (near or part.name == whole.name)
         and part.provenance.path != whole.provenance.path

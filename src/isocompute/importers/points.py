@@ -220,6 +220,8 @@ def series_of(points: Points, compute: Compute, samples: int | None) -> Series |
     if at or not _ascends(step_K):
         step_K, first = np.unique(step_K[at:], return_index=True)
         score_K = score_K[at:][first]
+    else:  # the arrays of the log, and the room that they keep for more, go
+        step_K, score_K = step_K.copy(), score_K.copy()
     metric = points.column.metric
     if metric.samples is None and samples is not None and metric.kind in ("avg", "best"):
         # a training score is of the batch, not of k samples

@@ -12,7 +12,8 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from statistics import median
+
+import numpy as np
 
 from isocompute.importers.reading import number
 from isocompute.importers.runs import UnclearError
@@ -101,7 +102,7 @@ def _even(rows: Sequence[_Row], name: str) -> bool:
     ]
     if not pairs:
         return False
-    share = median(epoch / step for epoch, step in pairs)
+    share = float(np.median([epoch / step for epoch, step in pairs]))
     return bool(max(abs(epoch / share - step) for epoch, step in pairs) < _PART)
 
 

@@ -133,6 +133,8 @@ def number(value: object) -> float | None:
     >>> number("NaN"), number(0), number("np.float64(0.5)")
     (None, 0.0, 0.5)
     """
+    if type(value) is float:  # nearly all
+        return value if math.isfinite(value) else None
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, (int, float)):
@@ -166,6 +168,8 @@ def is_missing_word(value: object) -> bool:
 
 def whole(value: object) -> int | None:
     """A whole number >= 0 that a float carries exactly, or None."""
+    if type(value) is int and 0 <= value <= 2**53:
+        return value
     result = number(value)
     if result is None or result < 0 or result != int(result) or result > 2**53:
         return None
@@ -215,7 +219,8 @@ def unfolded(row: dict[str, object]) -> dict[str, object]:
     return {**rest, str(row[name]): row[value]}
 
 
-_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb")
+_ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
+            ".parquet")
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
            "stdout", "trainer_log")
@@ -230,7 +235,8 @@ def run_name(path: Path) -> str:
     name = path.name
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
-    return path.parent.name or name if name in _COMMON else name
+    # W&B's history artifact is 0000.parquet
+    return path.parent.name or name if name in _COMMON or name.isdecimal() else name
 
 
 def sha256_of(path: Path) -> str:

@@ -24,9 +24,13 @@ _OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # from 1 and evaluates before the update of the same number.
 FROM_ZERO = ("verl", "areal", "slime", "prime-rl")
 
+# Scores on which two counters must agree to be one: a count of calls meets it at 0 and may at 1. At
+# half chance would do, at twice short runs are asked about.
+_ENOUGH = 4
 LATER = (
     "step: the log counts its first update as step 0, so every evaluation stands one update later"
 )
+LAST = "step: the evaluation after the last update is logged one later (verl 0.2), and stands at it"
 EARLIER = (
     "step: the log counts an evaluation with the update that follows it, so each stands one update "
     "earlier"
@@ -46,6 +50,7 @@ class Counters:
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
+        self.apart = False  # and once was another than the counter beside it
         self.inferred: list[str] = []
         self._last: int | None = None
         self._filled = 0
@@ -106,7 +111,7 @@ class Counters:
 
     def settle(
         self, what: str, last: int, planned: int | None,
-        elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
+        elsewhere: Sequence[tuple[str, str, int]], trainers: set[str], both: int,
     ) -> None:
         """Refuse steps whose unit is not clear.
 
@@ -116,6 +121,7 @@ class Counters:
             planned: how many updates were planned.
             elsewhere: scores without the counter that others have: (key, counter, how many).
             trainers: whose words the scores are.
+            both: scores that have the tracker's step and the counter.
 
         Raises:
             UnclearError: with both values and the option that settles it.
@@ -123,7 +129,7 @@ class Counters:
         if self._filled:
             self.infer(f"step: {self._filled} rows without {self.wanted} take the one before them")
         if self.wanted is None:
-            self._doubts(what, last, elsewhere, trainers)
+            self._doubts(what, last, elsewhere, trainers, both)
         if planned is not None and last > planned + 1 + planned // 50:
             others = [k for k in self.seen if k != self.wanted]
             raise UnclearError(
@@ -134,7 +140,8 @@ class Counters:
             )
 
     def _doubts(
-        self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str]
+        self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
+        both: int,
     ) -> None:
         if self._differ is not None:
             key, step, own = self._differ
@@ -142,7 +149,12 @@ class Counters:
                 f"{what}: one key must count updates, but step says {step} where {key} says "
                 f"{own}; choose with --set step={key} or --set step=step."
             )
-        if self.calls and elsewhere:
+        if self.calls and elsewhere and both >= _ENOUGH and not self.apart:
+            self.infer(  # the trainer hands its own counter to the tracker (verl)
+                f"step: the tracker's own is {elsewhere[0][1]} wherever both stand, so it counts "
+                "updates where it stands alone"
+            )
+        elif self.calls and elsewhere:
             key, axis, count = elsewhere[0]
             raise UnclearError(
                 f"{what}: every score must have its updates beside it, but {count} of {key} have "
@@ -158,6 +170,25 @@ class Counters:
                 )
             if trainers & {"", "easyr1"}:
                 self.infer(f"step: the tracker's own (to {last}), taken for updates")
+
+
+def as_updates(
+    step_K: IntArray, trainer: str, zero_rows: Sequence[int], first_training_row: int | None,
+    *, trains_at_zero: bool, counted: Mapping[int, float], trained: int,
+) -> tuple[IntArray | None, list[str]]:
+    """Steps of evaluations as updates, None where they are right as they are; and what was done.
+
+    Args: see `from_one` and `at_last_update`.
+    """
+    placed = at_last_update(step_K, trainer, trained)
+    told = [] if placed is None else [LAST]
+    shifted = from_one(
+        step_K if placed is None else placed, trainer, zero_rows, first_training_row,
+        trains_at_zero=trains_at_zero, counted=counted,
+    )
+    if shifted is not None:
+        told.append(LATER if shifted[-1] > step_K[-1] or told else EARLIER)
+    return (placed if shifted is None else shifted), told
 
 
 def from_one(
@@ -195,6 +226,21 @@ def from_one(
         if first_training_row is not None and row < first_training_row:
             shifted[place] = 0
     return shifted
+
+
+def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | None:
+    """Steps of evaluations with the one after training at the last update; None: right as they are.
+
+    verl 0.2 (trainer/ppo/ray_trainer.py, fit) counts on before it validates a last time.
+
+    Args:
+        step_K: of evaluations, as logged.
+        trainer: whose words they are.
+        trained: the last step with a row of training; 0 where there is none.
+    """
+    if trainer != "verl" or not trained or not (step_K == trained + 1).any():
+        return None
+    return np.where(step_K == trained + 1, trained, step_K)
 
 
 def _on_multiples(step_K: IntArray) -> bool:

@@ -114,6 +114,41 @@ def read_table(path: Path, naming: Naming) -> pa.Table:
         ) from None
 
 
+def table_in_memory(source: Any, path: Path, naming: Naming) -> pa.Table:
+    """The columns that are meant, of anything that gives an Arrow stream.
+
+    Args:
+        source: a data frame or an Arrow table.
+        path: what messages call it.
+        naming: as `read_table` has it.
+
+    Raises:
+        InputError: columns that Arrow cannot hold, or two of one name.
+    """
+    import pyarrow as pa
+
+    try:
+        table = pa.table(source)
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        detail = ascii(" ".join(str(error).split()))[1:-1][:100]
+        raise InputError(
+            f"{path}: each column must be of one type and under a name of its own, but the table "
+            f"cannot be read ({detail}); convert it."
+        ) from None
+    header = list(table.column_names)
+    if doubles := sorted({c for c in header if header.count(c) > 1}):
+        raise InputError(
+            f"{path}: column names must be unique, but {', '.join(map(ascii, doubles))} occurs "
+            "more than once; rename or drop one."
+        )
+    names = naming(header)
+    table = table.select(list(names))
+    for i, column in enumerate(table.columns):
+        if column.type == pa.string_view():  # polars' texts; few functions of Arrow know them
+            table = table.set_column(i, table.column_names[i], column.cast(pa.string()))
+    return table.rename_columns([names[c] for c in table.column_names])
+
+
 def _read_parquet(path: Path, naming: Naming) -> pa.Table:
     import pyarrow as pa
     import pyarrow.parquet

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,7 +15,15 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.settings import Settings
-from isocompute.importers.table import FloatArray, numbers_of, read_table, some, texts_of
+from isocompute.importers.table import (
+    FloatArray,
+    Naming,
+    numbers_of,
+    read_table,
+    some,
+    table_in_memory,
+    texts_of,
+)
 from isocompute.importers.tidy_checks import SCORES, check_configurations, check_numbers
 from isocompute.store.arms import matches, no_match
 
@@ -25,6 +34,7 @@ REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
 _NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
 _TEXTS = ("run", "metric", "problem_set", "split", "arm")
 _SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
+IN_MEMORY = "the table"  # what messages call one that has no path
 
 
 def load_tidy(
@@ -58,14 +68,29 @@ def load_tidy(
     """
     path = Path(path)
     settings = (settings or Settings()).for_path(path)
-    curves = _load(path, score_range, where or {}, settings, say=say)
-    repeated = sum(c.n_repeated for c in curves)
-    if say is not None and repeated:
-        say(
-            f"{path}: {repeated} rows stand at rollouts for which their run has another score; all "
-            "count, as further evaluations of it"
-        )
-    return curves
+    return _load(path, score_range, where or {}, settings, say=say)
+
+
+def load_table(
+    table: Any,
+    *,
+    score_range: tuple[float, float] = (0.0, 1.0),
+    where: Mapping[str, str] | None = None,
+    settings: Settings | None = None,
+    say: Callable[[str], None] | None = None,
+) -> list[Curve]:
+    """Tidy curves of a table in memory: of pandas, polars, Arrow, or what else Arrow reads.
+
+    Args:
+        table: has `__arrow_c_stream__`, and the columns that a file would have.
+        score_range, where, settings, say: see `load_tidy`.
+
+    Raises:
+        InputError: as `load_tidy`; rows are counted from 1.
+    """
+    read = partial(table_in_memory, table)
+    settings = settings or Settings()
+    return _load(Path(IN_MEMORY), score_range, where or {}, settings, say=say, read=read)
 
 
 class _Scores(NamedTuple):
@@ -85,6 +110,7 @@ def _load(
     *,
     copies: bool = False,
     say: Callable[[str], None] | None = None,
+    read: Callable[[Path, Naming], pa.Table] = read_table,
 ) -> list[Curve]:
     """Curves of a table; `copies` keeps rows that are the same twice."""
     header: list[str] = []
@@ -100,7 +126,7 @@ def _load(
             raise _not_there(path, unsaid, header, settings)
         return names
 
-    table = _select(read_table(path, naming), where, path)
+    table = _select(read(path, naming), where, path)
     if table.num_rows == 0:
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
     there = set(table.column_names)
@@ -138,6 +164,11 @@ def _load(
         n_copies += dropped
     if n_copies and say is not None:
         say(f"{path}: {n_copies} rows are copies of another row of their run and count once")
+    if say is not None and (repeated := sum(c.n_repeated for c in curves)):
+        say(
+            f"{path}: {repeated} rows stand at rollouts for which their run has another score; all "
+            "count, as further evaluations of it"
+        )
     check_configurations(curves, path)
     return curves
 
@@ -274,7 +305,7 @@ def _group(
     keys += [codes for codes, _ in texts.values()]
     seed = numbers.get("seed")
     if seed is not None:
-        keys.append(np.where(np.isnan(seed), -np.inf, seed))
+        keys.append(np.where(np.isnan(seed), -(2.0**60), seed))  # below every seed
     order = np.lexsort((numbers["rollouts"], *reversed(keys)))
     changed = np.zeros(len(order), dtype=bool)
     changed[0] = True

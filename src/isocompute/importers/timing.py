@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from statistics import fmean, median
+
+import numpy as np
 
 Side = Mapping[int, float]
 
@@ -40,7 +41,7 @@ def gpu_seconds_per_step(side: Mapping[str, Side], gpus: int | None) -> float | 
 def _seconds(side: Mapping[str, Side]) -> float | None:
     steps = {s: v for s, v in side[SECONDS].items() if s > 0 and v > 0}
     if steps:
-        return fmean(steps.values())
+        return sum(steps.values()) / len(steps)
     whole = {s: v for s, v in side[WHOLE].items() if s > 0 and v > 0}
     if whole:
         last = max(whole)
@@ -58,7 +59,7 @@ def _gpus(side: Mapping[str, Side]) -> int | None:
     steps = [s for s in total if seconds.get(s) and throughput.get(s)]
     if not steps:
         return None
-    found = median(total[s] / (seconds[s] * throughput[s]) for s in steps)
+    found = float(np.median([total[s] / (seconds[s] * throughput[s]) for s in steps]))
     whole = round(found)
     # What is not near a whole number counts other tokens than those.
     return whole if whole >= 1 and abs(found - whole) <= 0.03 * whole else None

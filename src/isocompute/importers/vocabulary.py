@@ -35,7 +35,7 @@ _SKYRL = re.compile(rf"eval/{_SET}/(?:(?P<avg>avg_score)|pass_at_{_K})")
 # OpenRLHF 0.11.0, trainer/ppo_trainer.py, compute_eval_metrics: pass1 is the mean over all
 # samples, passN the mean of each problem's best of N.
 _OPENRLHF = re.compile(rf"eval/eval_{_SET}_pass{_K}")
-# slime 0.3.1, observability/rollout_metrics.py and metric_utils.py: the mean, unbiased pass@k
+# slime 0.3.1 (624b824), observability/rollout_metrics.py, metric_utils.py: mean, unbiased pass@k
 _SLIME_PASS = re.compile(rf"eval/{_SET}-pass(?:@|_){_K}")
 _SLIME_MEAN = re.compile(r"eval/(?P<set>[^/]{1,300})")
 # open-instruct 0.3.0, grpo_utils.py, compute_pass_at_k_metrics: pass_at_1 is the mean over all
@@ -46,8 +46,8 @@ _EASYR1 = re.compile(r"val/(?:reward_score|(?P<var>[^/]{1,300})_reward)")
 _TINKER = re.compile(r"(?P<test>test/)?env/(?P<set>[^/]{1,300})/(?:reward/total|(?P<var>correct))")
 
 # Keys that stand alone: NeMo-RL (2026-08, algorithms/grpo.py: accuracy is the mean reward over all
-# rollouts, pass_k whether any is above 0), AReaL 1.0.4 (workflow/rlvr.py), verl (mean reward of
-# the batch that the update uses), prime-rl, SkyRL, slime.
+# rollouts, pass_k whether any is above 0), AReaL 1.0.4 (4aef98d, workflow/rlvr.py), verl (mean
+# reward of the batch that the update uses), prime-rl, SkyRL, slime.
 _ALONE: dict[str, tuple[str, str, str, str]] = {  # kind, variable, split, trainer
     "validation/accuracy": ("avg", "accuracy", "validation", "nemo-rl"),
     "validation/pass_k": ("best", "accuracy", "validation", "nemo-rl"),

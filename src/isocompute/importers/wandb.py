@@ -15,10 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import flatten, parse_json
-from isocompute.importers.runs import ImportedRun, UnclearError
+from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 from isocompute.importers.wire import WireError, iter_fields, signed, text
 
@@ -84,7 +85,7 @@ def read_wandb(path: Path, settings: Settings) -> list[ImportedRun]:
     """The one run of an offline file.
 
     Raises:
-        UnclearError: if it holds no record.
+        InputError: if it holds no record.
     """
     errors = Errors(str(path))
     collector = Collector(path.stem.removeprefix("run-"), errors, settings)
@@ -107,7 +108,7 @@ def read_wandb(path: Path, settings: Settings) -> list[ImportedRun]:
             except WireError as error:
                 errors.add(record, str(error))
     if not records:
-        raise UnclearError(
+        raise InputError(
             f"a W&B file must hold records, but {str(path)!r} ({path.stat().st_size} bytes) holds "
             "no record yet; the run may still be writing or died before its first block: wait for "
             "it, or leave the file out."

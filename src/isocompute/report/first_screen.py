@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isocompute.answers.plan import PUBLISHED_MODEL
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -15,6 +17,7 @@ from isocompute.report.words import Document, interval, score
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
+    from isocompute.report.study_data import StudyView
 
 Section = dict[str, Any]
 
@@ -53,7 +56,7 @@ def answer(
         return section | {
             "headline": "No plan",
             # Beside a verdict that says it, the reason would stand there twice.
-            "lead": "" if section["verdict"] else str(refusal.get("reason", "")),
+            "lead": "Nothing to run yet." if section["verdict"] else str(refusal.get("reason", "")),
         }
     if plan is not None:
         return section | _plan(fit, plan)
@@ -75,18 +78,17 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     equals = [str(m) for m in as_good if m != n]
     facts = [
         ("Score", _expected(plan)),
-        ("Over today", _gain(plan.get("gain"))),
+        ("Gain", _gain(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
         ("Cost", _cost(plan.get("cost") or {})),
-        ("Distance", words.extrapolation(plan.get("extrapolation_log10"))),
+        ("Budget", words.extrapolation(plan.get("extrapolation_log10"))),
         ("Passes", _passes(plan.get("passes_over_data"))),
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
-        "lead": f"{compact(plan.get('rollouts'))} of {compact(plan.get('budget_rollouts'))} "
-        f"rollouts.{_interval_sentence(plan)}",
+        "lead": f"{_spent(plan)} rollouts.{_interval_sentence(plan)}",
         "strip": _strip(fit, plan, n),
         "facts": [fact for fact in facts if fact[1]],
         "recipe": [(str(k), str(v)) for k, v in (plan.get("recipe") or {}).items()],
@@ -98,6 +100,29 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ],
         "rules": _rules(plan.get("rules") or {}),
     }
+
+
+def page_title(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> str:
+    """Model, data and metric of the subject; for a model that nobody named, its source."""
+    if not fits:
+        return "How to spend the rollouts" if study is None else study.name
+    name, fit = fits[0]
+    model = ""
+    if study is not None:
+        model = str((study.provenance.get("engine_options") or {}).get("model") or "")
+        name = study.name
+    elif name.startswith("published:"):
+        model = PUBLISHED_MODEL
+    sets = {curve.problem_set for curve in fit.curves}
+    data = sets.pop() if len(sets) == 1 else ""
+    parts = (model or PurePath(name).name, data, str(fit.document.get("metric") or "score"))
+    return ", ".join(part for part in parts if part)
+
+
+def _spent(plan: Document) -> str:
+    """Rollouts of a plan, beside those of its budget where they differ."""
+    spent, of = compact(plan.get("rollouts")), compact(plan.get("budget_rollouts"))
+    return spent if spent == of else f"{spent} of {of}"
 
 
 def verdict_of(document: Document) -> Section | None:
@@ -137,7 +162,8 @@ def _do_first(document: Document) -> list[Section]:
     if not steps:
         steps = [{"do": row["todo"], "why": row["text"]} for row in told(document)
                  if row["level"] != "note" and row["todo"]]  # fmt: skip
-    why = {row["code"]: row["text"] for row in told(document)}
+    reason = (document.get("verdict") or {}).get("reason")  # stands above already
+    why = {row["code"]: row["text"] for row in told(document) if row["text"] != reason}
     rows = [one if isinstance(one, Mapping) else {"do": one} for one in steps[:_FIRST]]
     return [
         {
@@ -159,7 +185,7 @@ def _interval_sentence(plan: Document) -> str:
     if best is None or wide is None:
         return ""
     row = {"rollouts_per_problem": best, "interval": wide}
-    return f" Best n, tested or not: {words.n_with_interval(row)}."
+    return f" Best n at this budget: {words.n_with_interval(row)}."
 
 
 def _expected(plan: Document) -> str:
@@ -169,14 +195,16 @@ def _expected(plan: Document) -> str:
     return f"{score(value)} ({interval(plan.get('predicted_score_interval'), score)})"
 
 
-def _gain(gain: Document | None) -> str:
+def _gain(plan: Document) -> str:
+    gain = plan.get("gain")
     if not gain or gain.get("score") is None:
         return ""
     wide = gain.get("interval") or [None, None]
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
+    other = "" if b_p == plan.get("problems_per_batch") else f", Bₚ = {b_p}"
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
-        f"{b_p} × {n}"
+        f"your n = {n}{other}"
     )
 
 
@@ -187,7 +215,7 @@ def _learning_rate(plan: Document) -> str:
     text, whose = f"{rate:.2e}".replace("e-0", "e-"), plan.get("learning_rate_from")
     if not whose:
         return text
-    return f"{text} (the study's)" if whose == "study" else f"{text} (that of {whose})"
+    return f"{text} (your study's)" if whose == "study" else f"{text} ({whose}'s; use yours)"
 
 
 def _cost(cost: Document) -> str:
@@ -199,10 +227,11 @@ def _cost(cost: Document) -> str:
     if cost.get("tokens") is not None:
         parts.append(f"{compact(cost['tokens'])} tokens")
     if not parts:
-        return "unknown: no rates were given or found"
+        return "not known; give --rollouts-per-gpu-hour"
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
-    origin = str(rate.get("from"))
-    whose = {"study": "the study's rate", "sweep": "by the runs' own times"}.get(origin)
+    whose = {"study": "the study's rate", "sweep": "by the runs' own times"}.get(
+        str(rate.get("from"))
+    )
     if whose and rate.get("off") is not None:
         whose += f", within {max(rate['off'], 0.01):.0%}"
     return ", ".join(parts) + (f" ({whose})" if whose else "")

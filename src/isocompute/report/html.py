@@ -28,7 +28,7 @@ from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.report import sections, words
-from isocompute.report.first_screen import answer, picture
+from isocompute.report.first_screen import answer, page_title, picture
 from isocompute.report.payload import TEXT_LIMIT, page_payload
 from isocompute.report.study_data import StudyView, study_view
 
@@ -46,7 +46,7 @@ def render_report(
     path: str | Path,
     *,
     study: Store | StudyView | str | Path | None = None,
-    title: str = "How to spend the rollouts",
+    title: str | None = None,
     now: datetime.datetime | None = None,
 ) -> Path:
     """Write the report of one or several fits.
@@ -57,7 +57,7 @@ def render_report(
         path: the HTML file to write; its folder is made. Written whole or not at all.
         study: the study behind the first fit (folder, store or view), for health, accounting,
             landscapes and the train-test gap.
-        title: heading of the page.
+        title: heading of the page; None: model, data and metric, as far as they are known.
         now: date on the page; None: the present (UTC).
 
     Returns:
@@ -85,7 +85,7 @@ def render_report(
     environment.filters.update(prose=prose)
     moment = now or datetime.datetime.now(datetime.UTC)
     html = environment.get_template("report.html.j2").render(
-        title=visible(title),
+        title=visible(title or page_title(fits, view)),
         policy=policy,
         css=_asset("report.css"),
         scripts=scripts,

@@ -50,10 +50,9 @@ class Course:
         begun = study.grid().started(last_look(database))
         if begun is not None:
             save_look(database, begun)
-        self.refresh()
-        look = last_look(database)
-        if look is not None and look.has_ended and self._changed(look):
-            self._next(decide, look)
+        last = self.refresh()
+        if last is not None and last.has_ended and self._changed(last):
+            self._next(decide, last)
 
     def thaw(self, rollouts_per_problem: Sequence[int] | None) -> None:
         """Send frozen n to the end of their budget.
@@ -67,13 +66,11 @@ class Course:
             save_look(self._database, look)
             self.refresh()
 
-    def refresh(self) -> None:
-        """Read the look that holds now: another runner may have taken one."""
-        if self._study.adaptive is None:
-            return
-        look = last_look(self._database)
+    def refresh(self) -> Look | None:
+        """The look that holds now, read again: another runner may have taken one."""
+        look = None if self._study.adaptive is None else last_look(self._database)
         if look is None or (self._look is not None and look.number == self._look.number):
-            return
+            return self._look
         self._look, self.specs, rows = look, {}, look.of_configurations
         for name, spec in self._specs.items():
             decision = rows.get(configuration_of(spec))
@@ -81,9 +78,11 @@ class Course:
                 asked = decision.rollouts[self._place[name]] // spec.allocation.batch_size
                 steps = min(asked, spec.allocation.steps)
                 self.specs[name] = slice_of(spec, steps)
+        return look
 
     def pending(self, dead: Collection[str] | None = None) -> set[str]:
-        """Runs that are to train further; with `dead`, those that nobody alive holds."""
+        """Runs that are to train further now; with `dead`, those that nobody alive holds."""
+        self.refresh()
         rows = self._database.read(
             "SELECT hash, lease_runner, steps_done FROM runs WHERE state = 'pending'"
         )

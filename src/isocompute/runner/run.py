@@ -8,6 +8,7 @@ import secrets
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
@@ -24,13 +25,7 @@ from isocompute.runner.pulse import Pulse
 from isocompute.runner.settings import Settings
 from isocompute.runner.verdict import verdict
 from isocompute.store import leases
-from isocompute.store.database import (
-    BusyError,
-    Database,
-    FencedError,
-    StorageError,
-    moved_line,
-)
+from isocompute.store.database import BusyError, Database, FencedError, StorageError, moved_line
 from isocompute.store.register import register
 from isocompute.store.store import Store
 from isocompute.study.cost import Calibration
@@ -170,7 +165,6 @@ class _Runner:
         while True:
             self.pulse.beat()
             self._settle_late()
-            self.course.refresh()
             self._start_tasks()
             if not self.tasks and not self.late and (self._stopping or self._nothing_left()):
                 return
@@ -184,9 +178,8 @@ class _Runner:
     def _start_tasks(self) -> None:
         while self.pool.free and not self._stopping and self.course.pending(self.pulse.dead()):
             try:
-                claim = leases.claim(
-                    self.database, self.id, self.course.choose, dead=self.pulse.dead()
-                )
+                dead = self.pulse.dead()
+                claim = leases.claim(self.database, self.id, self.course.choose, dead=dead)
             except (BusyError, FencedError):  # a query holds the file, or it was overtaken: later
                 return
             if claim is None:
@@ -392,11 +385,10 @@ class _Runner:
             states, to_go = self._states(), self.course.pending()
             bad = [(r.hash, r.reason) for r in store.runs()
                    if r.hash in self.specs and r.state in ("failed", "invalid")]  # fmt: skip
-            count = {s: sum(v[0] == s for v in states.values())
-                     for s in ("done", "failed", "invalid")}  # fmt: skip
-            waiting = sum(v[0] == "pending" for v in states.values())
-            pending = max(len(to_go), int(not self.course.has_ended))
-            return Summary(**count, pending=pending, resting=waiting - len(to_go), problems=bad,
+            count = Counter(state for state, _ in states.values())
+            waiting, pending = count["pending"], max(len(to_go), int(not self.course.has_ended))
+            return Summary(done=count["done"], failed=count["failed"], invalid=count["invalid"],
+                           pending=pending, resting=waiting - len(to_go), problems=bad,
                            accounting=store.accounting(),
                            elapsed_s=time.monotonic() - self.started,
                            stopped_by=self.stopped_by, warnings=tuple(self.warnings))  # fmt: skip

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.files import not_found
-from isocompute.importers import Settings, load_imported, load_published, load_tidy
+from isocompute.importers import Settings, load_imported, load_published, load_table, load_tidy
 from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.identity import without_doubles
 from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, rescaled
 from isocompute.importers.table import tables_or_runs
+from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.vocabulary import column_of
 from isocompute.metrics import parse_metric
 from isocompute.sources.studies import is_study, study_curves
@@ -29,7 +30,9 @@ _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
 _OF_TABLES = ("score_range", "where", "settings", "say")  # what of a question concerns tables
 
 Say = Callable[[str], None]
-Sources = str | Path | Sequence[str | Path]
+# Any: a data frame of pandas or polars, an Arrow table: whatever gives an Arrow stream.
+Source = str | Path | Any
+Sources = Source | Sequence[Source]
 
 
 class Loaded(NamedTuple):
@@ -69,7 +72,7 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
     Args:
         sources: one or more tidy files, folders of nothing but such, study folders, logs that
             `import` knows, or `published:NAME`, each with a selection of its runs where wanted:
-            `STUDY[recipe=kl]`.
+            `STUDY[recipe=kl]`; or tables in memory (pandas, polars, Arrow).
         options: metric, problem_set, split, where, score_range, settings, say: see `Options`.
 
     Raises:
@@ -89,18 +92,23 @@ def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
 
 
 def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loaded:
-    names = _names(sources)
+    listed = _listed(sources)
+    names = source_names(listed)
     shared = arms.parse_where(where)
     asked = _Asked(**options)
     labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
     found = []
-    for name in names:
-        path, own = arms.split_source(name)
+    for source, name in zip(listed, names, strict=True):
+        path, own = (name, {}) if is_table_in_memory(source) else arms.split_source(name)
         words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
         train = asked.train and words["split"] is None
         words["split"] = words["split"] or "validation"
         found.append(
-            _load_one(replace(asked, path=path, where={**shared, **own}, train=train, **words))
+            _load_one(
+                replace(
+                    asked, path=path, source=source, where={**shared, **own}, train=train, **words
+                )
+            )
         )
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
@@ -121,6 +129,7 @@ class _Asked:
     """One source, and what is asked of it; None where it is left open."""
 
     path: str = ""
+    source: Source = ""
     where: arms.Where = field(default_factory=dict)
     metric: str | None = None
     problem_set: str | None = None
@@ -144,17 +153,27 @@ class _Found(NamedTuple):
     logs: Sequence[ImportedRun] = ()
 
 
-def _names(sources: Sources) -> list[str]:
-    listed = sources if isinstance(sources, list | tuple) else [sources]
+def is_table_in_memory(source: Source) -> bool:
+    """Whether a source is a data frame or an Arrow table."""
+    return hasattr(source, "__arrow_c_stream__")
+
+
+def source_names(sources: Sources) -> list[str]:
+    """What messages and documents call sources: their paths, or "the table"."""
+    return [IN_MEMORY if is_table_in_memory(one) else str(one) for one in _listed(sources)]
+
+
+def _listed(sources: Sources) -> list[Source]:
+    listed = list(sources) if isinstance(sources, list | tuple) else [sources]
     for source in listed:
-        if not isinstance(source, (str, Path)):
+        if not isinstance(source, (str, Path)) and not is_table_in_memory(source):
             raise InputError(
-                f"a source must be a path or published:NAME, but got a {type(source).__name__}; "
-                "write a table to a file first (df.to_parquet('runs.parquet')) and give its path."
+                "a source must be a path, published:NAME or a table (pandas, polars, Arrow), but "
+                f"got a {type(source).__name__}; give one of these."
             )
     if not listed:
         raise InputError("at least 1 source must be named, but got 0; name a file or a folder.")
-    return [str(source) for source in listed]
+    return listed
 
 
 def _of_metric(train: list[Curve], metric: str) -> list[Curve]:
@@ -180,6 +199,10 @@ def _load_one(asked: _Asked) -> _Found:
 
 def _read(asked: _Asked) -> _Found:
     """Every curve of one source that was asked for, by the kind of source."""
+    if is_table_in_memory(asked.source):
+        how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
+        found = load_table(asked.source, **how)
+        return _of_split(asked, found)
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
         return _Found(_narrow(asked, [c for c in published if c.split == asked.split]))
@@ -197,10 +220,14 @@ def _read(asked: _Asked) -> _Found:
     if tables:
         options: Any = {name: getattr(asked, name) for name in _OF_TABLES}
         curves = [c for table in tables for c in load_tidy(table, **options)]
-        train = [c for c in curves if c.split == "train"] if asked.train else []
-        return _Found([c for c in curves if c.split == asked.split], train)
+        return _of_split(asked, curves)
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
+
+
+def _of_split(asked: _Asked, curves: list[Curve]) -> _Found:
+    train = [c for c in curves if c.split == "train"] if asked.train else []
+    return _Found([c for c in curves if c.split == asked.split], train)
 
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:

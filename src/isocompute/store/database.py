@@ -136,7 +136,8 @@ class Database:
 
     def faults(self) -> list[str]:
         """What is wrong with the file's structure."""
-        rows = [str(row[0]) for row in self.read("PRAGMA integrity_check(10)")]
+        checked = self.read("PRAGMA integrity_check(10)")
+        rows = [" ".join(str(row[0]).split()) for row in checked]  # SQLite quotes whole schemas
         found = [row for row in rows if row != "ok"]
         if not found and self.version == schema.SCHEMA_VERSION:
             with self._translated():

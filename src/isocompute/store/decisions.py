@@ -58,8 +58,8 @@ def save_look(database: Database, look: Look) -> bool:
 
 def adaptive_looks(store: Store) -> list[Look]:
     """The looks of a study that is adaptive as it was last run."""
-    is_adaptive = (store.info().get("source") or {}).get("adaptive")
-    return load_looks(store.database) if is_adaptive else []
+    adaptive = (store.info().get("source") or {}).get("adaptive")
+    return [] if adaptive in (None, False) else load_looks(store.database)
 
 
 def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str, str]:

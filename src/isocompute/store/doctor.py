@@ -11,7 +11,7 @@ from typing import Literal
 
 from isocompute.errors import InputError
 from isocompute.store import schema, seals
-from isocompute.store.database import Database
+from isocompute.store.database import Database, EmptyStudyError
 from isocompute.store.files import checkpoint_folder, fault
 from isocompute.store.leases import beats, owner_of
 from isocompute.store.pack import fits
@@ -45,6 +45,8 @@ def examine(folder: str | Path) -> list[Finding]:
     """
     try:
         database = Database(folder, verify=False)
+    except EmptyStudyError as error:
+        return [Finding(code="not_begun", severity="warning", message=str(error))]
     except InputError as error:
         newer = isinstance(error, schema.NewerVersionError)
         if newer or not (Path(folder) / "study.db").is_file():

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -97,6 +98,33 @@ CREATE TABLE ledger (
     detail TEXT NOT NULL);
 """ + _UNJUDGED
 
+# Made by the first import; what they hold is said in `importers.archive`.
+_IMPORTS = """
+CREATE TABLE IF NOT EXISTS imports (
+    import INTEGER PRIMARY KEY, name TEXT NOT NULL, sha256 TEXT NOT NULL,
+    problems_per_batch INTEGER NOT NULL, rollouts_per_problem INTEGER NOT NULL,
+    steps INTEGER, seed INTEGER, n_rows INTEGER NOT NULL, n_errors INTEGER NOT NULL,
+    notes TEXT NOT NULL, provenance TEXT NOT NULL, UNIQUE (name, sha256));
+CREATE TABLE IF NOT EXISTS import_series (
+    series INTEGER PRIMARY KEY, import INTEGER NOT NULL REFERENCES imports (import),
+    metric TEXT NOT NULL, kind TEXT NOT NULL, samples INTEGER, estimator TEXT NOT NULL,
+    variable TEXT NOT NULL, core INTEGER NOT NULL, problem_set TEXT NOT NULL,
+    split TEXT NOT NULL, n_missing INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS import_scores (
+    series INTEGER NOT NULL REFERENCES import_series (series), step INTEGER NOT NULL,
+    rollouts REAL, tokens REAL, score REAL NOT NULL, PRIMARY KEY (series, step)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS import_outcomes (
+    import INTEGER NOT NULL REFERENCES imports (import), step INTEGER NOT NULL,
+    problem_set TEXT NOT NULL, split TEXT NOT NULL, samples INTEGER NOT NULL,
+    counts TEXT NOT NULL, successes BLOB NOT NULL, problems TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS import_errors (
+    import INTEGER NOT NULL REFERENCES imports (import), file TEXT NOT NULL,
+    line INTEGER NOT NULL, reason TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS import_errors_of ON import_errors (import);
+CREATE INDEX IF NOT EXISTS import_series_of ON import_series (import);
+CREATE INDEX IF NOT EXISTS import_outcomes_of ON import_outcomes (import);
+"""
+
 # From version k to k + 1, for k = 1, 2, ...; each entry runs in one transaction.
 _MIGRATIONS: dict[int, str] = {
     1: "ALTER TABLE runs ADD COLUMN findings TEXT",
@@ -154,6 +182,11 @@ def create(connection: sqlite3.Connection) -> Path | None:
     return copy
 
 
+def create_imports(connection: sqlite3.Connection) -> None:
+    """Make the tables of imported runs where they are missing."""
+    _statements(connection, _IMPORTS)
+
+
 def read_as_now(connection: sqlite3.Connection, version: int) -> None:
     """Lay over an older file what its tables lack; nothing of it is written to the file."""
     connection.execute("PRAGMA temp_store = MEMORY")
@@ -167,15 +200,18 @@ def missing_columns(connection: sqlite3.Connection) -> list[str]:
     try:
         seals.prepare(fresh)
         create(fresh)
-        return sorted(_columns(fresh) - _columns(connection))
+        create_imports(fresh)
+        imported = [table for table in seals.IMPORTED if _columns(connection, [table])]
+        tables = (*seals.TABLES, "runners", *imported)
+        return sorted(_columns(fresh, tables) - _columns(connection, tables))
     finally:
         fresh.close()
 
 
-def _columns(connection: sqlite3.Connection) -> set[str]:
+def _columns(connection: sqlite3.Connection, tables: Sequence[str]) -> set[str]:
     return {
         f"{table}.{row[1]} {row[2]}"
-        for table in (*seals.TABLES, "runners")
+        for table in tables
         for row in connection.execute(f"PRAGMA main.table_info({table})")
     }
 

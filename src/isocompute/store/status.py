@@ -59,8 +59,10 @@ class Status:
         lines = [
             f"{self.name}: {len(self.runs)} runs: {counts}",
             f"rollouts: {self.rollouts_done:,} of {self.rollouts_total:,} "
-            f"({self.rollouts_done / max(self.rollouts_total, 1):.0%}); every run has reached "
-            f"{self.usable_fraction:.0%} of its budget",
+            f"({self.rollouts_done / max(self.rollouts_total, 1):.0%})" + (
+                "" if self.looks
+                else f"; every run has reached {self.usable_fraction:.0%} of its budget"
+            ),
             f"spent besides: {a.evaluation_rollouts:,} rollouts on evaluation, {wasted:,} lost to "
             f"interruptions" + "".join(
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()

@@ -186,7 +186,7 @@ def parse_study(content: Any, *, where: str) -> StudyFile:
         raise InputError(
             f"{where} must be a mapping of words to values, but it is "
             f"{type(content).__name__ if content is not None else 'empty'}; start from the example "
-            "in docs/store.md."
+            "in docs/sweep.md."
         )
     try:
         return StudyFile.model_validate(content)

@@ -19,6 +19,7 @@ from ruamel.yaml.events import (
 )
 
 from isocompute.errors import InputError
+from isocompute.files import not_found
 
 _MAX_BYTES = 1 << 20
 _MAX_DEPTH = 16
@@ -37,6 +38,8 @@ def read_yaml(path: Path) -> Any:
     try:
         with path.open("rb") as file:
             data = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise InputError(not_found(path)) from None
     except OSError as error:
         raise InputError(
             f"a study file must be readable, but {str(path)!r} gives {error.strerror!r}; "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from isocompute.errors import InputError, RunError
 from isocompute.study.spec import RunSpec
 
 _REFERENCE = "command.json"
+# After so long the study knows the run's folder; at half a commit may be put off, at twice a kill
+# costs twice as much training.
+_NAMED_S = 10.0
 
 
 class CommandEngine:
@@ -51,16 +55,18 @@ class _Attempt:
         self, spec: RunSpec, options: CommandOptions, resume: Path | None, sink: Sink
     ) -> None:
         self.spec, self.options, self.sink = spec, options, sink
-        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "grid": -1}
+        self.at: dict[str, Any] = {"step": 0, "tokens": 0, "grid": -1, "folder": None}
         if resume is not None:
             self.at |= json.loads((resume / _REFERENCE).read_text())
-        self.fresh = resume is None
         self.home = Path(options.folder).absolute() / spec.hash
         self.attempt = 0
         while (self.home / f"attempt-{self.attempt}.log").exists():
             self.attempt += 1
-        again = options.resume is not None
-        self.folder = self.home / ("run" if again else f"run-{self.attempt}")
+        # a run of another study may have left a folder: only one's own is gone on with
+        self.again = options.resume is not None and self.at["folder"] is not None
+        if not self.again:
+            self.at["folder"] = f"run-{self.attempt}"
+        self.folder = self.home / self.at["folder"]
 
     def run(self) -> None:
         if self.at["step"] >= self.spec.allocation.steps:
@@ -71,13 +77,13 @@ class _Attempt:
                 "resume; give engine_options.resume, or train to the whole budget at once "
                 "(slices: [1], a new folder for a larger budget)."
             )
-        if self.fresh:
-            self._checkpoint()
         job = self._launch()
+        due = time.monotonic() + _NAMED_S
         try:
             while (code := job.poll()) is None:
                 moment = time.monotonic() + self.options.poll_s
-                if self.sink.wants_checkpoint:
+                if self.sink.wants_checkpoint or moment > due:
+                    due = math.inf
                     self._checkpoint()  # where a stop is asked for, this raises
                 wait_until(moment)
         except BaseException:
@@ -91,10 +97,9 @@ class _Attempt:
         self._hand_over()
 
     def _launch(self) -> LocalJob:
-        again = self.folder.exists()
         self.folder.mkdir(parents=True, exist_ok=True)
         words = placeholders(self.spec, str(self.folder))
-        further = self.options.resume or () if again else ()
+        further = self.options.resume or () if self.again else ()
         command = [PLACE.sub(lambda m: words[m[1]], text)
                    for text in (*self.options.command, *further)]  # fmt: skip
         log = self.home / f"attempt-{self.attempt}.log"

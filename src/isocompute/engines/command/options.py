@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -113,9 +114,11 @@ def check_spec(spec: RunSpec, options: CommandOptions) -> None:
     used = {name for text in (*options.command, *(options.resume or ()))
             for name in PLACE.findall(text)}  # fmt: skip
     for name in sorted(used - set(words)):
+        close = difflib.get_close_matches(name, sorted(words), n=1)
         raise InputError(
-            f"a placeholder must be one of {', '.join(sorted(words))}, but the command has "
-            f"{{{name}}}; correct it."
+            f"a placeholder must be a word of the plan or the recipe, but the command has "
+            f"{{{name}}}; "
+            + (f"did you mean {{{close[0]}}}?" if close else f"take one of {', '.join(words)}.")
         )
     for names in _NEEDED:
         if not used & set(names):

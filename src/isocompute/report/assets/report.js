@@ -560,7 +560,10 @@
   function draw(figure) {
     waiting.delete(figure);
     const plot = $(".plot", figure);
-    const built = builders[figure.dataset.kind](Number(figure.dataset.index), plot.clientHeight);
+    // Paper has a size of its own: the width of A4 and Letter within their margins.
+    const small = figure.closest(".multiples");
+    const size = state.paper ? { width: small ? 320 : 660, height: small ? 150 : 250 } : {};
+    const built = builders[figure.dataset.kind](Number(figure.dataset.index), size.height || plot.clientHeight);
     const note = $("[data-note]", figure);
     if (!built) {
       figure.dataset.state = "empty";
@@ -575,9 +578,7 @@
     const config = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: "reset", showTips: false };
     if (built.slider) slider(figure, built.slider);
     if (built.named) legendOf(figure, built.named);
-    // Paper has a width of its own: that of A4 and Letter within their margins.
-    const width = state.paper ? (figure.closest(".multiples") ? 320 : 660) : undefined;
-    Plotly.react(plot, traces, { ...built.layout, width, autosize: !state.paper }, config);
+    Plotly.react(plot, traces, { ...built.layout, ...size, autosize: !state.paper }, config);
     if (!figure.wired) wire(figure, plot);
     figure.dataset.state = "drawn";
     $$("a", plot).forEach((a) => a.remove());
@@ -784,7 +785,6 @@
   addEventListener("beforeprint", () => {
     state.paper = true;
     while (waiting.size) draw([...waiting][0]);
-    $$("details.numbers").forEach((d) => { d.open = true; });
     theme("light");
   });
   addEventListener("afterprint", () => { state.paper = false; theme(); });

@@ -1,0 +1,340 @@
+"""A sweep and its plans, as short as on the command line."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Unpack
+
+from isocompute.answers import Fit, advice_lines, fit_sweep, plan_from_source
+from isocompute.cli.fit_short import fit_lines
+from isocompute.domain import Configuration
+from isocompute.domain.text import plain
+from isocompute.errors import InputError
+from isocompute.notebook.table import Table
+from isocompute.sources import Options, load_with_train, source_names
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+    from isocompute.allocation import Allocation
+    from isocompute.answers.fit import Fix, Select
+    from isocompute.recipe import Difficulty
+    from isocompute.sources.load import Sources
+
+_WORDS = (
+    (r"isocompute plan --law SOURCE (?:--unit tokens )?--budget (\S+)", r'.plan("\1")'),
+    (r"isocompute report SOURCE", '.report("report.html")'),
+    (r"(?<=: )--(?:full|why)", ".notices"),
+    (r"--for (\w+)", r'trainer="\1"'),
+    (r"--rollouts-per-gpu-hour", "rollouts_per_gpu_hour"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Prescription:
+    """How to spend a budget; shows itself as `isocompute plan` prints it.
+
+    Args:
+        allocation: (B_p, n, M); None where the data cannot carry a plan.
+        document: the `plan --json` contract.
+        trainer: whose settings are shown.
+    """
+
+    allocation: Allocation | None
+    document: dict[str, Any]
+    trainer: str | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Keys of the trainer and their values.
+
+        Raises:
+            InputError: no trainer was asked for, or there is no plan.
+        """
+        if self.trainer is None or self.allocation is None:
+            raise InputError(
+                "settings need a plan for a trainer, but "
+                + ("no trainer was named" if self.trainer is None else "there is no plan")
+                + '; ask for it: sweep.plan(budget, trainer="trl").'
+            )
+        keys: dict[str, Any] = self.document["trainer"][self.trainer]
+        return keys
+
+    @property
+    def notices(self) -> Table:
+        """What limits the plan, the gravest first."""
+        return Table([dict(one) for one in self.document["notices"]])
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row: the numbers of the document that stand alone."""
+        alone = (str, int, float, bool, type(None))
+        return Table([{k: v for k, v in self.document.items() if isinstance(v, alone)}]).to_frame()
+
+    def __repr__(self) -> str:
+        return _in_python(advice_lines(self.document, trainer=self.trainer))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sweep:
+    """What a sweep says; shows itself as `isocompute fit` prints it.
+
+    Args:
+        fit: everything that was estimated.
+        names: of the sources.
+    """
+
+    fit: Fit = field(repr=False)
+    names: tuple[str, ...]
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The `fit --json` contract."""
+        return self.fit.document
+
+    @property
+    def notices(self) -> Table:
+        """What limits the answers, the gravest first."""
+        return Table([dict(one) for one in self.document["notices"]])
+
+    def best(self, budget: float | str | Sequence[float | str] | None = None) -> Table:
+        """The best n at a budget, with its interval, and the tested configuration that leads.
+
+        Args:
+            budget: in the unit of the fit, a number or as "2e6"; several; None: every budget of
+                the document.
+
+        Raises:
+            InputError: a budget in another unit; `plan` converts.
+        """
+        if budget is None:
+            rows = self.fit.best
+        else:
+            asked = [budget] if isinstance(budget, (str, int, float)) else budget
+            rows = [self.fit.best_at(_amount(one, self.fit.unit)) for one in asked]
+        return Table(
+            [
+                plain({
+                    self.fit.unit: float(f"{row.x:.12g}"),  # read off log10
+                    "best_n": row.rollouts_per_problem,
+                    "best_n_low": row.interval[0],
+                    "best_n_high": row.interval[1],
+                    "problems_per_batch": row.problems_per_batch,
+                    "rollouts_per_problem": row.tested_rollouts_per_problem,
+                    "score": row.score,
+                    "score_low": row.score_interval[0],
+                    "score_high": row.score_interval[1],
+                    "as_good": row.as_good,
+                    "extrapolated": row.extrapolated,
+                })
+                for row in rows
+            ]
+        )  # fmt: skip
+
+    def plan(
+        self,
+        budget: float | str | None = None,
+        *,
+        trainer: str | None = None,
+        current: int | tuple[int, int] | None = None,
+        difficulty: Difficulty | None = None,
+        batch_size: int | None = None,
+        steps: int | None = None,
+        max_batch: int | None = None,
+        min_steps: int | None = None,
+        problems: int | None = None,
+        tokens_per_rollout: float | None = None,
+        rollouts_per_gpu_hour: float | None = None,
+        usd_per_gpu_hour: float | None = None,
+    ) -> Prescription:
+        """How to spend a budget, by what this sweep says.
+
+        Args:
+            budget: a number of rollouts, or "2e6", "5e9tok", "400gpuh", "64gpux3d", "$2000".
+            trainer: show its settings, too.
+            current: today's n, or (B_p, n): what the plan gains over it.
+            difficulty: of your problems: easy, hard or mixed.
+            batch_size, steps: instead of a budget, the split of a fixed batch.
+            max_batch, min_steps: limits.
+            problems: size of the training set.
+            tokens_per_rollout, rollouts_per_gpu_hour, usd_per_gpu_hour: what a rollout costs.
+
+        Raises:
+            InputError: an option that does not fit, as on the command line.
+        """
+        from isocompute.allocation import Rates, parse_budget
+        from isocompute.trainers import TRAINERS
+
+        if trainer is not None and trainer not in TRAINERS:
+            raise InputError(
+                f"a trainer must be one of {', '.join(TRAINERS)}, but got {trainer!r}; choose one "
+                "of them."
+            )
+        found = plan_from_source(
+            ", ".join(self.names),
+            budget=None if budget is None else parse_budget(str(budget)),
+            batch_size=batch_size,
+            steps=steps,
+            difficulty=difficulty,
+            rates=Rates(
+                tokens_per_rollout=tokens_per_rollout,
+                rollouts_per_gpu_hour=rollouts_per_gpu_hour,
+                usd_per_gpu_hour=usd_per_gpu_hour,
+            ),
+            max_batch_size=max_batch,
+            min_steps=min_steps,
+            current=Configuration(*current) if isinstance(current, tuple) else current,
+            problems=problems,
+            fit=self.fit,
+        )
+        return Prescription(allocation=found.allocation, document=found.document, trainer=trainer)
+
+    def report(
+        self,
+        path: str | Path,
+        *,
+        plan: Prescription | None = None,
+        beside: Sequence[Sweep] = (),
+        title: str | None = None,
+    ) -> Path:
+        """Write the report, one HTML file.
+
+        Args:
+            path: of the file.
+            plan: what `plan` gave; None: the page says what is best when.
+            beside: other sweeps, for comparison.
+            title: heading of the page.
+        """
+        from isocompute.report import render_report, study_view
+        from isocompute.store.arms import split_source
+
+        folder = Path(split_source(self.names[0])[0])
+        is_study = len(self.names) == 1 and (folder / "study.db").is_file()
+        named: dict[str, Any] = {} if title is None else {"title": title}
+        return render_report(
+            [(", ".join(one.names), one.fit) for one in (self, *beside)],
+            None if plan is None else plan.document,
+            path,
+            study=study_view(self.names[0]) if is_study else None,
+            **named,
+        )
+
+    @property
+    def figures(self) -> list[str]:
+        """Names of the figures that this sweep has the data for."""
+        return list(self._figures())
+
+    def figure(self, name: str) -> Figure:
+        """A figure by its name; a notebook shows it, `.savefig("law.pdf")` writes it.
+
+        Args:
+            name: one of `figures`.
+
+        Raises:
+            InputError: another name, or a figure for which the data are missing.
+        """
+        there = self._figures()
+        if name not in there:
+            raise InputError(
+                f"a figure must be one of {', '.join(there)}, but got {name!r}; choose one of them."
+            )
+        figure: Figure = there[name](self.fit)
+        # Figures are made without pyplot, so a notebook has to be told how to show one.
+        vars(figure)["_repr_png_"] = lambda: _png(figure)
+        return figure
+
+    def _figures(self) -> dict[str, Callable[..., Figure]]:
+        from isocompute.report.figures import FIGURES
+
+        return {one.kind: one.draw for one in FIGURES if one.there(self.document)}
+
+    def to_frame(self) -> pd.DataFrame:
+        """`best()` as a pandas DataFrame: the best n by budget."""
+        return self.best().to_frame()
+
+    def __repr__(self) -> str:
+        named = {**self.document["provenance"], "sources": ["SOURCE"]}
+        return _in_python(fit_lines({**self.document, "provenance": named}))
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(repr(self))}</pre>"
+
+
+def fit(
+    source: Sources,
+    *,
+    fix: Fix | None = None,
+    joint: bool = False,
+    unit: str = "rollouts",
+    select: Select = "best",
+    **loading: Unpack[Options],
+) -> Sweep:
+    """Fit a sweep.
+
+    Args:
+        source: a data frame (pandas, polars, Arrow) with the columns of a tidy file, or a path to
+            a table, a study folder, a log that `import` knows, or published:NAME; or several.
+        fix: ("problems_per_batch", B_p) or ("batch_size", B).
+        joint: all (B_p, n) together.
+        unit: "rollouts" or "tokens".
+        select: "best" checkpoint so far, or the "final" one.
+        loading: metric, problem_set, split, where, score_range, settings: see
+            `sources.load.Options`. What was left out of a source is said as a warning.
+
+    Raises:
+        InputError: a source that cannot be read, or an option that does not fit.
+        RefusalError: no usable curve.
+    """
+    said: list[str] = []
+    loading.setdefault("say", said.append)
+    names = tuple(source_names(source))
+    curves, train = load_with_train(source, **loading)
+    for line in said:
+        warnings.warn(line, stacklevel=2)
+    found = fit_sweep(
+        curves, fix=fix, joint=joint, unit=unit, select=select, sources=names, train=train
+    )
+    return Sweep(fit=found, names=names)
+
+
+def _amount(budget: float | str, unit: str) -> float:
+    """A budget in the unit of a fit."""
+    from isocompute.allocation import parse_budget
+
+    if not isinstance(budget, str):
+        return float(budget)
+    asked = parse_budget(budget)
+    if asked.unit != unit:
+        raise InputError(
+            f"a budget must be in {unit}, as the fit is, but got {budget!r}; `plan` converts "
+            "GPU-hours and money."
+        )
+    return asked.amount
+
+
+def _in_python(lines: Sequence[str]) -> str:
+    """What the command line prints, with its options in the words of this module."""
+    text = "\n".join(lines)
+    for option, word in _WORDS:
+        text = re.sub(option, word, text)
+    return text
+
+
+def _png(figure: Figure) -> bytes:
+    import matplotlib as mpl
+
+    from isocompute.report.style import MATPLOTLIB
+
+    to = io.BytesIO()
+    with mpl.rc_context(MATPLOTLIB):
+        figure.savefig(to, format="png")
+    return to.getvalue()

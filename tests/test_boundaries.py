@@ -133,11 +133,11 @@ def test_which_recipe_at_the_edges(rates, name, codes):
 
 
 def test_recipes_of_difficulties():
-    """0.001, verl's weight of KL, for both terms of Easy; neither elsewhere."""
+    """0.001, verl's weight of KL, for both terms of Easy; neither elsewhere; ratios up to 2."""
     easy = Recipe.for_difficulty("easy")
     assert (easy.kl_coef, easy.entropy_coef, easy.kl_estimator) == (1e-3, 1e-3, "k3")
     for name in ("hard", "mixed"):
-        assert Recipe.for_difficulty(name) == Recipe()
+        assert Recipe.for_difficulty(name) == Recipe(importance_cap=2.0)
     assert (Recipe().kl_coef, Recipe().entropy_coef) == (0.0, 0.0)
 
 

@@ -43,9 +43,9 @@ def test_slope_is_that_of_the_loss() -> None:
     of = problem(2, np.array([0, 1]))
     down = slope(of, p, score, prior().mean(), precision)[1]
     for i in range(P):
-        e = 1e-6 * np.eye(P)[i]
+        e = 2e-3 * np.eye(P)[i]  # curves are in single precision
         high, low = (slope(of, p + s * e, score, prior().mean(), precision)[0] for s in (1, -1))
-        np.testing.assert_allclose(down[:, i], -(high - low) / 4e-6, rtol=1e-4, atol=1e-3)
+        np.testing.assert_allclose(down[:, i], -(high - low) / 8e-3, rtol=1e-3, atol=0.05)
 
 
 def test_evidence_of_a_line_is_exact() -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.console import read_console
 from isocompute.importers.convert import keys_there
 from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 from isocompute.importers.identity import settle_runs
@@ -133,6 +132,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
         return read_csv_log(path, settings)
     if b"{" in head and path.suffix == ".json":
         return read_trainer_state(path, settings)
+    from isocompute.importers.console import read_console  # its patterns take 10 ms to compile
+
     runs = read_console(path, settings)
     if not any(run.n_rows for run in runs):
         raise InputError(

@@ -33,7 +33,7 @@ from isocompute.model.walk import Walkers, walk
 FloatArray = NDArray[np.floating[Any]]
 
 ROUNDS = 3  # of hypotheses, the first from the prior
-TRIED = 32  # hypotheses of one round; fewer where few draws are asked for
+TRIED, LEAST_TRIED = 32, 8  # hypotheses of one round; fewer where few draws are asked for
 DECLINE = 0.1  # prior probability that scores fall after a peak
 WEIGHTLESS = 0.02  # posterior share below which a form gets no draws
 DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
@@ -70,7 +70,7 @@ def fit_posterior(
     reference, white, start = _reference(data)
     noise = noise_hypotheses(data, reference, white, _evidence(data, white[0], start), rng)
     scaling = scaling_of(noise.covariance, data.has_JK)
-    tried = min(TRIED, draws // 5)
+    tried = min(TRIED, max(draws // 5, LEAST_TRIED))
     plain, declining = (
         Hypotheses(data, form, prior, noise, scaling, _begin(prior, start, len(data.x_JK)))
         for form in (Form(), Form(declines=True))

@@ -276,11 +276,18 @@ def child(path: Path, *arguments: object) -> subprocess.Popen[str]:
 
 def test_sigkill_loses_no_record_that_was_logged(tmp_path: Path) -> None:
     path, begin = tmp_path / "a", 0
+
+    def size() -> int:
+        written = tmp_path / "a.jsonl"
+        return written.stat().st_size if written.exists() else 0
+
     for _ in range(3):
         process = child(path, begin, 10**9)
         assert process.stdout is not None
         process.stdout.readline()
-        time.sleep(0.4)
+        wanted = size() + 40_000  # a record has 2,000 bytes: past the steps that are done again
+        while size() < wanted:
+            time.sleep(0.02)
         process.send_signal(signal.SIGKILL)
         process.communicate()
         last = int(series_of(run_of(tmp_path / "a.jsonl"), "avg@2").step_K[-1])

@@ -286,10 +286,12 @@ def test_sigkill_loses_no_record_that_was_logged(tmp_path: Path) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         wanted = size() + 40_000  # a record has 2,000 bytes: past the steps that are done again
-        while size() < wanted:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+        try:
+            while size() < wanted and process.poll() is None:
+                time.sleep(0.02)
+        finally:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
         last = int(series_of(run_of(tmp_path / "a.jsonl"), "avg@2").step_K[-1])
         assert last > begin
         begin = last - 3  # as from a checkpoint

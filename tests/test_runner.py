@@ -386,8 +386,8 @@ def test_row_6_four_runners_do_each_run_once(tmp_path):
     size = {"rollouts": 128, "ns": (2, 4), "seeds": (0, 1, 2, 3)}
     runners = [start(tmp_path / "s", workers=1, lease=100, **size) for _ in range(4)]
     for runner in runners:
-        runner.communicate(timeout=120)
-        assert runner.returncode == 0
+        _, said = runner.communicate(timeout=120)
+        assert runner.returncode == 0, said
     with Store(tmp_path / "s") as store:
         slices = store.database.read("SELECT run, target_steps FROM attempts")
         assert store.accounting().wasted_rollouts == 0

@@ -31,7 +31,7 @@ from isocompute.store.leases import Spent, progress_file
 from isocompute.store.status import study_status
 from isocompute.study.adaptive import Bounds, Decision, Grid, Look
 from isocompute.testing.planted import NOISE, WORLDS, World, chained_arms
-from study_helpers import FAST, digest, edit, small_study
+from study_helpers import FAST, edit, small_study
 
 SLICES = (0.0625, 0.125, 0.25, 0.5, 1.0)
 
@@ -508,16 +508,3 @@ def decider_metric(folder: Path, metric: str) -> float:
                       *last.of_configurations.values())))  # fmt: skip
     first = looks_of(target)[0]
     return float(decider(study, target)(first).of_sweep.numbers["loss_on_path"])
-
-
-@pytest.mark.ray
-def test_ray_carries_out_the_same(tmp_path):
-    pytest.importorskip("ray")
-    from isocompute.runner.ray import ray_pool
-
-    study = adaptive_study()
-    run_study(study, tmp_path / "ray", settings=FAST, decide=SCRIPT, pool=ray_pool())
-    run_study(study, tmp_path / "here", workers=0, settings=FAST, decide=SCRIPT)
-    assert looks_of(tmp_path / "ray") == looks_of(tmp_path / "here")
-    assert reached(tmp_path / "ray") == reached(tmp_path / "here")
-    assert digest(tmp_path / "ray", tmp_path / "a") == digest(tmp_path / "here", tmp_path / "b")

@@ -20,6 +20,7 @@ from isocompute.runner.ray import _unpack, ray_pool
 from isocompute.store import Store
 from isocompute.store.doctor import examine
 from study_helpers import FAST, digest, small_study
+from test_adaptive import SCRIPT, adaptive_study, looks_of, reached
 
 pytestmark = pytest.mark.ray
 
@@ -72,6 +73,15 @@ def check_books(folder, work, study):
     unseen = batch * (1 + 1.0 / PAUSE_S)  # records are under way for well below a second
     assert booked <= drawn <= booked + unseen * accounting.uncertain_steps
     return dict(rows)
+
+
+def test_an_adaptive_sweep_takes_the_same_decisions(cluster, tmp_path):
+    study = adaptive_study()
+    run_study(study, tmp_path / "ray", settings=FAST, decide=SCRIPT, pool=ray_pool())
+    run_study(study, tmp_path / "here", workers=0, settings=FAST, decide=SCRIPT)
+    assert looks_of(tmp_path / "ray") == looks_of(tmp_path / "here")
+    assert reached(tmp_path / "ray") == reached(tmp_path / "here")
+    assert digest(tmp_path / "ray", tmp_path / "a") == digest(tmp_path / "here", tmp_path / "b")
 
 
 def test_row_2_three_nodes_sixty_runs_one_node_killed(cluster, tmp_path):

@@ -226,8 +226,8 @@ def bits_spec(**changes: Any) -> RunSpec:
     return make_spec(
         recipe=recipe, train=world("train", 16, 1),
         validation=changes.pop("validation", None) or world("val", 6, 2),
-        model="bits", max_new_tokens=None, python=TRL_PYTHON, micro_batch=16, device="cpu",
-        **changes)
+        **{"model": "bits", "max_new_tokens": None, "python": TRL_PYTHON, "micro_batch": 16,
+           "device": "cpu", **changes})
 
 
 def told(sink: ListSink) -> list[Any]:

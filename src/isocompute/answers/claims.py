@@ -57,7 +57,11 @@ def rise(x_X: FloatArray, log2_n_DX: FloatArray, top_X: FloatArray, floor: float
     """
     start = int(np.argmax(top_X - floor >= OFF_THE_FLOOR * (top_X[-1] - floor)))
     change_D = log2_n_DX[:, -1] - log2_n_DX[:, start]
-    low, high = interval(change_D, 2 * SURE - 1)
+    # A quantile of so few draws has luck of its own, and n* moves by whole octaves: the bounds lie
+    # further out by what the share of draws beyond them may be off (one-sided, 95%).
+    tail = 1 - SURE
+    tail -= 1.645 * np.sqrt(tail * SURE / len(change_D))
+    low, high = interval(change_D, 1 - 2 * max(tail, 0.0))
     return Rise(float(x_X[start]), float(np.median(change_D)), low, high)
 
 

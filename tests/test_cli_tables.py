@@ -162,10 +162,10 @@ def test_with_nothing_to_mend_the_plan_comes_next() -> None:
     d["notices"], d["verdict"] = [], {"level": "ok", "reason": ""}
     lines = fit_lines(d)
     assert "Confidence: ok." in lines
-    assert "Next: isocompute plan --law 'my runs.csv' --budget 40M." not in lines
-    assert "Next: isocompute plan --law 'my runs.csv' --budget 40M" in lines
+    assert "Next: isocompute plan 'my runs.csv' --budget 40M." not in lines
+    assert "Next: isocompute plan 'my runs.csv' --budget 40M" in lines
     d["unit"] = "tokens"
-    assert "Next: isocompute plan --law 'my runs.csv' --unit tokens --budget 40Mtok" in fit_lines(d)
+    assert "Next: isocompute plan 'my runs.csv' --unit tokens --budget 40Mtok" in fit_lines(d)
 
 
 def test_a_stop_is_mended_before_anything_else() -> None:

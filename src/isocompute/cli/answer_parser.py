@@ -59,12 +59,14 @@ def add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         "sweep + budget -> problems per batch, rollouts per problem, steps, recipe",
         "example: isocompute plan --budget 2e6 --difficulty easy --for verl",
     )
-    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000")
     parser.add_argument(
-        "--law",
+        "source",
+        nargs="*",
         metavar="SOURCE",
         help=f"your sweep: {SOURCE_HELP}; default: the published one of that difficulty",
     )
+    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000")
+    parser.add_argument("--law", metavar="SOURCE", help="the same as SOURCE")
     _add_setting(parser)
     _add_scores(parser)
     _add_select(parser)

@@ -103,10 +103,16 @@ def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
 
 def plan(options: Options) -> int:
     """Sweep + budget -> prescription; exit code 3 where the data cannot carry one."""
-    check_target(options.json, [options.law] if options.law else [])
     from isocompute.answers import advice_lines
 
-    source = None if options.law is None else narrowed(options.law, options)
+    law = [*options.source, *([options.law] if options.law else [])]
+    if len(law) > 1:
+        raise InputError(
+            f"a plan rests on one SOURCE, but got {', '.join(law)}; name one, or put the tables "
+            "into one folder."
+        )
+    check_target(options.json, law)
+    source = narrowed(law[0], options) if law else None
     answer = _planned(options, source, batch_size=options.batch_size, steps=options.steps)
     write_json(answer.document, options.json)
     if answer.refusal is not None:

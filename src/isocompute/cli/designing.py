@@ -95,8 +95,8 @@ def _budget(options: Options) -> Budget:
     if options.rollouts_per_gpu_hour is None and options.prior is None:
         raise InputError(
             f"GPU-hours need the rollouts that a GPU trains on in an hour, but none is known for "
-            f"{kind or 'these GPUs'}; add --rollouts-per-gpu-hour, or --prior with a study whose "
-            "runs were timed."
+            f"{kind or 'these GPUs'}; add --rollouts-per-gpu-hour (of your last run: B_p x n x "
+            "steps / (GPUs x hours)), or --prior with a study whose runs were timed."
         )
     return Budget(amount=count * options.hours, unit="gpu_hours")
 

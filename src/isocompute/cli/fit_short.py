@@ -193,7 +193,7 @@ def _next(document: Row) -> list[str]:
         top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
         budget = _budget(_PLAN_FACTOR * top).replace(",", "")
         unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
-        return [f"isocompute plan --law {_source(document)} {unit}--budget {budget}{suffix}"]
+        return [f"isocompute plan {_source(document)} {unit}--budget {budget}{suffix}"]
     kept: list[str] = []
     for step in steps:
         if step not in kept and not ("seed" in step and any("seed" in one for one in kept)):

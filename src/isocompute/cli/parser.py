@@ -73,8 +73,6 @@ def _unknown(words: Sequence[str], options: argparse.Namespace) -> str:
     cure = f"see `{asked.prog} --help`."
     dashed = [word for word in words if word.startswith("-")]
     if not dashed:
-        if hasattr(options, "law"):
-            cure = f"`--law {words[0]}` plans by it, `--budget` says how large."
         return f"unknown argument {words[0]}; {cure}"
     name = dashed[0].partition("=")[0]
     known = sorted(asked._option_string_actions)

@@ -149,7 +149,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Try a larger B_p or a smaller learning rate."),
         "law_of_another_model": _caution(
             "{source} is a sweep of {model}; the best n of another model may differ.",
-            "Sweep yours and pass --law."),
+            "Sweep yours and plan by it: isocompute plan SOURCE."),
         "difficulty_assumed": _note(
             "No difficulty was given: the recipe for an easy set is used.",
             "Measure it with `isocompute difficulty`, pass --difficulty."),

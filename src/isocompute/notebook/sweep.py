@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from isocompute.sources.load import Sources
 
 _WORDS = (
-    (r"isocompute plan --law SOURCE (?:--unit tokens )?--budget (\S+)", r'.plan("\1")'),
+    (r"isocompute plan SOURCE (?:--unit tokens )?--budget (\S+)", r'.plan("\1")'),
     (r"isocompute report SOURCE", '.report("report.html")'),
     (r"(?<=: )--(?:full|why)", ".notices"),
     (r"--for (\w+)", r'trainer="\1"'),

@@ -16,9 +16,8 @@ from scorecard.evidence import Evidence
 from scorecard.verdicts import Estimate, Kind
 
 # Smallest effects of interest, and why.
-OCTAVES_OF_RISE = 2.0  # of n*: from one octave down, a factor of two, a fixed n would do as well
+OCTAVES = 2.0  # of n*: what the paper's panels differ by, and what costs a point or two of score
 OCTAVE = 1.0  # of n*: neighbours of an optimum cost about nothing
-LEVEL_SLOPE = 0.25  # octaves of n* per octave of budget: a doubling of n in sixteenfold budget
 POINTS = 0.02  # of score: what repeats of one recipe differ by (ScaleRL, arXiv 2510.13786)
 POINT = 0.01  # of score: what one would still pay for
 TWICE = 1 / 3  # (a - b) / (a + b) where a is twice b
@@ -79,39 +78,39 @@ CLAIMS: tuple[Claim, ...] = (
         id="1", group=LAW, text="Easy: the best n rises with the budget.",
         where="4.1, figures 5 and 6",
         measure="rise of log2 n* over the budgets compared, B_p fixed", unit="octaves",
-        kind="above", smallest=OCTAVES_OF_RISE, needs=("easy",),
+        kind="above", smallest=OCTAVES, needs=("easy",),
         test=lambda e: of.rise(e.sweep("easy")),
     ),
     Claim(
         id="2", group=LAW, text="Hard: the best n rises too.", where="4.1, figures 5 and 6",
         measure="as row 1", unit="octaves",
-        kind="above", smallest=OCTAVES_OF_RISE, needs=("hard",),
+        kind="above", smallest=OCTAVES, needs=("hard",),
         test=lambda e: of.rise(e.sweep("hard")),
     ),
     Claim(
         id="3", group=LAW, text="Easy: then it levels off.", where="4.1, figure 6",
-        measure="octaves of n* per octave of budget, over the last two octaves", unit="slope",
-        kind="at_most", smallest=LEVEL_SLOPE, needs=("easy",),
-        test=lambda e: of.late_slope(e.sweep("easy")),
+        measure="score lost at the largest budget by the n that was best at a quarter of it",
+        unit="score", kind="at_most", smallest=POINT, needs=("easy",),
+        test=lambda e: of.loss_of_staying(e.sweep("easy")),
     ),
     Claim(
         id="4", group=LAW, text="Hard: then it levels off.", where="4.1, figure 6",
-        measure="as row 3", unit="slope",
-        kind="at_most", smallest=LEVEL_SLOPE, needs=("hard",),
-        test=lambda e: of.late_slope(e.sweep("hard")),
+        measure="as row 3", unit="score",
+        kind="at_most", smallest=POINT, needs=("hard",),
+        test=lambda e: of.loss_of_staying(e.sweep("hard")),
     ),
     Claim(
         id="5", group=LAW, text="Hard levels off at a smaller n than Easy.",
         where="4.1, figure 6",
         measure="log2 n* on Easy minus on Hard, largest shared budget", unit="octaves",
-        kind="above", smallest=OCTAVE, needs=("easy", "hard"),
+        kind="above", smallest=OCTAVES, needs=("easy", "hard"),
         test=lambda e: of.shift(e.sweep("hard"), e.sweep("easy")),
     ),
     Claim(
         id="6", group=LAW, text="With a larger fixed B_p it levels off at a smaller n.",
         where="appendix, figures 16 and 17",
         measure="log2 n* at the smallest B_p minus at the largest, largest shared budget, Easy",
-        unit="octaves", kind="above", smallest=OCTAVE, needs=("easy_all",),
+        unit="octaves", kind="above", smallest=OCTAVES, needs=("easy_all",),
         test=lambda e: of.shift(e.at_bp("easy_all", -1), e.at_bp("easy_all", 0)),
     ),
     Claim(
@@ -125,14 +124,14 @@ CLAIMS: tuple[Claim, ...] = (
         id="8", group=METRICS, text="Easy: worst@k wants a larger n than best@k (sharpening).",
         where="4.1, figure 7",
         measure="log2 n* by worst@k minus by best@k, largest budget", unit="octaves",
-        kind="above", smallest=OCTAVE, needs=("easy", "outcomes"),
+        kind="above", smallest=OCTAVES, needs=("easy", "outcomes"),
         test=lambda e: e.metric_shift("easy", "best", "worst"),
     ),
     Claim(
         id="9", group=METRICS, text="Hard: best@k wants a larger n than worst@k (coverage).",
         where="4.1, figure 7",
         measure="log2 n* by best@k minus by worst@k, largest budget", unit="octaves",
-        kind="above", smallest=OCTAVE, needs=("hard", "outcomes"),
+        kind="above", smallest=OCTAVES, needs=("hard", "outcomes"),
         test=lambda e: e.metric_shift("hard", "worst", "best"),
     ),
     Claim(
@@ -140,7 +139,7 @@ CLAIMS: tuple[Claim, ...] = (
         text="Never solved in 128 tries: best@k wants a larger n than worst@k.",
         where="appendix, figure 20",
         measure="as row 9, on the extremely hard problems", unit="octaves",
-        kind="above", smallest=OCTAVE, needs=("extremely_hard", "outcomes"),
+        kind="above", smallest=OCTAVES, needs=("extremely_hard", "outcomes"),
         test=lambda e: of.shift(
             e.sweep("extremely_hard", "worst"), e.sweep("extremely_hard", "best")
         ),
@@ -156,7 +155,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="12", group=BATCH, text="Easy, fixed batch: n*(M) rises and B_p*(M) falls.",
         where="4.2, figure 8",
         measure="rise of log2 n* with M at the batch that has most splits", unit="octaves",
-        kind="above", smallest=OCTAVES_OF_RISE, needs=("easy_all",),
+        kind="above", smallest=OCTAVES, needs=("easy_all",),
         test=lambda e: of.rise_at_fixed_batch(e.sweep("easy_all"), _batch(e, "easy_all")),
     ),
     Claim(
@@ -189,7 +188,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="17", group=BATCH, text="With B_p free too, the best n still rises.",
         where="4.3, figures 10 and 11",
         measure="rise of log2 n* over all (B_p, n) together, Easy", unit="octaves",
-        kind="above", smallest=OCTAVES_OF_RISE, needs=("easy_all",),
+        kind="above", smallest=OCTAVES, needs=("easy_all",),
         test=lambda e: of.rise(e.sweep("easy_all")),
     ),
     Claim(
@@ -223,7 +222,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="22", group=DATA, text="Few problems cap n lower.", where="5, figure 14",
         measure="log2 n* with many problems minus with few, largest shared budget", unit="octaves",
-        kind="above", smallest=OCTAVE, needs=("few", "easy"),
+        kind="above", smallest=OCTAVES, needs=("few", "easy"),
         test=lambda e: of.shift(e.sweep("few"), e.sweep("easy")),
     ),
     Claim(
@@ -237,7 +236,7 @@ CLAIMS: tuple[Claim, ...] = (
         id="24", group=MIX, text="A mixture keeps the rise, judged on Hard.",
         where="5, figure 15",
         measure="rise of log2 n*, trained on half Hard and half Easy", unit="octaves",
-        kind="above", smallest=OCTAVES_OF_RISE, needs=("dual",),
+        kind="above", smallest=OCTAVES, needs=("dual",),
         test=lambda e: of.rise(e.sweep("dual", on="hard")),
     ),
     Claim(
@@ -279,13 +278,13 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="30", group=RECIPE, text="PPO's best n rises too.", where="appendix",
         measure="rise of log2 n* under PPO", unit="octaves",
-        kind="above", smallest=OCTAVES_OF_RISE, needs=("ppo",),
+        kind="above", smallest=OCTAVES, needs=("ppo",),
         test=lambda e: of.rise(e.sweep("ppo")),
     ),
     Claim(
         id="31", group=RECIPE, text="CISPO's best n rises too.", where="appendix",
         measure="rise of log2 n* under CISPO", unit="octaves",
-        kind="above", smallest=OCTAVES_OF_RISE, needs=("cispo",),
+        kind="above", smallest=OCTAVES, needs=("cispo",),
         test=lambda e: of.rise(e.sweep("cispo")),
     ),
     Claim(

@@ -34,7 +34,7 @@ SMALL, LARGE = (
 )  # the two n that every world has; sixteen times apart, as the paper's 8 and 128
 LAST = 0.2  # of a run's rollouts: the mean of its evaluations there is its final score. Half of it
 # leaves one evaluation at the largest n (noise of a single one, 0.014); twice averages over a rise.
-TAIL = 4.0  # the last factor of budget, over which n* is asked to be level: two octaves
+TAIL = 4.0  # the last factor of budget, over which n* is asked to be level
 PILOT = 16.0  # a pilot ends at the budget divided by this
 WINDOW = 0.25  # decades of the moving mean in which a peak is looked for
 
@@ -120,21 +120,21 @@ def turn_at_fixed_batch(sweep: Sweep, batch_size: int) -> Estimate:
     return _drawn(np.where(up_D * on_D < 0, least_D, -least_D), chosen)
 
 
-def late_slope(sweep: Sweep) -> Estimate:
-    """Octaves of n* per octave of budget over the last two octaves of budget.
+def loss_of_staying(sweep: Sweep) -> Estimate:
+    """Score lost at the largest budget by the n that was best at a quarter of it.
 
-    A draw whose n* is the largest tested is a bound: beyond it n* may go on rising.
+    Where n* has levelled off nothing is lost. Each draw's own best is the yardstick, so noise alone
+    makes the loss positive: levelling off is not claimed too soon. An n* that is the largest tested
+    leaves open what a larger one would have gained. Where n* never rose there is no answer.
     """
     fit = fit_sweep(sweep)
     if not fit.rise.claimed:
-        return unknown("n* does not rise here, so there is nothing to level off")
-    x_X, log2_n_DX = fit.path
-    before_D = np.array([np.interp(x_X[-1] - np.log10(TAIL), x_X, n_X) for n_X in log2_n_DX])
-    last_D = log2_n_DX[:, -1]
-    slope_D = (last_D - before_D) / np.log2(TAIL)
-    found = _drawn(slope_D, sweep, note=_edge(fit), too_low_D=_at_end(fit, last_D)[1])
-    # Where n* has reached the largest n, whether it would level off was not seen.
-    return found._replace(low=-math.inf) if found.note else found
+        return unknown("n* is not seen to rise, so there is nothing to level off")
+    at = fit.support[1]
+    stayed = fit.configurations.index(fit.best_at(at / TAIL).configuration)
+    score_DJ = fit.scores_at(at)
+    found = _drawn(score_DJ.max(axis=1) - score_DJ[:, stayed], sweep, note=_edge(fit))
+    return found._replace(high=math.inf) if found.note else found
 
 
 def shift(a: Sweep, b: Sweep, unit: str = "rollouts") -> Estimate:

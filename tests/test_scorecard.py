@@ -81,7 +81,10 @@ def test_seeds_that_would_decide():
 def test_a_rise():
     assert decide(statistics.rise(sweep(levels_at=64)), "above", 2.0) == "holds"
     assert decide(statistics.rise(sweep(levels_at=4, beyond=0.03)), "above", 2.0) == "does not"
-    assert decide(statistics.rise(sweep(LOUD, levels_at=64)), "above", 2.0) == "undecided"
+    assert (
+        decide(statistics.rise(sweep(LOUD, levels_at=64, per_octave=0.005)), "above", 2.0)
+        == "undecided"
+    )
 
 
 @pytest.mark.long
@@ -94,15 +97,18 @@ def test_a_rise_that_ends_at_the_largest_n_is_a_bound():
 @pytest.mark.long
 def test_levelling_off():
     level = statistics.loss_of_staying(sweep(levels_at=16))
-    assert decide(level, "at_most", 0.01) == "holds"
-    rising = statistics.loss_of_staying(sweep(levels_at=64, n=(4, 16, 64, 256), per_octave=0.08))
-    assert rising.value > level.value
-    late = power.planted(levels_at=2**12, per_octave=0.06, n=(4, 16, 64, 256, 1024))
-    late = replace(late, arms=(*late.arms, replace(late.arms[-1], rollouts_per_problem=4096,
-                                                   ceiling=0.1)))  # fmt: skip
-    found = statistics.loss_of_staying(power.seen(late, rng(), 3, QUIET))
-    assert decide(found, "at_most", 0.01) == "does not"
-    assert math.isnan(statistics.loss_of_staying(sweep(levels_at=4)).value)
+    assert decide(level, "at_most", 0.02) == "holds"
+    late = {"levels_at": 1024, "per_octave": 0.06, "n": (64, 256, 1024, 2048), "beyond": 0.1}
+    assert decide(statistics.loss_of_staying(sweep(**late)), "at_most", 0.02) == "does not"
+    assert (
+        decide(
+            statistics.loss_of_staying(sweep(power.NOISE, levels_at=64, seeds=2, n=power.N)),
+            "at_most",
+            0.02,
+        )
+        == "undecided"
+    )
+    assert math.isnan(statistics.loss_of_staying(sweep(levels_at=4, beyond=0.03)).value)
 
 
 @pytest.mark.long
@@ -184,7 +190,7 @@ def test_tokens_that_follow_rollouts_change_nothing():
     dear = [  # a rollout costs n tokens: by tokens large n are late
         c.replace(tokens_K=c.rollouts_K * c.rollouts_per_problem**2.0) for c in curves
     ]
-    assert statistics.shift_of_rise(dear).value < -1.0
+    assert statistics.shift_of_rise(dear).value < -0.5
 
 
 # Scores at equal rollouts
@@ -274,15 +280,15 @@ def test_a_fall_is_looked_for_in_the_other_seeds():
 @pytest.mark.long
 def test_a_pilot_that_finds_the_n_and_one_that_does_not():
     found = statistics.pilot_loss(sweep(levels_at=4, beyond=0.03))
-    assert decide(found, "at_most", 0.01) == "holds"
+    assert decide(found, "at_most", 0.02) == "holds"
     assert "the pilot chose n = 4" in found.note
-    assert decide(power._late_fall(rng()), "at_most", 0.01) == "does not"
+    assert decide(power._late_fall(rng(), QUIET), "at_most", 0.02) != "holds"
 
 
 @pytest.mark.long
 def test_what_one_seed_is_worth():
     found = statistics.one_seed_loss(sweep(levels_at=64))
-    assert decide(found, "at_most", 0.01) == "holds"
+    assert decide(found, "at_most", 0.02) == "holds"
     assert statistics.one_seed_loss(sweep(LOUD, levels_at=64)).value > found.value
 
 

@@ -90,13 +90,13 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="3", group=LAW, text="Easy: then it levels off.", where="4.1, figure 6",
         measure="score lost at the largest budget by the n that was best at a quarter of it",
-        unit="score", kind="at_most", smallest=POINT, needs=("easy",),
+        unit="score", kind="at_most", smallest=POINTS, needs=("easy",),
         test=lambda e: of.loss_of_staying(e.sweep("easy")),
     ),
     Claim(
         id="4", group=LAW, text="Hard: then it levels off.", where="4.1, figure 6",
         measure="as row 3", unit="score",
-        kind="at_most", smallest=POINT, needs=("hard",),
+        kind="at_most", smallest=POINTS, needs=("hard",),
         test=lambda e: of.loss_of_staying(e.sweep("hard")),
     ),
     Claim(
@@ -344,13 +344,13 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         id="41", group=OURS, text="A pilot at a sixteenth of the budget finds the n.", where="",
         measure="score lost at the full budget by the pilot's n, Easy", unit="score",
-        kind="at_most", smallest=POINT, needs=("easy",),
+        kind="at_most", smallest=POINTS, needs=("easy",),
         test=lambda e: of.pilot_loss(e.sweep("easy")),
     ),
     Claim(
         id="42", group=OURS, text="One seed per n is enough to choose n.", where="",
         measure="score lost by choosing n from one seed's final scores, Easy", unit="score",
-        kind="at_most", smallest=POINT, needs=("easy", "seeds"),
+        kind="at_most", smallest=POINTS, needs=("easy", "seeds"),
         test=lambda e: of.one_seed_loss(e.sweep("easy")),
     ),
 )  # fmt: skip

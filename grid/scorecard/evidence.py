@@ -10,7 +10,7 @@ import csv
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from isocompute.answers import printed_law
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.sources import load_curves
+from scorecard import grid
 from scorecard import statistics as of
 from scorecard.verdicts import Estimate
 
@@ -34,6 +35,9 @@ ARMS: Mapping[str, tuple[str, tuple[int, int, int, float]]] = {
     "easy_all": ("Easy at several B_p", (9, 3, 3, 4.0)),
     "hard": ("Hard problems", (9, 1, 3, 4.0)),
     "hard_all": ("Hard at several B_p", (9, 3, 3, 4.0)),
+    "easy_splits": ("all splits of one batch, Easy", (7, 1, 3, 4.0)),
+    "hard_splits": ("all splits of one batch, Hard", (7, 1, 3, 4.0)),
+    "long": ("answers whose length varies", (5, 1, 3, 2.0)),
     "extremely_hard": ("problems never solved in 128 tries", (9, 1, 3, 4.0)),
     "few": ("50 Easy problems", (9, 1, 3, 4.0)),
     "hard_on_easy": ("Hard alone, judged on Easy and Hard", (3, 1, 3, 1.0)),
@@ -75,6 +79,7 @@ class Evidence:
         arms: name -> where it lies, see `columns.toml`.
         lacks: what its runs did not record.
         seconds_per_million: of one core, for a million rollouts; NaN where it is not known.
+        folder: of the runs of the grid.
     """
 
     name: str
@@ -82,10 +87,10 @@ class Evidence:
     arms: Mapping[str, Mapping[str, Any]]
     lacks: tuple[str, ...] = ()
     seconds_per_million: float = math.nan
-    planned: Mapping[str, int] = field(default_factory=dict)
+    folder: Path = ROOT / "grid" / "runs"
 
     def sweep(self, arm: str, metric: str = "avg", on: str | None = None) -> list[Curve]:
-        """Curves of an arm at its main B_p, or at all where its name ends in `_all`.
+        """Curves of an arm at its main B_p, or at all where its name says so.
 
         Args:
             arm: a name of `ARMS`.
@@ -96,7 +101,7 @@ class Evidence:
             MissingError: the column has no such arm, or not this metric of it.
         """
         curves = self._read(arm, metric, on)
-        if arm.endswith("_all"):
+        if arm.endswith(("_all", "_splits")):
             if len({c.problems_per_batch for c in curves}) < 2:
                 raise MissingError(f"{ARMS[arm][0]}: one B_p only")
             return curves
@@ -107,22 +112,31 @@ class Evidence:
         return self._read(arm, metric, on)
 
     def _read(self, arm: str, metric: str, on: str | None) -> list[Curve]:
-        known = self.arms.get(arm)
-        if known is None and arm.endswith("_all"):
-            known = self.arms.get(arm.removesuffix("_all"))
+        known = self._where(arm)
         if known is None:
             raise MissingError(ARMS[arm][0])
         if metric != "avg" and "outcomes" in self.lacks:
             raise MissingError(ARMS["outcomes"][0])
-        source = str(known["source"])
-        if ":" not in source:
-            source = str(ROOT / source)
-        curves = read(source, known.get("arm", ""), f"{metric}@{SAMPLES}", known.get("on", on))
+        if "study" in known:
+            curves = grid.curves(
+                self.folder, _studies(known), known.get("arm", ""), metric, known.get("on", on)
+            )
+        else:
+            source = str(known["source"])
+            source = source if ":" in source else str(ROOT / source)
+            curves = read(source, known.get("arm", ""), f"{metric}@{SAMPLES}", known.get("on", on))
         if "n" in known:
             curves = [c for c in curves if c.rollouts_per_problem == known["n"]]
         if not curves:
             raise MissingError(f"{ARMS[arm][0]}: no finished run")
         return curves
+
+    def _where(self, arm: str) -> Mapping[str, Any] | None:
+        """The entry of an arm; several B_p or splits are the arm's own unless they have one."""
+        for name in (arm, arm.replace("_splits", "_all"), arm.partition("_")[0]):
+            if name in self.arms and (name == arm or arm.endswith(("_all", "_splits"))):
+                return self.arms[name]
+        return None
 
     def at_bp(self, arm: str, place: int) -> list[Curve]:
         """The curves of the smallest (0) or largest (-1) B_p that has three n or more."""
@@ -134,7 +148,7 @@ class Evidence:
 
     def with_tokens(self, arm: str) -> list[Curve]:
         """Curves whose tokens are counted and do not follow the rollouts."""
-        curves = self.sweep(arm)
+        curves = self.sweep("long" if "long" in self.arms else arm)
         if any(c.tokens_K is None for c in curves):
             raise MissingError(ARMS["tokens"][0])
         lengths = np.concatenate([c.tokens_K[1:] / c.rollouts_K[1:] for c in curves])  # type: ignore[index]
@@ -170,10 +184,15 @@ class Evidence:
         Raises:
             MissingError: no table for this arm, or no such number in it.
         """
-        known = self.arms.get(arm, {}).get("table")
-        if known is None:
+        known = self.arms.get(arm, {})
+        if "study" in known:
+            found = grid.of_problems(self.folder, _studies(known), known.get("on", arm), column)
+            if not found:
+                raise MissingError(f"{ARMS[arm][0]}: no finished run")
+            return found
+        if "table" not in known:
             raise MissingError(ARMS["problems"][0])
-        study, name = known
+        study, name = known["table"]
         rows = [r for r in run_table() if (r["study"], r["arm"]) == (study, name)]
         return {
             (int(r["problems_per_batch"]), int(r["rollouts_per_problem"]), int(r["seed"])): float(
@@ -191,13 +210,19 @@ class Evidence:
     def cost(self, needs: tuple[str, ...]) -> str:
         """What the arms that are missing would take: runs, rollouts, core hours."""
         absent = [n for n in needs if n not in self.arms and n not in _OF_RUNS]
-        absent = [n for n in absent if n.removesuffix("_all") not in self.arms or "_all" in n]
+        absent = [n for n in absent if self._where(n) is None or "_" in n]
         shapes = [ARMS[n][1] for n in absent] or [ARMS[needs[0]][1]]
         runs = sum(n * bp * seeds for n, bp, seeds, _ in shapes)
         millions = sum(n * bp * seeds * m for n, bp, seeds, m in shapes)
         hours = millions * self.seconds_per_million / 3600
         price = "" if math.isnan(hours) else f", {hours:.2g} core hours"
         return f"{runs} runs, {millions:.0f}M rollouts{price}"
+
+
+def _studies(known: Mapping[str, Any]) -> tuple[str, ...]:
+    """The studies of the grid behind an arm."""
+    study = known["study"]
+    return (study,) if isinstance(study, str) else tuple(study)
 
 
 def main_bp(curves: list[Curve]) -> int:
@@ -238,8 +263,8 @@ def run_table() -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def columns(file: Path | None = None) -> list[Evidence]:
-    """All columns, in the order of the file."""
+def columns(file: Path | None = None, folder: Path | None = None) -> list[Evidence]:
+    """All columns, in the order of the file; `folder`: of the runs of the grid."""
     text = (file or Path(__file__).with_name("columns.toml")).read_text(encoding="utf-8")
     out = []
     for name, body in tomllib.loads(text).items():
@@ -257,6 +282,7 @@ def columns(file: Path | None = None) -> list[Evidence]:
                 arms=arms,
                 lacks=tuple(body.get("lacks", ())),
                 seconds_per_million=body.get("seconds_per_million", math.nan),
+                folder=folder or ROOT / "grid" / "runs",
             )
         )
     return out

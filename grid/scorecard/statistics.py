@@ -195,15 +195,17 @@ def _edge(fit: Fit) -> str:
 
 
 def spread_share(sweep: Sweep) -> Estimate:
-    """(spread over n - spread over B_p) / their sum, at the largest budget that all reached.
+    """(spread over n - spread over B_p) / their sum, at the largest budget compared.
 
     1/3 says that n moves the score twice as much as B_p does, 0 that both move it alike. Spreads
-    are largest minus smallest score; configurations with fewer than 20 updates are left out.
+    are largest minus smallest score. Configurations that ended before that budget, or had fewer
+    than 20 updates by then, are left out.
     """
     fit = fit_sweep(sweep, joint=True)
-    last = min(c.rollouts_K[-1] for c in sweep)
+    last = fit.support[1]
     keys = [tuple(c) for c in fit.configurations]
-    trained = [j for j, (b_p, n) in enumerate(keys) if 20 * b_p * n <= last]
+    ended_J = 10**fit.posterior.last_J < 0.9 * last
+    trained = [j for j, (b_p, n) in enumerate(keys) if 20 * b_p * n <= last and not ended_J[j]]
     score_DJ = fit.scores_at(last)
 
     def mean_spread(shared: int) -> FloatArray:
@@ -299,7 +301,10 @@ def pair(sweep: Sweep, small: int = SMALL, large: int = LARGE) -> Estimate:
     two = [c for c in sweep if c.rollouts_per_problem in (small, large)]
     if {c.rollouts_per_problem for c in two} != {small, large}:
         return unknown(f"n = {small} and n = {large} are not both there")
-    return pair_runs(final_scores(two), small, large, spent(two))
+    runs = {}
+    for b_p in {c.problems_per_batch for c in two}:  # at equal rollouts within a B_p
+        runs |= final_scores([c for c in two if c.problems_per_batch == b_p])
+    return pair_runs(runs, small, large, spent(two))
 
 
 def moved(sweep: Sweep) -> Estimate:

@@ -1,6 +1,7 @@
 """Train base models, and say how well each knows its world.
 
-    python scripts/make_base_model.py [bits|bits-mlp|machine|products|countdown|verbs|verbs-long] [--out FOLDER]
+    python scripts/make_base_model.py [bits|bits-mlp|machine|products|countdown] [--out FOLDER]
+    python scripts/make_base_model.py verbs|verbs-long [--out FOLDER]
     python scripts/make_base_model.py machine-sure|bits-64 --out FOLDER
 
 Each takes seconds to minutes on one thread and is written as a Hugging Face folder

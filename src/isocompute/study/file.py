@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from isocompute.allocation import Rates, allocation_grid, parse_budget, powers_of_two
+from isocompute.allocation import (
+    Allocation,
+    Rates,
+    allocation_grid,
+    allocation_splits,
+    parse_budget,
+    powers_of_two,
+)
 from isocompute.credentials import secrets_in
 from isocompute.errors import InputError
 from isocompute.problems import (
@@ -186,10 +193,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             f"{rollouts:.3g}; lower it."
         )
     grid = file.grid
-    allocations = allocation_grid(
-        _numbers(grid.problems_per_batch), _numbers(grid.rollouts_per_problem),
-        rollouts=rollouts, max_batch_size=grid.max_batch,
-    )  # fmt: skip
+    allocations = _allocations(grid, rollouts)
     if not allocations:
         raise InputError(
             "at least one batch must fit into the budget and max_batch, but none does: budget="
@@ -218,6 +222,17 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
         slices = DOUBLING
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()), slices=slices,
                  rates=rates, adaptive=_bounds(file, rates, rollouts), source=content)  # fmt: skip
+
+
+def _allocations(grid: Grid, rollouts: int) -> list[Allocation]:
+    limits: Any = {
+        "rollouts": rollouts, "max_batch_size": grid.max_batch, "max_steps": grid.max_steps,
+    }  # fmt: skip
+    rollouts_per_problem = _numbers(grid.rollouts_per_problem)
+    if grid.batch_size is None:
+        assert grid.problems_per_batch is not None  # the schema asks for one of the two
+        return allocation_grid(_numbers(grid.problems_per_batch), rollouts_per_problem, **limits)
+    return allocation_splits(_numbers(grid.batch_size), rollouts_per_problem, **limits)
 
 
 def _bounds(file: StudyFile, rates: Rates, rollouts: int) -> Bounds | None:

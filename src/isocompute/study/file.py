@@ -133,6 +133,7 @@ class _Loader:
     def __init__(self, base: Path, generators: Mapping[str, Generator]) -> None:
         self._base, self._generators = base, generators
         self._sets: dict[str, ProblemSet] = {}
+        self._files: dict[tuple[Path, str | None], ProblemSet] = {}
 
     def __call__(self, name: str, entry: ProblemFile) -> ProblemSet:
         key = f"{name}\0{entry.model_dump_json()}"
@@ -157,10 +158,12 @@ class _Loader:
         return problems.replace(name=name, problems=problems.problems)
 
     def _file(self, name: str, entry: ProblemFile) -> ProblemSet:
-        path = self._base / str(entry.path)
-        if entry.verifier is None:
-            return load_problems(path, name=name)
-        return load_problems(path, name=name, verifier=entry.verifier)
+        path, verifier = self._base / str(entry.path), entry.verifier
+        if (path, verifier) not in self._files:  # many sets may be parts of one large file
+            given: Any = {} if verifier is None else {"verifier": verifier}
+            self._files[path, verifier] = load_problems(path, name=name, **given)
+        found = self._files[path, verifier]
+        return found.replace(name=name, problems=found.problems)
 
     def _generated(self, name: str, entry: ProblemFile) -> ProblemSet:
         kind = str(entry.generated)

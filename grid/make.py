@@ -78,6 +78,20 @@ class Wanted(NamedTuple):
         """Where it is kept when it is done."""
         return RUNS / f"{self.spec.hash}.parquet"
 
+    @property
+    def is_there(self) -> bool:
+        """Whether it has gone as far as its study asks."""
+        return is_there(self.spec)
+
+
+def is_there(spec: RunSpec) -> bool:
+    """Whether the file of a run is there, and goes as far as the study asks."""
+    file = RUNS / f"{spec.hash}.parquet"
+    if not file.exists():
+        return False
+    head = json.loads(pq.read_schema(file).metadata[b"isocompute"])
+    return bool(head["state"] == "failed" or head["steps"] >= spec.allocation.steps)
+
 
 def main() -> int:
     """What the command line asks for; 130 where somebody stopped it."""
@@ -95,7 +109,7 @@ def main() -> int:
     studies = {name: open_study(GRID / f"{name}.yaml", []) for name in names}
     if options.what == "status":
         for name, study in studies.items():
-            there = sum((RUNS / f"{spec.hash}.parquet").exists() for spec in study.runs)
+            there = sum(map(is_there, study.runs))
             print(f"{name:18s} {there:3d} of {len(study.runs):3d} runs")
         return 0
     if options.what in ("all", "run") and not make(studies, options.limit):
@@ -123,7 +137,7 @@ def ordered(studies: dict[str, Study]) -> list[Wanted]:
 def make(studies: dict[str, Study], limit: int | None) -> bool:
     """Train what is missing; False where somebody stopped it."""
     wanted = ordered(studies)
-    missing = [one for one in wanted if not one.file.exists()]
+    missing = [one for one in wanted if not one.is_there]
     print(f"{len(wanted) - len(missing)} of {len(wanted)} runs are there", flush=True)
     for one in missing[:limit]:
         folder = BUILD / one.spec.hash
@@ -211,12 +225,13 @@ def pack(studies: dict[str, Study]) -> None:
 
 def _tidy(file: Path, spec: RunSpec, shown: str) -> pa.Table | None:
     """The rows of one run; None where it is not there."""
-    if not file.exists():
+    if not is_there(spec):
         return None
     table = pq.read_table(file)
     head = json.loads(table.schema.metadata[b"isocompute"])
-    rows = []
-    for row in table.to_pylist():
+    rows, listed = [], table.to_pylist()
+    kept = _kept({row["rollouts"] for row in listed})
+    for row in listed:
         trained = row["problem_set"] == "trained"
         counts, samples = np.array(row["successes"]), row["samples"]
         rows.append(
@@ -228,9 +243,20 @@ def _tidy(file: Path, spec: RunSpec, shown: str) -> pa.Table | None:
              "split": "train" if trained else "validation", "metric": "avg@4",
              **{word: score_from_counts(counts, samples, f"{kind}@4")
                 for word, kind in (("score", "avg"), ("best", "best"), ("worst", "worst"))},
-             **row, "problem_set": shown if trained else row["problem_set"]}
+             **row, "problem_set": shown if trained else row["problem_set"],
+             "successes": row["successes"] if row["rollouts"] in kept else None}
         )  # fmt: skip
     return pa.Table.from_pylist(rows, schema=TIDY)
+
+
+def _kept(rollouts: set[int]) -> set[int]:
+    """Of the evaluations of a run, those whose outcomes are packed: half of the bytes."""
+    seen, kept = {0}, set()
+    for at in sorted(rollouts):
+        if at == 0 or at.bit_length() not in seen:
+            kept.add(at)
+            seen.add(at.bit_length())
+    return kept | {max(rollouts)}
 
 
 TIDY = pa.schema(

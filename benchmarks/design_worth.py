@@ -4,7 +4,8 @@ Each case draws a question (budget, share, prior), one of the sweeps that `desig
 it, predicts what plans after it lose, then trains that sweep eight times in planted worlds that
 were not drawn from the prior, plans with it as `plan` does and judges the plans by the worlds'
 truth. Two priors: the shipped sweeps (eight worlds), and an older, smaller sweep of the same world
-(eight sweeps of it). What a design truly loses is the mean of its eight: one sweep's luck is not foretold.
+(eight sweeps of it). What a design truly loses is the mean of its eight: one sweep's luck is not
+foretold.
 
 Run: python benchmarks/design_worth.py CASES.jsonl [--cases 200] [--seconds 540]
 Cases that the file holds already stay; the summary is printed at the end.

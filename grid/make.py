@@ -50,13 +50,15 @@ ORDER: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = (
     ("hard", (8, 128), (1,)), ("easy", (8, 128), (1,)),
     ("hard", (8, 128), (2,)), ("easy", (8, 128), (2,)),
     ("hard-d50", (), ()), ("easy-d50", (), ()), ("hard-d5000", (), ()), ("easy-d5000", (), ()),
-    ("anchor", (), ()), ("scaling", (), ()), ("long", (), ()),
+    ("easy-filter", (), ()), ("decoupled", (), ()), ("scaling", (), ()), ("ppo", (), ()),
+    ("extreme", (), ()), ("anchor", (), ()), ("long", (), ()),
     ("hard-b1024", (), ()), ("easy-b1024", (), ()), ("hard-b8192", (), ()), ("easy-b8192", (), ()),
 )  # fmt: skip
 # Of the n of a stage, those that tell most first: a stage that is cut short is still a sweep.
 FIRST_N = (4, 256, 32, 1024, 64, 16, 128, 512, 8)
 # What is shown of a study unless another set is asked for.
-SHOWN = {"easy": "easy", "long": "exceptions"}
+SHOWN = {"easy": "easy", "decoupled": "easy", "ppo": "easy", "long": "exceptions",
+         "extreme": "extremely_hard"}  # fmt: skip
 
 HEALTH = ("reward", "entropy", "kl", "grad_norm", "length_tokens", "zero_variance_share",
           "distinct_share")  # fmt: skip

@@ -28,7 +28,7 @@ from isocompute.errors import InputError
 from isocompute.report.style import series_styles
 
 matplotlib.use("Agg")
-from matplotlib import pyplot as plt  # noqa: E402 (the backend first)
+from matplotlib import pyplot as plt
 
 GRID = Path(__file__).resolve().parent
 ROOT = GRID.parent
@@ -290,8 +290,9 @@ def draw_path(models: dict[str, Fit]) -> None:
                   label=name.capitalize(), marker="o", ms=3)  # fmt: skip
     axis.set_xscale("log")
     axis.set_yscale("log", base=2)
-    axis.set(xlabel="rollouts", ylabel="best n, 95% interval", ylim=(4, 1024),
-             yticks=[4, 16, 64, 256, 1024], yticklabels=["4", "16", "64", "256", "1024"])  # fmt: skip
+    ticks = [4, 16, 64, 256, 1024]
+    axis.set(xlabel="rollouts", ylabel="best n, 95% interval", ylim=(4, 1024), yticks=ticks,
+             yticklabels=list(map(str, ticks)))  # fmt: skip
     axis.legend(frameon=False)
     axis.spines[["top", "right"]].set_visible(False)
     figure.savefig(IMAGES / "grid-path.png", dpi=120)
@@ -308,8 +309,9 @@ def main() -> None:
     if models:
         draw_path(models)
     there = {name: table.run.nunique() for name, table in tables.items()}
-    lines = [f"Runs at B_p = {B_P} so far: " + ", ".join(f"{n} {k} of 27" for n, k in there.items())
-             + ".", "", "| claim | estimate, 95% interval over seeds | verdict |", "|---|---|---|"]  # fmt: skip
+    counted = ", ".join(f"{name} {k} of 27" for name, k in there.items())
+    lines = [f"Runs at B_p = {B_P} so far: {counted}.", "",
+             "| claim | mean and 95% interval over seeds | verdict |", "|---|---|---|"]  # fmt: skip
     lines += [f"| {claim} | {told} | {verdict} |" for claim, told, verdict in claims()]
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(BLOCK.sub(lambda _: "\n".join(lines) + "\n", page), encoding="utf-8")

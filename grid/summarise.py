@@ -235,7 +235,7 @@ def draw_difficulty() -> None:
         axes.text((low + high) / 2 + (0.8 if low == 0 else 0), top + 0.25, f"{name}: {total:,}",
                   ha="left" if low == 0 else "center", color=shade, fontsize=9)  # fmt: skip
     axes.set(xlabel="right answers of the base model in 16", ylabel="problems (thousands)",
-             xticks=range(0, 17, 2))  # fmt: skip
+             xticks=range(0, 17, 2), ylim=(0, size.max() / 1000 + 1.5))  # fmt: skip
     axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(IMAGES / "grid-difficulty.png", dpi=120)
     plt.close(figure)

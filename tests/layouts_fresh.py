@@ -16,6 +16,7 @@ from typing import Any
 
 from layouts import B_P, EVERY, LENGTH, UPDATES, Layout, lines, planted, score, trl_params
 from layouts_foreign import EVALUATED, NAMED, SIZES, sweep, table, wandb_config
+from layouts_unseen import mapped
 
 KEY = "val-core/math/acc/mean@4"
 
@@ -25,6 +26,26 @@ def without_start(truth: dict[tuple[int, int | None], Any]) -> dict[tuple[int, i
     for points in truth.values():
         points.pop(0.0, None)
     return truth
+
+
+def instead(name: str, write: Callable[[Path], None]) -> Callable[[Path], None]:
+    """The file is taken away, and another is put in its place."""
+    def mend(folder: Path) -> None:
+        (folder / name).unlink()
+        write(folder)
+    return mend
+
+
+def again(folder: Path) -> None:
+    """The same chart, on the step."""
+    chart(folder / "wandb_export.csv", "train/global_step", lambda n, s: s)
+
+
+def plain(folder: Path) -> None:
+    """The table as the contract has it."""
+    rows = [[n, B_P, B_P * n * step, score(n, step)] for n in SIZES for step in EVALUATED]
+    table(folder / "plain.csv",
+          ["rollouts_per_problem", "problems_per_batch", "rollouts", "score"], rows)
 
 
 def chart(path: Path, axis: str, x: Callable[[int, int], Any]) -> None:
@@ -61,7 +82,7 @@ def dates_index(folder: Path) -> Layout:
         rows = [[f"2026-03-01 {8 + step:02d}:15:00", step, score(n, step), 0.1 + 0.01 * step]
                 for step in EVALUATED]
         table(folder / f"bp8_n{n}.csv", ["", "global_step", "eval/accuracy", "train/loss"], rows)
-    return Layout(truth=sweep(), first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, second=mapped("eval/accuracy", "score"))
 
 
 def small_percent(folder: Path) -> Layout:
@@ -70,7 +91,8 @@ def small_percent(folder: Path) -> Layout:
     table(folder / "sweep.csv",
           ["rollouts_per_problem", "problems_per_batch", "rollouts", "score (%)"], rows)
     truth = {(n, None): planted(n, scale=lambda x: round(x, 4) / 100) for n in SIZES}
-    return Layout(truth=truth)
+    settings = {"columns": {"score (%)": "score"}}
+    return Layout(truth=truth, second={"settings": settings, "score_range": (0.0, 100.0)})
 
 
 def two_paces(folder: Path) -> Layout:
@@ -111,19 +133,19 @@ def steps_per_generation(folder: Path) -> Layout:
 def tokens_axis(folder: Path) -> Layout:
     """A chart over the tokens seen."""
     chart(folder / "wandb_export.csv", "num_tokens", lambda n, s: B_P * n * s * 60)
-    return Layout(truth=sweep(), first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, mend=again)
 
 
 def seconds_axis(folder: Path) -> Layout:
     """A chart over the seconds since the start."""
     chart(folder / "wandb_export.csv", "Relative Time (Process)", lambda n, s: 31 * s * n // 4)
-    return Layout(truth=sweep(), first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, mend=again)
 
 
 def epochs_axis(folder: Path) -> Layout:
     """A chart over epochs; ten updates are one."""
     chart(folder / "wandb_export.csv", "train/epoch", lambda n, s: s / 10)
-    return Layout(truth=sweep(), first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, mend=again)
 
 
 def one_without_n(folder: Path) -> Layout:
@@ -131,7 +153,8 @@ def one_without_n(folder: Path) -> Layout:
     for n, name in zip(SIZES, ("bp8_n4", "bp8_n8", "baseline"), strict=True):
         lines(folder / f"{name}.jsonl",
               [{"step": step, "data": {KEY: score(n, step)}} for step in EVALUATED])
-    return Layout(truth=sweep(), first=NAMED)
+    settings = {**NAMED["settings"], "problems_per_batch": B_P, "rollouts_per_problem": 16}
+    return Layout(truth=sweep(), first=NAMED, second={"settings": settings})
 
 
 def batch_of_samples(folder: Path) -> Layout:
@@ -142,7 +165,9 @@ def batch_of_samples(folder: Path) -> Layout:
               [{"step": step, KEY: score(n, step)} for step in EVALUATED])
         (run / "config.json").write_text(
             json.dumps({"batch_size": B_P * n, "lr": 1e-6, "model": "Qwen/Qwen2.5-7B"}))
-    return Layout(truth=sweep(), first={"settings": {"pattern": "G{rollouts_per_problem}"}})
+    first = {"pattern": "G{rollouts_per_problem}"}
+    return Layout(truth=sweep(), first={"settings": first},
+                  second={"settings": {**first, "problems_per_batch": B_P}})
 
 
 def own_loop(folder: Path) -> Layout:
@@ -155,7 +180,8 @@ def own_loop(folder: Path) -> Layout:
                 row["eval/acc"] = score(n, i + 1)
             rows.append(row)
         lines(folder / f"bp8_n{n}.jsonl", rows)
-    return Layout(truth=without_start(sweep()), first=NAMED)
+    settings = {**NAMED["settings"], "step": "iter", "columns": {"eval/acc": "avg"}}
+    return Layout(truth=without_start(sweep()), first=NAMED, second={"settings": settings})
 
 
 def resumed_history(folder: Path) -> Layout:
@@ -182,7 +208,7 @@ def unsloth_notebook(folder: Path) -> Layout:
                  for step in range(1, UPDATES + 1)]
         (folder / f"bp8_n{n}.tsv").write_text("\n".join(text) + "\n")
     truth = {(n, None): planted(n, scale=lambda x: round(x, 6), every=1) for n in SIZES}
-    return Layout(truth=without_start(truth), first=NAMED)
+    return Layout(truth=without_start(truth), first=NAMED, second={**NAMED, "split": "train"})
 
 
 def tensorboard_pivot(folder: Path) -> Layout:
@@ -200,8 +226,13 @@ def pivoted_headers(folder: Path) -> Layout:
     text = ["," + ",".join(["accuracy"] * 3), "run," + ",".join(f"bp8_n{n}" for n in SIZES),
             "step" + "," * 3]
     text += [f"{step}," + ",".join(str(score(n, step)) for n in SIZES) for step in EVALUATED]
-    (folder / "pivot.csv").write_text("\n".join(text) + "\n")
-    return Layout(truth=sweep(), first=NAMED)
+    path = folder / "pivot.csv"
+    path.write_text("\n".join(text) + "\n")
+
+    def mend(folder: Path) -> None:
+        path.write_text("\n".join([text[1].replace("run", "step"), *text[3:]]) + "\n")
+
+    return Layout(truth=sweep(), first=NAMED, mend=mend)
 
 
 def slime_train_steps(folder: Path) -> Layout:
@@ -268,7 +299,7 @@ def quoted_thousands(folder: Path) -> Layout:
     rows = [[n, B_P, f'"{B_P * n * step:,}"', score(n, step)] for n in SIZES for step in EVALUATED]
     table(folder / "Sweep.csv",
           ["Rollouts_per_problem", "Problems_per_batch", "Rollouts", "Score"], rows)
-    return Layout(truth=sweep())
+    return Layout(truth=sweep(), mend=instead("Sweep.csv", plain))
 
 
 def workbook(folder: Path) -> Layout:
@@ -278,7 +309,7 @@ def workbook(folder: Path) -> Layout:
         packed.writestr("[Content_Types].xml", "<Types/>")
         packed.writestr("xl/workbook.xml", "<workbook/>")
     (folder / "sweep.xlsx").write_bytes(buffer.getvalue())
-    return Layout(truth=sweep())
+    return Layout(truth=sweep(), mend=instead("sweep.xlsx", plain))
 
 
 def signed_rewards(folder: Path) -> Layout:
@@ -307,7 +338,8 @@ def seed_columns(folder: Path) -> Layout:
     table(folder / "sweep.csv",
           ["rollouts_per_problem", "problems_per_batch", "step", "seed_0", "seed_1", "seed_2"],
           rows)
-    return Layout(truth={(n, seed): planted(n, seed) for n in SIZES for seed in range(3)})
+    return Layout(truth={(n, seed): planted(n, seed) for n in SIZES for seed in range(3)},
+                  second={"settings": {"pattern": "seed_{seed}"}})
 
 
 def best_so_far(folder: Path) -> Layout:
@@ -322,7 +354,7 @@ def best_so_far(folder: Path) -> Layout:
     truth = sweep()
     for (n, _), points in truth.items():
         points[float(B_P * n * 8)] -= 0.05
-    return Layout(truth=truth, first=NAMED)
+    return Layout(truth=truth, first=NAMED, second=mapped("eval/accuracy", "avg"))
 
 
 def nested_rows(folder: Path) -> Layout:
@@ -353,11 +385,11 @@ def utf16_tabs(folder: Path) -> Layout:
     text += [f"{n}\t{B_P}\t{B_P * n * step}\t{score(n, step)}" for n in SIZES
              for step in EVALUATED]
     (folder / "Sweep.txt").write_text("\r\n".join(text) + "\r\n", encoding="utf-16")
-    return Layout(truth=sweep())
+    return Layout(truth=sweep(), mend=instead("Sweep.txt", plain))
 
 
 def minibatch_steps(folder: Path) -> Layout:
-    """TRL's arguments with two passes over each batch: every step of rollouts is two of the optimizer."""
+    """TRL with two passes over each batch: one step of rollouts is two of the optimizer."""
     for n in SIZES:
         history: list[dict[str, Any]] = [{"config": trl_params(n, num_iterations=2, max_steps=24)}]
         for update in range(1, UPDATES + 1):
@@ -376,8 +408,7 @@ def runs_table(folder: Path) -> Layout:
              score(n, UPDATES), UPDATES] for n in SIZES]
     text = "\n".join(",".join(f'"{cell}"' for cell in row) for row in [list(header), *rows])
     (folder / "wandb_runs.csv").write_text(text + "\n")
-    truth = {(n, None): {float(B_P * n * UPDATES): score(n, UPDATES)} for n in SIZES}
-    return Layout(truth=truth, first=NAMED)
+    return Layout(truth=sweep(), first=NAMED, mend=instead("wandb_runs.csv", again))
 
 
 LAYOUTS: dict[str, Callable[[Path], Layout]] = {

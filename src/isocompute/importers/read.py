@@ -40,8 +40,9 @@ _NO_LOGS = (
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
-    ".jsonl", ".json", ".wandb", ".csv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
+    ".jsonl", ".json", ".wandb", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
 )
+_WORKBOOKS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_log(
@@ -96,6 +97,11 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
 
 
 def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
+    if path.name.lower().endswith(_WORKBOOKS):
+        raise InputError(
+            f"a log must be text or a tracker's file, but {str(path)!r} is a workbook; save its "
+            "sheet as CSV."
+        )
     with open_log(path) as handle:
         try:
             head = handle.read(4096)
@@ -111,6 +117,11 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
         raise InputError(
             f"a log must not be able to run code, but {str(path)!r} is a pickle; import the "
             "trainer's text log or its tracker's file instead."
+        )
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(
+            f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8 (a "
+            "table: as .csv or .tsv)."
         )
     if is_parquet_log(path):
         return read_parquet_log(path, settings)
@@ -150,7 +161,7 @@ def is_candidate(path: Path) -> bool:
     name = path.name.lower()
     if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS:
         return False
-    return name.endswith(_LOG_ENDINGS) or "tfevents" in name
+    return name.endswith((*_LOG_ENDINGS, *_WORKBOOKS)) or "tfevents" in name
 
 
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:

@@ -204,6 +204,8 @@ def from_one(
     Returns:
         None where the steps are right as they are.
     """
+    if not trainer and step_K.size and trains_at_zero and _before_multiples(step_K):
+        return np.where(step_K == 0, 0, step_K + 1)  # a loop of one's own
     if trainer not in FROM_ZERO or not step_K.size:
         return None
     if trainer == "slime":
@@ -241,6 +243,12 @@ def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | N
     if trainer != "verl" or not trained or not (step_K == trained + 1).any():
         return None
     return np.where(step_K == trained + 1, trained, step_K)
+
+
+def _before_multiples(step_K: IntArray) -> bool:
+    """Whether evaluations stand at k-1, 2k-1, 3k-1, ... with k above 1, as if counted from 0."""
+    after = np.unique(step_K[step_K > 0]) + 1
+    return after.size > 2 and after[0] > 1 and bool((np.diff(after) == after[0]).all())
 
 
 def _on_multiples(step_K: IntArray) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from isocompute.importers.beside import configuration_beside
@@ -66,7 +67,7 @@ _NOTES = 50
 
 # held against B_p * n, so the first rows will do
 _CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
-_ENOUGH = 50
+_ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% longer
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
@@ -103,7 +104,7 @@ class Collector:
         self._n_points = 0
         self._evicted = False
         self._beside = ""
-        self._first_rows: dict[str, int] = {}
+        self._first_length: int | None = None  # the first row with a length
         self._trained = 0  # the last step with a row of training
         self._redone: int | None = None  # the lowest one that such rows went back to
         self._at_zero = False  # a row of step 0
@@ -262,7 +263,7 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
-        result = number(value)
+        result = value if type(value) is float and 0.0 <= value < inf else number(value)
         if result is None or result < 0:
             return
         if kind == "evicted":
@@ -276,8 +277,8 @@ class Collector:
             if step < self._trained:
                 self._redone = step if self._redone is None else min(step, self._redone)
             self._trained = step
-        if not side:
-            self._first_rows[kind] = self.n_rows
+            if not side:
+                self._first_length = self.n_rows
         if len(side) < (MAX_TIMED if kind == SECONDS else MAX_POINTS // 8):
             side.setdefault(step, result)
         if kind in _CHECKS and len(side) >= _ENOUGH:
@@ -354,7 +355,7 @@ class Collector:
         self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers, both)
         for line in count_from_one(
             list(self._points.values()), self._side, at_zero=self._at_zero,
-            first_length=self._first_rows.get("length", self.n_rows + 1),
+            first_length=self._first_length or self.n_rows + 1,
         ):
             self.counters.infer(line)
 

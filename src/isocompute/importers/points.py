@@ -259,8 +259,8 @@ def series_of(
     step_K, score_K = points.steps_K, points.scores_K
     if step_K.size == 0 and points.n_missing == 0:
         return None
-    at = started_over(step_K, score_K)
-    if at or not _ascends(step_K):
+    if not _ascends(step_K):
+        at = started_over(step_K, score_K)
         step_K, place = _counting(step_K[at:], None if at else redone)
         score_K = score_K[at:][place]
     else:  # the arrays of the log, and the room that they keep for more, go

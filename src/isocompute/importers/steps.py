@@ -211,7 +211,7 @@ def from_one(
     if trainer == "slime":
         # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
         # single one at 0 twice, or at 0 once where the one before training was left out
-        gaps = np.diff(np.unique(step_K))
+        gaps = np.diff(np.unique(step_K, return_index=True)[0])
         before = len(zero_rows) > 1 or gaps.size < 2 or gaps[0] != gaps[1]
         late: IntArray = step_K + 1
         if before and step_K[0] == 0:
@@ -247,13 +247,13 @@ def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | N
 
 def _before_multiples(step_K: IntArray) -> bool:
     """Whether evaluations stand at k-1, 2k-1, 3k-1, ... with k above 1, as if counted from 0."""
-    after = np.unique(step_K[step_K > 0]) + 1
+    after = np.unique(step_K[step_K > 0], return_index=True)[0] + 1
     return after.size > 2 and after[0] > 1 and bool((np.diff(after) == after[0]).all())
 
 
 def _on_multiples(step_K: IntArray) -> bool:
     """Whether evaluations stand at k, 2k, 3k, ... with k above 1; the last may stand anywhere."""
-    after = np.unique(step_K[step_K > 0])
+    after = np.unique(step_K[step_K > 0], return_index=True)[0]
     if after.size < 3 or after[0] == 1:
         return False
     return bool(np.all(after[:-1] % after[0] == 0))

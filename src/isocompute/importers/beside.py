@@ -15,6 +15,7 @@ beside several, which one it is of is not known, and none takes it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,9 +39,12 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     Args:
         path: of the log.
     """
+    folder = os.fspath(path.parent)
     for name in _FILES:
+        if not os.path.isfile(os.path.join(folder, name)):
+            continue
         file = path.parent / name
-        if file == path or not file.is_file() or file.stat().st_size > MAX_LINE_BYTES:
+        if file == path or file.stat().st_size > MAX_LINE_BYTES:
             continue
         config = _content(file)
         found = configuration(config)

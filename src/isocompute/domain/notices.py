@@ -15,6 +15,7 @@ from isocompute.domain.text import compact
 
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
 _LISTED = 6
+_PAIR = " (B_p x n)"  # said once of a list
 
 
 class Template(NamedTuple):
@@ -249,8 +250,9 @@ class _Words(string.Formatter):
         if spec == "k":
             return compact(value)
         if isinstance(value, list):
-            more = len(value) - _LISTED
-            listed = ", ".join(map(str, value[:_LISTED]))
+            words, more = [str(one) for one in value], len(value) - _LISTED
+            unit = _PAIR if words and all(word.endswith(_PAIR) for word in words) else ""
+            listed = ", ".join(word.removesuffix(unit) for word in words[:_LISTED]) + unit
             return f"{listed} and {more} more" if more > 0 else listed
         return str(super().format_field(value, spec))
 

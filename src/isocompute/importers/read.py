@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.importers.beside import of_other_logs
 from isocompute.importers.convert import keys_there
 from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 from isocompute.importers.identity import settle_runs
@@ -176,7 +177,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     states: dict[Path, list[Path]] = defaultdict(list)
     dumps: dict[Path, list[Path]] = defaultdict(list)
     single: list[Path] = []
+    apart = of_other_logs(files)
     for path in files:
+        if path in apart:
+            continue
         if path.name == "trainer_state.json":
             home = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
             states[home].append(path)

@@ -263,7 +263,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "Half the budget: best n",
     ):
         assert part in answer, part
-    assert answer.index("What to run") < answer.index("Confidence") < answer.index("Score")
+    assert answer.index("What to run") < answer.index("Confidence") < answer.index("Gain")
     assert "`" not in page.text
 
 

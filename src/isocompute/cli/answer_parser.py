@@ -12,7 +12,7 @@ from isocompute.trainers import TRAINERS
 
 SOURCE_HELP = (
     "tidy curves (CSV or Parquet, or a folder of them), a study folder, a log that `import` knows, "
-    "or published:NAME"
+    "published:NAME or grid:NAME"
 )
 
 

@@ -1,4 +1,4 @@
-"""Every SOURCE -> learning curves: tidy files, study folders, logs of others, published curves."""
+"""Every SOURCE -> learning curves: tidy files, study folders, logs, published curves, the grid."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from isocompute.importers.table import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.vocabulary import column_of
 from isocompute.metrics import parse_metric
+from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import is_study, study_curves
 from isocompute.store import Store, StoredRun, arms
 
@@ -71,8 +72,8 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
 
     Args:
         sources: one or more tidy files, folders of nothing but such, study folders, logs that
-            `import` knows, or `published:NAME`, each with a selection of its runs where wanted:
-            `STUDY[recipe=kl]`; or tables in memory (pandas, polars, Arrow).
+            `import` knows, `published:NAME` or `grid:NAME`, each with a selection of its runs
+            where wanted: `STUDY[recipe=kl]`; or tables in memory (pandas, polars, Arrow).
         options: metric, problem_set, split, where, score_range, settings, say: see `Options`.
 
     Raises:
@@ -168,8 +169,8 @@ def _listed(sources: Sources) -> list[Source]:
     for source in listed:
         if not isinstance(source, (str, Path)) and not is_table_in_memory(source):
             raise InputError(
-                "a source must be a path, published:NAME or a table (pandas, polars, Arrow), but "
-                f"got a {type(source).__name__}; give one of these."
+                "a source must be a path, published:NAME, grid:NAME or a table (pandas, polars, "
+                f"Arrow), but got a {type(source).__name__}; give one of these."
             )
     if not listed:
         raise InputError("at least 1 source must be named, but got 0; name a file or a folder.")
@@ -206,6 +207,12 @@ def _read(asked: _Asked) -> _Found:
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
         return _Found(_narrow(asked, [c for c in published if c.split == asked.split]))
+    if asked.path.startswith(GRID):
+        grid = load_grid(
+            asked.path.removeprefix(GRID), problem_set=asked.problem_set,
+            split=asked.split or "validation", where=asked.where, say=asked.say,
+        )  # fmt: skip
+        return _Found(grid.curves, grid.train if asked.train else [])
     file = Path(asked.path)
     if is_study(file):
         own = study_curves(

@@ -200,7 +200,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The budget is {times:.0f} times the longest run that anything is known of.",
             "Take the worth for a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "This is the worth for models like {model}; elsewhere guesses lose more.",
+            "This is the worth for models like {model}; for others a guess loses twice as much.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",

@@ -153,7 +153,7 @@ def test_the_smallest_stable_problems_per_batch_at_the_chosen_n() -> None:
     sick = plan_budget(fit, AT, unhealthy={Configuration(32, 64): "divergence"}).document
     assert arm(sick) == (64, 64)
     assert text(sick, "bp_unhealthy") == (
-        "B_p = 32 at n = 64 ended in divergence; B_p = 64 is the next that did not."
+        "B_p = 32 at n = 64 failed divergence; B_p = 64 is the next that did not."
     )
     held = plan_budget(fit, AT, max_batch_size=2048).document
     assert arm(held) == (16, 64)  # of what is left it is within 0.002 of the best

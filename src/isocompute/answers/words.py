@@ -225,7 +225,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         f"All n were compared from {low} to {high} {law['unit']}.",
     ]
     if d["passes_over_data"] is not None:
-        said.append(f"Passes over your problems: {d['passes_over_data']:.2g}.")
+        said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
     for name, row in d["rules"].items():
         lost = "" if row["lost"] is None else f"; lost {row['lost']:.3f} in the back-test"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])

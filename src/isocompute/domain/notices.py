@@ -37,7 +37,7 @@ _stop, _caution, _note = (partial(Template, level) for level in get_args(Level))
 TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a fit": {
         "no_skill": _stop(
-            "The fit failed its own test: it predicts held-out scores worse than \"no change\" does "
+            "The fit failed its own test: it predicts held-out scores worse than no change does "
             "(skill {skill:.2f}).",
             "Do not extrapolate; train further or add seeds."),
         "intervals_widened": _caution(
@@ -130,7 +130,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "What n = {n} would score at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train it further first, or plan for a smaller budget."),
         "extrapolated": _caution(
-            "This budget is {times:.2g}x {side} those compared; intervals assume that the trend "
+            "This budget is {times:k}x {side} those compared; intervals assume that the trend "
             "continues.",
             "Extend the sweep, or check one run there."),
         "bp_untested": _caution(
@@ -161,7 +161,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "This study has several recipes; the plan uses the usual one for the difficulty.",
             "Plan from one recipe: --where recipe=NAME."),
         "passes_over_data": _note(
-            "This budget takes {passes:.2g} passes over {problems:k} problems.",
+            "This budget takes {passes:k} passes over {problems:k} problems.",
             "Add problems, or watch for overfitting."),
         "problems_fewer": _caution(
             "{problems:k} problems are far fewer than the sweep's {known:k}: small sets cap n.",

@@ -245,7 +245,7 @@ def _cost(cost: Document) -> str:
 
 
 def _passes(passes: float | None) -> str:
-    return "" if passes is None else f"{passes:.2g} over the training problems"
+    return "" if passes is None else f"{compact(passes)} over the training problems"
 
 
 def _rules(rules: Document) -> list[tuple[str, str, str, str]]:

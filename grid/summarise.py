@@ -147,7 +147,7 @@ def fits() -> dict[str, Fit]:
     found = {}
     for name in ("easy", "hard"):
         try:
-            found[name] = iso.fit(f"grid:{name}[problems_per_batch={B_P}]")
+            found[name] = iso.fit(f"grid:{name}")
         except InputError as error:
             print(f"no fit of {name}: {error}")
     return found

@@ -189,12 +189,7 @@ def _landscape(arm: str) -> Draw:
 
 
 def _rate_sweep(axes: Axes, e: Evidence) -> None:
-    """Final score against learning rate."""
-    points = e.rates()
-    for n, row in sorted(points.items()):
-        axes.plot(list(row), list(row.values()), "o-", label=f"n={n}", linewidth=1.0)
-    axes.set_xscale("log")
-    axes.legend(fontsize=6, frameon=False)
+    panels.rates(axes, e.rates())
 
 
 def _difficulty(axes: Axes, e: Evidence) -> None:

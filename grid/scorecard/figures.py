@@ -20,7 +20,7 @@ from scorecard.evidence import ARMS, ROOT, Evidence, MissingError, columns
 from scorecard.figure_list import FIGURES, PaperFigure
 
 FOLDER = ROOT / "docs" / "figures"
-DPI = 75  # tens of kilobytes a picture
+DPI = 90  # tens of kilobytes a picture
 
 
 def draw(one: PaperFigure, found: Sequence[Evidence]) -> tuple[Figure | None, list[str]]:

@@ -196,7 +196,7 @@ def _tests() -> str:
         + "\n\n## What the tests can see\n\n"
         f"Planted sweeps of the planned size (nine n, three seeds, 4M rollouts; seeds differ by "
         f"0.013 of score, as in the worlds before), {power.get('simulations', 0)} of each: how "
-        "often a test gave each answer. `make scorecard-power` repeats it.\n\n"
+        "often a test gave each answer. `make claims-power` repeats it.\n\n"
         + _table(["rows", "planted", "right", "yes", "no", "open"], planted)
     )
 

@@ -10,15 +10,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullFormatter
 
 from isocompute.answers import Fit, PaperFit, printed_law
 from isocompute.domain import Curve
+from isocompute.domain.text import compact
 from isocompute.report.style import ramp_color
 from scorecard.statistics import FloatArray
 
 Sweep = Sequence[Curve]
 Key = tuple[int, int]
 
+DENSE = 40  # evaluations of a run beyond which its curve is drawn as a moving mean,
+SMOOTHED = 0.15  # over so many decades: single seeds evaluated often are a scribble otherwise
 LEAST_STEPS = 20  # updates from which a configuration may lead
 _DASHES = ("-", (0, (5, 2)), (0, (1.5, 1.5)))
 _ARMS = ("#1e1b4b", "#c2255c", "#d97706", "#2a9d8f", "#6b7280")
@@ -40,8 +44,25 @@ def mean_curves(sweep: Sweep) -> dict[Key, tuple[FloatArray, FloatArray, FloatAr
         if len(x_K) < 2:
             continue
         score_SK = np.array([np.interp(x_K, c.rollouts_K, c.score_K) for c in peers])
+        if len(x_K) > DENSE:
+            score_SK = np.array([_smooth(np.log10(x_K), score_K) for score_K in score_SK])
         out[key] = (x_K, score_SK.mean(axis=0), score_SK.min(axis=0), score_SK.max(axis=0))
     return out
+
+
+def _smooth(x_K: FloatArray, score_K: FloatArray) -> FloatArray:
+    near_KK = np.abs(x_K[:, None] - x_K) <= SMOOTHED / 2
+    out: FloatArray = near_KK @ score_K / near_KK.sum(axis=1)
+    return out
+
+
+def budget_axis(axes: Axes) -> None:
+    """Logarithmic, with labels such as 200k that do not run into each other."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 3) if high / low < 300 else (1,)))
+    axes.xaxis.set_major_formatter(lambda value, _: compact(value) if value >= 1 else f"{value:g}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _colours(keys: Sequence[Key]) -> dict[int, str]:
@@ -71,7 +92,7 @@ def curves(axes: Axes, sweep: Sweep, *, leader: bool = True, by_bp: bool = False
         dash = _DASHES[b_p.index(label[0]) % len(_DASHES)]
         axes.plot(x_K, mean_K, color=colours[label[1]], linestyle=dash, linewidth=1.0, label=name)
         axes.fill_between(x_K, low_K, high_K, color=colours[label[1]], alpha=0.10, linewidth=0)
-    axes.set_xscale("log")
+    budget_axis(axes)
     axes.legend(fontsize=5, ncols=2, frameon=False, loc="lower right")
 
 
@@ -115,7 +136,7 @@ def path(axes: Axes, fit: Fit, source: str | None = None, name: str = "", colour
         axes.plot(10**x_X, fit.paper.law.predict(10**x_X), color="#d97706", linewidth=1.0,
                   linestyle=(0, (1.5, 1.5)), label="the paper's method, our code")  # fmt: skip
     _octaves(axes)
-    axes.set_xscale("log")
+    budget_axis(axes)
     axes.legend(fontsize=5.5, frameon=False, loc="upper left")
 
 
@@ -148,7 +169,7 @@ def arms(axes: Axes, sweeps: Mapping[str, Sweep]) -> None:
                       label=label)  # fmt: skip
             axes.fill_between(x_K, low_K, high_K, color=_ARMS[i % len(_ARMS)], alpha=0.10,
                               linewidth=0)  # fmt: skip
-    axes.set_xscale("log")
+    budget_axis(axes)
     axes.legend(fontsize=5, frameon=False, loc="best")
 
 
@@ -159,6 +180,7 @@ def best_n(axes: Axes, rows: Mapping[str, Mapping[int, float]]) -> None:
                   label=metric, markersize=5, linewidth=1.0)  # fmt: skip
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
     _octaves(axes)
     axes.legend(fontsize=6, frameon=False)
 
@@ -170,4 +192,14 @@ def landscape(axes: Axes, rates: Mapping[str, FloatArray]) -> None:
         share, _ = np.histogram(rate_P, edges)
         axes.step((edges[1:] + edges[:-1]) / 2, share / len(rate_P), where="mid",
                   color=_ARMS[i % len(_ARMS)], linewidth=1.2, label=name)  # fmt: skip
+    axes.legend(fontsize=6, frameon=False)
+
+
+def rates(axes: Axes, points: Mapping[int, Mapping[float, float]]) -> None:
+    """Final score against learning rate, a line per n."""
+    colours = _colours([(0, n) for n in points])
+    for n, row in sorted(points.items()):
+        axes.plot(list(row), list(row.values()), "o-", color=colours[n], label=f"n={n}",
+                  linewidth=1.0, markersize=3)  # fmt: skip
+    budget_axis(axes)
     axes.legend(fontsize=6, frameon=False)

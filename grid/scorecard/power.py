@@ -1,6 +1,6 @@
 """How often each test would say so: planted sweeps of the planned size, with and without effect.
 
-    make scorecard-power        # some minutes of one core; writes power.json
+    make claims-power        # some minutes of one core; writes power.json
 
 A planted world has n = 4 to 1,024 at one or three B_p, three seeds, 4M rollouts, and curves shaped
 as the first runs of the world of the grid are: half of the rise takes 32 updates times

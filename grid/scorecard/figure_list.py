@@ -201,7 +201,7 @@ def _difficulty(axes: Axes, e: Evidence) -> None:
     if not file.exists():
         raise MissingError("grid/problems.parquet")
     rates = np.array(pq.read_table(file, columns=["pass_rate"]).column(0))
-    axes.hist(rates, np.linspace(-1 / 32, 1 + 1 / 32, 18), color="#1e1b4b", rwidth=0.9)
+    axes.hist(rates, np.linspace(-1 / 32, 1 + 1 / 32, 18).tolist(), color="#1e1b4b", rwidth=0.9)
     for low, high, name in ((0.3, 0.6, "Easy"), (0.0, 0.0625, "Hard"), (0.6, 0.9, "Very Easy")):
         axes.axvspan(low, high, alpha=0.12, color="#d97706")
         axes.text((low + high) / 2, axes.get_ylim()[1] * 0.93, name, ha="center", fontsize=6)

@@ -126,7 +126,8 @@ def seconds_per_million(folder: Path) -> float | None:
     """CPU seconds that a million rollouts took, over all finished runs; None where none is."""
     runs = load(folder)
     spent = sum(max(row["rollouts"] for rows in run.rows.values() for row in rows) for run in runs)
-    return sum(run.head["cpu_s"] for run in runs) / spent * 1e6 if spent else None
+    cpu_s = float(sum(run.head["cpu_s"] for run in runs))
+    return cpu_s / spent * 1e6 if spent else None
 
 
 def landscapes(runs: list[Run], sizes: tuple[int, ...]) -> dict[str, NDArray[np.float64]]:

@@ -35,7 +35,7 @@ def mean_curves(sweep: Sweep) -> dict[Key, tuple[FloatArray, FloatArray, FloatAr
     """
     runs: dict[Key, list[Curve]] = defaultdict(list)
     for c in sweep:
-        runs[tuple(c.configuration)].append(c)
+        runs[c.configuration].append(c)
     out = {}
     for key, peers in sorted(runs.items()):
         end = min(c.rollouts_K[-1] for c in peers)

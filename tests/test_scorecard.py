@@ -80,7 +80,9 @@ def test_seeds_that_would_decide():
     # 0.5 above 0, 1.5 below the smallest effect: the latter is nearer, 3 * (3 / 1.5)^2 = 12.
     assert seeds_to_decide(Estimate(0.5, -2.5, 3.5, 3), "above", 2.0) == 12
     assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "within", 2.0) == 12
-    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.5) == 48
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 2.0) == 12
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.5) is None  # 48: too many
+    assert seeds_to_decide(Estimate(3.0, 2.0, 4.0, 1), "within", 2.0) == 3  # never fewer
     assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.0) is None
     assert seeds_to_decide(Estimate(1.0, -math.inf, 3.0, 3), "above", 1.0) is None
 

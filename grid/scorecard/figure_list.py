@@ -203,7 +203,7 @@ def _difficulty(axes: Axes, e: Evidence) -> None:
     rates = np.array(pq.read_table(file, columns=["pass_rate"]).column(0))
     axes.hist(rates, np.linspace(-1 / 32, 1 + 1 / 32, 18).tolist(), color="#1e1b4b", rwidth=0.9)
     for low, high, name in ((0.3, 0.6, "Easy"), (0.0, 0.0625, "Hard"), (0.6, 0.9, "Very Easy")):
-        axes.axvspan(low, high, alpha=0.12, color="#d97706")
+        axes.axvspan(low, high, alpha=0.12, color="#d97706", zorder=0)
         axes.text((low + high) / 2, axes.get_ylim()[1] * 0.93, name, ha="center", fontsize=6)
 
 
@@ -216,7 +216,7 @@ CROSS = (4, 64)
 
 FIGURES: tuple[PaperFigure, ...] = (
     PaperFigure(
-        number="2", title="How hard the problems are", needs=("easy",),
+        number="2", title="How hard the problems are", needs=(),
         see="Pass rates of the base model over 16 samples; shaded: the bands of the sets.",
         panels=(Panel(title="all problems", draw=_difficulty, x="pass rate", y="problems"),),
     ),

@@ -100,7 +100,8 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
         rates: to be kept with the study.
     """
     recipe: dict[str, Any] = {"difficulty": trainer.difficulty}
-    if trainer.train is None and trainer.engine != "verl":
+    # Of the shipped model alone: its learning rate would ruin a model of a billion parameters.
+    if trainer.train is None and trainer.model is None and trainer.engine != "verl":
         recipe |= _RECIPE_OF_THE_WORLD
     known = {name: value for name, value in vars(rates).items() if value is not None}
     return {

@@ -14,12 +14,15 @@ Shape legend: K evaluations of a run.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,13 +53,15 @@ ORDER: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = (
     ("hard", (8, 128), (1,)), ("easy", (8, 128), (1,)),
     ("hard", (8, 128), (2,)), ("easy", (8, 128), (2,)),
     ("hard-d50", (), ()), ("easy-d50", (), ()), ("hard-d5000", (), ()), ("easy-d5000", (), ()),
-    ("anchor", (), ()), ("scaling", (), ()), ("long", (), ()),
+    ("easy-filter", (), ()), ("decoupled", (), ()), ("scaling", (), ()), ("ppo", (), ()),
+    ("extreme", (), ()), ("anchor", (), ()), ("long", (), ()),
     ("hard-b1024", (), ()), ("easy-b1024", (), ()), ("hard-b8192", (), ()), ("easy-b8192", (), ()),
 )  # fmt: skip
 # Of the n of a stage, those that tell most first: a stage that is cut short is still a sweep.
 FIRST_N = (4, 256, 32, 1024, 64, 16, 128, 512, 8)
 # What is shown of a study unless another set is asked for.
-SHOWN = {"easy": "easy", "long": "exceptions"}
+SHOWN = {"easy": "easy", "decoupled": "easy", "ppo": "easy", "long": "exceptions",
+         "extreme": "extremely_hard"}  # fmt: skip
 
 HEALTH = ("reward", "entropy", "kl", "grad_norm", "length_tokens", "zero_variance_share",
           "distinct_share")  # fmt: skip
@@ -140,17 +145,38 @@ def make(studies: dict[str, Study], limit: int | None) -> bool:
     missing = [one for one in wanted if not one.is_there]
     print(f"{len(wanted) - len(missing)} of {len(wanted)} runs are there", flush=True)
     for one in missing[:limit]:
-        folder = BUILD / one.spec.hash
-        alone = Study(name=one.study.name, runs=[one.spec], slices=(1.0,), source=one.study.source)
-        cpu_s, ended = _timed(alone, folder)
-        if not ended:
-            return False
-        row = keep(folder, one, cpu_s)
-        shutil.rmtree(folder)
-        a = one.spec.allocation
-        print(f"{time.strftime('%H:%M:%S')} {one.study.name} {a.problems_per_batch} x "
-              f"{a.rollouts_per_problem} seed {one.spec.seed} {row['state']} {a.steps} steps "
-              f"{cpu_s:.0f} CPU s {one.file.stat().st_size} bytes", flush=True)  # fmt: skip
+        with _claim(one) as ours:
+            if ours and not _train(one):
+                return False
+    return True
+
+
+@contextlib.contextmanager
+def _claim(one: Wanted) -> Iterator[bool]:
+    """Whether this run is for this process: several may make the grid at once on a machine."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / f"{one.spec.hash}.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield not one.is_there
+
+
+def _train(one: Wanted) -> bool:
+    """One run, to its file; False where somebody stopped it."""
+    folder = BUILD / one.spec.hash
+    alone = Study(name=one.study.name, runs=[one.spec], slices=(1.0,), source=one.study.source)
+    cpu_s, ended = _timed(alone, folder)
+    if not ended:
+        return False
+    head = keep(folder, one, cpu_s)
+    shutil.rmtree(folder)
+    a = one.spec.allocation
+    print(f"{time.strftime('%H:%M:%S')} {one.study.name} {a.problems_per_batch} x "
+          f"{a.rollouts_per_problem} seed {one.spec.seed} {head['state']} {head['steps']} steps "
+          f"{cpu_s:.0f} CPU s {one.file.stat().st_size} bytes", flush=True)  # fmt: skip
     return True
 
 

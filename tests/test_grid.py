@@ -149,12 +149,17 @@ def test_runs_are_made_once_in_order_kept_and_packed(make, tmp_path, monkeypatch
     assert (head["spec"]["seed"], head["spec"]["rollouts_per_problem"]) == (1, 4)
     assert (head["state"], head["steps"]) == ("done", 8)
     assert head["cpu_s"] > 0
-    assert not list(make.BUILD.iterdir())  # nothing but the run's file stays
+    assert {f.suffix for f in make.BUILD.iterdir()} == {".lock"}  # nothing of the run stays here
+    with make._claim(make.ordered(studies)[1]) as ours:  # as another process would have it
+        assert ours
+        assert make.make(studies, 2)
+    assert [head_of(f)["spec"]["seed"] for f in sorted(make.RUNS.iterdir(), key=lambda f:
+            f.stat().st_mtime_ns)] == [1, 0]  # fmt: skip
     before = first.read_bytes()
     assert make.make(studies, None)
     assert len(list(make.RUNS.iterdir())) == 4
     assert first.read_bytes() == before  # never made again
-    assert "1 of 4 runs are there" in capsys.readouterr().out
+    assert "2 of 4 runs are there" in capsys.readouterr().out
     # A study that asks for more makes the run again, to the end that is asked for.
     longer = {"hard": open_study(file, ["budget=128"])}
     assert not any(one.is_there for one in make.ordered(longer))

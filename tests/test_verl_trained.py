@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from isocompute.process_tree import end_tree, tree_of
 from isocompute.store.pack import unpack
@@ -38,29 +39,9 @@ FULL = 0.01  # learning rate after the warm-up
 MEMORY = Path("/dev/shm")
 _LAUNCH_S = 420.0  # of verl, on cores that others use too
 
-OVERRIDES = {
-    "+ray_kwargs.ray_init.num_gpus": 1,  # the CPU, which Ray takes for a GPU
-    "ray_kwargs.ray_init.num_cpus": 32,  # verl's workers are many and idle; 8 would wait for ever
-    "+ray_kwargs.ray_init.include_dashboard": False,
-    "+ray_kwargs.ray_init.object_store_memory": 200_000_000,
-    "trainer.device": "cpu",
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-    "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
-    "actor_rollout_ref.rollout.dtype": "float32",
-    "actor_rollout_ref.rollout.free_cache_engine": False,
-    "+actor_rollout_ref.rollout.enable_sleep_mode": False,
-    "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls":
-        "verl_on_cpu_worker.Worker",
-    "actor_rollout_ref.rollout.enforce_eager": True,
-    "actor_rollout_ref.rollout.agent.num_workers": 1,
-    "actor_rollout_ref.rollout.max_model_len": 16,
-    "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 1,
-    "reward.num_workers": 1,
-}  # fmt: skip
+OPTIONS = yaml.safe_load((ON_CPU / "engine_options.yaml").read_text())
+ROOM = {"actor_rollout_ref.rollout.max_model_len": 16}  # vLLM's, of prompt and response
 EXACT = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
-for role in ("actor", "ref"):
-    OVERRIDES[f"actor_rollout_ref.{role}.strategy"] = "fsdp2"
-    OVERRIDES[f"+actor_rollout_ref.{role}.fsdp_config.mixed_precision"] = EXACT
 
 
 @pytest.fixture(scope="module")
@@ -91,18 +72,11 @@ class World:
         content: dict[str, Any] = {
             "name": "verl-on-cpu", "engine": "verl",
             "engine_options": {
-                "model": str(model), "python": PYTHON, "folder": str(folder / "runs"),
-                "gpus_per_node": 1, "max_prompt_tokens": 4, "max_response_tokens": 8,
-                "max_tokens_per_gpu": 4096, "poll_s": 1.0, "validation_share": 5.0,
-                "overrides": OVERRIDES,
-                "environment": {
-                    "PYTHONPATH": str(ON_CPU), "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
-                    "VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda",
-                    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-                    "HF_HUB_OFFLINE": "1", "RAY_USAGE_STATS_ENABLED": "0",
-                    # or 32 idle Pythons start, one for each of the CPUs that there are not
-                    "RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0",
-                    "VERL_ON_CPU_REPORT": str(self.report),
+                **OPTIONS, "model": str(model), "python": PYTHON, "folder": str(folder / "runs"),
+                "max_prompt_tokens": 4, "max_response_tokens": 8,
+                "overrides": OPTIONS["overrides"] | ROOM,
+                "environment": OPTIONS["environment"] | {
+                    "PYTHONPATH": str(ON_CPU), "VERL_ON_CPU_REPORT": str(self.report),
                     "VERL_ON_CPU_PAUSE": str(folder / "pause"),
                 },
             },
@@ -251,28 +225,17 @@ def kill_in_training(world: World) -> int:
 
 def kill_in_validation(world: World) -> int:
     """The checkpoint is whole, its row is not in the log: verl validates between the two."""
-    before = committed(world)
-
-    def holds() -> bool:
-        newest = max(world.checkpoints(whole=True), default=0)
-        return newest > max(world.rows(), default=0) and newest > committed(world) > before
-
-    world.kill_when(holds)
+    world.kill_when(lambda: max(world.checkpoints(whole=True)) > max(world.rows()))
     return committed(world)
 
 
 def kill_in_saving(world: World) -> int:
     """The folder is there, its end is not."""
-    before, pause = committed(world), world.folder / "pause"
-
-    def holds() -> bool:
-        if committed(world) > before:
-            pause.touch()
-        return bool(pause.exists() and world.checkpoints(whole=False))
-
-    world.kill_when(holds)
+    pause = world.folder / "pause"
+    pause.touch()
+    world.kill_when(Path(f"{pause}.reached").exists)
     pause.unlink()
-    assert len(world.checkpoints(whole=False)) == 1
+    assert world.checkpoints(whole=False)
     return committed(world)
 
 
@@ -382,7 +345,7 @@ def test_cispo_trains_through_ray_job_submit(
     study = json.loads(world.study.read_text())
     options = study["engine_options"]
     options |= {"ray_address": address, "poll_s": 5.0}  # each look is a process of Ray's
-    options["overrides"] = {k: v for k, v in OVERRIDES.items() if "ray_init" not in k}
+    options["overrides"] = {k: v for k, v in options["overrides"].items() if "ray_init" not in k}
     world.study.write_text(json.dumps(study))
     monkeypatch.setenv("PATH", f"{ray.parent}{os.pathsep}{os.environ['PATH']}")
     sockets = Path("/tmp") / f"isocompute-ray-{os.getpid()}"  # short enough for Ray's sockets

@@ -150,7 +150,9 @@ _save = torch.save
 
 def _save_or_wait(value, file, *args, **keys):
     """Wait in the middle of a checkpoint, to be killed there, where the test has left its sign."""
-    if "optim_world_size" in str(file) and os.path.exists(os.environ.get("VERL_ON_CPU_PAUSE", "")):
+    pause = os.environ.get("VERL_ON_CPU_PAUSE", "")
+    if "optim_world_size" in str(file) and os.path.exists(pause):
+        open(f"{pause}.reached", "w").close()
         time.sleep(600)
     return _save(value, file, *args, **keys)
 

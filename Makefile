@@ -14,7 +14,7 @@ DIR ?= quickstart
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-verl \
         test-ray test-gpu test-docs \
-        lint coverage mutants bench bench-importers engines-agree validation docs clean
+        lint coverage mutants bench bench-importers engines-agree validation grid docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -172,6 +172,11 @@ bench: $(STAMP)  ## speed of the model, and of the engine beside TRL; twenty min
 validation: $(STAMP)  ## the model judged on planted truth and published panels (resumes)
 	@OMP_NUM_THREADS=1 PYTHONPATH=benchmarks $(PY) -m validation --jobs 2 \
 	  $(if $(ARGS),$(ARGS),-o docs/validation.md)
+
+# Stop it whenever you like: it goes on where it was. ARGS=status says how far it is, ARGS=pack
+# only packs what is there.
+grid: $(STAMP)  ## the public grid of runs in data the package ships (resumes; hours on one core)
+	@OMP_NUM_THREADS=1 nice -n 19 $(PY) grid/make.py $(ARGS)
 
 $(VENV)/.isocompute-docs: $(STAMP)
 	@$(PIP_INSTALL) -e '.[docs]'

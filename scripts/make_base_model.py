@@ -1,6 +1,7 @@
 """Train base models, and say how well each knows its world.
 
     python scripts/make_base_model.py [bits|bits-mlp|machine|products|countdown] [--out FOLDER]
+    python scripts/make_base_model.py verbs|verbs-long [--out FOLDER]
     python scripts/make_base_model.py machine-sure|bits-64 --out FOLDER
 
 Each takes seconds to minutes on one thread and is written as a Hugging Face folder
@@ -31,6 +32,7 @@ from isocompute.engines.local.worlds import (
     CountdownWorld,
     MachineWorld,
     ProductWorld,
+    VerbWorld,
     World,
 )
 
@@ -106,6 +108,17 @@ MODELS = {
         CountdownWorld(),
         lambda world: transformer(world, layers=2, width=160),
         Supervision(phases=(Phase(steps=1200),), noise=0.3),
+    ),
+    "verbs": Recipe(
+        VerbWorld(),
+        lambda world: transformer(world, layers=1, width=384),
+        Supervision(phases=(Phase(steps=2500),), noise=0.1),
+    ),
+    # The same rule; answers take 5 to 17 tokens instead of 5 to 8.
+    "verbs-long": Recipe(
+        VerbWorld(way=4),
+        lambda world: transformer(world, layers=1, width=384),
+        Supervision(phases=(Phase(steps=2500),), noise=0.1),
     ),
 }
 

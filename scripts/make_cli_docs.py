@@ -97,7 +97,7 @@ def _spelling(action: argparse.Action) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
+    return text.replace("|", "\\|").replace("%%", "%")  # argparse's own escape
 
 
 def _sentence(text: str, end: str = ".") -> str:

@@ -64,6 +64,10 @@ def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
     ]  # fmt: skip
     assert main(["run", str(file), "--dry-run", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["estimate"]["rollouts"] == 2560
+    file.write_text(STUDY.replace("problems_per_batch: 4", "batch_size: 32"))
+    assert main(["run", str(file), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[:3] for line in lines[2:4]] == [["4", "8", "20"], ["8", "4", "20"]]
     assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
 
 

@@ -367,7 +367,7 @@ COMPLAINTS = {
     "must be given once, but got --budget and --hours": ["--budget", "1M", "--hours", "8"],
     "none is known for H100; add --rollouts-per-gpu-hour": ["--gpus", "8xH100", "--hours", "72"],
     "must be 64xH100 or 64, but got 'H100'": ["--gpus", "H100"],
-    "a budget in usd needs `usd_per_gpu_hour`": ["--budget", "$50"],
+    "a budget in money needs `usd_per_gpu_hour`": ["--budget", "$50"],
     "the shipped sweeps hold avg@4, but got --metric best@4": [
         "--budget", "1M", "--metric", "best@4"],
     "must be at least 4, but got '2'": ["--budget", "1M", "--draws", "2"],

@@ -62,6 +62,7 @@ WORLD_DIGESTS = {
     "machine": "78beabc89710409a",
     "products": "4b68a7221e499b3f",
     "countdown": "5fb2d6a6ce64e70f",
+    "verbs": "413a1b2bca4d0174",
 }
 
 
@@ -90,7 +91,8 @@ def test_worlds_are_those_that_the_shipped_models_were_taught(name):
         ("bits", "prompt_bits", 2, 52), ("bits", "answer_bits", 20, None),
         ("bits", "agree", 1, 32), ("machine", "moves", 1, 10), ("machine", "longest", 2, 25),
         ("products", "largest", 2, 99), ("countdown", "fewest", 2, 4), ("countdown", "most", 3, 6),
-        ("countdown", "largest", 10, 99),
+        ("countdown", "largest", 10, 99), ("verbs", "stems", 1, 100), ("verbs", "endings", 1, 100),
+        ("verbs", "contexts", 1, 1000), ("verbs", "way", 1, 6),
     ],
 )  # fmt: skip
 def test_sizes_of_worlds_at_their_limits(name, field, least, most):

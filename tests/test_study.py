@@ -49,6 +49,33 @@ def load(tmp_path):
     return load
 
 
+def test_a_grid_of_all_splits_of_a_batch(load):
+    def splits(*overrides):
+        runs = load(STUDY.replace("problems_per_batch: 4", "batch_size: 32"), *overrides).runs
+        return [
+            (a.problems_per_batch, a.rollouts_per_problem, a.steps)
+            for a in (s.allocation for s in runs if s.seed == 0)
+        ]
+
+    assert splits() == [(16, 2, 31), (8, 4, 31), (4, 8, 31), (2, 16, 31)]
+    two = splits("grid.batch_size=[16, 32]", "grid.rollouts_per_problem=[4, 8]")
+    assert two == [(4, 4, 62), (2, 8, 62), (8, 4, 31), (4, 8, 31)]
+    powers = splits("grid.batch_size={low: 8, high: 16}", "grid.rollouts_per_problem=[4]")
+    assert powers == [(2, 4, 125), (4, 4, 62)]
+    assert splits("grid.batch_size=[16, 64]")[0] == (8, 2, 62)  # max_batch: 32
+    assert len(splits("grid.batch_size=[16, 64]")) == 4
+    message = "`batch_size` must be a multiple of every rollouts_per_problem, but got 32 and 3"
+    with pytest.raises(InputError, match=message):
+        splits("grid.rollouts_per_problem=[2, 3]")
+
+
+def test_a_run_takes_no_more_updates_than_the_grid_says(load):
+    study = load(STUDY, "grid.max_steps=60")
+    assert [s.allocation.steps for s in study.runs[:3]] == [60, 60, 31]
+    split = load(STUDY.replace("problems_per_batch: 4", "batch_size: 32"), "grid.max_steps=30")
+    assert {s.allocation.steps for s in split.runs} == {30}
+
+
 def test_a_file_becomes_runs(load):
     study = load()
     assert [s.allocation.rollouts_per_problem for s in study.runs] == [2, 4, 8] * 2  # 64 > 32
@@ -185,6 +212,9 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("grid.rollouts_per_problem={low: 8, high: 4}", "`low <= high` must hold"),
         ("grid.problems_per_batch=[4, 4]", "each number once"),
         ("grid.problems_per_batch=2.5", "valid integer"),
+        ("grid.problems_per_batch=null", "exactly one of `problems_per_batch` and `batch_size`"),
+        ("grid.batch_size=32", "exactly one of `problems_per_batch` and `batch_size`"),
+        ("grid.max_steps=0", "greater than or equal to 1"),
         ("grid.seeds=[]", "each number once, and one at least"),
         ("grid.seeds=[-1]", "greater than or equal to 0"),
         ("slices=[0.5]", "ascending fractions in"),

@@ -23,7 +23,7 @@ from local_tools import tiny_model  # noqa: E402
 from sinks import ListSink  # noqa: E402
 
 pytestmark = pytest.mark.trainers
-WORLDS = ("bits", "machine", "products", "countdown")
+WORLDS = ("bits", "machine", "products", "countdown", "verbs")
 
 
 @pytest.fixture(scope="module")

@@ -97,10 +97,12 @@ def allocation_grid(
     *,
     rollouts: int,
     max_batch_size: int | None = None,
+    max_steps: int | None = None,
 ) -> list[Allocation]:
     """Every (B_p, n) whose batch fits, with M = floor(rollouts / (B_p * n)).
 
-    Pairs with B_p * n above `max_batch_size` or above the budget are left out.
+    Pairs with B_p * n above `max_batch_size` or above the budget are left out; no run takes more
+    than `max_steps` updates.
     """
     rollouts_per_problem = list(rollouts_per_problem)
     grid: list[Allocation] = []
@@ -109,10 +111,42 @@ def allocation_grid(
             batch = b_p * n
             if (max_batch_size is not None and batch > max_batch_size) or batch > rollouts:
                 continue
-            grid.append(
-                Allocation(problems_per_batch=b_p, rollouts_per_problem=n, steps=rollouts // batch)
-            )
+            steps = min(rollouts // batch, max_steps or rollouts)
+            grid.append(Allocation(problems_per_batch=b_p, rollouts_per_problem=n, steps=steps))
     return grid
+
+
+def allocation_splits(
+    batch_sizes: Iterable[int],
+    rollouts_per_problem: Iterable[int],
+    *,
+    rollouts: int,
+    max_batch_size: int | None = None,
+    max_steps: int | None = None,
+) -> list[Allocation]:
+    """Every split of every batch: B_p = B / n; limits as in `allocation_grid`.
+
+    >>> [(a.problems_per_batch, a.steps) for a in allocation_splits([64], [4, 16], rollouts=640)]
+    [(16, 10), (4, 10)]
+
+    Raises:
+        InputError: for a batch that some n does not divide.
+    """
+    rollouts_per_problem = list(rollouts_per_problem)
+    splits: list[Allocation] = []
+    for batch in batch_sizes:
+        odd = [n for n in rollouts_per_problem if batch % n]
+        if odd:
+            raise InputError(
+                "`batch_size` must be a multiple of every rollouts_per_problem, but got "
+                f"{batch} and {odd[0]}; change one of them."
+            )
+        for n in rollouts_per_problem:
+            splits += allocation_grid(
+                [batch // n], [n], rollouts=rollouts, max_batch_size=max_batch_size,
+                max_steps=max_steps,
+            )  # fmt: skip
+    return splits
 
 
 def evaluation_index(rollouts: int, *, per_octave: int, first: int) -> int:
@@ -187,6 +221,11 @@ def parse_budget(text: str) -> Budget:
     return Budget(amount=amount, unit=unit)
 
 
+_SAID = {"tokens": "tokens", "gpu_hours": "GPU-hours", "usd": "money"}
+_CURES = {"rollouts_per_gpu_hour": " (your last run: B_p x n x steps / GPUs / hours), or "
+                                   "--set gpus=8 where the logs have times"}  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rates:
     """What a rollout costs. A rate that is not known is None, and nothing is guessed.
@@ -232,8 +271,9 @@ class Rates:
     def _need(self, name: str, budget: Budget) -> float:
         value: float | None = getattr(self, name)
         if value is None or not math.isfinite(value) or value <= 0:
+            known = "none is known" if value is None else f"got {value!r}"
             raise InputError(
-                f"a budget in {budget.unit} needs `{name}` > 0, but got {value!r}; "
-                f"add --{name.replace('_', '-')}, or give the budget in rollouts."
+                f"a budget in {_SAID[budget.unit]} needs `{name}` > 0, but {known}; add "
+                f"--{name.replace('_', '-')}{_CURES.get(name, '')}, or give the budget in rollouts."
             )
         return value

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.output import check_target, show, write_json
-from isocompute.cli.scores import narrowed, scores
+from isocompute.cli.scores import narrowed, repeated, scores
 from isocompute.errors import InputError
 from isocompute.files import not_found
 
@@ -64,7 +64,9 @@ def fit(options: Options) -> int:
             rows += best_n_rows(each["metric"], by_bp, each["level"])
         document = {**document, "best_n": rows, "by_metric": documents}
     write_json(document, options.json)
-    lines = full_lines(document) if options.full else fit_lines(document) + best_n_lines(rows)
+    again = repeated(options)
+    short = fit_lines(document, again) + best_n_lines(rows)
+    lines = full_lines(document, again) if options.full else short
     show(lines, quiet=options.json == "-")
     return 0
 

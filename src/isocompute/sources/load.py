@@ -1,4 +1,4 @@
-"""Every SOURCE -> learning curves: tidy files, study folders, logs of others, published curves."""
+"""Every SOURCE -> learning curves: tidy files, study folders, logs, published curves, the grid."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.identity import without_doubles
 from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.scale import PLAIN, rescaled
+from isocompute.importers.scale import PLAIN, require_range, rescaled
 from isocompute.importers.table import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.vocabulary import column_of
 from isocompute.metrics import parse_metric
+from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import is_study, study_curves
 from isocompute.store import Store, StoredRun, arms
 
@@ -71,8 +72,8 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
 
     Args:
         sources: one or more tidy files, folders of nothing but such, study folders, logs that
-            `import` knows, or `published:NAME`, each with a selection of its runs where wanted:
-            `STUDY[recipe=kl]`; or tables in memory (pandas, polars, Arrow).
+            `import` knows, `published:NAME` or `grid:NAME`, each with a selection of its runs
+            where wanted: `STUDY[recipe=kl]`; or tables in memory (pandas, polars, Arrow).
         options: metric, problem_set, split, where, score_range, settings, say: see `Options`.
 
     Raises:
@@ -168,8 +169,8 @@ def _listed(sources: Sources) -> list[Source]:
     for source in listed:
         if not isinstance(source, (str, Path)) and not is_table_in_memory(source):
             raise InputError(
-                "a source must be a path, published:NAME or a table (pandas, polars, Arrow), but "
-                f"got a {type(source).__name__}; give one of these."
+                "a source must be a path, published:NAME, grid:NAME or a table (pandas, polars, "
+                f"Arrow), but got a {type(source).__name__}; give one of these."
             )
     if not listed:
         raise InputError("at least 1 source must be named, but got 0; name a file or a folder.")
@@ -206,6 +207,12 @@ def _read(asked: _Asked) -> _Found:
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
         return _Found(_narrow(asked, [c for c in published if c.split == asked.split]))
+    if asked.path.startswith(GRID):
+        grid = load_grid(
+            asked.path.removeprefix(GRID), problem_set=asked.problem_set,
+            split=asked.split or "validation", where=asked.where, say=asked.say,
+        )  # fmt: skip
+        return _Found(grid.curves, grid.train if asked.train else [])
     file = Path(asked.path)
     if is_study(file):
         own = study_curves(
@@ -242,7 +249,10 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
         with contextlib.suppress(InputError):
             train = rescaled(to_curves(runs, split="train"), score_range, path)
     wanted: Any = {"problem_set": asked.problem_set, "split": asked.split, "say": asked.say}
-    curves = rescaled(to_curves(runs, asked.metric, **wanted), score_range, path)
+    curves = to_curves(runs, asked.metric, **wanted)
+    for s in (s for run in runs for s in run.series if s.metric.label == curves[0].metric):
+        require_range(s.metric.variable, s.score_K, score_range, path)
+    curves = rescaled(curves, score_range, path)
     if score_range != PLAIN:
         low, high = score_range
         rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""

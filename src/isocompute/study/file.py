@@ -9,7 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from isocompute.allocation import Rates, allocation_grid, parse_budget, powers_of_two
+from isocompute.allocation import (
+    Allocation,
+    Rates,
+    allocation_grid,
+    allocation_splits,
+    parse_budget,
+    powers_of_two,
+)
 from isocompute.credentials import secrets_in
 from isocompute.errors import InputError
 from isocompute.problems import (
@@ -126,6 +133,7 @@ class _Loader:
     def __init__(self, base: Path, generators: Mapping[str, Generator]) -> None:
         self._base, self._generators = base, generators
         self._sets: dict[str, ProblemSet] = {}
+        self._files: dict[tuple[Path, str | None], ProblemSet] = {}
 
     def __call__(self, name: str, entry: ProblemFile) -> ProblemSet:
         key = f"{name}\0{entry.model_dump_json()}"
@@ -150,10 +158,12 @@ class _Loader:
         return problems.replace(name=name, problems=problems.problems)
 
     def _file(self, name: str, entry: ProblemFile) -> ProblemSet:
-        path = self._base / str(entry.path)
-        if entry.verifier is None:
-            return load_problems(path, name=name)
-        return load_problems(path, name=name, verifier=entry.verifier)
+        path, verifier = self._base / str(entry.path), entry.verifier
+        if (path, verifier) not in self._files:  # many sets may be parts of one large file
+            given: Any = {} if verifier is None else {"verifier": verifier}
+            self._files[path, verifier] = load_problems(path, name=name, **given)
+        found = self._files[path, verifier]
+        return found.replace(name=name, problems=found.problems)
 
     def _generated(self, name: str, entry: ProblemFile) -> ProblemSet:
         kind = str(entry.generated)
@@ -186,10 +196,7 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
             f"{rollouts:.3g}; lower it."
         )
     grid = file.grid
-    allocations = allocation_grid(
-        _numbers(grid.problems_per_batch), _numbers(grid.rollouts_per_problem),
-        rollouts=rollouts, max_batch_size=grid.max_batch,
-    )  # fmt: skip
+    allocations = _allocations(grid, rollouts)
     if not allocations:
         raise InputError(
             "at least one batch must fit into the budget and max_batch, but none does: budget="
@@ -218,6 +225,17 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
         slices = DOUBLING
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()), slices=slices,
                  rates=rates, adaptive=_bounds(file, rates, rollouts), source=content)  # fmt: skip
+
+
+def _allocations(grid: Grid, rollouts: int) -> list[Allocation]:
+    limits: Any = {
+        "rollouts": rollouts, "max_batch_size": grid.max_batch, "max_steps": grid.max_steps,
+    }  # fmt: skip
+    rollouts_per_problem = _numbers(grid.rollouts_per_problem)
+    if grid.batch_size is None:
+        assert grid.problems_per_batch is not None  # the schema asks for one of the two
+        return allocation_grid(_numbers(grid.problems_per_batch), rollouts_per_problem, **limits)
+    return allocation_splits(_numbers(grid.batch_size), rollouts_per_problem, **limits)
 
 
 def _bounds(file: StudyFile, rates: Rates, rollouts: int) -> Bounds | None:

@@ -81,12 +81,20 @@ class Problems(_Section):
 
 
 class Grid(_Section):
-    """Every combination that fits is run."""
+    """Every combination that fits is run, or every split of a batch: B_p = `batch_size` / n."""
 
-    problems_per_batch: Count | list[Count] | Powers
+    problems_per_batch: Count | list[Count] | Powers | None = None
+    batch_size: Count | list[Count] | Powers | None = None
     rollouts_per_problem: Count | list[Count] | Powers
     seeds: Few | list[Seed] = 1
     max_batch: Count | None = None
+    max_steps: Count | None = None
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Grid:
+        if (self.problems_per_batch is None) == (self.batch_size is None):
+            raise ValueError("exactly one of `problems_per_batch` and `batch_size` must be given")
+        return self
 
 
 class Evaluation(_Section):

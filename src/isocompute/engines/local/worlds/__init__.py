@@ -10,16 +10,18 @@ from isocompute.engines.local.worlds.bits import BitRuleWorld
 from isocompute.engines.local.worlds.countdown import CountdownWorld
 from isocompute.engines.local.worlds.machine import MachineWorld
 from isocompute.engines.local.worlds.products import ProductWorld
+from isocompute.engines.local.worlds.verbs import VerbWorld
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 
 __all__ = [
-    "WORLDS", "BitRuleWorld", "CountdownWorld", "MachineWorld", "ProductWorld", "World",
-    "world_problems",
+    "WORLDS", "BitRuleWorld", "CountdownWorld", "MachineWorld", "ProductWorld", "VerbWorld",
+    "World", "world_problems",
 ]  # fmt: skip
 
 WORLDS: dict[str, type[World]] = {
-    kind.name: kind for kind in (BitRuleWorld, MachineWorld, ProductWorld, CountdownWorld)
+    kind.name: kind
+    for kind in (BitRuleWorld, MachineWorld, ProductWorld, VerbWorld, CountdownWorld)
 }
 
 

@@ -1,0 +1,1 @@
+"""Every finding of the paper, each with a test that was written down before its runs."""

@@ -1,0 +1,75 @@
+"""`grid:NAME` -> learning curves: the package's own sweeps in a world in which skills compete."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from isocompute.domain import Curve
+from isocompute.errors import InputError
+from isocompute.importers import load_table
+
+GRID = "grid:"
+# Of the columns of a file, what a curve is made of; the rest is for pandas and DuckDB.
+_COLUMNS = ("run", "arm", "problems_per_batch", "rollouts_per_problem", "seed", "steps", "rollouts",
+            "tokens", "split", "metric", "problem_set", "score", "best", "worst")  # fmt: skip
+
+
+class GridCurves(NamedTuple):
+    """Curves of one split of a grid, and those of the training problems beside them."""
+
+    curves: list[Curve]
+    train: list[Curve]
+
+
+def grid_files() -> dict[str, Path]:
+    """Parquet files that are shipped, by the name after the prefix."""
+    folder = Path(str(resources.files("isocompute") / "data" / "grid"))
+    return {file.stem: file for file in sorted(folder.glob("*.parquet"))}
+
+
+def load_grid(
+    name: str,
+    *,
+    problem_set: str | None = None,
+    split: str = "validation",
+    where: Mapping[str, str] | None = None,
+    say: Callable[[str], None] | None = None,
+) -> GridCurves:
+    """Curves of one study of the grid that is shipped with the package.
+
+    Args:
+        name: of the study, for example "hard".
+        problem_set: a validation set; None: the one of the kind that was trained on.
+        split: "validation" or "train".
+        where: column -> value that the runs must have, see `store.arms.matches`.
+        say: hears how many of the study's runs are there, where some are missing.
+
+    Raises:
+        InputError: an unknown name (the known ones are listed), or nothing left by `where`.
+    """
+    known = grid_files()
+    if name not in known:
+        listed = ", ".join(GRID + one for one in known) or "none in this installation"
+        raise InputError(
+            f"a grid must be one of {listed}, but got {GRID + name!r}; choose one of them."
+        )
+    import pyarrow.parquet as parquet
+
+    file = parquet.ParquetFile(known[name])
+    head: dict[str, Any] = json.loads(file.metadata.metadata[b"isocompute"])
+    table = file.read(columns=list(_COLUMNS))
+    if set(table.column("arm").to_pylist()) == {""}:
+        table = table.drop_columns(["arm"])
+    if head["runs"] < head["of"] and say is not None:
+        say(f"{GRID}{name}: {head['runs']} of {head['of']} runs are there; the others are not "
+            "finished")  # fmt: skip
+    curves = load_table(table, where=dict(where or {}))
+    wanted = problem_set or str(head["problem_set"])
+    chosen = [c for c in curves if c.split == split]
+    if problem_set is None:
+        chosen = [c for c in chosen if c.problem_set == wanted]
+    return GridCurves(chosen, [c for c in curves if c.split == "train"])

@@ -1,0 +1,340 @@
+"""The scorecard's tests of claims: each on worlds where the claim is true, false, open."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isocompute.errors import InputError
+from isocompute.testing.planted import Arm, Noise, World
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "grid"))
+
+from scorecard import evidence, power, statistics  # noqa: E402 (the folder is not installed)
+from scorecard.claims import CLAIMS  # noqa: E402
+from scorecard.verdicts import Estimate, seeds_to_decide, verdict  # noqa: E402
+
+QUIET = Noise(problems=3000, samples=16, ceiling_sd=0.001, midpoint_sd=0.003)
+LOUD = Noise(problems=50, samples=4, ceiling_sd=0.08, midpoint_sd=0.25)
+FEW = (4, 16, 64, 256)
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def sweep(noise=QUIET, seed=0, seeds=3, **truth):
+    truth = {"n": FEW, "per_octave": 0.03, **truth}
+    return power.seen(power.planted(**truth), rng(seed), seeds, noise)
+
+
+# Verdicts, by hand
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high", "expected"),
+    [
+        ("above", 0.1, 3.0, "holds"),
+        ("above", -0.1, 3.0, "undecided"),
+        ("above", 0.1, 1.9, "does not"),  # there, but smaller than anybody would care for
+        ("above", -3.0, 1.9, "does not"),
+        ("above", 0.0, 3.0, "undecided"),
+        ("within", -2.0, 2.0, "holds"),
+        ("within", -2.1, 2.0, "undecided"),
+        ("within", 2.1, 5.0, "does not"),
+        ("within", -5.0, -2.1, "does not"),
+        ("at_most", -9.0, 2.0, "holds"),
+        ("at_most", 1.0, 2.1, "undecided"),
+        ("at_most", 2.1, 9.0, "does not"),
+    ],
+)
+def test_a_verdict_is_read_off_the_interval(kind, low, high, expected):
+    assert verdict(Estimate((low + high) / 2, low, high, 3), kind, 2.0) == expected
+
+
+def test_no_estimate_is_undecided():
+    assert verdict(statistics.unknown("why"), "above", 1.0) == "undecided"
+    assert verdict(statistics.unknown("why"), "at_most", 1.0) == "undecided"
+
+
+def test_seeds_that_would_decide():
+    # Half-width 2 with 3 seeds; 1 from the line where 3 is the value: 3 * (2 / 3)^2 = 1.33.
+    assert seeds_to_decide(Estimate(3.0, 1.0, 5.0, 3), "above", 2.0) == 4
+    # 0.5 above 0, 1.5 below the smallest effect: the latter is nearer, 3 * (3 / 1.5)^2 = 12.
+    assert seeds_to_decide(Estimate(0.5, -2.5, 3.5, 3), "above", 2.0) == 12
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "within", 2.0) == 12
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.5) == 48
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.0) is None
+    assert seeds_to_decide(Estimate(1.0, -math.inf, 3.0, 3), "above", 1.0) is None
+
+
+# n*
+
+
+@pytest.mark.long
+def test_a_rise():
+    assert decide(statistics.rise(sweep(levels_at=64)), "above", 2.0) == "holds"
+    assert decide(statistics.rise(sweep(levels_at=4, beyond=0.03)), "above", 2.0) == "does not"
+    assert (
+        decide(statistics.rise(sweep(LOUD, levels_at=64, per_octave=0.005)), "above", 2.0)
+        == "undecided"
+    )
+
+
+@pytest.mark.long
+def test_a_rise_that_ends_at_the_largest_n_is_a_bound():
+    found = statistics.rise(sweep(levels_at=4096, per_octave=0.06))
+    assert found.high == math.inf
+    assert "largest tested, 256" in found.note
+
+
+@pytest.mark.long
+def test_levelling_off():
+    level = statistics.loss_of_staying(sweep(levels_at=16))
+    assert decide(level, "at_most", 0.02) == "holds"
+    late = {"levels_at": 1024, "per_octave": 0.06, "n": (64, 256, 1024, 2048), "beyond": 0.1}
+    assert decide(statistics.loss_of_staying(sweep(**late)), "at_most", 0.02) == "does not"
+    assert math.isnan(statistics.loss_of_staying(sweep(levels_at=4, beyond=0.03)).value)
+
+
+@pytest.mark.long
+def test_a_shift_between_two_sweeps():
+    n = (4, 8, 16, 32, 64, 128, 256)
+    a, b = (sweep(levels_at=best, n=n, beyond=0.03, seed=best) for best in (8, 64))
+    found = statistics.shift(a, b)
+    assert decide(found, "above", 2.0) == "holds"
+    assert decide(statistics.shift(b, a), "above", 2.0) == "does not"
+    loud = statistics.shift(sweep(LOUD, levels_at=8), sweep(LOUD, levels_at=64, seed=1))
+    assert decide(loud, "above", 2.0) == "undecided"
+
+
+@pytest.mark.long
+def test_a_shift_between_bounds_is_open():
+    top = sweep(levels_at=4096, per_octave=0.08, n=(4, 16, 64))
+    assert statistics.shift(top, top).low == -math.inf
+    assert statistics.shift(top, top).high == math.inf
+
+
+@pytest.mark.long
+def test_a_turn_at_a_fixed_batch():
+    found = power._turns(2.0)(rng())
+    assert found.value > 1.0
+    assert decide(power._turns(0.0)(rng()), "above", 1.0) == "does not"
+
+
+@pytest.mark.long
+def test_a_rise_at_a_fixed_batch_uses_that_batch_alone():
+    def split(batch, best):
+        return [
+            Arm(problems_per_batch=batch // n, rollouts_per_problem=n, floor=0.05,
+                ceiling=0.7 - 0.03 * abs(math.log2(best / n)), slope=4.0,
+                midpoint=4.8 + 0.12 * math.log2(n))
+            for n in FEW
+        ]  # fmt: skip
+
+    world = World(name="splits", arms=(*split(1024, 64), *split(2048, 4)), max_rollouts=4e6)
+    curves = power.seen(world, rng(), 3, QUIET)
+    assert decide(statistics.rise_at_fixed_batch(curves, 1024), "above", 2.0) == "holds"
+    assert decide(statistics.rise_at_fixed_batch(curves, 2048), "above", 2.0) == "does not"
+
+
+@pytest.mark.long
+def test_whether_the_optimum_follows_n_or_the_batch():
+    joint = {"levels_at": 64, "b_p": (8, 32, 128), "n": (4, 16, 64, 256, 1024)}
+    of_n = statistics.direction(sweep(follows_batch=0.0, **joint))
+    assert decide(of_n, "within", 0.5) == "holds"
+    of_batch = statistics.direction(sweep(follows_batch=1.0, **joint))
+    assert decide(of_batch, "within", 0.5) == "does not"
+
+
+@pytest.mark.long
+def test_what_moves_the_score_more():
+    joint = {"levels_at": 64, "b_p": (8, 32, 128), "follows_batch": 0.0}
+    of_n = statistics.spread_share(sweep(**joint))
+    assert decide(of_n, "above", 1 / 3) == "holds"
+    both = statistics.spread_share(sweep(bp_gain=0.03, **joint))
+    assert decide(both, "within", 1 / 3) == "holds"
+    of_bp = statistics.spread_share(sweep(bp_gain=0.06, per_octave=0.002, **{
+        **joint, "levels_at": 16}))  # fmt: skip
+    assert of_bp.value < both.value
+
+
+@pytest.mark.long
+def test_the_smallest_b_p_may_cost_more_on_hard():
+    joint = {"levels_at": 16, "b_p": (8, 32, 128), "follows_batch": 0.0}
+    easy, hard = sweep(**joint), sweep(bp_gain=0.05, seed=1, **joint)
+    assert decide(statistics.bp_minimum(easy, hard), "above", 0.05) == "holds"
+    assert decide(statistics.bp_minimum(easy, easy), "above", 0.05) == "does not"
+
+
+@pytest.mark.long
+def test_tokens_that_follow_rollouts_change_nothing():
+    curves = sweep(levels_at=64, beyond=0.03)
+    curves = [c.replace(tokens_K=c.rollouts_K * 7.0) for c in curves]
+    same = statistics.shift_of_rise(curves)
+    assert decide(same, "within", 1.0) == "holds"
+    dear = [  # a rollout costs n tokens: by tokens large n are late
+        c.replace(tokens_K=c.rollouts_K * c.rollouts_per_problem**2.0) for c in curves
+    ]
+    assert statistics.shift_of_rise(dear).value < -0.5
+
+
+# Scores at equal rollouts
+
+
+def flat(scores, n=16, b_p=32, k=10, ends=1e5):
+    """One run per score list entry: constant after a start of 0.1."""
+    x = np.concatenate([[0.0], np.geomspace(1e3, ends, k)])
+    return [
+        evidence.Curve(
+            problems_per_batch=b_p, rollouts_per_problem=n, run=f"{n}-{s}", seed=s, rollouts_K=x,
+            score_K=np.concatenate([[0.1], np.full(k, score)]),
+        )
+        for s, score in enumerate(scores)
+    ]  # fmt: skip
+
+
+def test_a_contrast_is_paired_by_seed_and_has_students_interval():
+    a, b = flat([0.5, 0.6, 0.7]), flat([0.54, 0.65, 0.76])
+    found = statistics.contrast(a, b)
+    # Differences 0.04, 0.05, 0.06: mean 0.05, sd 0.01, t(0.975, 2) = 4.303.
+    assert found.value == pytest.approx(0.05)
+    assert found.high - found.value == pytest.approx(4.3027 * 0.01 / math.sqrt(3), rel=1e-4)
+    assert found.seeds == 3
+    assert verdict(found, "above", 0.02) == "holds"
+    assert verdict(statistics.contrast(b, a), "above", 0.02) == "does not"
+    assert verdict(statistics.contrast(a, flat([0.9, 0.3, 0.8])), "above", 0.02) == "undecided"
+
+
+def test_configurations_of_a_seed_are_one_number():
+    a = flat([0.5, 0.5]) + flat([0.5, 0.5], n=64)
+    b = flat([0.6, 0.7]) + flat([0.8, 0.9], n=64)
+    found = statistics.contrast(a, b)
+    assert found.seeds == 2
+    assert found.value == pytest.approx(0.25)  # (0.1 + 0.3) / 2 and (0.2 + 0.4) / 2
+
+
+def test_a_contrast_is_at_equal_rollouts():
+    short = flat([0.5, 0.5, 0.5], ends=1e4)
+    long = flat([0.6, 0.6, 0.6])
+    long = [c.replace(score_K=np.where(c.rollouts_K > 1.1e4, 0.9, c.score_K)) for c in long]
+    assert statistics.contrast(short, long).value == pytest.approx(0.1)
+
+
+def test_the_large_n_against_the_small_n():
+    both = flat([0.5, 0.5, 0.5], n=4) + flat([0.56, 0.55, 0.57], n=64)
+    assert verdict(statistics.pair(both), "above", 0.02) == "holds"
+    assert statistics.pair(both, 64, 4).value == pytest.approx(-0.06)
+    assert "not both there" in statistics.pair(flat([0.5], n=4)).note
+    runs = {(32, 4, 0): 1.0, (32, 64, 0): 3.0, (32, 4, 1): 1.0, (32, 64, 1): 5.0, (8, 64, 0): 9.0}
+    assert statistics.pair_runs(runs).value == 3.0
+
+
+def test_one_seed_has_no_interval():
+    found = statistics.contrast(flat([0.5]), flat([0.6]))
+    assert found.low == -math.inf
+    assert verdict(found, "above", 0.02) == "undecided"
+    assert "no runs in common" in statistics.over_seeds([]).note
+
+
+def test_what_a_run_moved():
+    assert statistics.moved(flat([0.5, 0.6, 0.7])).value == pytest.approx(0.5)
+
+
+def test_a_final_score_is_the_mean_of_the_last_fifth():
+    curve = flat([0.5])[0]
+    curve = curve.replace(
+        rollouts_K=np.array([0.0, 50, 79, 90, 100]), score_K=np.array([0, 0, 0, 0.4, 0.6])
+    )
+    assert statistics.final_scores([curve]) == {(32, 16, 0): pytest.approx(0.5)}
+
+
+def test_a_fall_is_looked_for_in_the_other_seeds():
+    falls = power.planted(levels_at=4, n=(4, 16), falls=0.1)
+    assert verdict(statistics.fall(power.seen(falls, rng(), 3, QUIET)), "above", 0.01) == "holds"
+    level = power.planted(levels_at=4, n=(4, 16))
+    found = statistics.fall(power.seen(level, rng(), 3, QUIET))
+    assert verdict(found, "above", 0.01) == "does not"
+    many = [statistics.fall(power.seen(level, rng(i), 3, LOUD)).value for i in range(30)]
+    assert abs(np.mean(many)) < 0.02  # a peak of the run's own would be 0.05 of noise
+    assert verdict(statistics.fall(power.seen(falls, rng(), 3, LOUD)), "above", 0.01) == "undecided"
+
+
+# Beyond the paper
+
+
+@pytest.mark.long
+def test_a_pilot_that_finds_the_n_and_one_that_does_not():
+    found = statistics.pilot_loss(sweep(levels_at=4, beyond=0.03))
+    assert decide(found, "at_most", 0.02) == "holds"
+    assert "the pilot chose n = 4" in found.note
+    assert decide(power._late_fall(rng(), QUIET), "at_most", 0.02) != "holds"
+
+
+@pytest.mark.long
+def test_what_one_seed_is_worth():
+    found = statistics.one_seed_loss(sweep(levels_at=64))
+    assert decide(found, "at_most", 0.02) == "holds"
+    assert statistics.one_seed_loss(sweep(LOUD, levels_at=64)).value > found.value
+
+
+def decide(found, kind, smallest):
+    return verdict(found, kind, smallest)
+
+
+# The registry and its evidence
+
+
+def test_every_claim_says_what_it_needs():
+    assert [c.id for c in CLAIMS] == [str(i + 1) for i in range(len(CLAIMS))]
+    for claim in CLAIMS:
+        assert set(claim.needs) <= set(evidence.ARMS), claim.id
+        assert claim.smallest > 0
+        assert claim.where or claim.group == "Beyond the paper"
+
+
+def test_every_row_stands_in_the_power_table_or_says_why_not():
+    named = " ".join(t.rows for t in power.TRIALS)
+    covered = {int(r) for part in named.replace(" to ", "-").split(",") for r in span(part)}
+    by_counts = {"7", "12", "16", "18"}  # rise again; a difference of draws; no noise to plant
+    assert {int(c.id) for c in CLAIMS} - covered == {int(r) for r in by_counts}
+
+
+def span(part):
+    found = []
+    for word in part.split():
+        first, _, last = word.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found
+
+
+def test_a_column_that_lacks_an_arm_says_so(tmp_path):
+    column = evidence.Evidence(name="x", title="x", arms={}, seconds_per_million=100.0)
+    with pytest.raises(evidence.MissingError, match="PPO"):
+        column.sweep("ppo")
+    # Five n, three seeds, 1M rollouts each: 15M rollouts, 1,500 seconds.
+    assert column.cost(("ppo",)) == "15 runs, 15M rollouts, 0.42 core hours"
+    bad = tmp_path / "columns.toml"
+    bad.write_text('[x]\ntitle = "x"\nmedium = { source = "y.csv" }\n')
+    with pytest.raises(InputError, match="an arm must be one of .*, but got medium in column x"):
+        evidence.columns(bad)
+
+
+def test_the_columns_of_the_page_are_there():
+    names = [column.name for column in evidence.columns()]
+    assert names[:3] == ["qwen7b", "grid", "bits"]
+    bits = evidence.columns()[2]
+    assert {c.problems_per_batch for c in bits.sweep("easy")} == {64}
+    assert {c.problems_per_batch for c in bits.sweep("easy_all")} == {16, 64}
+    assert {c.rollouts_per_problem for c in bits.sweep("n64")} == {64}
+    assert {c.problem_set for c in bits.sweep("dual", on="hard")} == {"hard"}
+    assert bits.runs("easy", "gap")[16, 4, 0] == pytest.approx(0.03178)
+    with pytest.raises(evidence.MissingError, match="one length"):
+        bits.with_tokens("easy")
+    with pytest.raises(evidence.MissingError, match="three splits"):
+        bits.fullest_batch("easy_all")

@@ -233,6 +233,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     from isocompute.importers.beside import of_other_logs
 
     apart = of_other_logs(files)
+    if apart == set(files):  # beside nothing: read, and refused for what it is
+        apart = set()
     for path in files:
         if path in apart:
             continue

@@ -147,7 +147,7 @@ def fits() -> dict[str, Fit]:
     found = {}
     for name in ("easy", "hard"):
         try:
-            found[name] = iso.fit(f"grid:{name}[problems_per_batch={B_P}]")
+            found[name] = iso.fit(f"grid:{name}")
         except InputError as error:
             print(f"no fit of {name}: {error}")
     return found
@@ -156,8 +156,8 @@ def fits() -> dict[str, Fit]:
 def level(fit: Fit) -> tuple[str, str]:
     """n* over the last two octaves against the two before: what saturation would be."""
     best = [row for row in fit.document["best"] if not row["extrapolated"]]
-    if len(best) < 2:
-        return "no budget at which all n are there", "open"
+    if len(best) < 2 or fit.posterior.n_runs_J.min() < FEWEST:
+        return "an n has fewer than three runs", "open"
     last = best[-1]
     told = ", ".join(
         f"{compact(row['x'])}: {row['rollouts_per_problem']:.0f} "
@@ -179,6 +179,18 @@ def rise(fit: Fit) -> tuple[str, str]:
     return told, "holds" if rising["claimed"] else "not claimed"
 
 
+def lower_on_hard(models: dict[str, Fit]) -> tuple[str, str]:
+    """n* at the end of the support, Hard against Easy."""
+    last = {name: [row for row in fit.document["best"] if not row["extrapolated"]][-1]
+            for name, fit in models.items()}  # fmt: skip
+    told = "; ".join(
+        f"{name}: {row['rollouts_per_problem']:.0f} [{row['interval'][0]:.0f}, "
+        f"{row['interval'][1]:.0f}] at {compact(row['x'])}" for name, row in last.items()
+    )  # fmt: skip
+    easy, hard = last["easy"]["interval"], last["hard"]["interval"]
+    return told, "holds" if hard[1] < easy[0] else "does not" if hard[0] > easy[1] else "open"
+
+
 def claims() -> list[tuple[str, str, str]]:
     """(claim, estimates, verdict), as far as there are runs."""
     rows: list[tuple[str, str, str]] = []
@@ -186,6 +198,8 @@ def claims() -> list[tuple[str, str, str]]:
     for name, fit in models.items():
         rows.append((f"n* rises with the budget ({name})", *rise(fit)))
         rows.append((f"n* levels off ({name})", *level(fit)))
+    if len(models) == len(("easy", "hard")):
+        rows.append(("n* levels off lower on Hard than on Easy", *lower_on_hard(models)))
     hard, easy = load("hard"), load("easy")
     if hard is not None:
         for name in ("very_easy", "easy"):

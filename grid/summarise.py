@@ -21,11 +21,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 from scipy import stats
 
-import isocompute as iso
-from isocompute.answers import Fit
+from isocompute.answers import Fit, fit_sweep
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.report.style import series_styles
+from isocompute.sources import load_curves
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -147,7 +147,7 @@ def fits() -> dict[str, Fit]:
     found = {}
     for name in ("easy", "hard"):
         try:
-            found[name] = iso.fit(f"grid:{name}")
+            found[name] = fit_sweep(load_curves(f"grid:{name}"))
         except InputError as error:
             print(f"no fit of {name}: {error}")
     return found
@@ -191,10 +191,9 @@ def lower_on_hard(models: dict[str, Fit]) -> tuple[str, str]:
     return told, "holds" if hard[1] < easy[0] else "does not" if hard[0] > easy[1] else "open"
 
 
-def claims() -> list[tuple[str, str, str]]:
+def claims(models: dict[str, Fit]) -> list[tuple[str, str, str]]:
     """(claim, estimates, verdict), as far as there are runs."""
     rows: list[tuple[str, str, str]] = []
-    models = fits()
     for name, fit in models.items():
         rows.append((f"n* rises with the budget ({name})", *rise(fit)))
         rows.append((f"n* levels off ({name})", *level(fit)))
@@ -326,7 +325,7 @@ def main() -> None:
     counted = ", ".join(f"{name} {k} of 27" for name, k in there.items())
     lines = [f"Runs at B_p = {B_P} so far: {counted}.", "",
              "| claim | mean and 95% interval over seeds | verdict |", "|---|---|---|"]  # fmt: skip
-    lines += [f"| {claim} | {told} | {verdict} |" for claim, told, verdict in claims()]
+    lines += [f"| {claim} | {told} | {verdict} |" for claim, told, verdict in claims(models)]
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(BLOCK.sub(lambda _: "\n".join(lines) + "\n", page), encoding="utf-8")
     print("\n".join(lines))

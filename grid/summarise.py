@@ -38,7 +38,7 @@ BLOCK = re.compile(r"(?<=<!-- made by grid/summarise.py -->\n).*?(?=<!-- end -->
 B_P = 32
 SHOWN_N = (4, 32, 256, 1024)
 LEAST = 0.02  # a change of score below this is none: a third of what the n of the grid spread over
-FEWEST = 3  # seeds of an interval
+FEWEST = 3  # seeds of an interval, n of a path
 SETS = ("very_easy", "easy", "hard", "extremely_hard")
 
 
@@ -294,7 +294,9 @@ def draw_curves(tables: dict[str, pd.DataFrame]) -> None:
 def draw_path(models: dict[str, Fit]) -> None:
     """n* against the budget, with its interval, for both arms."""
     figure, axis = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
-    for (name, fit), colour in zip(models.items(), ("#c2255c", "#4c1d95"), strict=False):
+    colours = {"easy": "#c2255c", "hard": "#4c1d95"}
+    for name, fit in models.items():
+        colour = colours[name]
         best = [row for row in fit.document["best"] if not row["extrapolated"]]
         x = [row["x"] for row in best]
         low, high = zip(*[row["interval"] for row in best], strict=True)
@@ -319,12 +321,16 @@ def main() -> None:
     if tables:
         draw_curves(tables)
     models = fits()
+    models = {name: fit for name, fit in models.items()
+              if len(fit.posterior.configurations) >= FEWEST}  # fmt: skip
     if models:
         draw_path(models)
     there = {name: table.run.nunique() for name, table in tables.items()}
     counted = ", ".join(f"{name} {k} of 27" for name, k in there.items())
     lines = [f"Runs at B_p = {B_P} so far: {counted}.", "",
              "| claim | mean and 95% interval over seeds | verdict |", "|---|---|---|"]  # fmt: skip
+    if models:
+        lines = ["![The best n against the budget](images/grid-path.png)", "", *lines]
     lines += [f"| {claim} | {told} | {verdict} |" for claim, told, verdict in claims(models)]
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(BLOCK.sub(lambda _: "\n".join(lines) + "\n", page), encoding="utf-8")

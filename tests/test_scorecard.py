@@ -256,6 +256,16 @@ def test_one_seed_has_no_interval():
     assert "no runs in common" in statistics.over_seeds([]).note
 
 
+def test_one_n_cannot_be_best():
+    alone = flat([0.5, 0.6, 0.7])
+    for found in (
+        statistics.rise(alone), statistics.shift(alone, alone), statistics.pilot_loss(alone),
+        statistics.one_seed_loss(alone),
+    ):  # fmt: skip
+        assert found.note == "one n only so far"
+        assert verdict(found, "above", 1.0) == "undecided"
+
+
 def test_what_a_run_moved():
     assert statistics.moved(flat([0.5, 0.6, 0.7])).value == pytest.approx(0.5)
 

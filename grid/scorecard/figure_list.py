@@ -13,6 +13,7 @@ from isocompute.answers import Fit, fit_sweep, printed_law
 from isocompute.domain import Curve
 from scorecard import grid, panels
 from scorecard.evidence import ARMS, Evidence, MissingError
+from scorecard.statistics import one_n
 
 Draw = Callable[[Axes, Evidence], None]
 
@@ -64,7 +65,13 @@ def _fit(sweep: Sequence[Curve], unit: str = "rollouts") -> Fit:
 
 
 def _curves(arm: str, metric: str = "avg", on: str | None = None) -> Draw:
-    return lambda axes, e: panels.curves(axes, e.sweep(arm, metric, on))
+    def draw(axes: Axes, e: Evidence) -> None:
+        sweep = e.sweep(arm, metric, on)
+        if one_n(sweep):
+            raise MissingError(f"{ARMS[arm][0]}: one n only so far")
+        panels.curves(axes, sweep)
+
+    return draw
 
 
 def _at_bp(arm: str, place: int) -> Draw:
@@ -82,6 +89,8 @@ def _at_bp(arm: str, place: int) -> Draw:
 def _path(arm: str, on: str | None = None, unit: str = "rollouts") -> Draw:
     def draw(axes: Axes, e: Evidence) -> None:
         sweep = e.with_tokens(arm) if unit == "tokens" else e.sweep(arm, "avg", on)
+        if one_n(sweep):
+            raise MissingError(f"{ARMS[arm][0]}: one n only so far")
         source = e.arms.get(arm, {}).get("source") if unit == "rollouts" else None
         panels.path(axes, _fit(sweep, unit), source)
 

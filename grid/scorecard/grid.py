@@ -127,7 +127,7 @@ def seconds_per_million(folder: Path) -> float | None:
     runs = load(folder)
     spent = sum(max(row["rollouts"] for rows in run.rows.values() for row in rows) for run in runs)
     cpu_s = float(sum(run.head["cpu_s"] for run in runs))
-    return cpu_s / spent * 1e6 if spent else None
+    return float(cpu_s / spent * 1e6) if spent else None
 
 
 def landscapes(runs: list[Run], sizes: tuple[int, ...]) -> dict[str, NDArray[np.float64]]:

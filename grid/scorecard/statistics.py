@@ -55,6 +55,14 @@ def seeds_of(*sweeps: Sweep) -> int:
     return min(counts, default=0)
 
 
+def one_n(sweep: Sweep) -> bool:
+    """Whether only one n is there, so that none can be best."""
+    return len({c.rollouts_per_problem for c in sweep}) < 2
+
+
+_ONE_N = "one n only so far"
+
+
 def _drawn(
     draw_D: FloatArray, *sweeps: Sweep, note: str = "",
     too_low_D: BoolArray | None = None, too_high_D: BoolArray | None = None,
@@ -90,6 +98,8 @@ def rise(sweep: Sweep, unit: str = "rollouts") -> Estimate:
 
     The bounds are the package's own for a rise (one-sided 95% each).
     """
+    if one_n(sweep):
+        return unknown(_ONE_N)
     return _rise(fit_sweep(sweep, unit=unit), sweep)
 
 
@@ -128,7 +138,7 @@ def loss_of_staying(sweep: Sweep) -> Estimate:
     leaves open what a larger one would have gained. Where n* never rose there is no answer.
     """
     fit = fit_sweep(sweep)
-    if not fit.rise.claimed:
+    if one_n(sweep) or not fit.rise.claimed:
         return unknown("n* is not seen to rise, so there is nothing to level off")
     at = fit.support[1]
     stayed = fit.configurations.index(fit.best_at(at / TAIL).configuration)
@@ -143,6 +153,8 @@ def shift(a: Sweep, b: Sweep, unit: str = "rollouts") -> Estimate:
     The draws of both are taken as independent. Where both are of the same runs under two metrics
     they are not, and the interval is wider than it need be.
     """
+    if one_n(a) or one_n(b):
+        return unknown(_ONE_N)
     fits = [fit_sweep(one, unit=unit) for one in (a, b)]
     at = min(fit.support[1] for fit in fits)
     log2_DS = [_log2_n(fit, at) for fit in fits]
@@ -357,6 +369,8 @@ def _smooth(curve: Curve, x_X: FloatArray) -> FloatArray:
 
 def pilot_loss(sweep: Sweep) -> Estimate:
     """Score lost at the largest budget by the n that a sixteenth of it would have chosen."""
+    if one_n(sweep):
+        return unknown(_ONE_N)
     fit = fit_sweep(sweep)
     at = fit.support[1]
     pilot = fit_sweep([c.until(at / PILOT) for c in sweep if c.rollouts_K[1] <= at / PILOT])
@@ -370,6 +384,8 @@ def pilot_loss(sweep: Sweep) -> Estimate:
 
 def one_seed_loss(sweep: Sweep) -> Estimate:
     """Score lost by choosing n from the final scores of a single seed, by the whole sweep's fit."""
+    if one_n(sweep):
+        return unknown(_ONE_N)
     fit = fit_sweep(sweep)
     at = fit.support[1]
     expected = fit.expected_scores(at)

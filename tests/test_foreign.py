@@ -81,6 +81,55 @@ def test_a_configuration_beside_several_logs_is_none_s(tmp_path: Path) -> None:
     assert [run.rollouts_per_problem for run in runs] == [4, 8]
 
 
+@pytest.mark.parametrize("ending", [".json", ".config.yaml", "_config.json"])
+def test_a_configuration_named_for_a_log_is_of_that_log(tmp_path: Path, ending: str) -> None:
+    for n in (4, 8):
+        write(tmp_path / f"run-{n}.jsonl", verl(0, 2 * n))
+        (tmp_path / f"run-{n}{ending}").write_text(config(n))  # JSON is YAML
+    runs = read_log(tmp_path)
+    assert [run.rollouts_per_problem for run in runs] == [4, 8]
+    assert not any("gave no run" in note for run in runs for note in run.notes)
+
+
+TABLE = (
+    '"Name","State","data.train_batch_size","actor_rollout_ref.rollout.n","trainer.nnodes",'
+    '"trainer.n_gpus_per_node"\n"a","finished","8","4","2","8"\n"b","finished","8","16","",""\n'
+)
+
+
+def history(last: float) -> str:
+    return f"_step,_runtime,val-core/math/acc/mean@4\n0,0,0.1\n1,10,0.2\n2,20,{last}\n"
+
+
+def test_a_table_of_runs_says_b_p_and_n_of_the_histories_beside_it(tmp_path: Path) -> None:
+    for name, last in (("a", 0.3), ("b", 0.4)):
+        (tmp_path / f"{name}.csv").write_text(history(last))
+    table = tmp_path / "wandb_export.csv"
+    table.write_text(TABLE)
+    a, b = read_log(tmp_path)
+    assert [(r.problems_per_batch, r.rollouts_per_problem) for r in (a, b)] == [(8, 4), (8, 16)]
+    assert "configuration: read from wandb_export.csv beside the log" in a.concluded
+    assert a.provenance.gpu_s_per_step == pytest.approx(160)  # 10 s on 2 x 8 GPUs
+    assert b.provenance.gpu_s_per_step is None  # on how many GPUs is not said
+    assert not any("gave no run" in note for note in a.notes)
+    # Two rows of one name: which is meant is not known.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.csv").write_text(history(0.3))
+    (other / "table.csv").write_text(TABLE + TABLE.splitlines()[1] + "\n")
+    assert only(read_log(other)).problems_per_batch is None
+
+
+def test_a_table_of_runs_says_it_of_the_columns_of_a_chart(tmp_path: Path) -> None:
+    key = "val-core/math/acc/mean@4"
+    rows = "\n".join(f"{i},0.{i},0.{i + 1}" for i in range(3))
+    (tmp_path / "chart.csv").write_text(f"trainer/global_step,a - {key},b - {key}\n{rows}\n")
+    (tmp_path / "runs.csv").write_text(
+        "run,problems_per_batch,rollouts_per_problem\na,8,4\nb,8,16\n"
+    )
+    assert [run.rollouts_per_problem for run in read_log(tmp_path)] == [4, 16]
+
+
 def test_a_configuration_beside_a_log_must_agree_with_what_is_given(tmp_path: Path) -> None:
     write(tmp_path / "bp8_n16" / "metrics.jsonl", verl(0, 2))
     (tmp_path / "bp8_n16" / "config.json").write_text(config(4))

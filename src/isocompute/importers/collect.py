@@ -14,9 +14,9 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from isocompute.importers.beside import configuration_beside
+from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import batches_drawn, tokens_disagree
-from isocompute.importers.configuration import Found, configuration, facts_of
+from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import count_from_one, to_updates, trained_again
 from isocompute.importers.points import (
@@ -134,10 +134,10 @@ class Collector:
                 self.note(f"the log changes {name} from {old} to {new} within one run")
                 self._found = Found()  # neither value holds for the whole run
 
-    def configure_beside(self, path: Path) -> None:
-        """Take the configuration that stands in the folder of a log and is its own."""
-        beside = configuration_beside(path)
-        if beside is not None:
+    def configure_beside(self, path: Path, *, alone: bool = True) -> None:
+        """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
+        own = configuration_beside(path) if alone else None
+        if (beside := own or configuration_in_table(path, self.name)) is not None:
             self._beside, config = beside
             self.configure(config)
             self.counters.infer(f"configuration: read from {self._beside} beside the log")
@@ -323,7 +323,7 @@ class Collector:
             self.note(line)
         for line in inferred:
             self.counters.infer(line)
-        provenance = provenance or provenance_of(path, source)
+        provenance, gpus = provenance or provenance_of(path, source), gpus_of(self._config)
         unread = [
             key for key, kind in self._kinds.items()
             if kind is None and key not in _PASSED and key[:1] != "_"
@@ -338,7 +338,7 @@ class Collector:
                 provenance, facts={**self.extras, **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
-                gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus),
+                gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus or gpus),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )

@@ -113,8 +113,9 @@ def read_layout(
     for key, config in (configs or {}).items():
         if key in collectors:
             collectors[key].configure(config)
-    if len(collectors) == 1 and kind != "chart":
-        next(iter(collectors.values())).configure_beside(path)
+    alone = len(collectors) == 1 and kind != "chart"
+    for collector in collectors.values():
+        collector.configure_beside(path, alone=alone)
     source = f"{kind}-csv" if kind in ("tensorboard", "long") else "wandb-csv"
     if path.suffix == ".parquet":
         source = f"{kind}-parquet"

@@ -230,7 +230,14 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     states: dict[Path, list[Path]] = defaultdict(list)
     dumps: dict[Path, list[Path]] = defaultdict(list)
     single: list[Path] = []
+    from isocompute.importers.beside import of_other_logs
+
+    apart = of_other_logs(files)
+    if apart == set(files):  # beside nothing: read, and refused for what it is
+        apart = set()
     for path in files:
+        if path in apart:
+            continue
         if path.name == "trainer_state.json":
             home = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
             states[home].append(path)

@@ -60,32 +60,43 @@ _HARMFUL = re.compile(
     r"generation_config|override_generation_config|logits_processors|speculative_config|"
     r"sampling_\w*|temperature|top_\w|n)(\..*)?"
 )
+# Of a backend: to train nothing, or with rounded weights.
+_IDLE = re.compile(r".*\.(fsdp_config|fsdp)\.(forward_only|qat)(\..*)?")
 _STRATEGIES = ("fsdp", "fsdp2")  # the learning-rate schedule is theirs; other backends have others
 
 
-def checked_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
+def checked_overrides(overrides: Mapping[str, Any], *, longest: int) -> dict[str, Any]:
     """The overrides as they may stand on verl's command line.
 
     Keys are dotted paths with or without `+` or `++`; values may be mappings.
+
+    Args:
+        overrides: as the study has them.
+        longest: tokens of the longest prompt and response together.
 
     Raises:
         InputError: for a key that carries the allocation, the recipe, the reward or the problems,
             that nobody has looked at, or that is no path.
     """
-    for key, value in overrides.items():
+    if not isinstance(overrides, Mapping):
+        raise InputError(
+            f"engine_options.overrides must be Hydra keys with values, but got {overrides!r}; "
+            "write them as KEY: VALUE."
+        )
+    for key, value in ((str(key), value) for key, value in overrides.items()):
         for path, leaf in _leaves(key.removeprefix("+").removeprefix("+"), value):
             if not _PATH.fullmatch(path):
                 raise InputError(
                     "an override must be one dotted Hydra key, with + or ++ before it where it is "
                     f"new, but got {key!r}; write it as section.key."
                 )
-            _check(key, path, leaf)
+            _check(key, path, leaf, longest)
     return dict(overrides)
 
 
-def _check(key: str, path: str, value: Any) -> None:
+def _check(key: str, path: str, value: Any, longest: int) -> None:
     allowed = any(path == name or path.startswith(f"{name}.") for name in _HARMLESS)
-    if not allowed or _HARMFUL.fullmatch(path):
+    if not allowed or _HARMFUL.fullmatch(path) or _IDLE.fullmatch(path):
         raise InputError(
             "an override must not change what the study decides, so it must be among the keys "
             f"known not to (docs/engines-trainers.md), but got {key!r}, which sets {path}; change "
@@ -95,6 +106,11 @@ def _check(key: str, path: str, value: Any) -> None:
         raise InputError(
             f"`strategy` must be {' or '.join(_STRATEGIES)} with the engine 'verl', but got "
             f"{value!r} for {key!r}; the other backends have other learning-rate schedules."
+        )
+    if path.endswith(".max_model_len") and not (isinstance(value, int) and value >= longest):
+        raise InputError(
+            "`max_model_len` must be at least max_prompt_tokens + max_response_tokens = "
+            f"{longest}, but got {value!r} for {key!r}, which would cut responses; raise it."
         )
     if path == "trainer.logger" and not (isinstance(value, list) and "file" in value):
         raise InputError(

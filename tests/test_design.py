@@ -239,6 +239,7 @@ BAD = {
     "a sweep must take more than 0%": {"spend": 1.5},
     r"must fill a batch \(B_p = 16\), but got --problems 10": {"problems": 10},
     r"must hold 16 problems with n = 8 \(128 rollouts\), but got --max-batch": {"max_batch": 100},
+    r"a budget must be at most 1e\+15 rollouts, but got 1e\+30": {"budget": 1e30},
     r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
     "the largest a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
     r"3 n with 20 steps each \(at least 30.7k rollouts": {"budget": 2e4},

@@ -14,6 +14,7 @@ at any time and start it again; with --report nothing is run, and the seeds that
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import subprocess
 import sys
@@ -159,7 +160,7 @@ def main() -> int:
             if not options.report:
                 content["grid"]["seeds"] = options.seeds
                 study = folder / f"{name}.yaml"
-                study.write_text(yaml.safe_dump(content, sort_keys=False))
+                study.write_text(json.dumps(content, indent=1))  # which is YAML
                 run(study, folder / name)
             if (folder / name).is_dir():
                 found[engine] = Outcome(folder / name)

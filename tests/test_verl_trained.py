@@ -128,16 +128,16 @@ class World:
         found = list((self.folder / "runs").glob("*/attempt-*"))
         return sorted(found, key=lambda p: (p.parent.name, int(p.name.rpartition("-")[2])))
 
-    def checkpoints(self, *, whole: bool) -> list[int]:
-        """Steps of verl's own, with or without the file that it writes last."""
+    def checkpoints(self, *, whole: bool, since: float = 0.0) -> list[int]:
+        """Steps of verl's own made since then, with or without the file that it writes last."""
         found = (self.folder / "runs").glob("*/checkpoints/global_step_*")
         return [int(p.name.rpartition("_")[2]) for p in found
-                if (p / "data.pt").is_file() == whole]  # fmt: skip
+                if (p / "data.pt").is_file() == whole and p.stat().st_mtime > since]  # fmt: skip
 
-    def rows(self) -> dict[int, dict[str, Any]]:
-        """verl's own log: of a step that was trained twice, the later one."""
+    def rows(self, last: int = 99) -> dict[int, dict[str, Any]]:
+        """verl's own log of the last attempts: of a step that was trained twice, the later one."""
         found: dict[int, dict[str, Any]] = {}
-        for attempt in self.attempts:
+        for attempt in self.attempts[-last:]:
             path = attempt / "metrics.jsonl"
             for line in path.read_text().splitlines() if path.is_file() else ():
                 row = json.loads(line)
@@ -225,7 +225,16 @@ def kill_in_training(world: World) -> int:
 
 def kill_in_validation(world: World) -> int:
     """The checkpoint is whole, its row is not in the log: verl validates between the two."""
-    world.kill_when(lambda: max(world.checkpoints(whole=True)) > max(world.rows()))
+    earlier = len(world.attempts)
+
+    def holds() -> bool:
+        begun = world.attempts[-1] / "command.json"
+        if len(world.attempts) == earlier or not begun.is_file():
+            return False
+        newest = max(world.checkpoints(whole=True, since=begun.stat().st_mtime), default=0)
+        return newest > 0 and newest not in world.rows(last=1)
+
+    world.kill_when(holds)
     return committed(world)
 
 

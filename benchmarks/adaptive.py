@@ -7,7 +7,9 @@ Every sweep is run past the end that its bounds would set, and each of its looks
 sweep with other bounds on its end would have stopped is read off the same rows. Its plan at a look
 is the n of largest expected score at nine budgets; what that loses is taken from the truth. Beside
 it, on the same curves: the full grid with three seeds, every n with one seed, three n with three
-seeds, successive halving, and an oracle that trains each n as long as it is going to be best.
+seeds, successive halving, and an oracle that trains each n as long as it is going to be best. The
+first five sweeps of each world and noise have all of that; later ones end by the default tolerance
+and stand beside the full grid alone.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ MOST, LEAST = 0.4, 0.0007  # of the full grid, and the tolerance, at which a swe
 BUDGETS = 9
 LOST = 0.005  # of score: a winner so much better is lost
 LATE = 4.0  # a winner that leads only in the last so-manieth of the budget comes late
+WITH_OTHERS = 5  # sweeps of a world and noise: 210 in all
+DEFAULT = 0.002  # of score: the tolerance of a study that names none
 TOLERANCES = (0.006, 0.004, 0.003, 0.002, 0.0015, 0.001, 0.0007)
 
 
@@ -96,13 +100,13 @@ class Sweep:
         whole = SEEDS * self.top * len(self.configurations)
         return {"share": round(spent / whole, 4), "lost": self.lost(fit, until if knows else None)}
 
-    def adaptive(self) -> list[dict[str, Any]]:
+    def adaptive(self, tolerance: float) -> list[dict[str, Any]]:
         """Every look: share spent so far, what it expects to lose, what it loses."""
         whole = SEEDS * self.top * len(self.configurations)
         grid = Grid(
             steps={c: int(self.top // c.batch_size) for c in self.configurations},
             seeds=SEEDS, slices=SLICES,
-            bounds=Bounds(target=self.top, spend=MOST * whole, tolerance=LEAST),
+            bounds=Bounds(target=self.top, spend=MOST * whole, tolerance=tolerance),
         )  # fmt: skip
         look, found = grid.started(None), []
         assert look is not None
@@ -123,13 +127,16 @@ class Sweep:
             })  # fmt: skip
         return found
 
+    def full(self) -> dict[str, dict[str, Any]]:
+        """The grid that every share is a share of."""
+        return {"full": self.planned({c: [self.top] * SEEDS for c in self.configurations})}
+
     def others(self) -> dict[str, dict[str, Any]]:
         """The comparators."""
         of = self.configurations
         coarse = [of[0], of[len(of) // 2], of[-1]]
         cut = min(0.3 * len(of) / len(coarse), 1.0) * self.top
         return {
-            "full": self.planned({c: [self.top] * SEEDS for c in of}),
             "one_seed": self.planned({c: [self.top] for c in of}),
             "coarse": self.planned({c: [cut] * SEEDS for c in coarse}),
             "halving": self.planned(self.halved()),
@@ -172,8 +179,10 @@ def run(path: Path, sweeps: int, seconds: float) -> None:
                 if time.monotonic() - began > seconds:
                     return
                 sweep = Sweep(worlds[name], noise, seed)
+                every = seed < WITH_OTHERS
                 row = {"world": name, "noise": noise, "seed": seed, "late": sweep.late(),
-                       "looks": sweep.adaptive(), "others": sweep.others()}  # fmt: skip
+                       "looks": sweep.adaptive(LEAST if every else DEFAULT),
+                       "others": sweep.full() | (sweep.others() if every else {})}  # fmt: skip
                 with path.open("a") as file:
                     file.write(json.dumps(row) + "\n")
 
@@ -199,7 +208,7 @@ def ended(row: Mapping[str, Any], tolerance: float, most: float) -> Mapping[str,
     return found
 
 
-def table(rows: Sequence[Mapping[str, Any]], tolerance: float = 0.002, most: float = 0.4) -> None:
+def table(rows: Sequence[Mapping[str, Any]], tolerance: float = DEFAULT, most: float = 0.4) -> None:
     """Print the figures: means over worlds of the means over sweeps, paired with the full grid."""
     names = [w for w in MADE_FOR + NOT_MADE_FOR if any(r["world"] == w for r in rows)]
     print(f"{len(rows)} sweeps, tolerance {tolerance:g}, at most {most:.0%} spent\n")
@@ -219,7 +228,7 @@ def table(rows: Sequence[Mapping[str, Any]], tolerance: float = 0.002, most: flo
           f"{mean['path']:+.4f} ({se:.4f}) | {mean['target']:+.4f} | {mean['full']:.4f} | "
           + " | ".join(f"{mean[k]:+.4f}" for k in OTHERS) + " |")  # fmt: skip
     for k in OTHERS:
-        share = np.mean([r["others"][k]["share"] for r in rows])
+        share = np.mean([r["others"][k]["share"] for r in rows if k in r["others"]])
         print(f"{k}: {share:.0%} of the full grid")
     late = [r for r in rows if r["late"]]
     gone = sum(ended(r, tolerance, most)["lost"][-1] > LOST for r in late)
@@ -243,7 +252,11 @@ def _figures(
         "se": float(above.std(ddof=min(len(above) - 1, 1)) / np.sqrt(len(above))),
         "target": float((mine - full)[:, -1].mean()), "full": float(full.mean()),
         **{
-            k: float((np.array([r["others"][k]["lost"] for r in rows]) - full).mean())
+            k: float(np.mean([
+                np.subtract(r["others"][k]["lost"], r["others"]["full"]["lost"])
+                for r in rows
+                if k in r["others"]
+            ]))
             for k in OTHERS
         },
     }  # fmt: skip
@@ -262,6 +275,7 @@ def main() -> None:
     rows = rows_of(options.rows)
     if rows:
         table(rows)
+        rows = [r for r in rows if r["seed"] < WITH_OTHERS]
         print("| tolerance | share | path, above full | target, above full |\n|---|---|---|---|")
         for tolerance in TOLERANCES:
             names = sorted({r["world"] for r in rows})

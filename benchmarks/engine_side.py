@@ -121,7 +121,7 @@ def isocompute_side() -> None:
     def whose() -> str:
         return "forward" if torch.is_grad_enabled() else "base model"
 
-    watch.watch(Transformer, "response_logits", whose)
+    watch.watch(Transformer, "response_logprobs", whose)
     watch.watch(torch.Tensor, "backward", "backward")
     watch.watch(Policy, "rewards", "verifier")
     watch.watch(FlatAdamW, "step", "optimiser")

@@ -90,6 +90,24 @@ def wandb_chart(path: Path) -> None:
         writer.writerows([s, *(row.get(n, "") for n in names)] for s, row in sorted(steps.items()))
 
 
+def wandb_histories(folder: Path) -> None:
+    """Histories of W&B as CSV, one per run, with the run's configuration beside each."""
+    folder.mkdir()
+    for i, c in enumerate(sweep(1)):
+        batch = c.problems_per_batch * c.rollouts_per_problem
+        with (folder / f"swift-river-{i}.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["_step", "_runtime", "training/global_step",
+                             "val-core/math/acc/mean@4"])  # fmt: skip
+            for x, y in zip(c.rollouts_K, c.score_K, strict=True):
+                step = int(x) // batch
+                writer.writerow([step, int(x) / 2, step, round(float(y), 4)])
+        config = {"data": {"train_batch_size": c.problems_per_batch},
+                  "actor_rollout_ref": {"rollout": {"n": c.rollouts_per_problem}},
+                  "trainer": {"nnodes": 1, "n_gpus_per_node": 8}}  # fmt: skip
+        (folder / f"swift-river-{i}.json").write_text(json.dumps(config))
+
+
 def trl_runs(folder: Path) -> None:
     """What transformers' trainers leave: trainer_state.json per run."""
     for c in sweep(1):
@@ -164,6 +182,7 @@ FIXTURES: dict[str, Callable[[Path], None]] = {
     "outputs": verl_logs,
     "trl-runs": trl_runs,
     "chart.csv": wandb_chart,
+    "histories": wandb_histories,
     "sums.jsonl": problems,
     "my-log.jsonl": my_log,
     "my-study": my_study,

@@ -22,11 +22,12 @@ Ask = dict[str, Any]  # settings (as `--set`), where, score_range, metric
 
 @dataclass(frozen=True, kw_only=True)
 class Layout:
-    """Arguments: the truth by (n, seed), and what is typed first and second."""
+    """Arguments: the truth by (n, seed), what is typed first and second, what is mended between."""
 
     truth: dict[tuple[int, int | None], Points]
     first: Ask = field(default_factory=dict)
     second: Ask | None = None
+    mend: Callable[[Path], None] | None = None
 
 
 def score(n: int, step: int, seed: int = 0) -> float:

@@ -36,7 +36,7 @@ def test_parameters_and_intervals_are_those_of_the_draws() -> None:
         assert found[name] == pytest.approx(truth, rel=0.05)
         low, high = found[f"{name}_interval"]
         assert (low, high) == pytest.approx(np.quantile(value_D, [0.025, 0.975]), rel=0.03)
-    assert found["identified"] == {"slope": True, "x0": True, "plateau": True}
+    assert found["identified"] == {"slope": True, "plateau": True}
     assert found["flags"] == []
     # from the last of the path to where the law goes on to
     ends = path_DV[:, -1], p_4D[0] + p_4D[3]
@@ -77,11 +77,8 @@ def test_near_steps_at_unlike_places_identify_little() -> None:
     rng = np.random.default_rng(2)
     at = rng.uniform(5.3, 6.7, (200, 1))
     found = law_of_paths(X, np.where(at > U, 3.0, 9.0), tested=TESTED, share=0.0)
-    assert not found["identified"]["x0"]
     assert "slope_not_identified" in found["flags"]
     assert found["identified"]["plateau"]
-    sharp = law_of_paths(X, np.where(at * 0 + 6.0 > U, 3.0, 9.0), tested=TESTED, share=0.0)
-    assert sharp["identified"]["x0"]
 
 
 def test_draws_that_do_not_rise_leave_k_and_x0_unknown() -> None:
@@ -97,10 +94,10 @@ def test_draws_that_do_not_rise_leave_k_and_x0_unknown() -> None:
     assert 3 < low < high < 5  # of the 195 that rise
 
 
-def test_a_slope_known_to_a_factor_of_four_is_identified() -> None:
-    k = np.geomspace(2.0, 2.0 * 3.5, 100)[:, None]
+def test_a_slope_that_may_be_a_step_is_not_identified() -> None:
+    k = np.geomspace(2.0, 10.0, 100)[:, None]
     assert law_of_paths(X, law(U, 6, k, 6, 3), tested=TESTED, share=0.0)["identified"]["slope"]
-    k = np.geomspace(2.0, 2.0 * 5.0, 100)[:, None]
+    k = np.geomspace(2.0, 500.0, 100)[:, None]
     wide = law_of_paths(X, law(U, 6, k, 6, 3), tested=TESTED, share=0.0)
     assert not wide["identified"]["slope"]
     assert "slope_not_identified" in wide["flags"]

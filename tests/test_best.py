@@ -179,7 +179,9 @@ def test_the_grid_of_budgets_has_the_ends_of_every_configuration() -> None:
 
 
 def test_a_rise_is_judged_from_the_floor_on_with_a_one_sided_bound() -> None:
-    x, top = np.linspace(4, 6, 5), np.array([0.1, 0.1, 0.2, 0.4, 0.5])
+    x = np.linspace(4, 6, 5)
+    two = np.array([[[0.1, 0.1, 0.2, 0.35, 0.4], [0.1, 0.1, 0.1, 0.4, 0.5]]])
+    top = np.repeat(two, 99, axis=0)
     path = np.array([0.0, 9.0, 1.0, 2.0, 3.0])[None] + np.zeros((99, 1))
     path = path + np.linspace(0, 1, 99)[:, None] * np.array([0, 0, 0, 0, 1.0])
     found = rise(x, path, top, floor=0.1)
@@ -188,7 +190,7 @@ def test_a_rise_is_judged_from_the_floor_on_with_a_one_sided_bound() -> None:
     assert found.octaves == pytest.approx(2.5)
     # 5% less 1.645 sqrt(0.05 x 0.95 / 99): 1.4% of the draws; of 9,900 draws 4.6%
     assert found.lower_bound == pytest.approx(2.009, abs=0.006)
-    more = rise(x, np.repeat(path, 100, axis=0), top, floor=0.1)
+    more = rise(x, np.repeat(path, 100, axis=0), np.repeat(two, 9900, axis=0), floor=0.1)
     assert more.lower_bound == pytest.approx(2.04, abs=0.011)
     assert found.claimed
     assert not found.falls
@@ -199,9 +201,23 @@ def test_a_rise_is_judged_from_the_floor_on_with_a_one_sided_bound() -> None:
 def test_a_rise_that_one_draw_in_ten_denies_is_not_claimed() -> None:
     path = np.zeros((100, 3))
     path[:, -1] = np.where(np.arange(100) < 10, 0.0, 3.0)
-    found = rise(np.arange(3.0), path, np.array([0.2, 0.3, 0.4]), 0.1)
+    score = np.repeat(np.array([[[0.2, 0.3, 0.3], [0.1, 0.2, 0.4]]]), 100, axis=0)
+    found = rise(np.arange(3.0), path, score, 0.1)
     assert found.octaves == 3.0
     assert not found.claimed
+
+
+def test_a_rise_that_gains_no_score_is_none() -> None:
+    path = np.tile([0.0, 1.0, 3.0], (100, 1))
+    score = np.repeat(np.array([[[0.2, 0.3, 0.4], [0.1, 0.2, 0.4015]]]), 100, axis=0)
+    assert rise(np.arange(3.0), path, score, 0.1).octaves == 0.0
+    # one draw in ten in which the first n is as good at the end is enough to deny it
+    score[10:, 1, 2] = 0.41
+    found = rise(np.arange(3.0), path, score, 0.1)
+    assert found.octaves == 3.0
+    assert not found.claimed
+    score[:, 1, 2] = 0.41
+    assert rise(np.arange(3.0), path, score, 0.1).claimed
 
 
 def test_the_smallest_b_p_within_two_thousandths_is_enough() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from isocompute.cli.cells import number, span, table
 from isocompute.cli.fit_full import full_lines
 from isocompute.cli.fit_short import fit_lines
 from isocompute.cli.live import LiveLine
+from isocompute.cli.scores import repeated
 from isocompute.cli.tables import difficulty_lines, health_lines, quickstart_lines
 
 
@@ -164,6 +166,8 @@ def test_with_nothing_to_mend_the_plan_comes_next() -> None:
     assert "Confidence: ok." in lines
     assert "Next: isocompute plan 'my runs.csv' --budget 40M." not in lines
     assert "Next: isocompute plan 'my runs.csv' --budget 40M" in lines
+    again = fit_lines(d, "--set ... --range 0 100")
+    assert "Next: isocompute plan 'my runs.csv' --set ... --range 0 100 --budget 40M" in again
     d["unit"] = "tokens"
     assert "Next: isocompute plan 'my runs.csv' --unit tokens --budget 40Mtok" in fit_lines(d)
 
@@ -413,3 +417,15 @@ def test_progress_on_a_terminal_renews_one_line(
     err = capsys.readouterr().err
     assert err.startswith("\r[######..................] a quarter")
     assert err.endswith("\na stage\n")
+
+
+def test_the_next_command_repeats_how_the_source_is_read() -> None:
+    plain = {"range": (0.0, 1.0), "set": [], "where": [], "fix": None, "metric": None}
+    assert repeated(argparse.Namespace(**plain)) == ""
+    asked = {"set": ["pattern=n{rollouts_per_problem}"], "map": "my map.yaml", "joint": True,
+             "metric": "avg@4,best@4", "range": [0, 100]}  # fmt: skip
+    said = "--set ... --map 'my map.yaml' --metric ... --joint --range 0 100"
+    assert repeated(argparse.Namespace(**plain | asked)) == said
+    fixed = plain | {"fix": ("batch_size", 8192), "metric": "best@4"}
+    said = "--metric best@4 --fix batch_size=8192"
+    assert repeated(argparse.Namespace(**fixed)) == said

@@ -367,7 +367,7 @@ COMPLAINTS = {
     "must be given once, but got --budget and --hours": ["--budget", "1M", "--hours", "8"],
     "none is known for H100; add --rollouts-per-gpu-hour": ["--gpus", "8xH100", "--hours", "72"],
     "must be 64xH100 or 64, but got 'H100'": ["--gpus", "H100"],
-    "a budget in usd needs `usd_per_gpu_hour`": ["--budget", "$50"],
+    "a budget in money needs `usd_per_gpu_hour`": ["--budget", "$50"],
     "the shipped sweeps hold avg@4, but got --metric best@4": [
         "--budget", "1M", "--metric", "best@4"],
     "must be at least 4, but got '2'": ["--budget", "1M", "--draws", "2"],
@@ -457,3 +457,16 @@ def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(InputError, match="GPUs must fill nodes of at most 8 evenly, but got 9"):
         study_content(tmp_path / "s.yaml", sweep, replace(trainer, gpus=9), **of)
+
+
+def test_a_model_that_is_named_keeps_its_own_learning_rate(tmp_path: Path) -> None:
+    sweep = Sweep(problems_per_batch=8, rollouts_per_problem=(4, 16), seeds=1,
+                  rollouts_per_run=4096)  # fmt: skip
+    of = {"target": 1e5, "problems": None, "rates": Rates()}
+    shipped = study_content(tmp_path / "s.yaml", sweep, Trainer(engine="trl"), **of)
+    assert shipped["recipe"]["learning_rate"] == 1e-3
+    assert "max_new_tokens" not in shipped["engine_options"]  # its folder says it
+    named = Trainer(engine="trl", model="Qwen/Qwen2.5-0.5B-Instruct")
+    content = study_content(tmp_path / "s.yaml", sweep, named, **of)
+    assert "learning_rate" not in content["recipe"]
+    assert content["engine_options"]["max_new_tokens"] == 1024

@@ -98,6 +98,10 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 def test_fields_are_written_as_the_table_says() -> None:
     found = notice("extrapolated", times=4.0, side="beyond")
     assert found.text.startswith("This budget is 4x beyond those compared;")
+    far = notice("extrapolated", times=349.9, side="beyond")
+    assert far.text.startswith("This budget is 350x beyond those compared;")
+    pairs = notice("few_seeds", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
+    assert pairs.text.startswith("Fewer than 3 runs: 32 x 8, 32 x 16 (B_p x n);")
     found = notice("few_seeds", which=[f"n = {2**e}" for e in range(3, 11)])
     assert "n = 8, n = 16, n = 32, n = 64, n = 128, n = 256 and 2 more;" in found.text
     assert "n = 8, n = 16;" in notice("few_seeds", which=["n = 8", "n = 16"]).text
@@ -113,7 +117,7 @@ def test_stops_come_first_and_nothing_twice() -> None:
     assert ordered([note, caution, stop, again]) == [stop, caution, note]
     document = documented([note, stop])
     assert [row["level"] for row in document["notices"]] == ["stop", "note"]
-    remedy = "Import counts, or a study."
+    remedy = "Import logs that hold counts, or run a study."
     assert document["notices"][1] == {
         "code": "noise_estimated", "level": "note", "text": note.text, "remedy": remedy,
     }  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from isocompute.errors import InputError
-from isocompute.importers import ImportedRun, read_log, to_curves
+from isocompute.importers import ImportedRun, read_log, settings_from, to_curves
 from isocompute.sources import load_curves
 
 KEY = "val-core/math/acc/mean@4"
@@ -79,6 +79,55 @@ def test_a_configuration_beside_several_logs_is_none_s(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(config(4))
     runs = read_log(tmp_path, settings=NAMED)
     assert [run.rollouts_per_problem for run in runs] == [4, 8]
+
+
+@pytest.mark.parametrize("ending", [".json", ".config.yaml", "_config.json"])
+def test_a_configuration_named_for_a_log_is_of_that_log(tmp_path: Path, ending: str) -> None:
+    for n in (4, 8):
+        write(tmp_path / f"run-{n}.jsonl", verl(0, 2 * n))
+        (tmp_path / f"run-{n}{ending}").write_text(config(n))  # JSON is YAML
+    runs = read_log(tmp_path)
+    assert [run.rollouts_per_problem for run in runs] == [4, 8]
+    assert not any("gave no run" in note for run in runs for note in run.notes)
+
+
+TABLE = (
+    '"Name","State","data.train_batch_size","actor_rollout_ref.rollout.n","trainer.nnodes",'
+    '"trainer.n_gpus_per_node"\n"a","finished","8","4","2","8"\n"b","finished","8","16","",""\n'
+)
+
+
+def history(last: float) -> str:
+    return f"_step,_runtime,val-core/math/acc/mean@4\n0,0,0.1\n1,10,0.2\n2,20,{last}\n"
+
+
+def test_a_table_of_runs_says_b_p_and_n_of_the_histories_beside_it(tmp_path: Path) -> None:
+    for name, last in (("a", 0.3), ("b", 0.4)):
+        (tmp_path / f"{name}.csv").write_text(history(last))
+    table = tmp_path / "wandb_export.csv"
+    table.write_text(TABLE)
+    a, b = read_log(tmp_path)
+    assert [(r.problems_per_batch, r.rollouts_per_problem) for r in (a, b)] == [(8, 4), (8, 16)]
+    assert "configuration: read from wandb_export.csv beside the log" in a.concluded
+    assert a.provenance.gpu_s_per_step == pytest.approx(160)  # 10 s on 2 x 8 GPUs
+    assert b.provenance.gpu_s_per_step is None  # on how many GPUs is not said
+    assert not any("gave no run" in note for note in a.notes)
+    # Two rows of one name: which is meant is not known.
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.csv").write_text(history(0.3))
+    (other / "table.csv").write_text(TABLE + TABLE.splitlines()[1] + "\n")
+    assert only(read_log(other)).problems_per_batch is None
+
+
+def test_a_table_of_runs_says_it_of_the_columns_of_a_chart(tmp_path: Path) -> None:
+    key = "val-core/math/acc/mean@4"
+    rows = "\n".join(f"{i},0.{i},0.{i + 1}" for i in range(3))
+    (tmp_path / "chart.csv").write_text(f"trainer/global_step,a - {key},b - {key}\n{rows}\n")
+    (tmp_path / "runs.csv").write_text(
+        "run,problems_per_batch,rollouts_per_problem\na,8,4\nb,8,16\n"
+    )
+    assert [run.rollouts_per_problem for run in read_log(tmp_path)] == [4, 16]
 
 
 def test_a_configuration_beside_a_log_must_agree_with_what_is_given(tmp_path: Path) -> None:
@@ -241,7 +290,6 @@ def test_the_bars_around_a_row_must_show_one_step_or_the_epoch_decides(tmp_path:
 def test_percent_signs_and_names_of_runs_in_a_table(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("run,steps,score\nbp8_n4,0,25%\nbp8_n4,2,50%\nbp8_n8,0,20%\nbp8_n8,2,\n")
-    from isocompute.importers import settings_from
 
     four, eight = load_curves(path, settings=settings_from(NAMED))
     assert (four.rollouts_K.tolist(), four.score_K.tolist()) == ([0, 64], [0.25, 0.5])
@@ -297,3 +345,136 @@ def test_a_run_that_goes_on_in_the_folder_beside_is_one_run(tmp_path: Path) -> N
     found = next(s for s in run.series if s.split == "validation")
     assert found.step_K.tolist() == list(range(1, 11))
     assert "which goes on from step 5, 1 steps done twice count once" in run.concluded[-1]
+
+
+def test_a_name_says_more_than_a_setting_that_fills_what_is_missing(tmp_path: Path) -> None:
+    write(tmp_path / "bp8_n4.jsonl", verl(0, 2))
+    write(tmp_path / "other.jsonl", verl(0, 4))
+    given = {**NAMED, "problems_per_batch": 2, "rollouts_per_problem": 16}
+    found = {r.name: r for r in read_log(tmp_path, settings=given)}
+    assert found["bp8_n4"].rollouts_per_problem == 4
+    assert found["bp8_n4"].problems_per_batch == 8
+    assert (found["other"].problems_per_batch, found["other"].rollouts_per_problem) == (2, 16)
+    table = tmp_path / "n4.csv"  # the same for tables
+    table.write_text("steps,score\n0,0.2\n2,0.3\n")
+    settings = settings_from({**given, "pattern": "n{rollouts_per_problem}"})
+    assert load_curves(table, settings=settings)[0].rollouts_K.tolist() == [0, 16]
+
+
+@pytest.mark.parametrize("training", ["response_length/mean", "critic/score/mean"])
+def test_what_a_log_goes_back_to_and_does_again_counts(tmp_path: Path, training: str) -> None:
+    def rows(first: int, last: int, base: float) -> list[dict[str, Any]]:
+        made = []
+        for step in range(first, last + 1):
+            made.append({"step": step, "data": {training: 0.5}})
+            if step % 4 == 0:
+                made.append({"step": step, "data": {KEY: base + 0.01 * step}})
+        return made
+
+    log = [*rows(1, 8, 0.2), *rows(7, 12, 0.4)]  # stopped at 8, and went on from 6
+    run = only(read_log(write(tmp_path / "a.jsonl", log), settings=GIVEN))
+    series = next(s for s in run.series if s.split == "validation")
+    assert series.step_K.tolist() == [4, 8, 12]
+    assert series.score_K.tolist() == pytest.approx([0.24, 0.48, 0.52])
+    assert any("goes back to step 7 and does it again; 1 scores" in c for c in run.concluded)
+    # evaluated again where it resumed: the same policy, and the first counts
+    log = [*rows(1, 8, 0.2), {"step": 8, "data": {KEY: 0.9}}, *rows(9, 12, 0.2)]
+    run = only(read_log(write(tmp_path / "b.jsonl", log), settings=GIVEN))
+    assert next(s for s in run.series if s.split == "validation").score_K[1] == 0.28
+    assert not any("goes back" in c for c in run.concluded)
+    # evaluations alone say it, too: 4 is evaluated again, 8 is another policy
+    log = [{"step": s, "data": {KEY: v}} for s, v in
+           ((0, 0.1), (4, 0.2), (8, 0.3), (4, 0.8), (8, 0.4), (12, 0.5))]
+    run = only(read_log(write(tmp_path / "c.jsonl", log), settings=GIVEN))
+    assert run.series[0].score_K.tolist() == [0.1, 0.2, 0.4, 0.5]
+
+
+def own_loop(path: Path, at: tuple[int, ...], last: int = 12) -> ImportedRun:
+    rows: list[dict[str, Any]] = [{"step": s, "loss": 0.1} for s in range(last)]
+    for s in at:
+        rows[s]["acc"] = 0.2 + 0.01 * s
+    return only(read_log(write(path, rows), settings={**GIVEN, "columns": {"acc": "avg"}}))
+
+
+@pytest.mark.parametrize(
+    ("at", "found"),
+    [
+        ((1, 3, 5, 7), [2, 4, 6, 8]), ((0, 3, 7, 11), [0, 4, 8, 12]),
+        ((2, 4, 6), [2, 4, 6]), ((0, 1, 2, 3), [0, 1, 2, 3]), ((1, 3), [1, 3]),
+        ((1, 4, 7), [1, 4, 7]),
+    ],
+)
+def test_a_loop_that_counts_from_zero_is_told_by_its_evaluations(
+    tmp_path: Path, at: tuple[int, ...], found: list[int]
+) -> None:
+    run = own_loop(tmp_path / "a.jsonl", at)
+    assert run.series[0].step_K.tolist() == found
+    said = any("first update as step 0" in line for line in run.concluded)
+    assert said == (found != list(at))
+
+
+def test_slime_s_optimizer_steps_are_updates_only_where_its_configuration_says_so(
+    tmp_path: Path,
+) -> None:
+    config = {"rollout_batch_size": 8, "n_samples_per_prompt": 4, "global_batch_size": 16}
+    rows = [{"rollout/step": 2 * i, "eval/step": 2 * i, "step": 2 * i, "eval/math": 0.1 * i,
+             "rollout/response_len/mean": 5.0} for i in range(1, 8, 2)]
+    log = write(tmp_path / "metrics.jsonl", rows)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert only(read_log(log)).series[0].step_K.tolist() == [3, 7, 11, 15]
+    (tmp_path / "config.json").write_text(
+        json.dumps({**config, "wandb_always_use_train_step": True}))
+    run = only(read_log(log))
+    assert run.series[0].step_K.tolist() == [2, 4, 6, 8]
+    assert any("move by 2 in an update" in line for line in run.concluded)
+
+
+def test_a_name_that_says_percent_asks_for_the_range(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    for name in ("score (%)", "Score percent", "pct"):
+        table.write_text(f"problems_per_batch,rollouts_per_problem,rollouts,{name}\n"
+                         "8,4,0,0.25\n8,4,32,0.5\n")
+        settings = settings_from({"columns": {name: "score"}})
+        with pytest.raises(InputError, match=r"says percent, .*0.25 to 0.5\); add --range 0 100"):
+            load_curves(table, settings=settings)
+        (curve,) = load_curves(table, settings=settings, score_range=(0.0, 100.0))
+        assert curve.score_K.tolist() == [0.0025, 0.005]
+    table.write_text(table.read_text().replace("0.25", "25%").replace("0.5\n", "50%\n"))
+    (curve,) = load_curves(table, settings=settings)  # a sheet shows what it holds
+    assert curve.score_K.tolist() == [0.25, 0.5]
+    log = write(tmp_path / "a.jsonl", [{"step": s, "acc_pct": 0.1 * s} for s in range(4)])
+    settings = settings_from({**GIVEN, "columns": {"acc_pct": "avg"}})
+    with pytest.raises(InputError, match="'acc_pct' says percent"):
+        load_curves(log, settings=settings)
+    (curve,) = load_curves(log, settings=settings, score_range=(0.0, 1.5))
+    assert curve.score_K[-1] == pytest.approx(0.2)
+
+
+def test_a_column_of_updates_is_not_taken_for_rollouts(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    header = "problems_per_batch,rollouts_per_problem,M,score\n"
+    settings = settings_from({"columns": {"M": "rollouts"}})
+    table.write_text(header + "8,4,0,0.25\n8,4,10,0.3\n8,4,31,0.5\n")
+    with pytest.raises(InputError, match="at least B_p .* row 2 has 10 .*'M' counts updates, map"):
+        load_curves(table, settings=settings)
+    table.write_text(header + "8,4,0,0.25\n8,4,10,0.3\n8,4,32,0.5\n")  # read off a figure
+    assert load_curves(table, settings=settings)[0].rollouts_K.tolist() == [0, 10, 32]
+    table.write_text(header.replace("M", "rollouts") + "8,4,0,0.25\n8,4,10,0.3\n")
+    assert load_curves(table)[0].rollouts_K.tolist() == [0, 10]  # its own word is its own
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("problems_per_batch,rollouts_per_problem,step,score,seed_1\n8,4,2,0.2,0.3\n")
+    with pytest.raises(InputError, match="score goes to 'score' and 'seed_1'; name one of them"):
+        load_curves(table, settings=settings_from({"columns": {"seed_1": "score"}}))
+
+
+def test_a_table_of_runs_and_a_history_in_capitals(tmp_path: Path) -> None:
+    path = tmp_path / "runs.csv"
+    path.write_text("Start Time,Duration,Run ID,Name,Status,eval/reward\nx,1h,a,b,FINISHED,0.5\n")
+    with pytest.raises(InputError, match="is a table of runs with the last value of each"):
+        read_log(path)
+    path.write_text("Name,Step,eval/reward\nbp8_n4,0,0.1\nbp8_n4,2,0.2\nbp8_n8,2,0.3\n")
+    four, eight = read_log(path, settings=NAMED)
+    assert (four.series[0].score_K.tolist(), eight.rollouts_per_problem) == ([0.1, 0.2], 8)

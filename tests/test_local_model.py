@@ -13,7 +13,10 @@ from isocompute.engines.local.folders import (  # noqa: E402 (torch is optional)
 from isocompute.engines.local.grouping import Grouping  # noqa: E402
 from isocompute.engines.local.kernels import (  # noqa: E402
     gated_unit,
+    picked,
+    placed,
     rms_norm,
+    shared_logprob,
     token_logprob,
     token_logprob_and_entropy,
 )
@@ -279,6 +282,47 @@ def test_kernels_equal_plain_autograd():
     )  # fmt: skip
     check_kernel(token_logprob, plain_logprob, x, token)
     check_kernel(token_logprob_and_entropy, plain_both, x, token)
+    rows, row = x.flatten(0, 1), torch.tensor([3, 0, 3, 14, 3, 7, 7])
+    said = token.flatten()[:7]  # the same row and word, too
+    said[2] = said[0]
+    check_kernel(
+        lambda logits: shared_logprob(logits, row, said, entropies=True),
+        lambda logits: (plain_logprob(logits[row], said), plain_both(logits, token.flatten())[1]),
+        rows,
+    )  # fmt: skip
+    check_kernel(
+        lambda logits: shared_logprob(logits, row, said)[0],
+        lambda logits: plain_logprob(logits[row], said), rows,
+    )  # fmt: skip
+    assert shared_logprob(rows, row, said)[1].numel() == 0
+    place = torch.tensor([4, 0, 2])
+    check_kernel(lambda x: placed(x, place, 6),
+                 lambda x: torch.zeros(6, 5, 8).index_copy(0, place, x), x)  # fmt: skip
+    check_kernel(lambda x: picked(x, place), lambda x: x[place], rows)
+
+
+def test_words_of_a_small_vocabulary_are_multiplied_once_each(monkeypatch):
+    # Longer prompts than the vocabulary has words: the first layer's products are shared.
+    from isocompute.engines.local import model as room
+
+    model = tiny_model()
+    token = torch.randint(0, model.config.vocab_size, (40, 5), generator=torch.Generator())
+    seen, real = [], room.F.embedding
+
+    def watched(words, table):
+        seen.append(table.shape[1])
+        return real(words, table)
+
+    monkeypatch.setattr(room.F, "embedding", watched)
+    found = []
+    for part in (token, None):
+        model.zero_grad()
+        logits = model(token) if part is not None else torch.cat([model(t[None]) for t in token])
+        (logits * torch.linspace(-1, 1, logits.numel()).view(logits.shape)).sum().backward()
+        found.append([logits.detach(), *(p.grad.clone() for p in model.parameters())])
+    assert len(seen) == 42  # once more for the words' products of the whole, never for the parts
+    for one, two in zip(*found, strict=True):
+        torch.testing.assert_close(one, two, atol=1e-4, rtol=1e-3)
 
 
 def test_words_that_cannot_be_said_have_no_gradient():

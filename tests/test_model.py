@@ -355,7 +355,6 @@ def test_covariance_of_two_n_by_hand() -> None:
     np.testing.assert_allclose(low, [0.1, 0.2, 5.0] - 1.5 * per_octave)
     np.testing.assert_allclose(high, [0.1, 0.2, 5.0] + 1.5 * per_octave)
     np.testing.assert_allclose(of.mean()[6:], centre[3:])
-    assert not of.several_bp
 
 
 def test_b_p_has_a_line_and_a_distance_of_its_own() -> None:
@@ -367,7 +366,6 @@ def test_b_p_has_a_line_and_a_distance_of_its_own() -> None:
     assert found[0, 1] == pytest.approx(constant - 0.3**2 * 4 + 0.2**2 * alike)
     per_octave = np.array([s.mean_line_bp for s in priors.SCALES[:3]])
     np.testing.assert_allclose(np.diff(of.mean()[:6].reshape(3, 2))[:, 0], 4 * per_octave)
-    assert of.several_bp
 
 
 def test_likeness_by_hand() -> None:

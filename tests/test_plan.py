@@ -153,7 +153,7 @@ def test_the_smallest_stable_problems_per_batch_at_the_chosen_n() -> None:
     sick = plan_budget(fit, AT, unhealthy={Configuration(32, 64): "divergence"}).document
     assert arm(sick) == (64, 64)
     assert text(sick, "bp_unhealthy") == (
-        "B_p = 32 at n = 64 ended in divergence; B_p = 64 is the next that did not."
+        "B_p = 32 at n = 64 failed divergence; B_p = 64 is the next that did not."
     )
     held = plan_budget(fit, AT, max_batch_size=2048).document
     assert arm(held) == (16, 64)  # of what is left it is within 0.002 of the best
@@ -228,7 +228,7 @@ def test_more_passes_than_the_sweep_saw_are_named() -> None:
     assert "passes_over_data" not in codes(plan_budget(planted(), AT, problems=1000).document)
     four_fold = plan_budget(planted(), 4 * AT, problems=1000).document
     assert four_fold["passes_over_data"] == pytest.approx(3906 * 32 / 1000)
-    assert text(four_fold, "passes_over_data").startswith("This budget takes 1.2e+02 passes")
+    assert text(four_fold, "passes_over_data").startswith("This budget takes 125 passes")
     # Each problem at most once is no repetition, whatever the sweep did.
     once = plan_budget(planted(), 4 * AT, problems=125_000).document
     assert "passes_over_data" not in codes(once)
@@ -246,8 +246,10 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
     smallest = plan_budget(planted({**FOUR, (32, 16): (0.05, 0.05)}), AT).document
     assert "n = 16 is the smallest tested" in text(smallest, "n_at_smallest_tested")
     assert "test n = 8" in [step["do"] for step in smallest["run_next"]]
-    both = {"capped_by_tested_n", "n_at_smallest_tested"}
-    assert not both & set(codes(plan_budget(planted(), AT).document))
+    # The end of the n at another budget is no limit of this plan.
+    edge = notice("optimum_at_edge", at=8e6, unit="rollouts", n=128, end="largest")
+    none = {"capped_by_tested_n", "n_at_smallest_tested", "optimum_at_edge"}
+    assert not none & set(codes(plan_budget(planted(notices=[edge]), AT).document))
 
 
 @pytest.mark.parametrize(
@@ -659,8 +661,39 @@ def test_steps_are_typed_as_a_study_file_has_them() -> None:
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
 
 
+def test_runs_of_another_trainer_are_added_to_in_words() -> None:
+    far = notice("extrapolated", times=4.0, side="above")
+    hard = notice("difficulty_assumed")
+    first, second = run_next(
+        [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[8, 32, 64, 128]
+    )
+    assert first["do"] == "train n = 32, 64, 128 on to 1.6M rollouts"  # the nearest three
+    assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
+    one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
+    assert one[0]["do"] == "train n = 8 on to 1.6M rollouts"
+
+
+def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
+    other = notice("law_of_another_model", source="published:x", model="Q")
+    step = run_next([other], Configuration(32, 8), None, 0.0, spend=4.1e6)[0]
+    assert step["command"] == "isocompute design --budget 4.1e6 -o study.yaml"
+
+
+def test_a_long_command_stands_on_a_line_of_its_own() -> None:
+    long = "a-folder/with-a-long-name/study.yaml"
+    steps = run_next([notice("bp_untested", bp=32, n=8)], Configuration(32, 8), None, 0.0,
+                     study=long)  # fmt: skip
+    plan = plan_budget(planted(), AT)
+    lines = advice_lines({**plan.document, "run_next": steps * 3})
+    assert f"     isocompute run {long} grid.problems_per_batch=64" in lines
+    assert len(lines) <= 15
+
+
 def test_every_step_fits_a_line() -> None:
     every = [notice(code, **dict.fromkeys(NOTICES[code].fields, 1)) for code in _STEPS]
+    lasting = run_next(every, Configuration(1024, 1024), 2048, 1e6, study=None,
+                       contended=[1024, 2048, 4096])  # fmt: skip
+    assert max(5 + len(step["do"]) for step in lasting if not step["command"]) <= 80
     steps = run_next(every, Configuration(1024, 1024), 2048, 1e6)
     wide = max(len(step["do"]) for step in steps)
     assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80

@@ -263,7 +263,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "Half the budget: best n",
     ):
         assert part in answer, part
-    assert answer.index("What to run") < answer.index("Confidence") < answer.index("Score")
+    assert answer.index("What to run") < answer.index("Confidence") < answer.index("Gain")
     assert "`" not in page.text
 
 
@@ -312,12 +312,12 @@ def test_refusal_says_why_and_what_to_run_next(tmp_path: Path, fit: FixtureFit) 
     }
     page = page_of(tmp_path, [("a", fit)], plan)
     text = first_screen(page)
-    assert "No plan Nothing to run yet. Confidence: stop. one configuration only." in text
+    assert "No plan yet Confidence: stop. one configuration only." in text
     assert text.count(reason) == 1
     assert "Do first Run isocompute run more.yaml ." in text
     assert "problems per batch" not in text
     old = page_of(tmp_path, [], {"refusal": {"reason": reason}, "warnings": []}).text
-    assert "No plan one configuration only." in old  # version 1 has no verdict to say it
+    assert "No plan yet one configuration only." in old  # version 1 has no verdict to say it
     assert "svg" not in [tag for tag, _ in page.tags]  # no choice to mark
 
 

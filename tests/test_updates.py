@@ -189,7 +189,8 @@ def test_counts_equal_copies_for_every_objective(folder, objective, off_policy):
     assert max(float(g.abs().max()) for g in gradients[0]) > 1e-3
     for other in gradients[1:]:
         for one, two in zip(gradients[0], other, strict=True):
-            torch.testing.assert_close(one, two, atol=1e-6, rtol=1e-5)
+            # Two sums of float32 in another order; gradients are up to 0.2.
+            torch.testing.assert_close(one, two, atol=3e-6, rtol=1e-5)
 
 
 def test_on_policy_all_ratios_are_one_and_cispo_is_grpo(folder):

@@ -273,10 +273,11 @@ HARMLESS: list[dict[str, Any]] = [
     {"actor_rollout_ref.model.use_remove_padding": False},
     {"+actor_rollout_ref.model.override_config.attn_implementation": "sdpa"},
     {f"{ROLLOUT}.enforce_eager": True}, {f"{ROLLOUT}.max_num_seqs": 64},
+    {f"{ROLLOUT}.max_model_len": 9216},
     {ROLLOUT: {"max_num_batched_tokens": 4096, "enable_prefix_caching": False}},
     {f"+{ROLLOUT}.engine_kwargs.vllm.disable_mm_preprocessor_cache": True},
     {f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 64},
-    {f"{ROLLOUT}.max_model_len": 9216}, {f"{ACTOR}.fsdp_config.strategy": "fsdp2"},
+    {f"{ACTOR}.fsdp_config.strategy": "fsdp2"},
     {"reward.num_workers": 2}, {"ray_kwargs.ray_init.num_cpus": 16},
     {"+ray_kwargs": {"ray_init": {"num_gpus": 1}}}, {"global_profiler.steps": [1, 2]},
 ]

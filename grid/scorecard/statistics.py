@@ -50,14 +50,14 @@ def seeds_of(*sweeps: Sweep) -> int:
     for sweep in sweeps:
         of: dict[Key, int] = defaultdict(int)
         for c in sweep:
-            of[tuple(c.configuration)] += 1
+            of[c.configuration] += 1
         counts += of.values()
     return min(counts, default=0)
 
 
 def _drawn(
     draw_D: FloatArray, *sweeps: Sweep, note: str = "",
-    too_low_D: FloatArray | None = None, too_high_D: FloatArray | None = None,
+    too_low_D: BoolArray | None = None, too_high_D: BoolArray | None = None,
 ) -> Estimate:  # fmt: skip
     """Median and equal-tailed interval of draws.
 
@@ -213,7 +213,8 @@ def spread_share(sweep: Sweep) -> Estimate:
         for j in trained:
             groups[keys[j][shared]].append(j)
         several = [js for js in groups.values() if len(js) > 1]
-        return np.mean([np.ptp(score_DJ[:, js], axis=1) for js in several], axis=0)
+        spread_D: FloatArray = np.mean([np.ptp(score_DJ[:, js], axis=1) for js in several], axis=0)
+        return spread_D
 
     over_n_D, over_bp_D = mean_spread(0), mean_spread(1)
     return _drawn((over_n_D - over_bp_D) / np.maximum(over_n_D + over_bp_D, 1e-9), sweep)
@@ -250,9 +251,9 @@ def final_scores(sweep: Sweep) -> dict[tuple[int, int, int], float]:
     return out
 
 
-def over_seeds(value_S: Sequence[float], rollouts: float = 0.0, note: str = "") -> Estimate:
+def over_seeds(values: Sequence[float], rollouts: float = 0.0, note: str = "") -> Estimate:
     """Mean over seeds with Student's interval; one seed has none."""
-    value_S = np.array([v for v in value_S if math.isfinite(v)])
+    value_S = np.array([v for v in values if math.isfinite(v)])
     if not len(value_S):
         return unknown("no runs in common")
     mean = float(np.mean(value_S))
@@ -301,7 +302,7 @@ def pair(sweep: Sweep, small: int = SMALL, large: int = LARGE) -> Estimate:
     two = [c for c in sweep if c.rollouts_per_problem in (small, large)]
     if {c.rollouts_per_problem for c in two} != {small, large}:
         return unknown(f"n = {small} and n = {large} are not both there")
-    runs = {}
+    runs: dict[tuple[int, int, int], float] = {}
     for b_p in {c.problems_per_batch for c in two}:  # at equal rollouts within a B_p
         runs |= final_scores([c for c in two if c.problems_per_batch == b_p])
     return pair_runs(runs, small, large, spent(two))
@@ -324,7 +325,7 @@ def fall(sweep: Sweep) -> Estimate:
     """
     runs: dict[Key, list[Curve]] = defaultdict(list)
     for c in sweep:
-        runs[tuple(c.configuration)].append(c)
+        runs[c.configuration].append(c)
     lost: dict[tuple[int, int, int], float] = {}
     for key, peers in runs.items():
         if len(peers) < 2:

@@ -221,6 +221,11 @@ def parse_budget(text: str) -> Budget:
     return Budget(amount=amount, unit=unit)
 
 
+_SAID = {"tokens": "tokens", "gpu_hours": "GPU-hours", "usd": "money"}
+_CURES = {"rollouts_per_gpu_hour": " (your last run: B_p x n x steps / GPUs / hours), or "
+                                   "--set gpus=8 where the logs have times"}  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Rates:
     """What a rollout costs. A rate that is not known is None, and nothing is guessed.
@@ -266,8 +271,9 @@ class Rates:
     def _need(self, name: str, budget: Budget) -> float:
         value: float | None = getattr(self, name)
         if value is None or not math.isfinite(value) or value <= 0:
+            known = "none is known" if value is None else f"got {value!r}"
             raise InputError(
-                f"a budget in {budget.unit} needs `{name}` > 0, but got {value!r}; "
-                f"add --{name.replace('_', '-')}, or give the budget in rollouts."
+                f"a budget in {_SAID[budget.unit]} needs `{name}` > 0, but {known}; add "
+                f"--{name.replace('_', '-')}{_CURES.get(name, '')}, or give the budget in rollouts."
             )
         return value

@@ -48,15 +48,22 @@ class Rise(NamedTuple):
         return self.upper_bound < -1e-9
 
 
-def rise(x_X: FloatArray, log2_n_DX: FloatArray, top_X: FloatArray, floor: float) -> Rise:
+def rise(x_X: FloatArray, log2_n_DX: FloatArray, score_DJX: FloatArray, floor: float) -> Rise:
     """Change of log2 n* from where the frontier has left its floor to the last budget.
+
+    A draw in which what was best at the start is as good at the end has no change: where several n
+    end level, which of them is best is chance.
 
     Args:
         x_X, log2_n_DX: log10 budgets of the support, and the best n of every draw there.
-        top_X, floor: expected score of the frontier, and before training.
+        score_DJX: scores of the configurations tested.
+        floor: score before training.
     """
+    top_X = score_DJX.mean(axis=0).max(axis=0)
     start = int(np.argmax(top_X - floor >= OFF_THE_FLOOR * (top_X[-1] - floor)))
-    change_D = log2_n_DX[:, -1] - log2_n_DX[:, start]
+    end_DJ, first_D = score_DJX[:, :, -1], score_DJX[:, :, start].argmax(axis=1)
+    gain_D = end_DJ.max(axis=1) - np.take_along_axis(end_DJ, first_D[:, None], axis=1)[:, 0]
+    change_D = np.where(gain_D > AS_GOOD, log2_n_DX[:, -1] - log2_n_DX[:, start], 0.0)
     # A quantile of so few draws has luck of its own, and n* moves by whole octaves: the bounds lie
     # further out by what the share of draws beyond them may be off (one-sided, 95%).
     tail = 1 - SURE

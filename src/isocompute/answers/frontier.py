@@ -23,12 +23,12 @@ from isocompute.answers.best import (
     probability_best,
 )
 from isocompute.domain import Configuration
+from isocompute.model.data import MIN_STEPS
 
 Ends = tuple[float | None, float | None]
 
-# Decades: runs of one sweep end at whole batches, so at budgets that differ by less. Half of it
-# changes nothing, twice 0.008 decades of support (mean of 18 sweeps, six planted worlds).
-SAME_END = 0.02
+# Decades: runs of one sweep end at whole batches, so at budgets that differ by one in twenty steps.
+SAME_END = float(np.log10(1 + 1 / MIN_STEPS))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from isocompute.answers.best import FloatArray, interval
+from isocompute.answers.best import STEPS_PER_OCTAVE, FloatArray, interval
 from isocompute.answers.sigmoid import Bounds, Sigmoids, fit_sigmoids
 from isocompute.errors import InputError, RefusalError
 
@@ -27,8 +27,7 @@ MIN_POINTS = 4
 AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 _SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
-NOTHING = 0.05  # octaves of n that count as none
-_FACTOR_OF_K, _DECADES_OF_X0 = 4.0, 0.5  # intervals shorter than these identify
+NOTHING = 0.5 / STEPS_PER_OCTAVE  # octaves of n that count as none: half a step of the best n
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,9 +147,9 @@ def law_of_paths(
         share: of the span of the path over which it is averaged before the fit; 0 for none.
 
     Returns:
-        The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (interval
-        of k within a factor of 4), "x0" (within 0.5 decades, or a fifth of the span of a linear
-        law), "plateau" (both ends known; at the smallest or largest n tested an end is open).
+        The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (no draw
+        of the interval is a step), "plateau" (both ends known; at the smallest or largest n tested
+        an end is open).
         `flags`: "falling", "non_monotone" (the path goes back by more than half of its change),
         "slope_not_identified", "optimum_at_edge".
 
@@ -178,10 +177,7 @@ def law_of_paths(
         None if most >= high - NOTHING else 2.0**most,
     )
     identified = {
-        "slope": k is not None
-        and max(k[0] / k[1], k[1] / k[0]) < _FACTOR_OF_K
-        and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],
-        "x0": x0 is not None and x0[1] - x0[0] < (0.2 * span if linear else _DECADES_OF_X0),
+        "slope": k is not None and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],
         "plateau": None not in plateau,
     }
     path = -points[0] if falls else points[0]

@@ -22,7 +22,13 @@ from isocompute.domain import Configuration, Curve, Notice, documented, notice, 
 from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Difficulty, Recipe
-from isocompute.sources.studies import study_recipes, trained_on, unhealthy, with_study_rates
+from isocompute.sources.studies import (
+    study_file,
+    study_recipes,
+    trained_on,
+    unhealthy,
+    with_study_rates,
+)
 from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
@@ -39,12 +45,14 @@ PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
 # worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
 FEWER = 4
 # A score whose interval is wider than this is not known. That stops a third of the planted plans
-# whose score was off by more than 0.05, and none in worlds that the model contains; so do 0.12 and
-# 0.24. At 0.1 a tenth of honest plans at ten times a sweep would be refused.
+# whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
+# many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
 UNKNOWN = 0.2
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
+# Of a fit's largest budget; a plan says for its own where the choice is the last n tested.
+_ELSEWHERE = ("optimum_at_edge",)
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
     "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
@@ -221,7 +229,9 @@ def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> 
     rates = with_study_rates(source, given)
     filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
     sizes = PUBLISHED_PROBLEMS if published else trained_on(source or "")
-    return {"source": chosen, "difficulty": resolved, "recipe": recipe, "rates": rates,
+    study = "study.yaml" if published else study_file(chosen)
+    return {"source": chosen, "study": study, "difficulty": resolved, "recipe": recipe,
+            "rates": rates,
             "rates_from": dict.fromkeys(filled, "study"), "notices": notices, "trained_on": sizes,
             "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
 
@@ -287,7 +297,7 @@ def _answer(q: Question) -> Plan:
         own.append(notice("passes_over_data", passes=passes, problems=q.problems))
     if q.problems and q.trained_on and q.problems < q.trained_on / FEWER:
         own.append(notice("problems_fewer", problems=q.problems, known=q.trained_on))
-    notices = _by_weight([*own, *fit.notices])
+    notices = _by_weight([*own, *(one for one in fit.notices if one.code not in _ELSEWHERE)])
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
     document = {
@@ -313,7 +323,9 @@ def _answer(q: Question) -> Plan:
         "trainer_units": {name: words.units for name, words in settings.items()},
         "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
         "trainer_trained": {name: words.trained for name, words in settings.items()},
-        "run_next": run_next(notices, chosen, found.settles, min(bought, 2 * longest)),
+        "run_next": run_next(
+            notices, chosen, found.settles, min(bought, 2 * longest), spend=bought,
+            study=q.study, contended=found.answers["confidence_set"]),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))

@@ -37,6 +37,7 @@ class Question:
     fit: Fit
     x: float  # the budget, in the unit of the fit
     source: str = ""  # what was fitted, for the record
+    study: str | None = "study.yaml"  # its study file; None: another trainer made the runs
     difficulty: Difficulty = "easy"  # of the problem set; chooses the recipe
     recipe: Recipe | None = None  # instead of that; its learning rate is the anchor
     price: Price = field(default_factory=Price)  # of every configuration

@@ -262,8 +262,8 @@ class Reading:
     @cached_property
     def rise(self) -> Rise:
         """How far n* moves over the support."""
-        top_X = self._reported[0].mean(axis=0).max(axis=0)[self.inside_X]
-        return rise(*self.path, top_X, float(self.posterior.floor_D.mean()))
+        score_DJX = self._reported[0][:, :, self.inside_X]
+        return rise(*self.path, score_DJX, float(self.posterior.floor_D.mean()))
 
     @cached_property
     def direction(self) -> dict[str, Any]:

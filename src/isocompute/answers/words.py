@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,29 +17,43 @@ _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 _FOREGROUND = 3  # steps that are named
 
-_RUN = "isocompute run study.yaml"
+_RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}"
 _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
-# What settles a notice: in words, and the command. In the order of what it may change.
-_STEPS: Mapping[str, tuple[str, str]] = {
-    "one_or_two_n": ("train n = {settles}", f"{_RUN} {_N}{{settles}}"),
-    "law_of_another_model": ("sweep your model", _RUN),
-    "split_untested": ("train this split", f"{_RUN} {_BP}{{bp}}"),
-    "anchor_assumed": ("measure the rate", "isocompute lr-sweep study.yaml"),
-    "difficulty_assumed": ("gauge difficulty", "isocompute difficulty problems.jsonl --model M"),
-    "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}"),
-    "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}"),
-    "seeds_missing": ("add two seeds", f"{_RUN} grid.seeds=3"),
-    "bp_unstable": ("try a larger B_p", f"{_RUN} {_BP}{{larger}}"),
-    "extrapolated": ("extend the sweep", f"{_RUN} budget={{budget}}"),
-    "bp_untested": ("try another B_p", f"{_RUN} {_BP}{{larger}}"),
+# What settles a notice: in words, the command for a study, and in words where the runs are
+# another trainer's (None: the same). In the order of what it may change.
+_STEPS: Mapping[str, tuple[str, str, str | None]] = {
+    "one_or_two_n": (
+        "train n = {settles}", f"{_RUN} {_N}{{settles}}", "train n = {settles} at B_p = {bp}"),
+    "law_of_another_model": (
+        "design a sweep", "isocompute design --budget {spend} -o {study}", None),
+    "split_untested": (
+        "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
+    "anchor_assumed": (
+        "measure the rate", _LR, "try half and twice the learning rate at n = {n}"),
+    "difficulty_assumed": (
+        "gauge difficulty", "isocompute difficulty problems.jsonl --model M", None),
+    "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}", "train n = {twice}"),
+    "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}", "train n = {half}"),
+    "seeds_missing": (
+        "add two seeds", f"{_RUN} grid.seeds=3", "train two more seeds of n = {contended}"),
+    "bp_unstable": (
+        "try a larger B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
+    "extrapolated": (
+        "extend the sweep", f"{_RUN} budget={{budget}}",
+        "train n = {contended} on to {budget} rollouts"),
+    "bp_untested": (
+        "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
 }  # fmt: skip
+_STUDY = "study.yaml"  # where the file of a study is not known, or not yet written
+_CONTENDED = 3  # n that a step names
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
 
 
 def run_next(
-    notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float
-) -> list[dict[str, str]]:
+    notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float, *,
+    spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
+) -> list[dict[str, str]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command"}.
 
     Args:
@@ -46,20 +61,31 @@ def run_next(
         chosen: the prescription.
         settles: of one or two n, the untested one that tells most.
         budget: to train to, where the data end too soon.
+        spend: what the plan may spend, in rollouts.
+        study: the study file to extend; None: another trainer made the runs, and no command of
+            isocompute adds to them.
+        contended: n that may be best; those nearest to the prescription are named.
     """
     b_p, n = chosen
-    words = {"settles": settles, "bp": b_p, "larger": 2 * b_p, "twice": 2 * n,
-             "half": max(n // 2, 1), "budget": _plain(budget)}  # fmt: skip
+    near = sorted(contended, key=lambda m: abs(math.log2(m / n)))[:_CONTENDED] or [n]
+    words = {"settles": settles, "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
+             "half": max(n // 2, 1), "contended": ", ".join(map(str, sorted(near))),
+             "budget": compact(float(f"{budget:.2g}")) if study is None else _plain(budget),
+             "spend": _plain(spend), "study": study or _STUDY}  # fmt: skip
     there = {one.code for one in notices}
     if "law_of_another_model" in there:
         there.add("anchor_assumed")  # said there
     codes = [code for code in _STEPS if code in there]
     codes.sort(key=lambda code: code != notices[0].code)
-    return [
-        {"settles": code, "do": do.format(**words), "command": command.format(**words)}
-        for code in codes
-        for do, command in [_STEPS[code]]
-    ]
+    steps = []
+    for code in codes:
+        do, command, elsewhere = _STEPS[code]
+        if study is None and elsewhere is not None:
+            do, command = elsewhere, ""
+        steps.append(
+            {"settles": code, "do": do.format(**words), "command": command.format(**words)}
+        )
+    return steps
 
 
 def advice_lines(
@@ -90,7 +116,7 @@ def advice_lines(
     if why:
         lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
     else:
-        lines += _steps(d, min(_FOREGROUND, max(_SCREEN - 2 - len(lines), 0)))
+        lines += _steps(d, _FOREGROUND, max(_SCREEN - 2 - len(lines), 0))
         more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
         lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
@@ -171,10 +197,18 @@ def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
     return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
 
 
-def _steps(d: Mapping[str, Any], most: int) -> list[str]:
+def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]:
+    """At most so many steps in so many lines; a command that is too long has one of its own."""
     steps = d["run_next"][:most]
-    wide = max((len(step["do"]) for step in steps), default=0)
-    rows = [f"  {i}. {s['do']:<{wide}}   {s['command']}" for i, s in enumerate(steps, 1)]
+    wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
+    rows: list[str] = []
+    for i, step in enumerate(steps, 1):
+        row = [f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()]
+        if len(row[0]) > WIDTH and step["command"]:
+            row = [f"  {i}. {step['do']}", f"     {step['command']}"]
+        if len(rows) + len(row) > room:
+            break
+        rows += row
     return ["Before you spend:", *rows] if rows else []
 
 
@@ -186,12 +220,12 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     said = [
         f"Why n = {n}: it scores best within your limits{by}. Expected loss against the true "
         f"best: {d['expected_regret']:.3f}.",
-        f"Best n at this budget: {d['rollouts_per_problem_law']:.0f}{between}, by {law['source']}. "
-        f"Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
+        f"Best n at this budget: {d['rollouts_per_problem_law']:.0f}{between}. Still in "
+        f"contention: n = {', '.join(map(str, d['confidence_set']))}.",
         f"All n were compared from {low} to {high} {law['unit']}.",
     ]
     if d["passes_over_data"] is not None:
-        said.append(f"Passes over your problems: {d['passes_over_data']:.2g}.")
+        said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
     for name, row in d["rules"].items():
         lost = "" if row["lost"] is None else f"; lost {row['lost']:.3f} in the back-test"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])

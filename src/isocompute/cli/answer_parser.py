@@ -11,7 +11,7 @@ from isocompute.cli.values import current, finite, fix, positive, positive_int
 from isocompute.trainers import TRAINERS
 
 SOURCE_HELP = (
-    "tidy curves (CSV or Parquet, or a folder of them), a study folder, a log that `import` knows, "
+    "a table of curves (CSV or Parquet), a study folder, a log, a folder of tables or logs, "
     "published:NAME or grid:NAME"
 )
 
@@ -219,7 +219,7 @@ def _add_difficulty(parser: Parser) -> None:
     parser.add_argument(
         "--difficulty",
         choices=("easy", "hard", "mixed"),
-        help="of the problem set under the base model; chooses the recipe",
+        help="how hard the problems are for the base model; chooses the recipe",
     )
 
 

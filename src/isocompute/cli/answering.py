@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isocompute.cli.output import check_target, show, write_json
-from isocompute.cli.scores import narrowed, scores
+from isocompute.cli.scores import narrowed, repeated, scores
 from isocompute.errors import InputError
 from isocompute.files import not_found
 
@@ -64,7 +64,9 @@ def fit(options: Options) -> int:
             rows += best_n_rows(each["metric"], by_bp, each["level"])
         document = {**document, "best_n": rows, "by_metric": documents}
     write_json(document, options.json)
-    lines = full_lines(document) if options.full else fit_lines(document) + best_n_lines(rows)
+    again = repeated(options)
+    short = fit_lines(document, again) + best_n_lines(rows)
+    lines = full_lines(document, again) if options.full else short
     show(lines, quiet=options.json == "-")
     return 0
 
@@ -107,9 +109,9 @@ def plan(options: Options) -> int:
 
     law = [*options.source, *([options.law] if options.law else [])]
     if len(law) > 1:
+        given = ", ".join(law[:3]) + (", ..." if len(law) > 3 else "")
         raise InputError(
-            f"a plan rests on one SOURCE, but got {', '.join(law)}; name one, or put the tables "
-            "into one folder."
+            f"a plan rests on one SOURCE, but got {given}; name one, or the folder that holds them."
         )
     check_target(options.json, law)
     source = narrowed(law[0], options) if law else None
@@ -172,6 +174,7 @@ def report(options: Options) -> int:
         fits.append(
             (source, fit_sweep(curves, select=options.select, sources=[source], train=train, **of))
         )
+    _require_sweeps(fits)
     first = fits[0][0]
     answer = _plan_of_a_report(options, *fits[0])
     is_study = (Path(split_source(first)[0]) / "study.db").is_file()
@@ -183,6 +186,15 @@ def report(options: Options) -> int:
         files = save_figures(fits, options.figures, plan=answer, study=study)
         show([f"figures: {len(files)} files in {options.figures}"])
     return 0
+
+
+def _require_sweeps(fits: list[tuple[str, Fit]]) -> None:
+    """Several sources of one configuration each are runs of one sweep, and no comparison."""
+    if len(fits) > 2 and all(len(fit.configurations) == 1 for _, fit in fits):
+        raise InputError(
+            f"a SOURCE of a report must be a whole sweep, but the {len(fits)} sources hold one "
+            "(B_p, n) each; put them into one folder and name that."
+        )
 
 
 def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--hours", type=positive, metavar="H", help="see --gpus")
     parser.add_argument(
         "--spend", type=share, default=0.15, metavar="SHARE",
-        help="what of the budget the sweep may take, 15%% or 0.15 (default: 15%%)",
+        help="share of the budget that the sweep may take, 15%% or 0.15 (default: 15%%)",
     )  # fmt: skip
     parser.add_argument(
         "--problems", type=positive_int, metavar="D",
@@ -44,7 +44,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--difficulty", choices=("easy", "hard", "mixed"),
-        help="of the problem set under the base model; chooses recipe and prior",
+        help="how hard the problems are for the base model; chooses recipe and prior",
     )  # fmt: skip
     parser.add_argument(
         "--prior", metavar="SOURCE",

@@ -19,10 +19,10 @@ _LAW_ROWS = 7
 _LISTED = 6
 
 
-def full_lines(document: Row) -> list[str]:
+def full_lines(document: Row, options: str = "") -> list[str]:
     """The short answer, then all of the `fit --json` document that people read."""
     unit, other = document["unit"], document["law_problems_per_batch"]
-    lines = [*fit_lines(document)[:-1], "", "Curves:"]
+    lines = [*fit_lines(document, options)[:-1], "", "Curves:"]
     lines += indented(_curve_table(document["curves"], unit))
     lines += ["", f"Frontier, by {unit}:"]
     lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])

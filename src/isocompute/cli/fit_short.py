@@ -21,8 +21,14 @@ _IN_UNIT = {
 _PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
 
 
-def fit_lines(document: Row) -> list[str]:
-    """The `fit --json` document in at most 14 lines of 80 columns."""
+def fit_lines(document: Row, options: str = "") -> list[str]:
+    """The `fit --json` document in at most 14 lines of 80 columns.
+
+    Args:
+        document: of a `Fit`.
+        options: how the source was read, for the commands that come next.
+    """
+    source = _source(document) + (f" {options}" if options else "")
     best = [b for b in document["best"] if not b["extrapolated"]]
     answer = [
         textwrap.shorten(_setting(document), WIDTH, placeholder=" ..."),
@@ -36,8 +42,8 @@ def fit_lines(document: Row) -> list[str]:
     ]
     room = LINES - len(answer) - 1
     reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
-    steps = _closing("Next", "; then ".join(_next(document)), room - len(reason))
-    return [*answer, *reason, *steps, _pointers(document)]
+    steps = _closing("Next", "; then ".join(_next(document, source)), room - len(reason))
+    return [*answer, *reason, *steps, _pointers(document, source)]
 
 
 def setting_words(document: Row) -> str:
@@ -183,7 +189,7 @@ def _verdict(document: Row) -> str:
     return f"{verdict['level']}. {verdict['reason']}".strip()
 
 
-def _next(document: Row) -> list[str]:
+def _next(document: Row, source: str) -> list[str]:
     """At most two things to run, from what limits the answer most; else the plan."""
     grave = [one for one in document["notices"] if one["level"] != "note"]
     if grave and grave[0]["level"] == "stop":
@@ -193,7 +199,7 @@ def _next(document: Row) -> list[str]:
         top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
         budget = _budget(_PLAN_FACTOR * top).replace(",", "")
         unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
-        return [f"isocompute plan {_source(document)} {unit}--budget {budget}{suffix}"]
+        return [f"isocompute plan {source} {unit}--budget {budget}{suffix}"]
     kept: list[str] = []
     for step in steps:
         if step not in kept and not ("seed" in step and any("seed" in one for one in kept)):
@@ -217,12 +223,12 @@ def _source(document: Row) -> str:
     return shlex.join(document["provenance"]["sources"]) or "SOURCE"
 
 
-def _pointers(document: Row) -> str:
+def _pointers(document: Row, source: str) -> str:
     # The gravest is the reason given; the others wait.
     more = len(document["notices"]) - (document["verdict"]["level"] != "ok")
     notes = f"{more} more note{'s' * (more > 1)}"
     details = [f"Details and {notes}", notes] if more else ["Details"]
     picture = "--full    Picture: isocompute report"
-    lines = [f"{each}: {picture} {_source(document)}" for each in details]
+    lines = [f"{each}: {picture} {source}" for each in details]
     fitting = [line for line in lines if len(line) <= WIDTH]
     return fitting[0] if fitting else f"{details[0]}: {picture} SOURCE"

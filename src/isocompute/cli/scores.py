@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypedDict
 
@@ -43,6 +44,32 @@ def _settings(options: Options) -> Settings | None:
     from isocompute.importers import load_settings
 
     return load_settings(options.set, options.map)
+
+
+# Options that say how a source is read: name, attribute. Long values are not repeated.
+_READING = (
+    ("--set", "set"), ("--map", "map"), ("--where", "where"), ("--split", "split"),
+    ("--problem-set", "problem_set"), ("--metric", "metric"), ("--fix", "fix"),
+    ("--joint", "joint"),
+)  # fmt: skip
+
+
+def repeated(options: Options) -> str:
+    """The options that the next command needs, too: "--map columns.yaml --set ..."."""
+    words = []
+    for name, attribute in _READING:
+        value = getattr(options, attribute, None)
+        if value is True:
+            words.append(name)
+        elif isinstance(value, tuple):
+            words.append(f"{name} {value[0]}={value[1]}")
+        elif isinstance(value, str) and "," not in value:
+            words.append(f"{name} {shlex.quote(value)}")
+        elif value:
+            words.append(f"{name} ...")
+    if tuple(options.range) != (0.0, 1.0):
+        words.append("--range {:g} {:g}".format(*options.range))
+    return " ".join(words)
 
 
 def narrowed(source: str, options: Options, *more: str) -> str:

@@ -16,7 +16,15 @@ from isocompute.files import write_text
 from isocompute.problems import load_problems
 
 ENGINES = ("local", "trl", "verl")
+# Tokens of a response under TRL, where nobody says: at half, answers with reasoning are cut; at
+# twice, small models on one GPU take twice as long where they ramble.
+MAX_NEW_TOKENS = 1024
 PER_NODE = 8  # GPUs of a node, where more than one node is needed
+# What a person settles before the first run.
+_SETTLE = {
+    "trl": "engine_options: max_new_tokens cuts responses; python names its Python.",
+    "verl": "engine_options: max_response_tokens (8192) cuts responses; python names its Python.",
+}
 # What stands in for problems and model that were not named: the smallest shipped world.
 _WORLD, _STAND_IN_SIZE = "bits", 512
 _MODELS = {"local": "bits-mlp", "trl": "bits", "verl": "Qwen/Qwen2.5-7B-Instruct"}
@@ -72,7 +80,9 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
     content = study_content(Path(path), sweep, trainer, **more)
     lines = ["# Written by `isocompute design`; every word: docs/sweep.md."]
     if trainer.stands_in:
-        lines.append("# Problems or model are stand-ins: put yours in before you run it.")
+        lines.append("# Problems or model are placeholders: put yours in before you run it.")
+    if trainer.engine != "local":
+        lines.append(f"# {_SETTLE[trainer.engine]}")
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
     write_text(path, "\n".join(lines) + "\n")
 
@@ -90,7 +100,8 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
         rates: to be kept with the study.
     """
     recipe: dict[str, Any] = {"difficulty": trainer.difficulty}
-    if trainer.train is None and trainer.engine != "verl":
+    # Of the shipped model alone: its learning rate would ruin a model of a billion parameters.
+    if trainer.train is None and trainer.model is None and trainer.engine != "verl":
         recipe |= _RECIPE_OF_THE_WORLD
     known = {name: value for name, value in vars(rates).items() if value is not None}
     return {
@@ -114,6 +125,8 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
 
 def _engine_options(trainer: Trainer) -> dict[str, Any]:
     options: dict[str, Any] = {"model": trainer.model or _MODELS[trainer.engine]}
+    if trainer.engine == "trl" and trainer.model is not None:
+        options["max_new_tokens"] = MAX_NEW_TOKENS  # a shipped model brings its own
     if trainer.engine == "verl" and trainer.gpus is not None:
         nodes = -(-trainer.gpus // PER_NODE)
         if trainer.gpus % nodes:

@@ -27,9 +27,9 @@ def design_lines(d: Row) -> list[str]:
         steps = int(final["rollouts"] // (n * b_p))
         size = f"{b_p} problems x {n} rollouts x {steps:,} steps"
         lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
-        lines += _row("Sweep", f"at best {runs}, {_each(sweep)}")
-        lines += _row("Cost", f"{_cost(sweep)} ({sweep['share']:.0%} of the budget)")
-        lines += _row("Run", f"costs {_cost(final)}{_rate(final)}")
+        lines += _row("Cost", f"{_cost(final)}{_rate(final)}")
+        lines += _row("Sweep", f"the best one is {runs}, {_each(sweep)}: {_cost(sweep)} "
+                      f"({sweep['share']:.0%} of the budget)")  # fmt: skip
     else:
         lines += _row("Sweep", f"{runs}, adaptive, {_each(sweep)}")
         lines += _row("Cost", f"at most {_cost(sweep)} ({sweep['share']:.0%} of the budget)")
@@ -87,19 +87,19 @@ def _worth(d: Row) -> str:
     said = f"plans after it lose {_loss(after)}; without it {_loss(none)} "
     said += f"(n = {none['rollouts_per_problem']})"
     if one["rollouts_per_problem"] != none["rollouts_per_problem"]:
-        said += f", one n at every budget {one['loss']:.3f} (n = {one['rollouts_per_problem']})"
+        said += f"; n = {one['rollouts_per_problem']} at every budget loses {one['loss']:.3f}"
     return said
 
 
 def _scaled(worth: Row) -> str:
     parts = [
-        f"{word} as dear {worth[word]['loss']:.3f}"
-        for word in ("half", "twice")
+        f"{said} {worth[word]['loss']:.3f}"
+        for word, said in (("half", "half as long"), ("twice", "twice as long"))
         if worth[word] is not None
     ]
     if worth["after"]["spending"] >= 0.0005:
-        parts.append(f"{worth['after']['spending']:.3f} of it for its rollouts")
-    return f"{', '.join(parts)} ({worth['simulated_sweeps']} simulated)".strip()
+        parts.append(f"its own rollouts cost {worth['after']['spending']:.3f}")
+    return f"{'; '.join(parts)} ({worth['simulated_sweeps']} simulated)".strip()
 
 
 def _loss(row: Row) -> str:

@@ -15,6 +15,7 @@ from isocompute.domain.text import compact
 
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
 _LISTED = 6
+_PAIR = " (B_p x n)"  # said once of a list
 
 
 class Template(NamedTuple):
@@ -36,12 +37,12 @@ _stop, _caution, _note = (partial(Template, level) for level in get_args(Level))
 TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a fit": {
         "no_skill": _stop(
-            "The fit failed its own test: held-out scores are predicted worse than by no change "
+            "The fit failed its own test: it predicts held-out scores worse than no change does "
             "(skill {skill:.2f}).",
             "Do not extrapolate; train further or add seeds."),
         "intervals_widened": _caution(
-            "Held-out scores missed their intervals: beyond the data these are now {times:.1f} "
-            "times as wide.",
+            "Too many held-out scores missed their intervals: beyond the data, intervals are now "
+            "{times:.1f} times as wide.",
             "Train further before you rely on a plan far beyond the data.",
         ),
         "intervals_missed": _stop(
@@ -69,14 +70,14 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Several n are tied at {at:k} {unit}: {which}.",
             "Any of them will do; more seeds or larger budgets tell them apart."),
         "optimum_at_edge": _caution(
-            "The best n at {at:k} {unit} is {n}, the {end} tested: a bound, not an optimum.",
+            "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Test n beyond it."),
         "rise_not_claimed": _caution(
             "The best n rises by {octaves:.1f} octaves, which noise alone may do.",
             "Add seeds or larger budgets."),
         "falling": _caution(
             "The best n falls with the budget, by {octaves:.1f} octaves.",
-            "Spend what a larger budget buys on steps."),
+            "With a larger budget, run more steps."),
         "non_monotone": _note(
             "The best n goes up and down by more than noise, so the sigmoid misses it.",
             "Read the best n off the table."),
@@ -84,7 +85,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The law is nearly a step, so its slope k is not known.",
             "Compare laws by n*(C), not by k."),
         "ceiling_unbounded": _note(
-            "Still rising at the last evaluation, so their ceilings are not known: {which}.",
+            "Scores still rise at the last evaluation, so the ceiling is not known: {which}.",
             "Train further until these curves bend."),
         "falls_after_peak": _caution(
             "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
@@ -94,42 +95,42 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{at:k} {unit} on.",
             "Add problems, or stop there."),
         "unhealthy_run": _caution(
-            "A run broke while its siblings did not; it counts only until then: {which}.",
+            "A run broke and other seeds did not; it counts only up to there: {which}.",
             "Look at its health, then run that seed again."),
         "failed_health": _caution(
             "{n_failed} of {n_runs} runs failed a health rule: {which}.",
-            "Mend the recipe before you rely on n there."),
+            "Fix the recipe before you rely on n there."),
         "not_smooth": _caution(
             "{n_rough} of {n_runs} runs are too rough for a curve: {which}.",
             "Look at their health, or evaluate on more problems."),
         "stopped_early": _note(
             "Stopped before the largest budget: {which}.", "Continue only what may still win."),
         "budgets_not_shared": _note(
-            "Not all were compared beyond {at:k} {unit}: {which} end there.",
-            "Train these as far."),
+            "Beyond {at:k} {unit} not every n is compared: {which} end there.",
+            "Train these further."),
         "configuration_left_out": _caution(
             "{which} was left out: {why}.",
             "Evaluate more often, or leave it out on purpose."),
         "runs_mixed": _caution(
-            "{n_rows} rows stand at rollouts for which the same run has another score: several "
-            "runs under one name.",
+            "{n_rows} rows give one run a second score at the same rollouts: several runs share a "
+            "name.",
             "Tell them apart by a column `seed` or `run`."),
         "scores_missing": _note(
-            "{n_rows} rows without a score were left out.", "If these are many, mend the export."),
+            "{n_rows} rows without a score were left out.", "If these are many, fix the export."),
         "unequal_evaluations": _note(
             "Scores rest on {fewest} to {most} outcomes, so some are noisier than others.",
             "Evaluate all runs alike."),
         "noise_estimated": _note(
-            "How many samples are behind a score is not known: noise is judged by neighbouring "
-            "scores.",
-            "Import counts, or a study."),
+            "The number of samples behind a score is not known: noise is estimated from "
+            "neighbouring scores.",
+            "Import logs that hold counts, or run a study."),
     },
     "Of a plan": {
         "score_unknown": _stop(
             "What n = {n} would score at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train it further first, or plan for a smaller budget."),
         "extrapolated": _caution(
-            "This budget is {times:.2g}x {side} those compared; intervals assume that the trend "
+            "This budget is {times:k}x {side} those compared; intervals assume that the trend "
             "continues.",
             "Extend the sweep, or check one run there."),
         "bp_untested": _caution(
@@ -142,10 +143,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "n = {n} lies outside the interval of the best n, {low:.0f} to {high:.0f}: {why}.",
             "Nothing to do."),
         "bp_unhealthy": _caution(
-            "B_p = {bp} at n = {n} ended in {rules}; B_p = {taken} is the next that did not.",
+            "B_p = {bp} at n = {n} failed {rules}; B_p = {taken} is the next that did not.",
             "Look at its health, or take the larger one."),
         "bp_unstable": _caution(
-            "B_p = {bp} at n = {n} ended in {rules}, and no larger B_p was tested.",
+            "B_p = {bp} at n = {n} failed {rules}, and no larger B_p was tested.",
             "Try a larger B_p or a smaller learning rate."),
         "law_of_another_model": _caution(
             "{source} is a sweep of {model}; the best n of another model may differ.",
@@ -157,11 +158,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "This learning rate comes from {model}.",
             "Use your own, scaled by the square root of the batch, or run `isocompute lr-sweep`."),
         "recipes_mixed": _caution(
-            "The runs of this study differ in their recipes; the plan takes the one for the "
-            "difficulty.",
+            "This study has several recipes; the plan uses the usual one for the difficulty.",
             "Plan from one recipe: --where recipe=NAME."),
         "passes_over_data": _note(
-            "This budget takes {passes:.2g} passes over {problems:k} problems.",
+            "This budget takes {passes:k} passes over {problems:k} problems.",
             "Add problems, or watch for overfitting."),
         "problems_fewer": _caution(
             "{problems:k} problems are far fewer than the sweep's {known:k}: small sets cap n.",
@@ -190,22 +190,22 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     },
     "Of a design": {
         "no_sweep": _note(
-            "No sweep that this budget holds gains more than it costs: run n = {n}.",
+            "No sweep within this budget gains more than it costs: run n = {n}.",
             "Raise --budget, or name a study of your own with --prior."),
         "bp_of_prior": _note(
             "The sweep has B_p = {bp}; what is known of n comes from B_p = {known}.",
             "Raise --budget or --spend for the larger B_p."),
         "beyond_prior": _caution(
-            "The budget is {times:.0f} times the longest run that anything is known of.",
-            "Take the worth for a guess; sweep a smaller budget first."),
+            "The budget is {times:.0f} times the longest run of the prior.",
+            "Treat the worth as a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "This is the worth for models like {model}; elsewhere guesses lose more.",
+            "True of models like {model}; for others a guess loses twice as much.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
-            "No difficulty was given: worlds are both easy and hard, the recipe is that of easy.",
+            "No difficulty was given: easy and hard worlds are simulated; the recipe is for easy.",
             "Measure it with `isocompute difficulty`, pass --difficulty."),
         "stand_ins": _caution(
-            "The study file has stand-ins for {what}.",
+            "The study file has placeholders for {what}.",
             "Pass {options}, or edit it before you run it."),
     },
     "Of a comparison": {
@@ -218,7 +218,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     },
     "Of a learning-rate sweep": {
         "anchor_at_edge": _caution(
-            "The anchor {rate:g} is the {end} rate tried: a better one may lie beyond.",
+            "The best rate, {rate:g}, is the {end} tried: a better one may lie beyond.",
             "Extend the grid: {command}"),
     },
     "Of a problem set": {
@@ -249,8 +249,9 @@ class _Words(string.Formatter):
         if spec == "k":
             return compact(value)
         if isinstance(value, list):
-            more = len(value) - _LISTED
-            listed = ", ".join(map(str, value[:_LISTED]))
+            words, more = [str(one) for one in value], len(value) - _LISTED
+            unit = _PAIR if words and all(word.endswith(_PAIR) for word in words) else ""
+            listed = ", ".join(word.removesuffix(unit) for word in words[:_LISTED]) + unit
             return f"{listed} and {more} more" if more > 0 else listed
         return str(super().format_field(value, spec))
 

@@ -10,12 +10,17 @@
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
-beside several, which one it is of is not known, and none takes it.
+beside several, which one it is of is not known, and none takes it. A file that is named for a log
+(`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
+or `run` (W&B's runs table as CSV) says it of every run that it names.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -29,6 +34,12 @@ _FILES = (
 )
 # prime-rl's orchestrator writes its own part alone
 _ORCHESTRATOR = ("orch", "orchestrator")
+# of the log that they are named for
+_OF_A_LOG = (
+    ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
+    "_config.yaml", "-config.json", "-config.yaml",
+)
+_NAMING, _COUNTERS = ("name", "run", "run_name"), {"step", "_step", "rollouts", "score", "metric"}
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
 
 
@@ -38,15 +49,74 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     Args:
         path: of the log.
     """
-    for name in _FILES:
+    folder = os.fspath(path.parent)
+    own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
+    for name in (*own, *_FILES):
+        if not os.path.isfile(os.path.join(folder, name)):
+            continue
         file = path.parent / name
-        if file == path or not file.is_file() or file.stat().st_size > MAX_LINE_BYTES:
+        if file == path or file.stat().st_size > MAX_LINE_BYTES:
             continue
         config = _content(file)
         found = configuration(config)
-        if (found.problems_per_batch or found.rollouts_per_problem) and _is_its_own(path):
+        if not (found.problems_per_batch or found.rollouts_per_problem):
+            continue
+        if name in own or _is_its_own(path):
             return name, config
     return None
+
+
+def configuration_in_table(path: Path, run: str) -> tuple[str, dict[str, object]] | None:
+    """The name of the table of runs beside a log, and its row of a run; None without one.
+
+    Args:
+        path: of the log.
+        run: its name, as W&B has it.
+    """
+    folder = path.parent
+    for name, rows in _tables(folder, folder.stat().st_mtime_ns).items():
+        if name != path.name and run in rows:
+            return name, rows[run]
+    return None
+
+
+def of_other_logs(files: Sequence[Path]) -> set[Path]:
+    """Those of the files that are no logs: tables of runs, configurations named for a log."""
+    named = {p.parent / f"{run_name(p)}{ending}" for p in files for ending in _OF_A_LOG
+             if p.name != f"{run_name(p)}{ending}"}  # fmt: skip
+    folders = {p.parent for p in files}
+    tables = {f / name for f in folders for name in _tables(f, f.stat().st_mtime_ns)}
+    return (named | tables) & set(files)
+
+
+@lru_cache(maxsize=8)
+def _tables(folder: Path, _changed: int) -> dict[str, dict[str, dict[str, object]]]:
+    """Tables of runs in a folder: by file and run, what the row says."""
+    found = {file.name: _table(file) for file in sorted(folder.glob("*.csv")) if file.is_file()}
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def _table(file: Path) -> dict[str, dict[str, object]]:
+    """Rows by the name of the run; empty where a file is no table of runs."""
+    try:
+        with file.open(encoding="utf-8-sig", errors="replace", newline="") as handle:
+            lines = csv.reader(handle)
+            header = next(lines, [])
+            plain = [cell.strip().lower() for cell in header]
+            naming = next((i for i, cell in enumerate(plain) if cell in _NAMING), None)
+            # a history may name its run in every row
+            if naming is None or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
+                return {}
+            rows = [(row[naming], dict(zip(header, row, strict=False)))
+                    for row in lines if len(row) > naming]  # fmt: skip
+    except csv.Error:
+        return {}
+    known = [configuration(row) for _, row in rows]
+    if len({name for name, _ in rows}) < len(rows) or not all(
+        one.problems_per_batch or one.rollouts_per_problem for one in known
+    ):
+        return {}
+    return {name: {key: value for key, value in row.items() if value} for name, row in rows}
 
 
 def _content(file: Path) -> dict[str, object]:

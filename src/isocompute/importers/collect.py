@@ -2,21 +2,23 @@
 
 Rules: a step is a whole number >= 0, and counts updates (`steps` decides which of a log's counters
 does); of two scores of one metric at one step the first counts (a trainer that resumes evaluates
-again); rows may come in any order; NaN, infinite, null and "NaN" are missing, counted, never 0;
-unknown keys are left alone, and named where nothing else was found.
+again), of steps that the log goes back to and does again the last; rows may come in any order;
+NaN, infinite, null and "NaN" are missing, counted, never 0; unknown keys are left alone, and named
+where nothing else was found.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
-from isocompute.importers.beside import configuration_beside
+from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import batches_drawn, tokens_disagree
-from isocompute.importers.configuration import Found, configuration, facts_of
+from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.placing import count_from_one, to_updates, trained_again
 from isocompute.importers.points import (
     Compute,
     Points,
@@ -38,7 +40,7 @@ from isocompute.importers.runs import (
     UnclearError,
 )
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import FROM_ZERO, Counters, as_updates
+from isocompute.importers.steps import Counters
 from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
@@ -65,7 +67,7 @@ _NOTES = 50
 
 # held against B_p * n, so the first rows will do
 _CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
-_ENOUGH = 50
+_ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% longer
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
@@ -102,7 +104,10 @@ class Collector:
         self._n_points = 0
         self._evicted = False
         self._beside = ""
-        self._first_rows: dict[str, int] = {}
+        self._first_length: int | None = None  # the first row with a length
+        self._trained = 0  # the last step with a row of training
+        self._redone: int | None = None  # the lowest one that such rows went back to
+        self._at_zero = False  # a row of step 0
         self.counters = Counters(settings.step)
 
     def note(self, text: str) -> None:
@@ -129,10 +134,10 @@ class Collector:
                 self.note(f"the log changes {name} from {old} to {new} within one run")
                 self._found = Found()  # neither value holds for the whole run
 
-    def configure_beside(self, path: Path) -> None:
-        """Take the configuration that stands in the folder of a log and is its own."""
-        beside = configuration_beside(path)
-        if beside is not None:
+    def configure_beside(self, path: Path, *, alone: bool = True) -> None:
+        """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
+        own = configuration_beside(path) if alone else None
+        if (beside := own or configuration_in_table(path, self.name)) is not None:
             self._beside, config = beside
             self.configure(config)
             self.counters.infer(f"configuration: read from {self._beside} beside the log")
@@ -154,6 +159,8 @@ class Collector:
             return
         if calls:
             counters.calls = True
+        elif not at:
+            self._at_zero = True
         for key, kind in self._plan(values):
             value = values[key]
             if isinstance(kind, str):
@@ -256,7 +263,7 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
-        result = number(value)
+        result = value if type(value) is float and 0.0 <= value < inf else number(value)
         if result is None or result < 0:
             return
         if kind == "evicted":
@@ -266,8 +273,12 @@ class Collector:
                           "B_p * n * step counts")
             return
         side = self._side[kind]
-        if not side:
-            self._first_rows[kind] = self.n_rows
+        if kind == "length":
+            if step < self._trained:
+                self._redone = step if self._redone is None else min(step, self._redone)
+            self._trained = step
+            if not side:
+                self._first_length = self.n_rows
         if len(side) < (MAX_TIMED if kind == SECONDS else MAX_POINTS // 8):
             side.setdefault(step, result)
         if kind in _CHECKS and len(side) >= _ENOUGH:
@@ -288,6 +299,9 @@ class Collector:
             for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                          "evaluation_samples")
         }
+        if found.ticks > 1:
+            self._side = to_updates(self._points.values(), self._side, found.ticks)
+            self.counters.infer(f"step: the log's counters move by {found.ticks} in an update")
         self._settle_steps(path, self.settings.steps or found.steps)
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
         batch = None if b_p is None or n is None else b_p * n
@@ -298,16 +312,18 @@ class Collector:
             tokens=after_rows(self._side["tokens"]), lengths=self._side["length"],
             rollouts=after_rows(self._side["rollouts"]), batches=self._batches(found, b_p),
         )
+        redone = trained_again(self._points.values(), self._redone)
         series = tuple(
             made for points in self._points.values()
-            if (made := series_of(points, compute, values["evaluation_samples"])) is not None
+            if (made := series_of(points, compute, values["evaluation_samples"], redone))
+            is not None
         )
-        notes, inferred = told_of_order(list(self._points.values()))
+        notes, inferred = told_of_order(list(self._points.values()), redone)
         for line in notes:
             self.note(line)
         for line in inferred:
             self.counters.infer(line)
-        provenance = provenance or provenance_of(path, source)
+        provenance, gpus = provenance or provenance_of(path, source), gpus_of(self._config)
         unread = [
             key for key, kind in self._kinds.items()
             if kind is None and key not in _PASSED and key[:1] != "_"
@@ -322,7 +338,7 @@ class Collector:
                 provenance, facts={**self.extras, **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
-                gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus),
+                gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus or gpus),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )
@@ -337,25 +353,11 @@ class Collector:
         trainers = {p.column.trainer for p in self._points.values() if p.step}
         both = sum(len(p.step) - p.n_elsewhere for p in self._points.values() if p.axis)
         self.counters.settle(f"{path}: run {self.name}", last, planned, elsewhere, trainers, both)
-        if not trainers & set(FROM_ZERO):
-            return
-        training = [p for p in self._points.values() if p.column.split == "train" and p.step]
-        trained = max([0, *self._side["length"], *(int(p.steps_K.max()) for p in training)])
-        zero = 0 in self._side["length"] or any(p.zero_rows for p in training)
-        first = min(
-            [p.first_row for p in training] + [self._first_rows.get("length", self.n_rows + 1)]
-        )
-        for points in self._points.values():
-            if points.column.split == "train" or not points.step:
-                continue
-            steps, told = as_updates(
-                points.steps_K, points.column.trainer, points.zero_rows, first,
-                trains_at_zero=zero, counted=self._side["rollouts"], trained=trained,
-            )
-            if steps is not None:
-                points.step = array("q", steps.tolist())
-            for line in told:
-                self.counters.infer(line)
+        for line in count_from_one(
+            list(self._points.values()), self._side, at_zero=self._at_zero,
+            first_length=self._first_length or self.n_rows + 1,
+        ):
+            self.counters.infer(line)
 
     def _check_batch(self, batch: int | None, *, given: bool) -> None:
         """B_p * n against the tokens of a step, where a log has both (verl)."""

@@ -16,6 +16,7 @@ class Found(NamedTuple):
 
     `updates_per_batch`: updates that one batch of rollouts serves (TRL's num_iterations).
     `window`: updates that a logged row is a mean over.
+    `ticks`: what the log's counters move in one update, where that is not one.
     `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
     """
 
@@ -28,6 +29,7 @@ class Found(NamedTuple):
     notes: tuple[str, ...] = ()
     updates_per_batch: int = 1
     drawn_problems: int | None = None
+    ticks: int = 1
 
 
 class _Words(NamedTuple):
@@ -61,8 +63,14 @@ _TRAINERS = (
            False, "eval_pass_at_k"),
     # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder
     _Words("dataset_builder.batch_size", "dataset_builder.group_size", "max_steps", False),
+    # a table of runs in the words of this package
+    _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
     # prime-rl's orchestrator logs its configuration without the prefix
     _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
+)
+# GPUs of a node and nodes: verl 0.9 and EasyR1 0.3.2 (trainer), NeMo-RL (cluster).
+_GPUS = (
+    ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
 _SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed")
 
@@ -144,7 +152,18 @@ def _known(
         steps=(whole(config.get(words.steps)) or None) if words.steps else None,
         evaluation_samples=(whole(config.get(words.samples)) or None) if words.samples else None,
         notes=tuple(notes), drawn_problems=_drawn(config, batch),
+        ticks=_ticks(config, batch, group),
     )
+
+
+def _ticks(config: Mapping[str, object], batch: int | None, group: int | None) -> int:
+    """Steps of the optimizer in an update, where slime counts them (0.3.1, rollout_metrics.py)."""
+    trained = whole(config.get("global_batch_size"))
+    if str(config.get("wandb_always_use_train_step")).lower() != "true" or not (
+        batch and group and trained
+    ):
+        return 1
+    return max(1, batch * group // trained)
 
 
 def _drawn(config: Mapping[str, object], batch: int | None) -> int | None:
@@ -193,6 +212,18 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         evaluation_samples=whole(config.get("num_generations_eval")) or n,
         window=window, notes=tuple(notes), updates_per_batch=iterations,
     )
+
+
+def gpus_of(config: Mapping[str, object]) -> int | None:
+    """GPUs that a run trained on, as far as its configuration says it.
+
+    >>> gpus_of({"trainer.n_gpus_per_node": 8, "trainer.nnodes": 2})
+    16
+    """
+    for each, nodes in _GPUS:
+        if per_node := whole(config.get(each)):
+            return per_node * (whole(config.get(nodes)) or 1)
+    return None
 
 
 def facts_of(config: Mapping[str, object]) -> dict[str, str]:

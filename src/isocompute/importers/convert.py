@@ -250,11 +250,15 @@ def _label(
             f"{s.metric.label} ({s.split}{', ' if s.problem_set else ''}{s.problem_set})"
             for run in runs for s in run.series
         })
+        other = "train" if split != "train" else "validation"
+        cure = "choose another split or problem set, or "
+        if any(s.split == other for run in runs for s in run.series):
+            cure = f"add --split {other}, or another problem set, or "
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
             f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
-            f"{keys_there(runs)}; choose another split or problem set, or name the keys in a "
-            f"column map (--map columns.yaml with columns: {{{likely_key(runs)}: avg@4}})."
+            f"{keys_there(runs)}; {cure}name the keys in a column map (--map columns.yaml with "
+            f"columns: {{{likely_key(runs)}: avg@4}})."
         )
     if metric is not None:
         named = column_of(metric)  # by the log's own key
@@ -293,6 +297,7 @@ def likely_key(runs: Sequence[ImportedRun]) -> str:
     'KEY'
     """
     keys = [key for run in runs for key in run.provenance.unread]
+    keys = [key for key in keys if not re.search("best|max|min|std|len", key, re.I)]  # no scores
     for words in ("^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
                   "acc|score|reward|pass"):
         if found := next((key for key in keys if re.search(words, key, re.I)), None):

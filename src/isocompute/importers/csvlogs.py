@@ -47,6 +47,8 @@ _ID = ("run_id", "run_uuid")  # tells runs of one name apart
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # A decimal comma, where semicolons part the cells; 1,234 may be thousands and stays as it is.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
+# W&B's table of runs, and MLflow's: a row per run, with the last value of everything
+_OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
 
@@ -65,6 +67,8 @@ def layout_of(cells: Sequence[str]) -> str | None:
         return None
     if plain == _TENSORBOARD:
         return "tensorboard"
+    if any(words <= set(plain) for words in _OF_RUNS):
+        return "runs"
     if any(" - " in cell for cell in cells[1:]):
         return "chart"
     if any(c in METRIC_WORDS for c in plain) and any(c in VALUE_WORDS for c in plain):
@@ -99,13 +103,19 @@ def read_layout(
     """The runs of rows under a header of one of the layouts; `configs` by run."""
     header = [cell.removeprefix(_NESTED) for cell in header]
     kind = layout_of(header) or ""
+    if kind == "runs":
+        raise InputError(
+            f"a log must hold the course of a run, but {str(path)!r} is a table of runs with the "
+            "last value of each; export a chart, or every run's history (run.history())."
+        )
     read = {"chart": _chart, "history": _history, "tensorboard": _tensorboard, "long": _long}
     collectors = read[kind](path, header, rows, settings, errors)
     for key, config in (configs or {}).items():
         if key in collectors:
             collectors[key].configure(config)
-    if len(collectors) == 1 and kind != "chart":
-        next(iter(collectors.values())).configure_beside(path)
+    alone = len(collectors) == 1 and kind != "chart"
+    for collector in collectors.values():
+        collector.configure_beside(path, alone=alone)
     source = f"{kind}-csv" if kind in ("tensorboard", "long") else "wandb-csv"
     if path.suffix == ".parquet":
         source = f"{kind}-parquet"
@@ -150,8 +160,7 @@ def _chart(
     if axis is None or _WRONG_AXIS.search(axis):
         raise InputError(
             f"a W&B export must have the step on its x axis, but {str(path)!r} has {axis!r}; "
-            "choose a step axis in the chart before exporting, or name the column with "
-            "--set step=COLUMN."
+            f"put {STEP_KEYS[0]} (or Step) on the x axis of the chart and export it again."
         )
     at = header.index(axis)
     calls = axis in ("Step", "_step") and settings.step is None
@@ -194,7 +203,8 @@ def _history(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
 ) -> dict[str, Collector]:
     """One run, or one per value of a column `run`; an empty cell was not logged in that call."""
-    step = settings.step or next((c for c in ("_step", *_STEP) if c in header), "")
+    plain = {c.strip().lower(): c for c in header}
+    step = settings.step or next((plain[c] for c in ("_step", *_STEP) if c in plain), "")
     if step not in header:
         raise InputError(
             f"a history must have a column of steps, but {str(path)!r} has none named {step!r} "
@@ -227,8 +237,9 @@ def _history(
 
 def _identity(header: Sequence[str]) -> tuple[int | None, int | None]:
     """The columns that name a run and that tell runs apart, where there are any."""
-    named = next((header.index(c) for c in _RUN if c in header), None)
-    own = next((header.index(c) for c in _ID if c in header), None)
+    plain = [cell.strip().lower() for cell in header]
+    named = next((plain.index(c) for c in _RUN if c in plain), None)
+    own = next((plain.index(c) for c in _ID if c in plain), None)
     return (own if named is None else named), own
 
 

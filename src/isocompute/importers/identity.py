@@ -14,12 +14,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isocompute.domain import Curve
 from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
+
+if TYPE_CHECKING:
+    from isocompute.domain import Curve
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
 _SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
@@ -178,7 +181,7 @@ def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
     seen: dict[tuple[object, ...], list[tuple[ImportedRun, Series]]] = defaultdict(list)
     for run in runs:
         for s in run.series:
-            if s.metric.kind != "avg" or np.unique(s.score_K).size <= ENOUGH:
+            if s.metric.kind != "avg" or len(set(s.score_K.tolist())) <= ENOUGH:
                 continue
             # trackers round to float32, so the sum may fall into the next thousandth
             place = round(1e3 * float(s.score_K.sum()))
@@ -263,8 +266,10 @@ def _span(run: ImportedRun) -> tuple[int, int, float] | None:
     steps = steps or [s.step_K for s in run.series if s.step_K.size]
     if not steps:
         return None
-    step_K = np.unique(np.concatenate(steps))
-    width = float(np.median(np.diff(step_K))) if step_K.size > 1 else 1.0
+    # `np.unique` of values alone loads numpy.ma, which takes longer than this does
+    step_K = np.unique(np.concatenate(steps), return_index=True)[0]
+    gaps = np.sort(np.diff(step_K))
+    width = float(gaps[(gaps.size - 1) // 2] + gaps[gaps.size // 2]) / 2 if gaps.size else 1.0
     return int(step_K[0]), int(step_K[-1]), width
 
 

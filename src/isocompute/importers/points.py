@@ -174,7 +174,38 @@ def started_over(step_K: IntArray, score_K: FloatArray) -> int:
     return at
 
 
-def told_of_order(found: Sequence[Points]) -> tuple[list[str], list[str]]:
+def back_to(step_K: IntArray) -> int | None:
+    """The lowest step that a log goes back to; None where it never does.
+
+    >>> back_to(np.array([0, 2, 4, 2, 4]))
+    2
+    """
+    back = np.flatnonzero(np.diff(step_K) < 0)
+    return int(step_K[back + 1].min()) if back.size else None
+
+
+def _counting(step_K: IntArray, redone: int | None) -> tuple[IntArray, IntArray]:
+    """Steps in order, and the place of the score of each that counts.
+
+    The first does, since a trainer that resumes evaluates again; but what a log goes back to and
+    does again is the policy that went on.
+
+    Args:
+        step_K: steps in the order of the log.
+        redone: the first step that was trained again, where rows of training say so.
+    """
+    unique, first = np.unique(step_K, return_index=True)
+    own = back_to(step_K)
+    later = np.zeros(unique.size, bool) if own is None else unique > own
+    if redone is not None:
+        later |= unique >= redone
+    last = step_K.size - 1 - np.unique(step_K[::-1], return_index=True)[1]
+    return unique, np.where(later, last, first)
+
+
+def told_of_order(
+    found: Sequence[Points], redone: int | None
+) -> tuple[list[str], list[str]]:
     """What a reader should know of the order of a run's rows: notes, and what was concluded."""
     notes: list[str] = []
     inferred: list[str] = []
@@ -191,7 +222,16 @@ def told_of_order(found: Sequence[Points]) -> tuple[list[str], list[str]]:
             )
             continue
         count, changed = repeated(step, points.scores_K)
-        if count:
+        score = points.scores_K
+        first = np.unique(step, return_index=True)[1]
+        at_last = score[_counting(step, redone)[1]] != score[first]
+        if at_last.any():
+            back = min(r for r in (redone, back_to(step)) if r is not None)
+            inferred.append(
+                f"rows: the log goes back to step {back} and does it again; {int(at_last.sum())} "
+                "scores are those of the later time"
+            )
+        elif count:
             repeats[label] = count, changed
         else:
             notes.append(f"{label}: rows out of order were sorted by step")
@@ -204,22 +244,25 @@ def told_of_order(found: Sequence[Points]) -> tuple[list[str], list[str]]:
     return notes, inferred
 
 
-def series_of(points: Points, compute: Compute, samples: int | None) -> Series | None:
+def series_of(
+    points: Points, compute: Compute, samples: int | None, redone: int | None = None
+) -> Series | None:
     """The series of what was logged; None where nothing was.
 
     Args:
-        points: scores in the order of the log; the first of a step counts, of
-            a run that was started over those of its last start.
+        points: scores in the order of the log; of two of a step see `_counting`, of
+            a run that was started over those of its last start count.
         compute: what steps cost.
         samples: k of a validation metric whose key does not say it.
+        redone: the first step that was trained again, where rows of training say so.
     """
     step_K, score_K = points.steps_K, points.scores_K
     if step_K.size == 0 and points.n_missing == 0:
         return None
-    at = started_over(step_K, score_K)
-    if at or not _ascends(step_K):
-        step_K, first = np.unique(step_K[at:], return_index=True)
-        score_K = score_K[at:][first]
+    if not _ascends(step_K):
+        at = started_over(step_K, score_K)
+        step_K, place = _counting(step_K[at:], None if at else redone)
+        score_K = score_K[at:][place]
     else:  # the arrays of the log, and the room that they keep for more, go
         step_K, score_K = step_K.copy(), score_K.copy()
     metric = points.column.metric

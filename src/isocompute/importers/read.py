@@ -1,4 +1,7 @@
-"""Which importer reads which file: by its content, and by its name where that is not enough."""
+"""Which importer reads which file: by its content, and by its name where that is not enough.
+
+A reader is loaded where a file is its: a folder of one trainer's logs needs one of a dozen.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.convert import keys_there
-from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 from isocompute.importers.identity import settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.mlflow_store import is_mlflow_run, read_mlflow_run
-from isocompute.importers.parquetlogs import is_configs, is_parquet_log, read_parquet_log
 from isocompute.importers.reading import clean_text, open_log
-from isocompute.importers.recording import is_recording, read_recording
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
-from isocompute.importers.sqlite import read_sqlite
-from isocompute.importers.tensorboard import is_event_file, read_tensorboard
-from isocompute.importers.trainer_state import read_trainer_state
-from isocompute.importers.wandb import is_wandb_file, read_wandb
 
 MAX_FILES = 100_000
 _NOTHING = "holds nothing of them"
@@ -40,8 +34,9 @@ _NO_LOGS = (
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
-    ".jsonl", ".json", ".wandb", ".csv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
+    ".jsonl", ".json", ".wandb", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
 )
+_WORKBOOKS = (".xlsx", ".xls", ".ods", ".numbers")
 
 
 def read_log(
@@ -82,6 +77,8 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
     """A column map that names nothing which is there has a slip of the pen."""
     if not settings.columns:
         return
+    from isocompute.importers.convert import keys_there
+
     meant = {(c.metric, c.split) for c in settings.columns.values()}
     if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
            for run in runs for s in run.series):
@@ -96,6 +93,11 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
 
 
 def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
+    if path.name.lower().endswith(_WORKBOOKS):
+        raise InputError(
+            f"a log must be text or a tracker's file, but {str(path)!r} is a workbook; save its "
+            "sheet as CSV."
+        )
     with open_log(path) as handle:
         try:
             head = handle.read(4096)
@@ -103,35 +105,52 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
             raise InputError(
                 f"a log must be readable, but {str(path)!r} gives {error}; copy it again."
             ) from error
-    if is_wandb_file(head):
+    if head.startswith(b":W&B"):
+        from isocompute.importers.wandb import read_wandb
+
         return read_wandb(path, settings)
     if head.startswith(b"SQLite format 3\0"):
+        from isocompute.importers.sqlite import read_sqlite
+
         return read_sqlite(path, settings)
     if head[:1] == b"\x80" or path.suffix in (".pkl", ".pickle", ".pt", ".pth", ".bin"):
         raise InputError(
             f"a log must not be able to run code, but {str(path)!r} is a pickle; import the "
             "trainer's text log or its tracker's file instead."
         )
-    if is_parquet_log(path):
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(
+            f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8 (a "
+            "table: as .csv or .tsv)."
+        )
+    if _is_parquet_log(path):
+        from isocompute.importers.parquetlogs import read_parquet_log
+
         return read_parquet_log(path, settings)
     if head.startswith((b"PAR1", b"\x93NUMPY")):
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
         )
-    if is_event_file(head) or "tfevents" in path.name:
+    if _is_event_file(head) or "tfevents" in path.name:
+        from isocompute.importers.tensorboard import read_tensorboard
+
         return read_tensorboard(path, settings)
     if path.name == "trainer_state.json" or b'"log_history"' in head:
-        return read_trainer_state(path, settings)
-    if is_recording(head):
+        return _read_trainer_state(path, settings)
+    if _is_recording(head):
+        from isocompute.importers.recording import read_recording
+
         return read_recording(path, settings)
     if looks_like_jsonl(path):
         return read_jsonl([path], settings)
+    from isocompute.importers.csvlogs import is_csv_log, read_csv_log
+
     first = head.removeprefix(b"\xef\xbb\xbf").split(b"\n", 1)[0].decode("utf-8", "replace")
     if is_csv_log(first, path):
         return read_csv_log(path, settings)
     if b"{" in head and path.suffix == ".json":
-        return read_trainer_state(path, settings)
+        return _read_trainer_state(path, settings)
     from isocompute.importers.console import read_console  # its patterns take 10 ms to compile
 
     runs = read_console(path, settings)
@@ -145,12 +164,47 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     return runs
 
 
+def _read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
+    from isocompute.importers.trainer_state import read_trainer_state
+
+    return read_trainer_state(path, settings)
+
+
+def _is_event_file(head: bytes) -> bool:
+    if head[4:8] != bytes(4):  # the upper half of the first record's length
+        return False
+    from isocompute.importers.tensorboard import is_event_file
+
+    return is_event_file(head)
+
+
+def _is_recording(head: bytes) -> bool:
+    """Whether a file begins as `isocompute.Recorder` begins one; its first line may be torn."""
+    return any(line.startswith(b'{"recorder":') for line in head.split(b"\n", 3)[:3])
+
+
+def _is_parquet_log(path: Path) -> bool:
+    if path.suffix != ".parquet":
+        return False
+    from isocompute.importers.parquetlogs import is_parquet_log
+
+    return is_parquet_log(path)
+
+
+def _is_mlflow_run(folder: Path, names: list[str], folders: list[str]) -> bool:
+    if "meta.yaml" not in names:
+        return False
+    from isocompute.importers.mlflow_store import is_mlflow_run
+
+    return is_mlflow_run(folder, names, folders)
+
+
 def is_candidate(path: Path) -> bool:
     """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
     if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS:
         return False
-    return name.endswith(_LOG_ENDINGS) or "tfevents" in name
+    return name.endswith((*_LOG_ENDINGS, *_WORKBOOKS)) or "tfevents" in name
 
 
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
@@ -158,13 +212,13 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     stores: list[Path] = []
     special = 0
     for parent, folders, names in os.walk(folder):
-        if is_mlflow_run(Path(parent), names, folders):
+        if _is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
             folders[:] = []
             continue
         folders[:] = sorted(f for f in folders if not f.startswith("."))
         paths = [Path(parent, n) for n in sorted(names)]
-        named = [p for p in paths if is_candidate(p) or (is_parquet_log(p) and not is_configs(p))]
+        named = [p for p in paths if is_candidate(p) or _has_rows(p)]
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)
@@ -176,11 +230,18 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     states: dict[Path, list[Path]] = defaultdict(list)
     dumps: dict[Path, list[Path]] = defaultdict(list)
     single: list[Path] = []
+    from isocompute.importers.beside import of_other_logs
+
+    apart = of_other_logs(files)
+    if apart == set(files):  # beside nothing: read, and refused for what it is
+        apart = set()
     for path in files:
+        if path in apart:
+            continue
         if path.name == "trainer_state.json":
             home = path.parent.parent if path.parent.name.startswith("checkpoint-") else path.parent
             states[home].append(path)
-        elif path.suffix == ".jsonl" and path.stem.isdecimal() and not _is_recording(path):
+        elif path.suffix == ".jsonl" and path.stem.isdecimal() and not _is_recording(_head(path)):
             dumps[path.parent].append(path)
         elif path.suffix == ".jsonl" and path.parent.name.startswith("global_step_"):
             if path.stem != "aggregated_results":  # computed from the samples beside it
@@ -200,11 +261,13 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
 
     for home, paths in states.items():
         latest = max(paths, key=_checkpoint_number)
-        attempt(read_trainer_state, latest, settings.for_path(home))
+        attempt(_read_trainer_state, latest, settings.for_path(home))
     for home, paths in dumps.items():
         paths.sort(key=lambda p: (len(p.stem), p.stem))
         attempt(read_jsonl, paths, settings.for_path(home), home.name)
     for store in stores:
+        from isocompute.importers.mlflow_store import read_mlflow_run
+
         attempt(read_mlflow_run, store, settings)
     for path in single:
         attempt(_read_file, path, settings.for_path(path))
@@ -222,9 +285,18 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     return runs
 
 
-def _is_recording(path: Path) -> bool:
+def _head(path: Path) -> bytes:
     with path.open("rb") as handle:
-        return is_recording(handle.read(4096))
+        return handle.read(4096)
+
+
+def _has_rows(path: Path) -> bool:
+    """Whether a Parquet file is a log, and not the configurations that are read with one."""
+    if not _is_parquet_log(path):
+        return False
+    from isocompute.importers.parquetlogs import is_configs
+
+    return not is_configs(path)
 
 
 def _not_read(reasons: list[str]) -> str:

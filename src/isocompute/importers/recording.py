@@ -26,11 +26,6 @@ FORMAT = "recorder"
 _Place = tuple[int, str, str]  # step, problem set, split
 
 
-def is_recording(head: bytes) -> bool:
-    """Whether a file begins as the recorder begins one; its first line may have been torn."""
-    return any(line.startswith(f'{{"{MARK}":'.encode()) for line in head.split(b"\n")[:3])
-
-
 @dataclass
 class _Reading:
     """What the lines add up to: the later record of a step holds."""

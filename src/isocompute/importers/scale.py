@@ -6,15 +6,18 @@ range is mapped to 0..1, and a score outside it is refused with the range that t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 
 PLAIN = (0.0, 1.0)
 MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
+_PERCENT = re.compile(r"%|(?<![a-z])(?:percent(?:age)?|pct|prozent)(?![a-z])", re.I)
 _ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats
 
 
@@ -29,6 +32,27 @@ def check_range(score_range: tuple[float, float]) -> None:
         raise InputError(
             f"`low < high` must hold for the range of scores, but got {low:g} {high:g}; "
             "give --range LOW HIGH."
+        )
+
+
+def require_range(
+    name: str, score: NDArray[np.float64], score_range: tuple[float, float], path: str
+) -> None:
+    """Refuse scores whose name says percent and whose values could be shares as well.
+
+    Args:
+        name: of the column or key that holds them.
+        score: as they stand there.
+
+    Raises:
+        InputError: unless a range was given.
+    """
+    seen = score[np.isfinite(score)]
+    if score_range == PLAIN and _PERCENT.search(name) and seen.size:
+        raise InputError(
+            f"{path}: {name!r} says percent, but the range of scores is 0..1 (they go from "
+            f"{seen.min():.4g} to {seen.max():.4g}); add --range 0 100, or name it otherwise if "
+            "they are shares."
         )
 
 

@@ -53,6 +53,7 @@ class Settings:
         resumed: "join" or "apart": whether a log that begins where another ends goes on with it.
         columns: key of the log -> what it means; replaces the built-in reading of that key.
         inferred: what `pattern` found, in words; not to be set.
+        named: what it found; not to be set.
 
     Raises:
         InputError: on a number that is not whole, or a placeholder that is not known.
@@ -73,6 +74,7 @@ class Settings:
     resumed: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     inferred: tuple[str, ...] = ()
+    named: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         for name in _WHOLE:
@@ -126,7 +128,10 @@ class Settings:
         return self
 
     def for_file(self, name: str) -> Settings:
-        """With what `pattern` finds in a name; unchanged where it does not match."""
+        """With what `pattern` finds in a name; unchanged where it does not match.
+
+        The first name that says a number decides; a setting fills what no name says.
+        """
         if self.pattern is None:
             return self
         parts = _PLACEHOLDER.split(self.pattern)
@@ -143,13 +148,14 @@ class Settings:
         match = re.search(regex, name)
         if match is None:
             return self
-        found = {key: int(text) for key, text in match.groupdict().items()
-                 if getattr(self, key) is None}
+        found = {key: int(text) for key, text in match.groupdict().items() if key not in self.named}
         if not found:
             return replace(self)
         told = ", ".join(f"{key}={value}" for key, value in found.items())
         line = f"{told}: {FROM_NAME} {match.group(0)!r}"
-        return replace(self, **found, inferred=(*self.inferred, line))  # type: ignore[arg-type]
+        named = self.named | found.keys()
+        inferred = (*self.inferred, line)
+        return replace(self, **found, inferred=inferred, named=named)  # type: ignore[arg-type]
 
 
 def parse_metric(text: str, *, key: str = "") -> Metric:
@@ -183,7 +189,7 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     Raises:
         InputError: on a name that is not known, with the nearest one that is.
     """
-    known = [f.name for f in fields(Settings) if f.name != "inferred"]
+    known = [f.name for f in fields(Settings) if f.name not in ("inferred", "named")]
     result: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:

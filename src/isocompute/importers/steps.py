@@ -204,12 +204,14 @@ def from_one(
     Returns:
         None where the steps are right as they are.
     """
+    if not trainer and step_K.size and trains_at_zero and _before_multiples(step_K):
+        return np.where(step_K == 0, 0, step_K + 1)  # a loop of one's own
     if trainer not in FROM_ZERO or not step_K.size:
         return None
     if trainer == "slime":
         # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
         # single one at 0 twice, or at 0 once where the one before training was left out
-        gaps = np.diff(np.unique(step_K))
+        gaps = np.diff(np.unique(step_K, return_index=True)[0])
         before = len(zero_rows) > 1 or gaps.size < 2 or gaps[0] != gaps[1]
         late: IntArray = step_K + 1
         if before and step_K[0] == 0:
@@ -243,9 +245,15 @@ def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | N
     return np.where(step_K == trained + 1, trained, step_K)
 
 
+def _before_multiples(step_K: IntArray) -> bool:
+    """Whether evaluations stand at k-1, 2k-1, 3k-1, ... with k above 1, as if counted from 0."""
+    after = np.unique(step_K[step_K > 0], return_index=True)[0] + 1
+    return after.size > 2 and after[0] > 1 and bool((np.diff(after) == after[0]).all())
+
+
 def _on_multiples(step_K: IntArray) -> bool:
     """Whether evaluations stand at k, 2k, 3k, ... with k above 1; the last may stand anywhere."""
-    after = np.unique(step_K[step_K > 0])
+    after = np.unique(step_K[step_K > 0], return_index=True)[0]
     if after.size < 3 or after[0] == 1:
         return False
     return bool(np.all(after[:-1] % after[0] == 0))

@@ -301,6 +301,16 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
         return _numbers_one_by_one(text.to_pylist(), name, path)
 
 
+def has_percent_signs(table: pa.Table, name: str) -> bool:
+    """Whether cells of a column are written as 43.2%, which `numbers_of` reads as 0.432."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if name not in table.column_names or not pa.types.is_string(table.column(name).type):
+        return False
+    return bool(pc.any(pc.match_substring(table.column(name), "%")).as_py())
+
+
 def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> FloatArray:
     """The slow way, which finds the row; it also knows spellings such as `inf` and `1E5`."""
     out = np.full(len(values), np.nan)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import resources
@@ -14,10 +15,12 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.scale import require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import (
     FloatArray,
     Naming,
+    has_percent_signs,
     numbers_of,
     read_table,
     some,
@@ -34,6 +37,8 @@ REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
 _NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
 _TEXTS = ("run", "metric", "problem_set", "split", "arm")
 _SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
+_STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
+_PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
@@ -115,15 +120,17 @@ def _load(
     """Curves of a table; `copies` keeps rows that are the same twice."""
     header: list[str] = []
     scores: list[_Scores] = []
+    goes_by: dict[str, str] = {}
 
     def naming(columns: list[str]) -> dict[str, str]:
         header.extend(columns)
-        names, found = _meanings(columns, settings)
+        names, found = _meanings(path, columns, settings)
         scores.extend(found)
         names |= {c: c.strip() for c in columns if c.strip() in where and c not in names}
         if not names:
             unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
             raise _not_there(path, unsaid, header, settings)
+        goes_by.update({name: column for column, name in names.items()})
         return names
 
     table = _select(read(path, naming), where, path)
@@ -152,7 +159,9 @@ def _load(
             )
         if missing := [name for name in REQUIRED if name not in mine]:
             raise _not_there(path, missing, header, settings)
-        check_numbers(mine, path, score_range)
+        check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
+        if not has_percent_signs(table, one.column):
+            require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
         low, high = score_range
         for name in set(SCORES) & set(mine):
             mine[name] = (mine[name] - low) / (high - low)
@@ -188,16 +197,26 @@ def _from_names(
             numbers[name] = np.array(said, dtype=np.float64)[codes]
 
 
-def _meanings(columns: list[str], settings: Settings) -> tuple[dict[str, str], list[_Scores]]:
+def _meanings(
+    path: Path, columns: list[str], settings: Settings
+) -> tuple[dict[str, str], list[_Scores]]:
     """Column -> the name that it goes by, and the columns of scores where they go by their own."""
     known = (*_NUMBERS, *_TEXTS)
     names = {c: c.strip() for c in columns if c.strip() in known}
     scores: list[_Scores] = []
     for column in (c for c in columns if c not in names):
         text = column.strip()
-        plain = "steps" if text == (settings.step or "step") else _plain(text)
+        plain = _plain(text)
+        if text == settings.step or (settings.step is None and plain in _STEPS):
+            plain = "steps"
         if text in settings.columns:
             plain = settings.columns[text].metric.label
+            if plain in names.values():
+                first = next(c for c in names if names[c] == plain)
+                raise InputError(
+                    f"{path}: each name must go to one column, but {plain} goes to {first!r} and "
+                    f"{text!r}; name one of them{_per_seed([text])}."
+                )
             if plain not in known:
                 names[column] = text
                 scores.append(_Scores(text, settings, metric=plain))
@@ -209,6 +228,18 @@ def _meanings(columns: list[str], settings: Settings) -> tuple[dict[str, str], l
         if plain in known and plain not in names.values():
             names[column] = plain
     return names, scores
+
+
+def _per_seed(header: list[str]) -> str:
+    """The cure for a table with a column per seed.
+
+    >>> _per_seed(["step", "seed_0", "seed_1"])
+    ", or for a column per seed add --set pattern='seed_{seed}' in place of a map"
+    """
+    found = next((m for c in header if (m := _PER_SEED.fullmatch(c.strip()))), None)
+    if found is None:
+        return ""
+    return f", or for a column per seed add --set pattern='{found[1]}{{seed}}' in place of a map"
 
 
 def _plain(name: str) -> str:
@@ -231,6 +262,8 @@ def _not_there(
     if "rollouts" in missing:
         cure += "; compute is counted in rollouts, B_p * n * step: tokens or hours become rollouts "
         cure += "by what one rollout takes, or give a column steps"
+    if "score" in missing:
+        cure += _per_seed(header)
     slips = [key for key in settings.columns if key not in (c.strip() for c in header)]
     if slips:
         near = difflib.get_close_matches(slips[0], header, n=1)

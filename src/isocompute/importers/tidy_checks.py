@@ -20,9 +20,17 @@ _LEAST = 0.02
 
 
 def check_numbers(
-    numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float]
+    numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float],
+    called: str = "rollouts",
 ) -> None:
     """Refuse numbers that break the contract of tidy curves.
+
+    Args:
+        numbers: column -> its values.
+        path: for the message.
+        score_range: what scores may be.
+        called: the file's own name for rollouts; under another, one that no update reaches counts
+            something else.
 
     Raises:
         InputError: names the first row, its value, how many there are, and the cure.
@@ -51,6 +59,15 @@ def check_numbers(
         ~((v >= 0) & (v <= MOST_ROLLOUTS)),
         "correct or drop those rows",
     )
+    if called != "rollouts":
+        batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+        below = (v > 0) & (v < batch)
+        refuse(
+            "rollouts",
+            "cumulative, at least B_p * n after an update",
+            below & bool(below[v > 0].all()),
+            f"if {called!r} counts updates, map it to steps",
+        )
     for name in ("steps", "tokens"):
         if name in numbers:
             v = numbers[name]

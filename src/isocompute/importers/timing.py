@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import numpy as np
-
 Side = Mapping[int, float]
 
 # Seconds of one update: verl 0.9 (`timing_s/step`, `perf/time_per_step`), TRL 1.x (`step_time`).
@@ -59,7 +57,8 @@ def _gpus(side: Mapping[str, Side]) -> int | None:
     steps = [s for s in total if seconds.get(s) and throughput.get(s)]
     if not steps:
         return None
-    found = float(np.median([total[s] / (seconds[s] * throughput[s]) for s in steps]))
+    counts = sorted(total[s] / (seconds[s] * throughput[s]) for s in steps)
+    found = counts[len(counts) // 2]
     whole = round(found)
     # What is not near a whole number counts other tokens than those.
     return whole if whole >= 1 and abs(found - whole) <= 0.03 * whole else None

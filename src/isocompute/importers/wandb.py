@@ -31,11 +31,6 @@ MAX_RECORD_BYTES = 16 << 20
 _HISTORY, _CONFIG, _METRIC, _RUN = 2, 5, 13, 17
 
 
-def is_wandb_file(head: bytes) -> bool:
-    """True for a `run-ID.wandb` file."""
-    return head.startswith(b":W&B")
-
-
 def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes]]:
     """(number, data) of every whole record whose checksums hold."""
     handle.seek(_HEADER)

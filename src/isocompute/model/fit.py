@@ -20,11 +20,17 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import RefusalError
-from isocompute.model.data import SweepData, reduce_curves
+from isocompute.model.data import TYPICAL_TRIALS, SweepData, reduce_curves
 from isocompute.model.form import KNOTS, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
 from isocompute.model.importance import systematic
-from isocompute.model.noise import Reference, noise_hypotheses, scaling_of, white_variance
+from isocompute.model.noise import (
+    LEAST_VARIANCE,
+    Reference,
+    noise_hypotheses,
+    scaling_of,
+    white_variance,
+)
 from isocompute.model.posterior import Drawn, Posterior, Select
 from isocompute.model.prior import SHARED, Prior
 from isocompute.model.solve import Problem, linear_evidence, solve_modes
@@ -117,12 +123,12 @@ def _prior(data: SweepData, form: Form, white: float) -> Prior:
 
 def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatArray]:
     """A first fit, around which noise is measured."""
-    form, white = Form(), 1 / (data.trials or 1200.0)
+    form, white = Form(), 1 / (data.trials or TYPICAL_TRIALS)
     prior = _prior(data, form, white)
     J, K = data.x_JK.shape
     y, starts = data.score_JK, _starts(prior, J)
     for _ in range(2):
-        variance = white * np.maximum(y * (1 - y), 0.01) * data.white_JK + 0.005**2
+        variance = white * np.maximum(y * (1 - y), LEAST_VARIANCE) * data.white_JK + 0.005**2
         whiten = np.zeros((1, J, K, K), np.float32)
         whiten[0, :, np.arange(K), np.arange(K)] = (data.has_JK / np.sqrt(variance)).T
         problem = Problem(

@@ -24,7 +24,7 @@ Select = Literal["best", "final"]
 
 HALF = float(np.log10(2))
 BEYOND = 1.3  # decades beyond the data over which scores may be asked for
-STEP = 0.06  # decades between the positions at which the misfit is drawn
+STEP = 0.1  # decades between the positions at which the misfit is drawn
 
 
 class Drawn(NamedTuple):

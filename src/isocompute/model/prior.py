@@ -67,11 +67,6 @@ class Prior:
     own: int
 
     @property
-    def several_bp(self) -> bool:
-        """Whether B_p varies."""
-        return bool(np.ptp(self.log2_bp_J) > 0)
-
-    @property
     def scales(self) -> int:
         """Hyperparameters of one hypothesis."""
         return self.own * 4 + 1

@@ -22,7 +22,7 @@ from isocompute.model.solve import Problem, gauss_newton, slope
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.int64]
 
-# Rounds times configurations, and limits of the rounds: small sweeps start further from their
+# Rounds times configurations, and fewest and most rounds: small sweeps start further from their
 # posterior and walk longer. docs/validation.md has how close that comes to full sampling, and what
 # more rounds would cost.
 WORK, LEAST_ROUNDS, MOST_ROUNDS = 44, 4, 16

@@ -41,7 +41,7 @@ def answer(
     refusal = (plan or {}).get("refusal")
     section: Section = {
         "kind": "reading" if plan is None else "refusal" if refusal else "plan",
-        "verdict": verdict_of(document) or verdict_of(fit or {}),
+        "verdict": _verdict(fit or {}, document),
         "about": _about(fit),
         "first": _do_first(document),
         "strip": None,
@@ -54,9 +54,9 @@ def answer(
     }
     if refusal:
         return section | {
-            "headline": "No plan",
+            "headline": "No plan yet",
             # Beside a verdict that says it, the reason would stand there twice.
-            "lead": "Nothing to run yet." if section["verdict"] else str(refusal.get("reason", "")),
+            "lead": "" if section["verdict"] else str(refusal.get("reason", "")),
         }
     if plan is not None:
         return section | _plan(fit, plan)
@@ -133,6 +133,13 @@ def verdict_of(document: Document) -> Section | None:
     return {"level": str(said.get("level") or "caution"), "reason": str(said.get("reason") or "")}
 
 
+def _verdict(fit: Document, document: Document) -> Section | None:
+    """Of the plan; of the fit where that stopped it: the cure stands below, not in the reason."""
+    if (fit.get("verdict") or {}).get("level") == "stop":
+        return verdict_of(fit)
+    return verdict_of(document) or verdict_of(fit)
+
+
 def _about(fit: Document | None) -> str:
     """What was swept: metric, n, B_p, runs."""
     if fit is None:
@@ -204,7 +211,7 @@ def _gain(plan: Document) -> str:
     other = "" if b_p == plan.get("problems_per_batch") else f", Bₚ = {b_p}"
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
-        f"your n = {n}{other}"
+        f"your n\u00a0=\u00a0{n}{other}"
     )
 
 
@@ -238,7 +245,7 @@ def _cost(cost: Document) -> str:
 
 
 def _passes(passes: float | None) -> str:
-    return "" if passes is None else f"{passes:.2g} over the training problems"
+    return "" if passes is None else f"{compact(passes)} over the training problems"
 
 
 def _rules(rules: Document) -> list[tuple[str, str, str, str]]:
@@ -307,7 +314,9 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
             round(float(160 - 148 * (value - bottom) / up), 1),
         )
 
+    n = "" if pair is None else f"; bold: n = {pair[1]}"
     return {
+        "says": f"Score against rollouts, one line per n{n}",
         "lines": [
             {
                 "points": " ".join(

@@ -17,7 +17,7 @@ from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.identity import without_doubles
 from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.scale import PLAIN, rescaled
+from isocompute.importers.scale import PLAIN, require_range, rescaled
 from isocompute.importers.table import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.vocabulary import column_of
@@ -249,7 +249,10 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
         with contextlib.suppress(InputError):
             train = rescaled(to_curves(runs, split="train"), score_range, path)
     wanted: Any = {"problem_set": asked.problem_set, "split": asked.split, "say": asked.say}
-    curves = rescaled(to_curves(runs, asked.metric, **wanted), score_range, path)
+    curves = to_curves(runs, asked.metric, **wanted)
+    for s in (s for run in runs for s in run.series if s.metric.label == curves[0].metric):
+        require_range(s.metric.variable, s.score_K, score_range, path)
+    curves = rescaled(curves, score_range, path)
     if score_range != PLAIN:
         low, high = score_range
         rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""

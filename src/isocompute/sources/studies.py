@@ -5,6 +5,7 @@ Shape legend: K evaluations, C = samples + 1 possible numbers of successes.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -188,6 +189,18 @@ def study_recipes(source: str) -> list[Recipe]:
     with _selected(source) as (_, runs):
         records = [run.spec["recipe"] for run in runs]
     return [stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]]
+
+
+def study_file(source: str) -> str | None:
+    """The file that extends a study: NAME.yaml beside the folder NAME, else a word for it.
+
+    None where the source holds no run that was trained here: nothing of isocompute adds to it.
+    """
+    with _selected(source) as (_, runs):
+        if not runs:
+            return None
+    beside = Path(str(Path(split_source(source)[0])) + ".yaml")
+    return shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml"
 
 
 def trained_on(source: str) -> int | None:

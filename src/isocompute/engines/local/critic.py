@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from isocompute.engines.local import advantages, objectives
 from isocompute.engines.local.experience import Chunk, Experience
 from isocompute.engines.local.folders import load_model
-from isocompute.engines.local.gradient import ROWS_PER_CHUNK, evaluate_tokens
+from isocompute.engines.local.gradient import evaluate_tokens, rows_that_fit
 from isocompute.engines.local.interface import PolicyModel
 from isocompute.engines.local.mlp import BitMlp, BitMlpValue
 from isocompute.engines.local.model import Transformer
@@ -58,7 +58,9 @@ class Critic:
     def judge(self, experience: Experience, reward_N: Tensor) -> dict[str, Tensor]:
         """Values, returns and whitened advantages, as fields of an `Experience`."""
         e, recipe = experience, self.recipe
-        value_NT = evaluate_tokens(e, self._values)
+        value_NT = evaluate_tokens(
+            e, self._values, rows_per_chunk=rows_that_fit(self.model, e)
+        )
         advantage_NT, return_NT = advantages.generalised_advantages(
             value_NT, reward_N, e.length_N, recipe.gae_gamma, recipe.gae_lambda
         )
@@ -68,26 +70,27 @@ class Critic:
         return {"advantage_NT": advantage_NT, "value_NT": value_NT, "return_NT": return_NT}
 
     def update(
-        self, experience: Experience, rate: float, *, rows_per_chunk: int = ROWS_PER_CHUNK
+        self, experience: Experience, rate: float, *, rows_per_chunk: int | None = None
     ) -> float:
         """One step on the clipped squared error; returns its value before the step."""
         loss = self.accumulate(experience, rows_per_chunk=rows_per_chunk)
         self.optimizer.step(rate)
         return loss
 
-    def accumulate(self, experience: Experience, *, rows_per_chunk: int = ROWS_PER_CHUNK) -> float:
+    def accumulate(self, experience: Experience, *, rows_per_chunk: int | None = None) -> float:
         """Add the gradient of the value loss; returns the loss."""
         e = experience
         assert e.value_NT is not None
         assert e.return_NT is not None
         weight_N = objectives.token_weights(e.length_N, e.count_N, self.recipe.aggregation)
-        loss = 0.0
-        for chunk in e.chunks(weight_N.nonzero().squeeze(-1), rows_per_chunk):
+        losses: list[Tensor] = []
+        most = rows_per_chunk or rows_that_fit(self.model, e)
+        for chunk in e.chunks(weight_N.nonzero().squeeze(-1), most):
             error_RT = objectives.value_loss(
                 self._values(chunk), chunk.cut(e.value_NT), chunk.cut(e.return_NT),
                 self.recipe.value_clip,
             )  # fmt: skip
             total = (error_RT * chunk.mask_RT * weight_N[chunk.rows, None]).sum()
             total.backward()  # type: ignore[no-untyped-call]
-            loss += float(total.detach())
-        return loss
+            losses.append(total.detach())
+        return float(torch.stack(losses).sum()) if losses else 0.0

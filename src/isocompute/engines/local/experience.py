@@ -84,16 +84,16 @@ class Experience:
         start = first = held = 0
         for prompt, number in enumerate(per_prompt):
             if held and held + number > rows_per_chunk:
-                yield self._chunk(rows[start : start + held], first, prompt)
+                yield self._chunk(rows[start : start + held], first, per_prompt[first:prompt])
                 start, first, held = start + held, prompt, 0
             held += number
         if held:
-            yield self._chunk(rows[start : start + held], first, self.prompts)
+            yield self._chunk(rows[start : start + held], first, per_prompt[first:])
 
-    def _chunk(self, rows: Tensor, first: int, stop: int) -> Chunk:
-        length_R = self.length_N[rows]
+    def _chunk(self, rows: Tensor, first: int, counts: list[int]) -> Chunk:
+        length_R, stop = self.length_N[rows], first + len(counts)
         token_RT = self.token_NT[rows, : int(length_R.max())]
-        groups = Grouping(torch.bincount(self.prompt_N[rows] - first, minlength=stop - first))
+        groups = Grouping(torch.tensor(counts, device=rows.device), sum(counts), max(counts))
         mask_RT = torch.arange(token_RT.shape[1], device=rows.device) < length_R[:, None]
         given = (self.prompt_PS[first:stop], self.length_P[first:stop], token_RT, groups)
         return Chunk(rows=rows, given=given, mask_RT=mask_RT)

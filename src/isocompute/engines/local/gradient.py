@@ -14,12 +14,19 @@ from torch import Tensor
 from isocompute.engines.local import objectives
 from isocompute.engines.local.experience import Chunk, Experience
 from isocompute.engines.local.interface import PolicyModel
-from isocompute.engines.local.kernels import token_logprob, token_logprob_and_entropy
-from isocompute.engines.local.sampling import scaled
 from isocompute.recipe import Recipe
 
-# Rows of one forward and backward pass: few enough for the cache, enough to fill a product.
-ROWS_PER_CHUNK = 256
+# Numbers kept by one forward and backward pass, 1 GiB of them in float32. A small model's batch of
+# 512 responses to each of 32 problems is then one pass, and kernels do not grow with n; half as
+# many, and it is two; twice as many, and two runs at once fill a small machine.
+FLOATS_PER_CHUNK = 1 << 28
+
+
+def rows_that_fit(model: PolicyModel, experience: Experience) -> int:
+    """Responses of one forward and backward pass, by the memory of their tokens."""
+    tokens = experience.token_NT.shape[1]
+    each = model.floats_per_token(experience.prompt_PS.shape[1], tokens) * tokens
+    return max(1, FLOATS_PER_CHUNK // each)
 
 
 @dataclass(kw_only=True)
@@ -36,14 +43,33 @@ class GradientReport:
     sums: dict[str, float] = field(default_factory=dict)
     tokens: float = 0.0
 
-    def add(self, name: str, value_RT: Tensor, weight_RT: Tensor) -> None:
-        """Count a number of each token."""
-        self.sums[name] = self.sums.get(name, 0.0) + float((value_RT * weight_RT).sum())
-
     @property
     def means(self) -> dict[str, float]:
         """Mean per token; empty where nothing was computed."""
         return {k: v / self.tokens for k, v in self.sums.items()} if self.tokens else {}
+
+
+class _Sums:
+    """Sums of a gradient's chunks, kept where they are computed and read once."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, list[Tensor]] = {}
+
+    def add(self, name: str, value_RT: Tensor, weight_RT: Tensor) -> None:
+        """Count a number of each token."""
+        self.total(name, (value_RT * weight_RT).sum())
+
+    def total(self, name: str, value: Tensor) -> None:
+        """Count a sum."""
+        self.parts.setdefault(name, []).append(value)
+
+    def read(self) -> GradientReport:
+        """The numbers; the one moment that waits for the device."""
+        if not self.parts:
+            return GradientReport()
+        found = torch.stack([torch.stack(v).double().sum() for v in self.parts.values()]).tolist()
+        sums = dict(zip(self.parts, found, strict=True))
+        return GradientReport(loss=sums.pop("loss"), tokens=sums.pop("tokens"), sums=sums)
 
 
 def accumulate(
@@ -52,7 +78,7 @@ def accumulate(
     experience: Experience,
     recipe: Recipe,
     *,
-    rows_per_chunk: int = ROWS_PER_CHUNK,
+    rows_per_chunk: int | None = None,
 ) -> GradientReport:
     """Add the gradient of the recipe's loss to the parameters' `.grad`.
 
@@ -65,37 +91,34 @@ def accumulate(
         reference: the base model; needed where `kl_coef > 0`.
         experience: responses and advantages.
         recipe: objective and coefficients.
-        rows_per_chunk: how many responses are computed together.
+        rows_per_chunk: how many responses are computed together; None: as many as memory allows.
     """
     e, regularised = experience, recipe.kl_coef > 0 or recipe.entropy_coef > 0
     weight_N, regular_N = _weights(e, recipe)
     active_N = (weight_N > 0) & (e.advantage_NT != 0).any(1)
     if regularised:
         active_N |= regular_N > 0
-    report = GradientReport()
-    for chunk in e.chunks(active_N.nonzero().squeeze(-1), rows_per_chunk):
+    report, most = _Sums(), rows_per_chunk or rows_that_fit(model, e)
+    for chunk in e.chunks(active_N.nonzero().squeeze(-1), most):
         rows = chunk.rows
         counted_RT = chunk.mask_RT * e.count_N[rows, None]
-        logits_RTV = scaled(model.response_logits(*chunk.given), recipe.temperature)
-        if recipe.entropy_coef > 0:
-            logprob_RT, entropy_RT = token_logprob_and_entropy(logits_RTV, chunk.token_RT)
-        else:
-            logprob_RT = token_logprob(logits_RTV, chunk.token_RT)
+        logprob_RT, entropy_RT = model.response_logprobs(
+            *chunk.given, recipe.temperature, entropies=recipe.entropy_coef > 0
+        )
         term_RT = _policy_term(logprob_RT, chunk, e, recipe, report) * weight_N[rows, None]
         if recipe.kl_coef > 0 and reference is not None:
             with torch.no_grad():
-                reference_RTV = scaled(reference.response_logits(*chunk.given), recipe.temperature)
-                reference_RT = token_logprob(reference_RTV, chunk.token_RT)
+                reference_RT, _ = reference.response_logprobs(*chunk.given, recipe.temperature)
             kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, recipe.kl_estimator)
             term_RT = term_RT + recipe.kl_coef * kl_RT * regular_N[rows, None]
             report.add("kl", kl_RT.detach(), counted_RT)
-        if recipe.entropy_coef > 0:
+        if entropy_RT is not None:
             term_RT = term_RT - recipe.entropy_coef * entropy_RT * regular_N[rows, None]
         total = (term_RT * chunk.mask_RT).sum()
         total.backward()  # type: ignore[no-untyped-call]
-        report.loss += float(total.detach())
-        report.tokens += float(counted_RT.sum())
-    return report
+        report.total("loss", total.detach())
+        report.total("tokens", counted_RT.sum())
+    return report.read()
 
 
 def _weights(e: Experience, recipe: Recipe) -> tuple[Tensor, Tensor]:
@@ -112,7 +135,7 @@ def _weights(e: Experience, recipe: Recipe) -> tuple[Tensor, Tensor]:
 
 
 def _policy_term(
-    logprob_RT: Tensor, chunk: Chunk, e: Experience, recipe: Recipe, report: GradientReport
+    logprob_RT: Tensor, chunk: Chunk, e: Experience, recipe: Recipe, report: _Sums
 ) -> Tensor:
     """Loss of each token of a chunk, importance weights included."""
     advantage_RT = e.advantage_NT[chunk.rows]
@@ -152,7 +175,7 @@ def evaluate_tokens(
     experience: Experience,
     of_chunk: Callable[[Chunk], Tensor],
     *,
-    rows_per_chunk: int = ROWS_PER_CHUNK,
+    rows_per_chunk: int,
 ) -> Tensor:
     """A number of every response token (N, T), computed chunk by chunk without a gradient."""
     like_NT = experience.token_NT
@@ -167,7 +190,8 @@ def token_logprobs(model: PolicyModel, experience: Experience, temperature: floa
     """Log-probability (N, T) of every response token under the policy as it is now."""
 
     def of_chunk(chunk: Chunk) -> Tensor:
-        logits_RTV = scaled(model.response_logits(*chunk.given), temperature)
-        return token_logprob(logits_RTV, chunk.token_RT)
+        return model.response_logprobs(*chunk.given, temperature)[0]
 
-    return evaluate_tokens(experience, of_chunk)
+    return evaluate_tokens(
+        experience, of_chunk, rows_per_chunk=rows_that_fit(model, experience)
+    )

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from isocompute.engines.local.kernels import picked, placed
+
 if TYPE_CHECKING:
     from isocompute.engines.local.tree import PrefixTree
 
@@ -31,11 +33,14 @@ class Grouping:
 
     known: tuple[Tensor, PrefixTree | None] | None = None
 
-    def __init__(self, counts_P: Tensor) -> None:
+    def __init__(self, counts_P: Tensor, rows: int | None = None, slots: int | None = None) -> None:
         self.counts_P = counts_P
         self.prompts = int(counts_P.numel())
-        self.rows = int(counts_P.sum())
-        self.slots = int(counts_P.max()) if self.prompts else 0
+        # Sum and maximum of the counts; reading them from the device means waiting for it.
+        self.rows = int(counts_P.sum()) if rows is None else rows
+        if slots is None:
+            slots = int(counts_P.max()) if self.prompts else 0
+        self.slots = slots
         self.regular = self.rows == self.slots * self.prompts
         self.prompt_N = torch.repeat_interleave(
             torch.arange(self.prompts, device=counts_P.device), counts_P, output_size=self.rows
@@ -50,13 +55,12 @@ class Grouping:
         shape = (self.prompts, self.slots, *value_NX.shape[1:])
         if self.regular:
             return value_NX.view(shape)
-        flat = value_NX.new_zeros((self.prompts * self.slots, *value_NX.shape[1:]))
-        return flat.index_copy(0, self.slot_N, value_NX).view(shape)
+        return placed(value_NX, self.slot_N, self.prompts * self.slots).view(shape)
 
     def gather(self, value_PGX: Tensor) -> Tensor:
         """(P, G, ...) -> (N, ...)."""
         flat = value_PGX.reshape(-1, *value_PGX.shape[2:])
-        return flat if self.regular else flat.index_select(0, self.slot_N)
+        return flat if self.regular else picked(flat, self.slot_N)
 
     def product(self, left_NKXY: Tensor, right_PKYZ: Tensor) -> Tensor:
         """Each row's matrices times those of its prompt: (N, K, X, Y) and (P, K, Y, Z)."""

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from isocompute.engines.local.grouping import Grouping
+from isocompute.engines.local.kernels import token_logprob, token_logprob_and_entropy
 
 
 class PolicyConfig(Protocol):
@@ -33,6 +34,11 @@ class PolicyConfig(Protocol):
     @property
     def end_tokens(self) -> tuple[int, ...]:
         """Each ends a response; none where only the length limit does."""
+
+
+def scaled(logits: Tensor, temperature: float) -> Tensor:
+    """Logits at a temperature; the policy that is sampled and trained is their softmax."""
+    return logits if temperature == 1.0 else logits / temperature
 
 
 def as_tokens(eos_token_id: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -93,3 +99,26 @@ class PolicyModel(nn.Module, ABC):
         self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping
     ) -> Tensor:
         """Logits (N, T, V) of every token of given responses, for a gradient."""
+
+    def response_logprobs(
+        self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping,
+        temperature: float = 1.0, *, entropies: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Log-probability (N, T) of every token of given responses, for a gradient.
+
+        Also the entropies (N, T) of their distributions in nats, where they are wanted.
+        """
+        logits_NTV = scaled(
+            self.response_logits(prompt_PS, length_P, token_NT, groups), temperature
+        )
+        if entropies:
+            return token_logprob_and_entropy(logits_NTV, token_NT)
+        return token_logprob(logits_NTV, token_NT), None
+
+    @abstractmethod
+    def floats_per_token(self, prompt_tokens: int, tokens: int) -> int:
+        """Numbers that one token of a response keeps until the backward pass, about.
+
+        Args:
+            prompt_tokens, tokens: of a prompt and of a response, at most.
+        """

@@ -53,18 +53,16 @@ def rms_norm(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
 class _GatedUnit(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, gate: Tensor, up: Tensor) -> Tensor:
-        ctx.save_for_backward(gate, up)
-        return F.silu(gate).mul_(up)
+        silu = F.silu(gate)
+        ctx.save_for_backward(gate, up, silu)
+        return silu * up
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
-        gate, up = ctx.saved_tensors
-        # With s = sigmoid(g), silu = g s, and its slope is s + silu (1 - s) = s + silu - s silu.
-        slope = torch.sigmoid(gate)
-        silu = gate * slope
-        to_up = grad * silu
-        slope.addcmul_(slope, silu, value=-1).add_(silu)
-        return slope.mul_(up).mul_(grad), to_up
+        # Keeping silu(gate) costs a quarter more memory and saves four of seven passes over it.
+        gate, up, silu = ctx.saved_tensors
+        to_gate: Tensor = torch.ops.aten.silu_backward(grad * up, gate)
+        return to_gate, grad * silu
 
 
 def gated_unit(gate: Tensor, up: Tensor) -> Tensor:
@@ -79,6 +77,43 @@ def gated_unit(gate: Tensor, up: Tensor) -> Tensor:
         out: Tensor = _GatedUnit.apply(gate, up)  # type: ignore[no-untyped-call]
         return out
     return F.silu(gate, inplace=True).mul_(up)
+
+
+class _Placed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, index: Tensor, rows: int) -> Tensor:
+        ctx.save_for_backward(index)
+        return value.new_zeros((rows, *value.shape[1:])).index_copy_(0, index, value)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (index,) = ctx.saved_tensors
+        return grad.index_select(0, index), None, None
+
+
+def placed(value: Tensor, index: Tensor, rows: int) -> Tensor:
+    """Row i of `value` at row `index[i]` of zeros; no row is named twice."""
+    out: Tensor = _Placed.apply(value, index, rows)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Picked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.shape = value.shape
+        return value.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        return grad.new_zeros(ctx.shape).index_copy_(0, index, grad), None
+
+
+def picked(value: Tensor, index: Tensor) -> Tensor:
+    """Rows of `value`, none twice: the gradient is copied, not added up, in a third of the time."""
+    out: Tensor = _Picked.apply(value, index)  # type: ignore[no-untyped-call]
+    return out
 
 
 class _Logprob(torch.autograd.Function):
@@ -130,5 +165,52 @@ def token_logprob_and_entropy(logits: Tensor, token: Tensor) -> tuple[Tensor, Te
     """
     out: tuple[Tensor, Tensor] = _LogprobAndEntropy.apply(  # type: ignore[no-untyped-call]
         logits, token
+    )
+    return out
+
+
+class _SharedLogprob(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, logits: Tensor, row: Tensor, token: Tensor, entropies: bool
+    ) -> tuple[Tensor, Tensor]:
+        # A word that cannot be said has probability 0 and contributes 0, not 0 * -inf.
+        logprob = torch.log_softmax(logits, dim=-1).clamp_(min=-1e30)
+        entropy = -(logprob.exp() * logprob).sum(-1) if entropies else logprob.new_zeros(0)
+        place = torch.add(token, row, alpha=logits.shape[1])
+        ctx.save_for_backward(logprob, row, place, entropy)
+        return logprob.view(-1).index_select(0, place), entropy
+
+    @staticmethod
+    def backward(
+        ctx: Any, grad_logprob: Tensor, grad_entropy: Tensor
+    ) -> tuple[Tensor, None, None, None]:
+        logprob, row, place, entropy = ctx.saved_tensors
+        total = logprob.new_zeros(logprob.shape[0]).index_add_(0, row, grad_logprob)[:, None]
+        probability = logprob.exp()
+        if entropy.numel():
+            grad = (logprob + entropy[:, None]).mul_(grad_entropy[:, None]).add_(total)
+            grad = grad.mul_(probability).neg_()
+        else:
+            grad = probability.mul_(-total)
+        grad.view(-1).index_add_(0, place, grad_logprob)
+        return grad, None, None, None
+
+
+def shared_logprob(
+    logits: Tensor, row: Tensor, token: Tensor, *, entropies: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Log-probability of tokens whose distributions are rows that several may share.
+
+    Args:
+        logits: (M, V).
+        row, token: (K,), the row of each token's distribution, and the token.
+        entropies: whether those are wanted.
+
+    Returns:
+        logprob (K,), and entropy (M,) in nats; empty where it was not wanted.
+    """
+    out: tuple[Tensor, Tensor] = _SharedLogprob.apply(  # type: ignore[no-untyped-call]
+        logits, row, token, entropies
     )
     return out

@@ -20,10 +20,9 @@ from isocompute.engines.local.experience import Experience, make_experience
 from isocompute.engines.local.folders import load_model
 from isocompute.engines.local.gradient import GradientReport, accumulate, token_logprobs
 from isocompute.engines.local.interface import PolicyModel
-from isocompute.engines.local.kernels import token_logprob
 from isocompute.engines.local.optimizer import FlatAdamW, warmed_up
 from isocompute.engines.local.precision import trained_in
-from isocompute.engines.local.sampling import Samples, scaled
+from isocompute.engines.local.sampling import Samples
 from isocompute.recipe import Recipe
 
 # Without the KL term, KL to the base model is measured on so few rollouts, once in so many: in
@@ -154,9 +153,9 @@ class Learner:
         )  # fmt: skip
         total = tokens = 0.0
         for chunk in few.chunks(torch.arange(len(picked), device=self.device), len(picked)):
-            logits_RTV = scaled(self.reference.response_logits(*chunk.given),
-                                self.recipe.temperature)  # fmt: skip
-            reference_RT = token_logprob(logits_RTV, chunk.token_RT)
+            reference_RT, _ = self.reference.response_logprobs(
+                *chunk.given, self.recipe.temperature
+            )
             logprob_RT = chunk.cut(samples.logprob_NT[picked])
             kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, "k3")
             total += float((kl_RT * chunk.mask_RT).sum())

@@ -10,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import sys
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # of malloc.h
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MOST = -1, -3, -4  # of malloc.h
 _KEPT = 1 << 30  # free bytes at the heap's end before any are returned
-_MAPPED = 32 << 20  # bytes from which a block is mapped by itself; glibc allows no more
+_MAPPED = 32 << 20  # bytes from which a block is mapped by itself, if at all; the most there is
 
 
 def keep_freed_memory() -> bool:
@@ -23,4 +23,7 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # not glibc
         return False
-    return bool(mallopt(_MMAP_THRESHOLD, _MAPPED)) and bool(mallopt(_TRIM_THRESHOLD, _KEPT))
+    return all(
+        mallopt(name, value)
+        for name, value in ((_MMAP_THRESHOLD, _MAPPED), (_TRIM_THRESHOLD, _KEPT), (_MMAP_MOST, 0))
+    )

@@ -118,6 +118,11 @@ class BitMlp(PolicyModel):
         logits_PTV = self.answer_logits(prompt_PS, length_P)[:, : token_NT.shape[1]]
         return logits_PTV[groups.prompt_N]
 
+    def floats_per_token(self, prompt_tokens: int, tokens: int) -> int:
+        """The layers run once per prompt, or once per token where values are computed."""
+        del prompt_tokens, tokens
+        return 4 * self.config.width + 4 * self.config.vocab_size
+
 
 class BitMlpValue(BitMlp):
     """A value of every state of an answer: what is expected of it before each of its tokens.

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from isocompute.engines.local.cache import PromptCache, ResponseCache
 from isocompute.engines.local.grouping import Grouping
-from isocompute.engines.local.interface import Decoder, PolicyModel, as_tokens
+from isocompute.engines.local.interface import Decoder, PolicyModel, as_tokens, scaled
 from isocompute.engines.local.kernels import gated_unit, rms_norm
-from isocompute.engines.local.tree import PrefixTree, prefix_tree
+from isocompute.engines.local.tree import PrefixTree, node_logprobs, prefix_tree
 from isocompute.errors import InputError
 
 
@@ -149,12 +149,23 @@ class Transformer(PolicyModel):
         cos: Tensor,
         sin: Tensor,
         tree: PrefixTree | None = None,
+        words_NT: Tensor | None = None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries (N, A, T, E) and keys (N, K, T, E), and values (N, K, T, E)."""
+        """Rotated queries (N, A, T, E) and keys (N, K, T, E), and values (N, K, T, E).
+
+        The first layer sees nothing but words, `words_NT`: where there are fewer in the
+        vocabulary than places, its products are made once per word.
+        """
         c = self.config
         a, k = c.num_attention_heads, c.num_key_value_heads
-        fused = F.linear(self._normed(x_NTH, layer.input_norm), layer.qkv, layer.qkv_bias)
-        if tree is not None:
+        by_word = words_NT is not None and words_NT.numel() > c.vocab_size
+        fed = self.embed if by_word else x_NTH
+        fused = F.linear(self._normed(fed, layer.input_norm), layer.qkv, layer.qkv_bias)
+        if by_word:
+            assert words_NT is not None
+            # In float32: thousands of gradients are added up in a word's row.
+            fused = F.embedding(words_NT, fused.float())
+        elif tree is not None:
             fused = tree.spread(fused)
         rows, new = fused.shape[:2]
         heads = fused.view(rows, new, a + 2 * k, c.head_dim).transpose(1, 2)
@@ -201,7 +212,7 @@ class Transformer(PolicyModel):
         cos, sin = self.cos[:s], self.sin[:s]
         for i, layer in enumerate(self.blocks()):
             if whole or i < c.num_hidden_layers - 1:
-                q, k, v = self._qkv(layer, x, cos, sin)
+                q, k, v = self._qkv(layer, x, cos, sin, None, None if i else token_PS)
                 # Padding stands to the right, so that causality alone hides it from the prompt.
                 mixed = self._attend(q, k, v, None)
             else:
@@ -273,7 +284,7 @@ class Transformer(PolicyModel):
             cos, sin = self.cos[position][:, None], self.sin[position][:, None]
         x = F.embedding(token_NT if tree is None else tree.gather(token_NT), self.embed)
         for i, layer in enumerate(self.blocks()):
-            q, k, v = self._qkv(layer, x, cos, sin, tree)
+            q, k, v = self._qkv(layer, x, cos, sin, tree, None if i else token_NT)
             k = k.transpose(2, 3)
             if cache is not None:
                 k, v = cache.append(i, k, v)
@@ -312,18 +323,54 @@ class Transformer(PolicyModel):
         self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping
     ) -> Tensor:
         """Logits (N, T, V) of every token of given responses; each prompt is computed once."""
-        hidden, cache = self.prompt(prompt_PS, length_P, whole=False)
-        first = self.logits(hidden)[groups.prompt_N]
-        if token_NT.shape[1] == 1:
+        first_PV, later, tree = self._response_logits(prompt_PS, length_P, token_NT, groups)
+        first = first_PV[groups.prompt_N, None]
+        if later is None:
             return first
+        return torch.cat([first, later if tree is None else tree.spread(later)], 1)
+
+    def _response_logits(
+        self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping
+    ) -> tuple[Tensor, Tensor | None, PrefixTree | None]:
+        """Logits of the first tokens (P, V), and of the later ones.
+
+        The later ones are those of the tree's nodes (M, V); where there is none, of every place
+        (N, T - 1, V).
+        """
+        hidden, cache = self.prompt(prompt_PS, length_P, whole=False)
+        first_PV = self.logits(hidden[:, 0])
+        if token_NT.shape[1] == 1:
+            return first_PV, None, None
         given = token_NT[:, :-1]
         if groups.known is None or groups.known[0] is not token_NT:
             groups.known = token_NT, prefix_tree(
                 given, groups.prompt_N, self.config.vocab_size, self.config.end_tokens
             )
         tree = groups.known[1]
-        later = self.logits(self.respond(given, cache, groups, tree=tree))
-        return torch.cat([first, later if tree is None else tree.spread(later)], 1)
+        return first_PV, self.logits(self.respond(given, cache, groups, tree=tree)), tree
+
+    def response_logprobs(
+        self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping,
+        temperature: float = 1.0, *, entropies: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Log-probability (N, T) of every token of given responses, and entropies if wanted.
+
+        The distributions are those of nodes: no row gets a copy of what it shares.
+        """
+        first_PV, later, tree = self._response_logits(prompt_PS, length_P, token_NT, groups)
+        return node_logprobs(
+            scaled(first_PV.float(), temperature),
+            None if later is None else scaled(later.flatten(0, -2).float(), temperature),
+            tree, groups.prompt_N, token_NT, entropies=entropies,
+        )  # fmt: skip
+
+    def floats_per_token(self, prompt_tokens: int, tokens: int) -> int:
+        """Of a token that shares its prefix with no other response."""
+        c = self.config
+        attention = 2 * c.num_attention_heads * (c.head_dim + prompt_tokens + tokens)
+        attention += 2 * c.num_key_value_heads * c.head_dim
+        layer = 6 * c.hidden_size + 4 * c.intermediate_size + attention
+        return c.num_hidden_layers * layer + 2 * c.hidden_size + 3 * c.vocab_size
 
     def forward(self, token_PS: Tensor) -> Tensor:
         """Logits (P, S, V) of whole sequences without padding."""
@@ -348,6 +395,6 @@ class _TransformerDecoder(Decoder):
         if parent_N is not None:
             self.cache.branch(parent_N)
             counts_P = torch.bincount(prompt_N, minlength=len(self.prompts.length_P))
-            self.groups = Grouping(counts_P)
+            self.groups = Grouping(counts_P, len(token_N))
         hidden = self.model.respond(token_N[:, None], self.prompts, self.groups, self.cache)
         return self.model.logits(hidden[:, 0])

@@ -78,6 +78,20 @@ class Bfloat16(PolicyModel):
         with _autocast(prompt_PS):
             return self.model.response_logits(prompt_PS, length_P, token_NT, groups).float()
 
+    def response_logprobs(
+        self, prompt_PS: Tensor, length_P: Tensor, token_NT: Tensor, groups: Grouping,
+        temperature: float = 1.0, *, entropies: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:  # fmt: skip
+        """Log-probability (N, T) of every token of given responses, and entropies if wanted."""
+        with _autocast(prompt_PS):
+            return self.model.response_logprobs(
+                prompt_PS, length_P, token_NT, groups, temperature, entropies=entropies
+            )
+
+    def floats_per_token(self, prompt_tokens: int, tokens: int) -> int:
+        """As of the policy itself: some of them take half the room."""
+        return self.model.floats_per_token(prompt_tokens, tokens)
+
 
 class _Bfloat16Decoder(Decoder):
     def __init__(self, decoder: Decoder) -> None:

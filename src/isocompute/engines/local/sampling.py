@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isocompute.engines.base import DivergedError
-from isocompute.engines.local.interface import PolicyModel, is_end
+from isocompute.engines.local.interface import PolicyModel, is_end, scaled
 from isocompute.engines.local.objectives import token_entropy
 
 # A decoding pass takes prompts together up to so many distinct responses, fewer where the
@@ -61,11 +61,6 @@ class Samples:
     def tokens(self) -> int:
         """Generated tokens of all rollouts."""
         return int((self.length_N * self.count_N).sum())
-
-
-def scaled(logits: Tensor, temperature: float) -> Tensor:
-    """Logits at a temperature; the policy that is sampled and trained is their softmax."""
-    return logits if temperature == 1.0 else logits / temperature
 
 
 def nucleus(probability_NV: Tensor, top_p: float) -> Tensor:
@@ -231,7 +226,7 @@ def _sample_pass(
         logprob_NT = torch.cat([logprob_NT, logprob_NV.view(-1)[child, None]], 1)
         ended_N = is_end(token_N, config.end_tokens)
         last = t == limit - 1
-        if last or bool(ended_N.any()):
+        if last or (config.end_tokens and bool(ended_N.any())):
             out = slice(None) if last else ended_N.nonzero().squeeze(-1)
             pad = limit - t - 1
             done.append((

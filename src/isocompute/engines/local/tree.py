@@ -1,6 +1,7 @@
 """Prefix trees of given responses: what several rows share is computed once.
 
-Shape legend: N rows, T tokens of a row, M nodes (distinct prefixes of a prompt's responses).
+Shape legend: P prompts, N rows, T tokens of a row, V vocabulary, M nodes (distinct prefixes of a
+prompt's responses), or N (T - 1) places where there is no tree.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from isocompute.engines.local.interface import is_end
+from isocompute.engines.local.kernels import picked, shared_logprob
 
 # Above this share of nodes among the places of all rows, gathering costs more than it saves.
 WORTH_SHARING = 0.85
@@ -35,7 +37,7 @@ class PrefixTree:
 
     def gather(self, value_NTX: Tensor) -> Tensor:
         """(N, T, ...) -> (M, ...): each node as its first row has it."""
-        return value_NTX.flatten(0, 1).index_select(0, self.place_M)
+        return picked(value_NTX.flatten(0, 1), self.place_M)
 
 
 def prefix_tree(
@@ -70,3 +72,40 @@ def prefix_tree(
     alive = alive_NT.view(-1)
     place_M.scatter_reduce_(0, node_NT.view(-1)[alive], flat[alive], "amin")
     return PrefixTree(node_NT, place_M)
+
+
+def node_logprobs(
+    first_PV: Tensor,
+    later_MV: Tensor | None,
+    tree: PrefixTree | None,
+    prompt_N: Tensor,
+    token_NT: Tensor,
+    *,
+    entropies: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Log-probability (N, T) of tokens from the logits of what they follow.
+
+    Args:
+        first_PV: logits of the first tokens.
+        later_MV: those of the later ones; None where T = 1.
+        tree: of the rows without their last token; None: one node per place.
+        prompt_N, token_NT: prompt and tokens of each row.
+        entropies: whether the entropies (N, T) of the distributions are wanted too, in nats.
+    """
+    first_N, entropy_P = shared_logprob(first_PV, prompt_N, token_NT[:, 0], entropies=entropies)
+    logprobs, found = [first_N[:, None]], []
+    if entropies:
+        found.append(entropy_P[prompt_N, None])
+    if later_MV is not None:
+        given_NT = token_NT[:, 1:]
+        if tree is None:
+            node = torch.arange(given_NT.numel(), device=token_NT.device)
+        else:
+            node = tree.node_NT.view(-1)
+        later, entropy_M = shared_logprob(
+            later_MV, node, given_NT.flatten(), entropies=entropies
+        )
+        logprobs.append(later.view(given_NT.shape))
+        if entropies:
+            found.append(entropy_M.index_select(0, node).view(given_NT.shape))
+    return torch.cat(logprobs, 1), torch.cat(found, 1) if entropies else None

@@ -1,0 +1,70 @@
+"""Where the points of a run stand: counters that move otherwise than its updates, set right."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Mapping
+
+from isocompute.importers.points import Points, back_to
+from isocompute.importers.steps import FROM_ZERO, as_updates
+
+Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
+
+
+def to_updates(points: Collection[Points], side: Side, ticks: int) -> dict[str, dict[int, float]]:
+    """Set points of counters that move several times in an update; the numbers beside them.
+
+    Args:
+        points: of the run; changed in place.
+        side: lengths, tokens and seconds by step.
+        ticks: what the counters move in one update.
+    """
+    for one in points:
+        one.step = array("q", (-(-one.steps_K // ticks)).tolist())
+    return {
+        kind: {-(-step // ticks): value for step, value in by_step.items()}
+        for kind, by_step in side.items()
+    }
+
+
+def trained_again(points: Collection[Points], lengths: int | None) -> int | None:
+    """The lowest step that rows of training go back to; None where they never do.
+
+    Args:
+        points: of the run.
+        lengths: the lowest step that rows with a length go back to.
+    """
+    back = [back_to(p.steps_K) for p in points if p.column.split == "train"]
+    return min((step for step in (lengths, *back) if step is not None), default=None)
+
+
+def count_from_one(
+    points: Collection[Points], side: Side, *, at_zero: bool, first_length: int
+) -> list[str]:
+    """Set evaluations that are counted from 0, and say which.
+
+    Args:
+        points: of the run; changed in place.
+        side: numbers beside scores.
+        at_zero: whether a row of step 0 is there.
+        first_length: the first row with a length.
+    """
+    if not {p.column.trainer for p in points if p.step} & {"", *FROM_ZERO}:
+        return []
+    training = [p for p in points if p.column.split == "train" and p.step]
+    trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
+    zero = 0 in side["length"] or any(p.zero_rows for p in training)
+    first = min([p.first_row for p in training] + [first_length])
+    told: list[str] = []
+    for one in points:
+        if one.column.split == "train" or not one.step:
+            continue
+        trainer = one.column.trainer
+        steps, lines = as_updates(
+            one.steps_K, trainer, one.zero_rows, first, counted=side["rollouts"], trained=trained,
+            trains_at_zero=zero if trainer else at_zero,
+        )
+        if steps is not None:
+            one.step = array("q", steps.tolist())
+        told += lines
+    return told

@@ -64,8 +64,11 @@ def test_every_command_shown_has_a_known_stage_and_known_options() -> None:
 def test_a_page_is_short_enough_to_be_read() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(readme.splitlines()) <= 150
-    # The pages of Validation, and the lab log.
-    apart = [ROOT / "docs" / name for name in ("validation.md", "benchmarks.md", "lab-log.md")]
+    # The pages of Validation, the lab log, and tables that a script writes.
+    apart = [
+        ROOT / "docs" / name
+        for name in ("validation.md", "benchmarks.md", "lab-log.md", "scorecard.md")
+    ]
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     words = {p: len(p.read_text(encoding="utf-8").split()) for p in pages if p not in apart}
     assert sum(words.values()) <= 25_000, sorted((n, p.name) for p, n in words.items())[-5:]
@@ -127,7 +130,7 @@ def test_every_page_is_in_the_navigation_once() -> None:
 
 def test_pictures_are_small() -> None:
     pictures = [p for p in (ROOT / "docs").rglob("*") if p.suffix in (".png", ".svg")]
-    assert sum(p.stat().st_size for p in pictures) < 1_000_000
+    assert sum(p.stat().st_size for p in pictures) < 2_000_000
 
 
 def test_every_picture_has_the_script_that_makes_it_named() -> None:

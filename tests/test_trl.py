@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from isocompute.allocation import Allocation
 from isocompute.engines.base import StopRequested
 from isocompute.engines.trl import TrlEngine, TrlOptions, render_config, training_order
+from isocompute.engines.trl.overrides import HARMLESS as HARMLESS_FIELDS
 from isocompute.errors import InputError, RunError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe
@@ -125,7 +127,7 @@ def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     ({"max_new_tokens": -1}, "engine_options.max_new_tokens must be"),
     ({"max_new_tokens": None}, "the length limit must be known"),
     ({"device": "tpu"}, "engine_options.device must be auto, cpu or cuda"),
-    ({"overrides": {"max_steps": 9}}, "an override must not change what the study decides"),
+    ({"overrides": ["use_vllm"]}, "engine_options.overrides must be GRPOConfig fields"),
 ])
 def test_what_trl_cannot_do_is_refused_first(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
@@ -134,7 +136,70 @@ def test_what_trl_cannot_do_is_refused_first(changes: dict[str, Any], message: s
 
 def test_a_k1_estimator_without_kl_changes_nothing_and_is_allowed() -> None:
     TrlEngine().check(make_spec(recipe=Recipe(kl_estimator="k1")))
-    assert config_of(make_spec(overrides={"max_prompt_length": 9}))["max_prompt_length"] == 9
+
+
+# Every one of these changes B_p, n, M, the schedule, how often or how late a batch is used, the
+# loss, the reward or the problems in TRL 1.16, or could not be told from one that does.
+HARMFUL: list[dict[str, Any]] = [
+    {"per_device_train_batch_size": 9}, {"gradient_accumulation_steps": 2}, {"max_steps": 9},
+    {"num_generations": 3}, {"num_generations_eval": 2}, {"generation_batch_size": 64},
+    {"steps_per_generation": 4}, {"num_iterations": 2}, {"num_train_epochs": 1},
+    {"auto_find_batch_size": True}, {"per_device_eval_batch_size": 4},
+    {"max_completion_length": 4}, {"temperature": 0.1}, {"top_p": 0.5}, {"top_k": 3},
+    {"min_p": 0.1}, {"repetition_penalty": 1.1}, {"generation_kwargs": {"temperature": 0.1}},
+    {"vllm_structured_outputs_regex": "[0-9]"}, {"mask_truncated_completions": True},
+    {"learning_rate": 1.0}, {"lr_scheduler_type": "linear"}, {"warmup_steps": 9},
+    {"lr_scheduler_kwargs": {"num_cycles": 2}}, {"optim": "sgd"}, {"optim_args": "x=1"},
+    {"adam_beta1": 0.5}, {"weight_decay": 1.0}, {"max_grad_norm": 9.0},
+    {"beta": 1.0}, {"sync_ref_model": True}, {"epsilon": 0.9}, {"epsilon_high": 0.9},
+    {"delta": 2.0}, {"importance_sampling_level": "sequence"}, {"loss_type": "grpo"},
+    {"scale_rewards": "batch"}, {"reward_weights": [2.0]}, {"top_entropy_quantile": 0.2},
+    {"entropy_coef": 1.0}, {"use_adaptive_entropy": True}, {"off_policy_mask_threshold": 1.0},
+    {"vllm_importance_sampling_correction": True}, {"vllm_importance_sampling_clip_max": 9.0},
+    {"use_bias_correction_kl": True}, {"disable_dropout": False}, {"neftune_noise_alpha": 1.0},
+    {"shuffle_dataset": True}, {"seed": 9}, {"data_seed": 9}, {"resume_from_checkpoint": "x"},
+    {"eval_strategy": "steps"}, {"save_strategy": "steps"}, {"output_dir": "x"},
+    {"use_liger_kernel": True}, {"deepspeed": "x.json"}, {"accelerator_config": {}},
+    {" max_steps": 9}, {"no_such_field": 1}, {9: 9},
+]  # fmt: skip
+HARMLESS: list[dict[str, Any]] = [
+    {"use_vllm": True, "vllm_mode": "colocate"}, {"vllm_gpu_memory_utilization": 0.4},
+    {"vllm_mode": "server", "vllm_server_host": "10.0.0.1", "vllm_server_port": 8001},
+    {"vllm_server_base_url": "http://10.0.0.1:8001"}, {"vllm_server_timeout": 30.0},
+    {"vllm_tensor_parallel_size": 2}, {"vllm_enable_sleep_mode": True},
+    {"vllm_max_model_length": 64}, {"bf16": False}, {"tf32": True},
+    {"model_init_kwargs": {"attn_implementation": "sdpa"}}, {"gradient_checkpointing": False},
+    {"gradient_checkpointing_kwargs": {"use_reentrant": False}}, {"torch_compile": True},
+    {"torch_empty_cache_steps": 5}, {"log_completions": True}, {"log_level": "warning"},
+    {"report_to": "wandb"}, {"run_name": "mine"}, {"dataloader_num_workers": 1},
+    {"dataloader_pin_memory": False}, {"ddp_timeout": 60},
+    {"chat_template_kwargs": {"enable_thinking": False}}, {"cast_lm_head_to_fp32": True},
+]  # fmt: skip
+
+
+def test_overrides_that_change_the_study_are_refused() -> None:
+    assert len(HARMFUL) >= 40
+    for overrides in HARMFUL:
+        with pytest.raises(InputError, match="an override must not change what the study decides"):
+            TrlEngine().check(make_spec(overrides=overrides))
+
+
+def test_harmless_overrides_reach_grpo_config_and_change_nothing_else() -> None:
+    assert len(HARMLESS) >= 20
+    plain = config_of(make_spec())
+    for overrides in HARMLESS:
+        assert config_of(make_spec(overrides=overrides)) == plain | overrides
+
+
+@pytest.mark.trainers
+@needs_trl
+def test_trl_knows_every_field_that_may_be_overridden() -> None:
+    code = "import dataclasses, json, trl\n" \
+           "print(json.dumps([f.name for f in dataclasses.fields(trl.GRPOConfig)]))"
+    known = json.loads(subprocess.run([TRL_PYTHON, "-c", code], check=True, capture_output=True,
+                                      text=True).stdout.splitlines()[-1])  # fmt: skip
+    assert {*HARMLESS_FIELDS} <= {*known}
+    assert {key for one in HARMFUL for key in one} - {*known} == {" max_steps", "no_such_field", 9}
 
 
 def test_a_shipped_model_is_its_folder_and_knows_its_length() -> None:

@@ -1,11 +1,12 @@
 """verl 0.9.1 trains, with vLLM sampling, on the CPU: studies through `isocompute run`.
 
-Marker `verl`, `make test-verl`. Each launch of verl takes a minute or two, so every test checks
-all that its launches show.
+Marker `verl`, `make test-verl`. Each launch of verl takes a minute or two, so there are as few as
+can be, six for three runs and three kills, and every test checks all that its launches show.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from isocompute.process_tree import end_tree, tree_of
 from isocompute.store.pack import unpack
@@ -37,29 +39,9 @@ FULL = 0.01  # learning rate after the warm-up
 MEMORY = Path("/dev/shm")
 _LAUNCH_S = 420.0  # of verl, on cores that others use too
 
-OVERRIDES = {
-    "+ray_kwargs.ray_init.num_gpus": 1,  # the CPU, which Ray takes for a GPU
-    "ray_kwargs.ray_init.num_cpus": 32,  # verl's workers are many and idle; 8 would wait for ever
-    "+ray_kwargs.ray_init.include_dashboard": False,
-    "+ray_kwargs.ray_init.object_store_memory": 200_000_000,
-    "trainer.device": "cpu",
-    "transfer_queue.backend.SimpleStorage.num_data_storage_units": 1,
-    "+actor_rollout_ref.model.override_config.attn_implementation": "sdpa",
-    "actor_rollout_ref.rollout.dtype": "float32",
-    "actor_rollout_ref.rollout.free_cache_engine": False,
-    "+actor_rollout_ref.rollout.enable_sleep_mode": False,
-    "+actor_rollout_ref.rollout.engine_kwargs.vllm.worker_extension_cls":
-        "verl_on_cpu_worker.Worker",
-    "actor_rollout_ref.rollout.enforce_eager": True,
-    "actor_rollout_ref.rollout.agent.num_workers": 1,
-    "actor_rollout_ref.rollout.max_model_len": 16,
-    "actor_rollout_ref.rollout.checkpoint_engine.update_weights_bucket_megabytes": 1,
-    "reward.num_workers": 1,
-}  # fmt: skip
+OPTIONS = yaml.safe_load((ON_CPU / "engine_options.yaml").read_text())
+ROOM = {"actor_rollout_ref.rollout.max_model_len": 16}  # vLLM's, of prompt and response
 EXACT = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
-for role in ("actor", "ref"):
-    OVERRIDES[f"actor_rollout_ref.{role}.strategy"] = "fsdp2"
-    OVERRIDES[f"+actor_rollout_ref.{role}.fsdp_config.mixed_precision"] = EXACT
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +57,11 @@ class World:
 
     def __init__(self, folder: Path, model: Path, steps: int, **changes: Any) -> None:
         self.folder, self.study, self.out = folder, folder / "study.yaml", folder / "out"
-        self.model_report = folder / "processes.jsonl"
+        self.report = folder / "processes.jsonl"
         (folder / "twice.py").write_text(
             "def twice(response, answer):\n    return int(response.count(answer) >= 2)\n"
         )
-        for name, first, last in (("train", 0, 40), ("easy", 40, 46), ("hard", 46, 52)):
+        for name, first, last in (("train", 0, 64), ("easy", 64, 70), ("hard", 70, 76)):
             (folder / f"{name}.jsonl").write_text("".join(
                 json.dumps({"id": f"{name}-{i}", "prompt": f"{i:02d}", "answer": str(i % 10)})
                 + "\n" for i in range(first, last)))  # fmt: skip
@@ -90,15 +72,12 @@ class World:
         content: dict[str, Any] = {
             "name": "verl-on-cpu", "engine": "verl",
             "engine_options": {
-                "model": str(model), "python": PYTHON, "folder": str(folder / "runs"),
-                "gpus_per_node": 1, "max_prompt_tokens": 4, "max_response_tokens": 8,
-                "max_tokens_per_gpu": 4096, "poll_s": 1.0, "validation_share": 5.0,
-                "overrides": OVERRIDES,
-                "environment": {
-                    "PYTHONPATH": str(ON_CPU), "VERL_USE_EXTERNAL_MODULES": "verl_on_cpu",
-                    "VERL_PLATFORM": "cpu", "VERL_ENGINE_DEVICE": "cuda",
-                    "VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-                    "HF_HUB_OFFLINE": "1", "VERL_ON_CPU_REPORT": str(self.model_report),
+                **OPTIONS, "model": str(model), "python": PYTHON, "folder": str(folder / "runs"),
+                "max_prompt_tokens": 4, "max_response_tokens": 8,
+                "overrides": OPTIONS["overrides"] | ROOM,
+                "environment": OPTIONS["environment"] | {
+                    "PYTHONPATH": str(ON_CPU), "VERL_ON_CPU_REPORT": str(self.report),
+                    "VERL_ON_CPU_PAUSE": str(folder / "pause"),
                 },
             },
             "problems": {"train": problems("train"),
@@ -135,7 +114,7 @@ class World:
             while not holds():
                 assert process.poll() is None, self.words()
                 assert time.monotonic() < deadline, self.words()
-                time.sleep(0.002)
+                time.sleep(0.05)  # more often, and the look at the store would keep it from writing
         finally:
             end(process)
         wait_for_nothing(self.folder)
@@ -149,15 +128,16 @@ class World:
         found = list((self.folder / "runs").glob("*/attempt-*"))
         return sorted(found, key=lambda p: (p.parent.name, int(p.name.rpartition("-")[2])))
 
-    def checkpoint(self, step: int) -> Path:
-        """verl's own; a folder that there never is before the first attempt."""
-        return next(iter((self.folder / "runs").glob("*/checkpoints")), self.folder / "none") / (
-            f"global_step_{step}")  # fmt: skip
+    def checkpoints(self, *, whole: bool, since: float = 0.0) -> list[int]:
+        """Steps of verl's own made since then, with or without the file that it writes last."""
+        found = (self.folder / "runs").glob("*/checkpoints/global_step_*")
+        return [int(p.name.rpartition("_")[2]) for p in found
+                if (p / "data.pt").is_file() == whole and p.stat().st_mtime > since]  # fmt: skip
 
-    def rows(self) -> dict[int, dict[str, Any]]:
-        """verl's own log: of a step that was trained twice, the later one."""
+    def rows(self, last: int = 99) -> dict[int, dict[str, Any]]:
+        """verl's own log of the last attempts: of a step that was trained twice, the later one."""
         found: dict[int, dict[str, Any]] = {}
-        for attempt in self.attempts:
+        for attempt in self.attempts[-last:]:
             path = attempt / "metrics.jsonl"
             for line in path.read_text().splitlines() if path.is_file() else ():
                 row = json.loads(line)
@@ -172,11 +152,13 @@ class World:
 
 def end(process: subprocess.Popen[bytes]) -> None:
     for pid in reversed([p for p in tree_of(process.pid) if b"isocompute" in command_of(p)]):
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+        kill(pid)
     process.wait()
+
+
+def kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def command_of(pid: int) -> bytes:
@@ -186,9 +168,9 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
-def left_of(folder: Path) -> list[str]:
+def left_of(folder: Path) -> dict[int, bytes]:
     """Processes with the world's folder in their environment or command line: verl's, Ray's."""
-    found = []
+    found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             try:
@@ -197,7 +179,7 @@ def left_of(folder: Path) -> list[str]:
             except OSError:
                 continue
             if state != "Z" and str(folder).encode() in text:
-                found.append(f"{entry.name}: {(entry / 'cmdline').read_bytes()[:80]!r}")
+                found[int(entry.name)] = command_of(int(entry.name))[:80]
     return found
 
 
@@ -210,23 +192,29 @@ def wait_for_nothing(folder: Path, seconds: float = 60.0) -> None:
 
 @pytest.fixture
 def memory() -> set[str]:
-    """What lies in shared memory before; nothing more may lie there afterwards."""
+    """What lies in shared memory before."""
     return set(os.listdir(MEMORY))
 
 
-def saved(world: World) -> set[str]:
-    return {p.name for p in world.folder.glob("runs/*/checkpoints/global_step_*")}
+def left_in_memory(before: set[str]) -> set[str]:
+    """What has come since and no process has open: others may train on this machine too."""
+    maps = ""
+    for path in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):
+            maps += path.read_text()
+    return {name for name in set(os.listdir(MEMORY)) - before if f"{MEMORY}/{name}" not in maps}
 
 
 def test_grpo_killed_in_training_in_validation_and_in_saving(
     tmp_path: Path, model: Path, memory: set[str]
 ) -> None:
-    world = World(tmp_path, model, 10)
+    world = World(tmp_path, model, 16)
     committed_by = [kill_in_training(world), kill_in_validation(world), kill_in_saving(world)]
     print("killed three times; committed by then:", committed_by)
     world.finish()
+    wait_for_nothing(tmp_path)
     check_killed_run(world, committed_by)
-    assert set(os.listdir(MEMORY)) <= memory
+    assert not left_in_memory(memory)
 
 
 def kill_in_training(world: World) -> int:
@@ -236,45 +224,52 @@ def kill_in_training(world: World) -> int:
 
 
 def kill_in_validation(world: World) -> int:
-    """The checkpoint is whole, its row is not in the log; the first one after a start commits."""
-    before = committed(world)
-    world.kill_when(lambda: (world.checkpoint(before + 4) / "data.pt").is_file())
-    assert before + 4 not in world.rows()
-    assert committed(world) == before + 2
-    return before + 2
+    """The checkpoint is whole, its row is not in the log: verl validates between the two."""
+    earlier = len(world.attempts)
+
+    def holds() -> bool:
+        begun = world.attempts[-1] / "command.json"
+        if len(world.attempts) == earlier or not begun.is_file():
+            return False
+        newest = max(world.checkpoints(whole=True, since=begun.stat().st_mtime), default=0)
+        return newest > 0 and newest not in world.rows(last=1)
+
+    world.kill_when(holds)
+    return committed(world)
 
 
 def kill_in_saving(world: World) -> int:
     """The folder is there, its end is not."""
-    before = committed(world)
-    world.kill_when(lambda: world.checkpoint(before + 4).is_dir())
-    assert not (world.checkpoint(before + 4) / "data.pt").is_file()
-    assert committed(world) == before + 2
-    return before + 2
+    pause = world.folder / "pause"
+    pause.touch()
+    world.kill_when(Path(f"{pause}.reached").exists)
+    pause.unlink()
+    assert world.checkpoints(whole=False)
+    return committed(world)
 
 
 def check_killed_run(world: World, committed_by: list[int]) -> None:
     """Everything is there once, and each start went on where the study had been committed."""
-    wait_for_nothing(world.folder)
     resumed = [[a for a in json.loads((p / "command.json").read_text())
                 if a.startswith("trainer.resume_from_path=")] for p in world.attempts]
     assert [r and r[0].rpartition("_")[2] for r in resumed] == [
         [], *map(str, committed_by)]
-    check_steps(world, 10)
+    check_steps(world, 16)
     steps = world.read("SELECT size, problems FROM steps ORDER BY step")
     seen = np.concatenate([unpack(s["problems"], s["size"]) for s in steps])
-    # ten batches of four are one pass over the data: the order went on where it was
-    assert sorted(seen.tolist()) == list(range(40))
+    # sixteen batches of four are one pass over the data: the order went on where it was
+    assert sorted(seen.tolist()) == list(range(64))
     evaluations = world.read("SELECT * FROM evaluations ORDER BY step, problem_set")
     assert [(e["step"], e["problem_set"]) for e in evaluations] == [
-        (step, name) for step in (0, 2, 4, 8) for name in ("easy", "hard")]
+        (step, name) for step in (0, 2, 4, 8, 16) for name in ("easy", "hard")]
     for e in evaluations:
-        drawn = 48 if e["step"] == 8 else 24  # with the validation of step 6, between two points
+        # with the validations of step 6, and of 10, 12 and 14: between two points
+        drawn = 24 * {8: 2, 16: 4}.get(e["step"], 1)
         assert e["sampled_rollouts"] == drawn
         assert drawn < e["sampled_tokens"] <= 8 * drawn
         assert sum(json.loads(e["counts"])) == 6  # each problem's own outcome
-    assert "global_step_10" in saved(world)
-    assert len(saved(world)) <= 2  # the store keeps two
+    assert 16 in world.checkpoints(whole=True)
+    assert len(world.checkpoints(whole=True)) <= 2  # the store keeps two
     check_processes(world)
 
 
@@ -306,7 +301,7 @@ def check_steps(world: World, steps: int) -> None:
 
 def check_processes(world: World) -> None:
     """Every Python of verl's had its own packages and nothing of the runner's module path."""
-    reports = [json.loads(line) for line in world.model_report.read_text().splitlines()]
+    reports = [json.loads(line) for line in world.report.read_text().splitlines()]
     assert len({r["pid"] for r in reports}) >= 4  # driver, trainer, sampler, rewards
     home = Path(PYTHON).parent.parent
     for report in reports:
@@ -325,53 +320,46 @@ def committed(world: World) -> int:
         return 0
 
 
-def test_ppo_and_cispo_train(tmp_path: Path, model: Path, memory: set[str]) -> None:
-    same = {"learning_rate": FULL, "learning_rate_scaling": "constant", "warmup_steps": 4}
-    overrides = {**OVERRIDES, "critic.strategy": "fsdp2", "+critic.fsdp.mixed_precision": EXACT,
-                 "+critic.model.override_config.attn_implementation": "sdpa"}  # fmt: skip
-    world = World(tmp_path, model, 3, recipe=None, recipes={
-        "ppo": {**same, "objective": "ppo", "value_learning_rate": 0.005},
-        "cispo": {**same, "objective": "cispo", "importance_cap": 2.0},
+def test_ppo_trains_its_value_model_too(tmp_path: Path, model: Path, memory: set[str]) -> None:
+    world = World(tmp_path, model, 3, recipe={
+        "learning_rate": FULL, "learning_rate_scaling": "constant", "warmup_steps": 4,
+        "objective": "ppo", "value_learning_rate": 0.005,
     })  # fmt: skip
     study = json.loads(world.study.read_text())
-    study["engine_options"]["overrides"] = overrides
-    world.study.write_text(json.dumps({k: v for k, v in study.items() if v is not None}))
+    study["engine_options"]["overrides"] |= {
+        "critic.strategy": "fsdp2", "+critic.fsdp.mixed_precision": EXACT,
+        "+critic.model.override_config.attn_implementation": "sdpa",
+    }  # fmt: skip
+    world.study.write_text(json.dumps(study))
     world.finish()
     wait_for_nothing(tmp_path)
-    assert set(os.listdir(MEMORY)) <= memory
-    runs = world.read("SELECT run, state, steps_done, spec FROM runs")
-    assert [(r["state"], r["steps_done"]) for r in runs] == [("done", 3)] * 2
-    for r in runs:
-        objective = json.loads(r["spec"])["recipe"]["objective"]
-        steps = world.read(f"SELECT * FROM steps WHERE run = {r['run']} ORDER BY step")
-        for s in steps:
-            health = json.loads(s["health"])
-            assert health["learning_rate"] == pytest.approx(FULL * s["step"] / 4)
-            assert ("value_loss" in health) == (objective == "ppo")
-        assert any(json.loads(s["health"])["grad_norm"] > 0 for s in steps)
-    for attempt in world.attempts:
-        rows = [json.loads(line)["data"]
-                for line in (attempt / "metrics.jsonl").read_text().splitlines()]  # fmt: skip
-        values = [row["critic/lr"] for row in rows if "critic/lr" in row]
-        if values:
-            assert values == pytest.approx([0.005 * i / 4 for i in (2, 3, 4)])
+    assert not left_in_memory(memory)
+    check_steps(world, 3)
+    assert all("value_loss" in json.loads(s["health"]) for s in world.read("SELECT * FROM steps"))
+    rates = [row["critic/lr"] for row in world.rows().values() if "critic/lr" in row]
+    assert rates == pytest.approx([0.005 * i / 4 for i in (2, 3, 4)])  # of the next step
 
 
-def test_the_same_through_ray_job_submit(
+def test_cispo_trains_through_ray_job_submit(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, model, 3)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else a token in the home folder decides
+    world = World(tmp_path, model, 3, recipe={
+        "learning_rate": FULL, "learning_rate_scaling": "constant", "warmup_steps": 4,
+        "objective": "cispo", "importance_cap": 2.0,
+    })  # fmt: skip
     ray = Path(PYTHON).with_name("ray")
     port, gcs = free_port(), free_port()
     address = f"http://127.0.0.1:{port}"
     study = json.loads(world.study.read_text())
     options = study["engine_options"]
     options |= {"ray_address": address, "poll_s": 5.0}  # each look is a process of Ray's
-    options["overrides"] = {k: v for k, v in OVERRIDES.items() if "ray_init" not in k}
+    options["overrides"] = {k: v for k, v in options["overrides"].items() if "ray_init" not in k}
     world.study.write_text(json.dumps(study))
     monkeypatch.setenv("PATH", f"{ray.parent}{os.pathsep}{os.environ['PATH']}")
     sockets = Path("/tmp") / f"isocompute-ray-{os.getpid()}"  # short enough for Ray's sockets
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    clean |= {"RAY_prestart_worker_first_driver": "0", "RAY_worker_niceness": "0"}
     head = subprocess.Popen(
         [str(ray), "start", "--head", "--block", "--num-gpus=1", "--num-cpus=32", f"--port={gcs}",
          f"--dashboard-port={port}", "--object-store-memory=200000000", "--disable-usage-stats",
@@ -387,6 +375,8 @@ def test_the_same_through_ray_job_submit(
             time.sleep(2)
         world.finish()
         check_steps(world, 3)
+        command = json.loads((world.attempts[0] / "command.json").read_text())
+        assert "actor_rollout_ref.actor.policy_loss.loss_mode=cispo" in command
     finally:
         end_tree(head.pid)
         head.wait()

@@ -10,9 +10,11 @@ import importlib.metadata
 import json
 import os
 import sys
+import time
 import types
 
 import torch
+from transformers import AutoModelForTokenClassification
 from verl.plugin.platform.platform_base import PlatformBase
 from verl.plugin.platform.platform_manager import PlatformRegistry
 
@@ -132,6 +134,30 @@ def _one_backend(backend=None, **keys):
 
 torch.distributed.init_process_group = _one_backend
 torch.Tensor.pin_memory = lambda self, *_, **__: self  # the reference's offload asks for it
+
+_load = AutoModelForTokenClassification.from_pretrained
+
+
+def _without_flash(*args, **keys):
+    """verl loads its value model with flash-attention, whatever the configuration says."""
+    return _load(*args, **{**keys, "attn_implementation": "sdpa"})
+
+
+AutoModelForTokenClassification.from_pretrained = _without_flash
+
+_save = torch.save
+
+
+def _save_or_wait(value, file, *args, **keys):
+    """Wait in the middle of a checkpoint, to be killed there, where the test has left its sign."""
+    pause = os.environ.get("VERL_ON_CPU_PAUSE", "")
+    if "optim_world_size" in str(file) and os.path.exists(pause):
+        open(f"{pause}.reached", "w").close()
+        time.sleep(600)
+    return _save(value, file, *args, **keys)
+
+
+torch.save = _save_or_wait
 
 if report := os.environ.get("VERL_ON_CPU_REPORT"):
     # every Python of verl's comes past here: what it found, for the test that asks

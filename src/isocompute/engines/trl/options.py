@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import isocompute
 from isocompute.engines.streams import problem_order
+from isocompute.engines.trl.overrides import checked_overrides
 from isocompute.errors import InputError
 from isocompute.recipe import check_idle_cap
 from isocompute.study.spec import RunSpec
@@ -36,8 +37,8 @@ class TrlOptions:
         threads: of each process, on a CPU.
         processes: data-parallel ones on this machine, which share every batch.
         chat: prompts as a user's message; None: where the tokenizer has a chat template.
-        overrides: further GRPOConfig fields; those that carry the allocation or the recipe are
-            refused.
+        overrides: further GRPOConfig fields, of those known not to change what is trained; vLLM
+            is asked for here: {use_vllm: true, vllm_mode: colocate}.
     """
 
     model: str
@@ -162,7 +163,7 @@ def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:
     processes; `steps_per_generation` stays unset, which makes each batch one update.
 
     Raises:
-        InputError: if an override touches a field that carries the allocation or the recipe.
+        InputError: for an override that is not known to leave what is trained as it is.
     """
     k = spec.evaluation_samples
     evaluation = k * max(1, options.micro_batch // k)
@@ -186,13 +187,7 @@ def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:
         "disable_tqdm": True,
         "dataloader_num_workers": 0,
     }
-    for key in options.overrides:
-        if key in config:
-            raise InputError(
-                f"an override must not change what the study decides, but got {key!r} (the run "
-                f"has {config[key]!r}); change the study, or remove the override."
-            )
-    return {**config, **options.overrides}
+    return config | checked_overrides(options.overrides)
 
 
 def training_order(size: int, batch: int, steps: int, seed: int) -> NDArray[np.int64]:

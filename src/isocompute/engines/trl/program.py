@@ -29,6 +29,7 @@ HEALTH = {
     "completions/mean_length": "length_tokens", "completions/clipped_ratio": "clipped_share",
     "frac_reward_zero_std": "zero_variance_share", "clip_ratio/region_mean": "ratio_clipped_share",
     "cispo_clip_ratio": "ratio_clipped_share",
+    "sampling/importance_sampling_ratio/mean": "importance_ratio",
 }  # fmt: skip
 
 
@@ -170,23 +171,22 @@ def run(channel: Channel) -> None:
     datasets.disable_progress_bars()
     cuda = JOB["device"] == "cuda" or (JOB["device"] == "auto" and torch.cuda.is_available())
     tokenizer = transformers.AutoTokenizer.from_pretrained(JOB["model"], padding_side="left")
-    arguments = dict(JOB["config"])
+    arguments = {
+        "bf16": cuda, "gradient_checkpointing": cuda,
+        "model_init_kwargs": {"dtype": "bfloat16" if cuda else "float32"}, **JOB["config"],
+    }  # fmt: skip
     if tokenizer.eos_token is None:
         # Answers of fixed length: TRL needs a word for the end, which then must never come
         # early, and reaching the limit is no fault.
         tokenizer.eos_token = tokenizer.pad_token
-        arguments["generation_kwargs"] = {
-            **(arguments.get("generation_kwargs") or {}),
-            "min_new_tokens": arguments["max_completion_length"],
-        }
+        least = "min_tokens" if arguments.get("use_vllm") else "min_new_tokens"
+        arguments["generation_kwargs"] = {least: arguments["max_completion_length"]}
         del HEALTH["completions/clipped_ratio"]
     chat = tokenizer.chat_template is not None if JOB["chat"] is None else JOB["chat"]
     sets = {name: dataset_of(rows, chat) for name, rows in JOB["sets"].items()}
     train = dataset_of(JOB["train"], chat).select(JOB["order"])
-    settings = trl.GRPOConfig(
-        output_dir=JOB["folder"], use_cpu=not cuda, bf16=cuda, gradient_checkpointing=cuda,
-        model_init_kwargs={"dtype": "bfloat16" if cuda else "float32"}, **arguments,
-    )  # fmt: skip
+    check_room(tokenizer, arguments, chat, [train, *sets.values()])
+    settings = trl.GRPOConfig(output_dir=JOB["folder"], use_cpu=not cuda, **arguments)
     trainer = trainer_class(trl)(
         model=JOB["model"], reward_funcs=judge, args=settings, train_dataset=train,
         eval_dataset=sets, processing_class=tokenizer,
@@ -206,6 +206,24 @@ def dataset_of(rows: list[dict[str, Any]], chat: bool) -> Any:
         if chat:
             row["prompt"] = [{"role": "user", "content": row["prompt"]}]
     return datasets.Dataset.from_list(rows)
+
+
+def check_room(tokenizer: Any, arguments: dict[str, Any], chat: bool, sets: list[Any]) -> None:
+    """VLLM cuts a response where its own limit is reached, and says nothing."""
+    limit = arguments.get("vllm_max_model_length")
+    if limit is None:
+        return
+    written = [
+        tokenizer.apply_chat_template(p, add_generation_prompt=True, tokenize=False) if chat else p
+        for prompts in sets for p in prompts["prompt"]
+    ]  # fmt: skip
+    longest = max(len(tokenizer(text, add_special_tokens=not chat).input_ids) for text in written)
+    needed = longest + arguments["max_completion_length"]
+    if limit < needed:
+        sys.exit(
+            f"vllm_max_model_length must be at least {needed}, the longest prompt and a response, "
+            f"but got {limit}; raise it."
+        )
 
 
 def trainer_class(trl: Any) -> Any:

@@ -14,7 +14,8 @@ DIR ?= quickstart
 .DEFAULT_GOAL := help
 .PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-verl \
         test-ray test-gpu test-docs \
-        lint coverage mutants bench bench-importers engines-agree validation grid docs clean
+        lint coverage mutants bench bench-importers engines-agree validation scorecard \
+        claims-power figures grid docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -177,6 +178,16 @@ validation: $(STAMP)  ## the model judged on planted truth and published panels 
 # only packs what is there.
 grid: $(STAMP)  ## the public grid of runs in data the package ships (resumes; hours on one core)
 	@OMP_NUM_THREADS=1 nice -n 19 $(PY) grid/make.py $(ARGS)
+
+# Reads the published curves, studies/results and grid/runs as far as they are there.
+scorecard: $(STAMP)  ## every claim of the paper against every model and world: docs/scorecard.md
+	@OMP_NUM_THREADS=1 PYTHONPATH=grid $(PY) -m scorecard $(ARGS)
+
+figures: $(STAMP)  ## every figure of the paper by our code: docs/figures.md
+	@OMP_NUM_THREADS=1 PYTHONPATH=grid $(PY) -m scorecard.figures $(ARGS)
+
+claims-power: $(STAMP)  ## how often each test of a claim would decide; ten minutes (resumes)
+	@OMP_NUM_THREADS=1 PYTHONPATH=grid $(PY) -m scorecard.power $(ARGS)
 
 $(VENV)/.isocompute-docs: $(STAMP)
 	@$(PIP_INSTALL) -e '.[docs]'

@@ -91,12 +91,16 @@ CASES = {
 class Side:
     """A process that makes an update when told to."""
 
-    def __init__(self, python: str, name: str) -> None:
+    def __init__(
+        self, python: str, name: str, script: Path = SIDE, source: Path | None = None
+    ) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false",
                        "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}  # fmt: skip
+        if source is not None:  # the package of another checkout
+            environment["PYTHONPATH"] = str(source)
         self.log = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the process)
         self.process = subprocess.Popen(
-            [python, str(SIDE), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [python, str(script), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=self.log, text=True, env=environment,
         )  # fmt: skip
         assert self.process.stdin is not None

@@ -21,11 +21,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 from scipy import stats
 
-import isocompute as iso
-from isocompute.answers import Fit
+from isocompute.answers import Fit, fit_sweep
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.report.style import series_styles
+from isocompute.sources import load_curves
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -38,7 +38,7 @@ BLOCK = re.compile(r"(?<=<!-- made by grid/summarise.py -->\n).*?(?=<!-- end -->
 B_P = 32
 SHOWN_N = (4, 32, 256, 1024)
 LEAST = 0.02  # a change of score below this is none: a third of what the n of the grid spread over
-FEWEST = 3  # seeds of an interval
+FEWEST = 3  # seeds of an interval, n of a path
 SETS = ("very_easy", "easy", "hard", "extremely_hard")
 
 
@@ -147,7 +147,7 @@ def fits() -> dict[str, Fit]:
     found = {}
     for name in ("easy", "hard"):
         try:
-            found[name] = iso.fit(f"grid:{name}[problems_per_batch={B_P}]")
+            found[name] = fit_sweep(load_curves(f"grid:{name}"))
         except InputError as error:
             print(f"no fit of {name}: {error}")
     return found
@@ -156,8 +156,8 @@ def fits() -> dict[str, Fit]:
 def level(fit: Fit) -> tuple[str, str]:
     """n* over the last two octaves against the two before: what saturation would be."""
     best = [row for row in fit.document["best"] if not row["extrapolated"]]
-    if len(best) < 2:
-        return "no budget at which all n are there", "open"
+    if len(best) < 2 or fit.posterior.n_runs_J.min() < FEWEST:
+        return "an n has fewer than three runs", "open"
     last = best[-1]
     told = ", ".join(
         f"{compact(row['x'])}: {row['rollouts_per_problem']:.0f} "
@@ -179,13 +179,26 @@ def rise(fit: Fit) -> tuple[str, str]:
     return told, "holds" if rising["claimed"] else "not claimed"
 
 
-def claims() -> list[tuple[str, str, str]]:
+def lower_on_hard(models: dict[str, Fit]) -> tuple[str, str]:
+    """n* at the end of the support, Hard against Easy."""
+    last = {name: [row for row in fit.document["best"] if not row["extrapolated"]][-1]
+            for name, fit in models.items()}  # fmt: skip
+    told = "; ".join(
+        f"{name}: {row['rollouts_per_problem']:.0f} [{row['interval'][0]:.0f}, "
+        f"{row['interval'][1]:.0f}] at {compact(row['x'])}" for name, row in last.items()
+    )  # fmt: skip
+    easy, hard = last["easy"]["interval"], last["hard"]["interval"]
+    return told, "holds" if hard[1] < easy[0] else "does not" if hard[0] > easy[1] else "open"
+
+
+def claims(models: dict[str, Fit]) -> list[tuple[str, str, str]]:
     """(claim, estimates, verdict), as far as there are runs."""
     rows: list[tuple[str, str, str]] = []
-    models = fits()
     for name, fit in models.items():
         rows.append((f"n* rises with the budget ({name})", *rise(fit)))
         rows.append((f"n* levels off ({name})", *level(fit)))
+    if len(models) == len(("easy", "hard")):
+        rows.append(("n* levels off lower on Hard than on Easy", *lower_on_hard(models)))
     hard, easy = load("hard"), load("easy")
     if hard is not None:
         for name in ("very_easy", "easy"):
@@ -281,7 +294,9 @@ def draw_curves(tables: dict[str, pd.DataFrame]) -> None:
 def draw_path(models: dict[str, Fit]) -> None:
     """n* against the budget, with its interval, for both arms."""
     figure, axis = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
-    for (name, fit), colour in zip(models.items(), ("#c2255c", "#4c1d95"), strict=False):
+    colours = {"easy": "#c2255c", "hard": "#4c1d95"}
+    for name, fit in models.items():
+        colour = colours[name]
         best = [row for row in fit.document["best"] if not row["extrapolated"]]
         x = [row["x"] for row in best]
         low, high = zip(*[row["interval"] for row in best], strict=True)
@@ -306,13 +321,17 @@ def main() -> None:
     if tables:
         draw_curves(tables)
     models = fits()
+    models = {name: fit for name, fit in models.items()
+              if len(fit.posterior.configurations) >= FEWEST}  # fmt: skip
     if models:
         draw_path(models)
     there = {name: table.run.nunique() for name, table in tables.items()}
     counted = ", ".join(f"{name} {k} of 27" for name, k in there.items())
     lines = [f"Runs at B_p = {B_P} so far: {counted}.", "",
              "| claim | mean and 95% interval over seeds | verdict |", "|---|---|---|"]  # fmt: skip
-    lines += [f"| {claim} | {told} | {verdict} |" for claim, told, verdict in claims()]
+    if models:
+        lines = ["![The best n against the budget](images/grid-path.png)", "", *lines]
+    lines += [f"| {claim} | {told} | {verdict} |" for claim, told, verdict in claims(models)]
     page = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(BLOCK.sub(lambda _: "\n".join(lines) + "\n", page), encoding="utf-8")
     print("\n".join(lines))

@@ -13,7 +13,6 @@ from pathlib import Path
 from isocompute.cli.parser import build_parser
 
 SHARED = 2  # commands that have an option alike: it is described once
-_TABLE = ("| argument | meaning |", "|---|---|")
 HEAD = """# Command line
 
 <!-- Written by scripts/make_cli_docs.py; edit src/isocompute/cli/parser.py instead. -->
@@ -45,10 +44,10 @@ def cli_page() -> str:
     )
     lines = [HEAD]
     seen = Counter(row for command in stages.choices.values() for row in set(_rows(command)))
-    shared = [row for row, times in seen.items() if times >= SHARED and row.startswith("| `-")]
+    shared = [row for row, times in seen.items() if times >= SHARED and row.startswith("- `-")]
     for name, command in stages.choices.items():
         lines += _section(name, command, shared)
-    lines += ["## Options that several commands share", "", *_TABLE, *sorted(shared)]
+    lines += ["## Options that several commands share", "", *sorted(shared)]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -57,7 +56,8 @@ def _arguments(command: argparse.ArgumentParser) -> list[argparse.Action]:
 
 
 def _row(action: argparse.Action) -> str:
-    return f"| `{_cell(_spelling(action))}` | {_cell(action.help or '')} |"
+    meaning = (action.help or "").replace("%%", "%")  # argparse's own escape
+    return f"- `{_spelling(action)}`: {meaning}"
 
 
 def _rows(command: argparse.ArgumentParser) -> list[str]:
@@ -71,7 +71,7 @@ def _section(name: str, command: argparse.ArgumentParser, shared: list[str]) -> 
     lines = [f"## {name}", "", _sentence(command.description or ""), "", f"    {usage}", ""]
     own = [row for row in _rows(command) if row not in shared]
     if own:
-        lines += [*_TABLE, *own, ""]
+        lines += [*own, ""]
     if elsewhere := [a.option_strings[-1] for a in arguments if _row(a) in shared]:
         also = ", ".join(f"`{flag}`" for flag in elsewhere)
         lines += [f"[Shared](#options-that-several-commands-share): {also}.", ""]
@@ -94,10 +94,6 @@ def _spelling(action: argparse.Action) -> str:
         )
     flag = ", ".join(action.option_strings)
     return flag if action.nargs == 0 else f"{flag} {value}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("%%", "%")  # argparse's own escape
 
 
 def _sentence(text: str, end: str = ".") -> str:

@@ -17,7 +17,7 @@ HEAD = """# Warnings and their codes
 
 Codes are stable: scripts may rely on them. A warning never changes a number; it says what limits
 its meaning. At level `stop` there is no plan, `caution` lowers the confidence, `note` is good to
-know. "…" stands for a figure or a name.
+know. "…" stands for a figure or a name; what to do is in bold.
 """
 
 
@@ -25,10 +25,9 @@ def warnings_page() -> str:
     """The page as text."""
     lines = [HEAD]
     for heading, table in TABLES.items():
-        lines += [f"## {heading}", "", "| code | level | what it says | what to do |"]
-        lines.append("|---|---|---|---|")
+        lines += [f"## {heading}", ""]
         for code, (level, text, remedy) in table.items():
-            lines.append(f"| `{code}` | {level} | {_cell(text)} | {_cell(remedy)} |")
+            lines.append(f"- `{code}` ({level}): {_cell(text)} **{_cell(remedy)}**")
         lines.append("")
     return "\n".join(lines)
 

@@ -136,6 +136,15 @@ def test_beyond_the_data_draws_are_as_wide_as_the_back_test_says(rng, monkeypatc
     assert np.log2(high / low) > 1.5 * np.log2(base_high / base_low)
 
 
+def test_budgets_may_be_whole_numbers_of_any_size_and_all_must_be_good(rng) -> None:
+    fit = fit_of(rng, draws=20)
+    assert np.array_equal(fit.scores_at([10**5, 10**6]), fit.scores_at([1e5, 1e6]))
+    for ask in (fit.best_at, fit.scores_at, fit.expected_scores):
+        ask(10**20)  # more than a machine's integer holds
+    with pytest.raises(InputError, match="must hold for a budget, but got"):
+        fit.scores_at([1e5, -1.0])
+
+
 @pytest.mark.parametrize("bad", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_budget_must_be_a_positive_number(rng, bad: float) -> None:
     fit = fit_of(rng, draws=20)

@@ -274,3 +274,20 @@ def test_what_the_study_printed() -> None:
 )
 def test_the_study_printed_nothing_of_other_sources(source: str | None) -> None:
     assert printed_law(source) is None
+
+
+def test_half_and_twice_the_bin_are_fitted_in_the_same_unit():
+    curves = [c.replace(tokens_K=c.rollouts_K * c.rollouts_per_problem) for c in planted()]
+    fit = paper_fit(curves, unit="tokens")
+    for width, other in fit.by_bin_width.items():
+        assert other.curves == paper_fit(curves, unit="tokens", bin_width=width).curves
+        assert other.curves != paper_fit(curves, bin_width=width).curves
+
+
+def test_compute_below_one_counts():
+    """GPU-hours of small runs are fractions; a fit in them is one in another unit, no more."""
+    hours = [c.replace(gpu_hours_K=c.rollouts_K / 1e9) for c in planted()]
+    small, plain = paper_fit(hours, unit="gpu-hours"), paper_fit(planted())
+    for a, b in zip(small.curves, plain.curves, strict=True):
+        assert a["ceiling"] == pytest.approx(b["ceiling"], rel=1e-3)
+        assert a["log10_midpoint"] == pytest.approx(b["log10_midpoint"] - 9, abs=1e-3)

@@ -650,6 +650,22 @@ def test_report_on_bad_input_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_one_run_per_file_is_one_sweep_and_no_comparison(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "problems_per_batch,rollouts_per_problem,rollouts,score\n"
+    files = [tmp_path / f"n{n}.csv" for n in (8, 16, 32)]
+    for file, n in zip(files, (8, 16, 32), strict=True):
+        file.write_text(rows + "".join(
+            f"8,{n},{8 * n * 20 * i},{0.3 + 0.03 * i}\n" for i in range(8)))  # fmt: skip
+    names = [str(file) for file in files]
+    assert main(["report", *names, "-o", str(tmp_path / "r.html")]) == 2
+    assert "hold one (B_p, n) each; put them into one folder" in complaint(capsys)
+    assert not (tmp_path / "r.html").exists()
+    assert main(["plan", *names, names[0], "--budget", "1e6"]) == 2
+    assert "n32.csv, ...; name one, or the folder that holds them." in complaint(capsys)
+
+
 # Output
 
 

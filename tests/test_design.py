@@ -239,6 +239,7 @@ BAD = {
     "a sweep must take more than 0%": {"spend": 1.5},
     r"must fill a batch \(B_p = 16\), but got --problems 10": {"problems": 10},
     r"must hold 16 problems with n = 8 \(128 rollouts\), but got --max-batch": {"max_batch": 100},
+    r"a budget must be at most 1e\+15 rollouts, but got 1e\+30": {"budget": 1e30},
     r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
     "the largest a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
     r"3 n with 20 steps each \(at least 30.7k rollouts": {"budget": 2e4},
@@ -457,3 +458,16 @@ def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
     }  # fmt: skip
     with pytest.raises(InputError, match="GPUs must fill nodes of at most 8 evenly, but got 9"):
         study_content(tmp_path / "s.yaml", sweep, replace(trainer, gpus=9), **of)
+
+
+def test_a_model_that_is_named_keeps_its_own_learning_rate(tmp_path: Path) -> None:
+    sweep = Sweep(problems_per_batch=8, rollouts_per_problem=(4, 16), seeds=1,
+                  rollouts_per_run=4096)  # fmt: skip
+    of = {"target": 1e5, "problems": None, "rates": Rates()}
+    shipped = study_content(tmp_path / "s.yaml", sweep, Trainer(engine="trl"), **of)
+    assert shipped["recipe"]["learning_rate"] == 1e-3
+    assert "max_new_tokens" not in shipped["engine_options"]  # its folder says it
+    named = Trainer(engine="trl", model="Qwen/Qwen2.5-0.5B-Instruct")
+    content = study_content(tmp_path / "s.yaml", sweep, named, **of)
+    assert "learning_rate" not in content["recipe"]
+    assert content["engine_options"]["max_new_tokens"] == 1024

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-import isocompute as iso
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.metrics import score_from_counts
@@ -24,7 +23,7 @@ def head_of(file):
     return json.loads(pq.read_schema(file).metadata[b"isocompute"])
 
 
-@pytest.mark.parametrize("name", ["easy", "hard"])
+@pytest.mark.parametrize("name", sorted({"hard"} | source.grid_files().keys() & {"easy"}))
 def test_the_core_is_shipped_with_every_column_of_its_card(name):
     file = source.grid_files()[name]
     table = pd.read_parquet(file)
@@ -58,20 +57,21 @@ def test_scores_are_those_of_the_outcomes_beside_them():
 
 
 def test_a_grid_is_a_source(capsys):
-    curves = load_curves("grid:hard[problems_per_batch=32]")
+    curves = load_curves("grid:hard")
     assert {c.problem_set for c in curves} == {"hard"}
     assert {c.problems_per_batch for c in curves} == {32}
     assert {c.metric for c in curves} == {"avg@4"}
     assert {c.split for c in curves} == {"validation"}
+    b_ps = set(pd.read_parquet(source.grid_files()["hard"]).problems_per_batch)
+    assert {c.problems_per_batch for c in load_curves("grid:hard-joint")} == b_ps
     easy = load_curves("grid:hard", problem_set="easy", metric="best@4")
-    assert {(c.problem_set, c.metric) for c in easy} == {("easy", "best@4")}
+    assert {(c.problem_set, c.metric) for c in easy} == {("easy", "best")}
     both = load_with_train("grid:hard")
     assert {c.split for c in both.train} == {"train"}
     trained = load_curves("grid:hard", split="train")
     assert {c.split for c in trained} == {"train"}
     assert len(trained) == len(both.train) == len(both.curves)
     assert curves[0].tokens_K[-1] > curves[0].rollouts_K[-1]
-    assert iso.fit("grid:hard[problems_per_batch=32]").to_dict()["metric"] == "avg@4"
     assert main(["fit", "grid:hard"]) == 0
     assert "avg@4" in capsys.readouterr().out
 
@@ -81,6 +81,8 @@ def test_unknown_grids_are_told_the_known_ones(capsys):
         load_curves("grid:hrad")
     with pytest.raises(InputError, match="'nothing'"):
         load_curves("grid:hard", problem_set="nothing")
+    with pytest.raises(InputError, match="grid:hard, grid:hard-joint.*got 'grid:hard-jiont'"):
+        load_curves("grid:hard-jiont")
     assert main(["fit", "grid:hard[seed=9]"]) == 2
     assert "seed" in capsys.readouterr().err
 
@@ -89,13 +91,15 @@ def test_a_partial_grid_says_so_and_an_empty_package_too(tmp_path, monkeypatch):
     table = pq.read_table(source.grid_files()["hard"])
     for runs, expected in ((7, ["grid:tiny: 7 of 9 runs are there; the others are not finished"]),
                            (9, [])):  # fmt: skip
-        head = {"study": "tiny", "runs": runs, "of": 9, "problem_set": "hard"}
+        head = {"study": "tiny", "runs": runs, "of": 9, "problem_set": "hard", "main": None}
         named = table.replace_schema_metadata({b"isocompute": json.dumps(head).encode()})
         pq.write_table(named, tmp_path / "tiny.parquet")
         monkeypatch.setattr(source, "grid_files", lambda: {"tiny": tmp_path / "tiny.parquet"})
         said = []
         load_curves("grid:tiny", say=said.append)
         assert said == expected
+    with pytest.raises(InputError, match="one of grid:tiny, but got 'grid:tiny-joint'"):
+        load_curves("grid:tiny-joint")
     monkeypatch.setattr(source, "grid_files", dict)
     with pytest.raises(InputError, match="must be one of none in this installation"):
         load_curves("grid:hard")
@@ -104,7 +108,7 @@ def test_a_partial_grid_says_so_and_an_empty_package_too(tmp_path, monkeypatch):
 def test_duckdb_opens_it():
     duckdb = pytest.importorskip("duckdb")
     file = source.grid_files()["hard"]
-    rows = duckdb.sql(f"SELECT count(DISTINCT run) FROM '{file}'").fetchone()
+    rows = duckdb.sql(f"SELECT count(DISTINCT run) FROM '{file}'").fetchall()[0]
     assert rows[0] == head_of(file)["runs"]
 
 
@@ -150,7 +154,7 @@ def test_runs_are_made_once_in_order_kept_and_packed(make, tmp_path, monkeypatch
     assert (head["state"], head["steps"]) == ("done", 8)
     assert head["cpu_s"] > 0
     assert {f.suffix for f in make.BUILD.iterdir()} == {".lock"}  # nothing of the run stays here
-    with make._claim(make.ordered(studies)[1]) as ours:  # as another process would have it
+    with make._claim(list(make.ordered(studies))[1]) as ours:  # as another process would have it
         assert ours
         assert make.make(studies, 2)
     assert [head_of(f)["spec"]["seed"] for f in sorted(make.RUNS.iterdir(), key=lambda f:
@@ -159,14 +163,17 @@ def test_runs_are_made_once_in_order_kept_and_packed(make, tmp_path, monkeypatch
     assert make.make(studies, None)
     assert len(list(make.RUNS.iterdir())) == 4
     assert first.read_bytes() == before  # never made again
-    assert "2 of 4 runs are there" in capsys.readouterr().out
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == 4
+    assert " tiny 2 x 4 seed 1 done 8 steps " in told[0]
     # A study that asks for more makes the run again, to the end that is asked for.
     longer = {"hard": open_study(file, ["budget=128"])}
     assert not any(one.is_there for one in make.ordered(longer))
 
     make.pack(studies)
     packed = make.PACKED / "hard.parquet"
-    assert head_of(packed) == {"study": "hard", "runs": 4, "of": 4, "problem_set": "hard"}
+    assert head_of(packed) == {"study": "hard", "runs": 4, "of": 4, "problem_set": "hard",
+                               "main": 32}  # fmt: skip
     table = pd.read_parquet(packed)
     assert sorted(set(table.rollouts)) == [0, 16, 32, 64]
     assert table.groupby("split").problem_set.unique().map(list).to_dict() == {

@@ -43,6 +43,28 @@ def test_gap_and_fall_by_hand() -> None:
     assert overfitting([line([0.3, 0.6])], []) == []
 
 
+def test_step_0_and_lone_scores_are_no_window() -> None:
+    """The base model's score is no peak to fall from; one score beyond it says nothing."""
+    train = line([0.4, 0.6, 0.7, 0.9], split="train")
+
+    def found(*curves: Curve) -> list[dict[str, object]]:  # but for the noise, which counts all
+        return [{k: v for k, v in row.items() if k not in ("standard_errors", "overfits")}
+                for row in overfitting([*curves], [train, train.replace(rollouts_per_problem=16)])]
+
+    alone = found(line([0.3, 0.6, 0.5, 0.4]))
+    assert alone[0]["from"] == pytest.approx(1e5)
+    first = line([0.3, 0.6, 0.5, 0.4])
+    begun = first.replace(
+        rollouts_K=np.concatenate([[0.0], first.rollouts_K]),
+        score_K=np.concatenate([[0.9], first.score_K]),
+    )
+    assert found(begun) == alone
+    for short in ([0.4], []):
+        lone = line([0.9, *short], n=16)
+        lone = lone.replace(rollouts_K=np.array([0.0, 1e4])[: len(lone.score_K)])
+        assert found(begun, lone) == alone
+
+
 def train_of(curves: list[Curve], rises: bool = True) -> list[Curve]:
     out = []
     for c in curves:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from isocompute.errors import InputError
@@ -15,7 +19,15 @@ from isocompute.testing.planted import Arm, Noise, World
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "grid"))
 
-from scorecard import evidence, power, statistics  # noqa: E402 (the folder is not installed)
+from scorecard import (  # noqa: E402 (the folder is not installed)
+    evidence,
+    figure_list,
+    figures,
+    grid,
+    page,
+    power,
+    statistics,
+)
 from scorecard.claims import CLAIMS  # noqa: E402
 from scorecard.verdicts import Estimate, seeds_to_decide, verdict  # noqa: E402
 
@@ -68,7 +80,9 @@ def test_seeds_that_would_decide():
     # 0.5 above 0, 1.5 below the smallest effect: the latter is nearer, 3 * (3 / 1.5)^2 = 12.
     assert seeds_to_decide(Estimate(0.5, -2.5, 3.5, 3), "above", 2.0) == 12
     assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "within", 2.0) == 12
-    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.5) == 48
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 2.0) == 12
+    assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.5) is None  # 48: too many
+    assert seeds_to_decide(Estimate(3.0, 2.0, 4.0, 1), "within", 2.0) == 3  # never fewer
     assert seeds_to_decide(Estimate(1.0, -1.0, 3.0, 3), "at_most", 1.0) is None
     assert seeds_to_decide(Estimate(1.0, -math.inf, 3.0, 3), "above", 1.0) is None
 
@@ -242,6 +256,16 @@ def test_one_seed_has_no_interval():
     assert "no runs in common" in statistics.over_seeds([]).note
 
 
+def test_one_n_cannot_be_best():
+    alone = flat([0.5, 0.6, 0.7])
+    for found in (
+        statistics.rise(alone), statistics.shift(alone, alone), statistics.pilot_loss(alone),
+        statistics.one_seed_loss(alone),
+    ):  # fmt: skip
+        assert found.note == "one n only so far"
+        assert verdict(found, "above", 1.0) == "undecided"
+
+
 def test_what_a_run_moved():
     assert statistics.moved(flat([0.5, 0.6, 0.7])).value == pytest.approx(0.5)
 
@@ -338,3 +362,100 @@ def test_the_columns_of_the_page_are_there():
         bits.with_tokens("easy")
     with pytest.raises(evidence.MissingError, match="three splits"):
         bits.fullest_batch("easy_all")
+
+
+# The grid's files, the page, the figures
+
+
+def grid_run(folder, name, *, study="easy", b_p=32, n=4, seed=0, ends=(0, 4, 8), state="done"):
+    """A file as the grid has it: two problems on `easy`, two on `trained`, 8 samples."""
+    rows = [
+        {"steps": k, "rollouts": at, "tokens": at * 5, "problem_set": on, "samples": 8,
+         "successes": [min(8, at + seed), 0 if on == "easy" else min(8, at)]}
+        for k, at in enumerate(ends) for on in ("easy", "trained")
+    ]  # fmt: skip
+    spec = {"problems_per_batch": b_p, "rollouts_per_problem": n, "seed": seed}
+    head = {"run": name, "study": study, "state": state, "cpu_s": 2.0, "spec": spec}
+    table = pa.Table.from_pylist(rows).replace_schema_metadata(
+        {b"isocompute": json.dumps(head).encode()}
+    )
+    pq.write_table(table, folder / f"{name}.parquet")
+
+
+def test_the_runs_of_the_grid_are_curves(tmp_path):
+    grid_run(tmp_path, "a")
+    grid_run(tmp_path, "b", study="hard")
+    (curve,) = grid.curves(tmp_path, ("easy",), "", "avg", None)
+    assert curve.configuration == (32, 4)
+    assert curve.score_K.tolist() == [0.0, 0.25, 0.5]  # of two problems one is learned
+    assert curve.tokens_K.tolist() == [0.0, 20.0, 40.0]
+    best = grid.curves(tmp_path, ("easy",), "", "best", None)[0]
+    # 4 of 8 right: no success in 4 of 8 has chance C(4, 4) / C(8, 4) = 1 / 70.
+    assert best.score_K[1] == pytest.approx((1 - 1 / 70) / 2)
+    assert grid.seconds_per_million(tmp_path) == pytest.approx(4.0 / 16 * 1e6)
+
+
+def test_outcomes_of_the_grid_are_compared_at_equal_rollouts(tmp_path):
+    grid_run(tmp_path, "a")
+    grid_run(tmp_path, "b", n=64, ends=(0, 4))  # ends sooner: the other is read at 4, too
+    gap = grid.of_problems(tmp_path, ("easy",), "easy", "gap")
+    assert gap == {(32, 4, 0): pytest.approx(0.25), (32, 64, 0): pytest.approx(0.25)}
+    runs = grid.of_study(tmp_path, ("easy",))
+    rates = grid.landscapes(runs, (4, 64))
+    assert {k: v.tolist() for k, v in rates.items()} == {
+        "before": [0.0, 0.0, 0.0, 0.0], "n=4": [0.5, 0.5], "n=64": [0.5, 0.5]
+    }  # fmt: skip
+    assert grid.landscapes(runs, (4, 256)) == {}
+
+
+def claim(**changes):
+    return replace(CLAIMS[0], test=lambda _: Estimate(3.0, 1.0, 5.0, 3, 6e6), **changes)
+
+
+def test_a_cell_says_its_verdict_what_it_rests_on_and_what_is_next():
+    column = evidence.Evidence(name="x", title="X", arms={}, seconds_per_million=3600.0)
+    sure = page.judge(claim(), column)
+    assert (sure.short, sure.what_next()) == ("yes 3.0 [1.0, 5.0]", "")
+    partial = replace(sure, runs=(5, 27))
+    assert partial.short == "yes so far 3.0 [1.0, 5.0]"
+    assert partial.what_next() == "5 of 27 planned runs are there"
+    unsure = page.judge(claim(kind="within"), column)
+    # The line lies at 2, 1 from the estimate; half-width 2: four times the seeds, nine more.
+    assert unsure.what_next() == "about 12 seeds: 18M rollouts more, 18 core hours"
+    bound = replace(sure, found=Estimate(0.0, -math.inf, 4.0, 3, note="a bound"))
+    assert (bound.short, bound.what_next()) == ("open 0.0 [..., 4.0]", "a bound")
+    absent = page.judge(CLAIMS[0], column)
+    assert absent.short == "·"
+    assert absent.what_next().startswith("needs Easy problems: 27 runs, 108M rollouts")
+
+
+def test_a_page_has_every_claim_and_leaves_no_row_without_an_answer():
+    column = evidence.Evidence(name="x", title="X", arms={}, seconds_per_million=60.0)
+    table = [[page.judge(c, column), page.judge(c, column)] for c in CLAIMS]
+    written = page.text(table, "scorecard.png")
+    rows, _, _ = written.partition("## What the tests can see")
+    for c in CLAIMS:
+        assert rows.count(f"| {c.id} |") == 3, c.id  # the claim, what it takes, its test
+        assert c.rule in written
+    assert "](scorecard.png)" in written
+    drawn = page.picture(table)
+    shown = [t.get_text() for t in drawn.axes[0].get_yticklabels()]
+    assert len(shown) == len(CLAIMS)
+
+
+def test_every_figure_names_arms_that_there_are():
+    assert len({one.number for one in figure_list.FIGURES}) == len(figure_list.FIGURES)
+    for one in figure_list.FIGURES:
+        assert set(one.needs) <= set(evidence.ARMS)
+
+
+def test_a_figure_has_a_row_per_column_with_data_and_says_what_others_lack(tmp_path):
+    (one,) = [f for f in figure_list.FIGURES if f.number == "3"]
+    found = evidence.columns(folder=tmp_path)
+    drawn, lacks = figures.draw(one, found)
+    titles = [axes.get_title() for axes in drawn.axes if axes.get_title()]
+    assert titles == ["bits: Easy", "bits: Hard", "machine: Easy", "machine: Hard"]
+    assert any("verbs" in line for line in lacks)
+    said = figures.section(one, "3.png", found)
+    assert "(0 of 9 runs are there)" in said
+    assert "No data yet" in figures.section(one, None, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from pathlib import Path
 
 import numpy as np
@@ -164,3 +165,16 @@ def test_the_scores_of_a_table_without_metrics_go_by_the_name_of_their_column(
     assert {c.score_K[0] for c in load_curves(path, metric="best")} == {0.9}
     with pytest.raises(InputError, match="one of 'score', 'best', but got 'worst'"):
         load_curves(path, metric="worst")
+
+
+def test_a_table_of_very_many_columns_is_looked_at_once(tmp_path: Path) -> None:
+    names = ",".join(f"c{i}" for i in range(50_000))  # in squares of that, minutes
+    path = tmp_path / "wide.csv"
+    path.write_text(names + "\n" + ",".join(["1"] * 50_000) + "\n")
+    start = time.process_time()
+    with pytest.raises(InputError, match="and 49988 more"):
+        load_curves(path)
+    assert time.process_time() - start < 20
+    path.write_text(names + ",c7\n")
+    with pytest.raises(InputError, match="unique, but 'c7' occurs more than once"):
+        load_curves(path)

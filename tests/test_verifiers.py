@@ -16,6 +16,7 @@ from isocompute.verifiers import (
     Outcome,
     RuleVerifier,
     agreement,
+    failed_to_judge,
     judge,
     last_integer,
     load_verifier,
@@ -87,6 +88,16 @@ def test_a_rule_that_raises_gives_no_reward(at: str) -> None:
         else RuleVerifier("own", lambda _r, _a: True, broken)  # type: ignore[arg-type]
     )  # fmt: skip
     assert verifier("1", "1") == Outcome(None, "RecursionError: too deep")
+
+
+@pytest.mark.parametrize("words", ["a\r\x1b[31mb\tc", "a \ud800 c", "a \x00\u2028 c"])
+def test_the_words_of_an_error_can_be_printed_and_kept(words: str) -> None:
+    error = failed_to_judge(ValueError(words)).error
+    assert error is not None
+    assert error.isprintable()
+    assert error.startswith("ValueError: a ")
+    assert error.endswith("c")
+    assert len(failed_to_judge(ValueError("x" * 10**6)).error or "") == 300
 
 
 def test_parts_of_rules() -> None:

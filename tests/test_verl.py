@@ -243,9 +243,22 @@ HARMFUL: list[dict[str, Any]] = [
     {"hydra.searchpath": "[file://x]"}, {"hydra/launcher": "joblib"}, {"--config-name": "other"},
     {"trainer.project_name=x trainer.total_epochs": 1}, {"ray_kwargs": {"a:1,b": 2}},
     {"distillation.enabled": True}, {"transfer_queue.enable": False},
+    # below sections that are harmless otherwise
+    {f"{ROLLOUT}.max_model_len": 1025}, {ROLLOUT: {"max_model_len": 9215}},  # cuts responses short
+    {f"{ROLLOUT}.max_model_len": None},
+    {f"+{ROLLOUT}.engine_kwargs.vllm.override-generation-config": {"temperature": 0.1}},
+    {f"{ROLLOUT}.engine_kwargs": {"vllm": {"hf-overrides": {"num_hidden_layers": 1}}}},
+    {f"+{ROLLOUT}.engine_kwargs.vllm.max_model_len": 8}, {f"+{ROLLOUT}.engine_kwargs.x.seed": 1},
+    {f"{ROLLOUT}.checkpoint_engine.custom_backend_module": "mine"},
     {f"{ACTOR}.fsdp_config.forward_only": True}, {f"{ACTOR}.fsdp_config": {"forward_only": True}},
-    {f"{ACTOR}.fsdp_config.qat.enable": True}, {f"{ROLLOUT}.max_model_len": 9215},
-    {f"+{ROLLOUT}.engine_kwargs.vllm.max_model_len": 9215}, {9: 9},
+    {f"++{ACTOR}.fsdp_config.qat.enable": True}, {f"{ACTOR}.fsdp_config._target_": "mine.Config"},
+    {f"{ACTOR}.profiler._target_": "mine.Config"}, {"critic.fsdp.seed": 1},
+    {"+actor_rollout_ref.model.override_config.num_hidden_layers": 1},
+    {"actor_rollout_ref.model.override_config": {"attention_dropout": 0.5}},
+    {"+data.apply_chat_template_kwargs.max_length": 2},
+    {"data.apply_chat_template_kwargs": {"chat_template": "x"}},
+    {"+ray_kwargs.ray_init.runtime_env.env_vars.PYTHONPATH": "mine"},
+    {"ray_kwargs": {"ray_init": {"runtime_env": {"py_modules": ["mine"]}}}}, {9: 9},
 ]  # fmt: skip
 HARMLESS: list[dict[str, Any]] = [
     {"trainer.balance_batch": False}, {"trainer.log_val_generations": 5},
@@ -264,6 +277,7 @@ HARMLESS: list[dict[str, Any]] = [
     {ROLLOUT: {"max_num_batched_tokens": 4096, "enable_prefix_caching": False}},
     {f"+{ROLLOUT}.engine_kwargs.vllm.disable_mm_preprocessor_cache": True},
     {f"{ROLLOUT}.checkpoint_engine.update_weights_bucket_megabytes": 64},
+    {f"{ACTOR}.fsdp_config.strategy": "fsdp2"},
     {"reward.num_workers": 2}, {"ray_kwargs.ray_init.num_cpus": 16},
     {"+ray_kwargs": {"ray_init": {"num_gpus": 1}}}, {"global_profiler.steps": [1, 2]},
 ]
@@ -272,8 +286,24 @@ HARMLESS: list[dict[str, Any]] = [
 def test_overrides_that_change_the_study_are_refused_in_every_spelling() -> None:
     assert len(HARMFUL) >= 40
     for overrides in HARMFUL:
-        with pytest.raises(InputError, match="an override must|`[a-z_.]+` must"):
+        with pytest.raises(InputError, match="overrides? must|`[a-z_.]+` must"):
             VerlEngine().check(make_spec(overrides=overrides))
+
+
+def test_overrides_must_be_keys_with_values() -> None:
+    with pytest.raises(InputError, match="overrides must be Hydra keys with values, but got"):
+        VerlEngine().check(make_spec(overrides=["trainer.balance_batch=false"]))
+
+
+def test_sglang_keeps_a_token_of_its_context() -> None:
+    for engine, least in (("vllm", 9216), ("sglang", 9217)):
+        for size in (least - 1, least):
+            spec = make_spec(rollout_engine=engine, overrides={f"{ROLLOUT}.max_model_len": size})
+            if size < least:
+                with pytest.raises(InputError, match=f"must be an integer >= {least}"):
+                    keys_of(spec)
+            else:
+                assert keys_of(spec)[f"{ROLLOUT}.max_model_len"] == least
 
 
 def test_harmless_overrides_are_accepted_and_stand_once() -> None:
@@ -287,10 +317,20 @@ def test_harmless_overrides_are_accepted_and_stand_once() -> None:
 
 @pytest.mark.trainers
 @needs_verl
-def test_verl_composes_every_harmless_override() -> None:
+def test_harmless_overrides_change_nothing_else_in_verl() -> None:
     lines = [override_lines(keys_of(make_spec(overrides=one, model=MODEL))) for one in HARMLESS]
+    lines.append(override_lines(keys_of(make_spec(model=MODEL))))
     results = call_verl("compose", text=json.dumps(lines))
-    assert [(o, r["error"]) for o, r in zip(HARMLESS, results, strict=True) if "error" in r] == []
+    assert [(o, r["error"]) for o, r in zip(HARMLESS, results, strict=False) if "error" in r] == []
+    plain = results.pop()["all"]
+    decided = {key.lstrip("+") for key in keys_of(make_spec())}
+    for overrides, result in zip(HARMLESS, results, strict=True):
+        changed = {k for k in plain.keys() | result["all"].keys()
+                   if plain.get(k) != result["all"].get(k)}  # fmt: skip
+        named = tuple(key.lstrip("+") for key in overrides)
+        assert any(k.startswith(named) for k in changed), overrides  # it reached verl
+        others = {k for k in changed & decided if not k.startswith(named)}
+        assert others <= {"trainer.experiment_name"}, overrides  # the run's hash
 
 
 def test_validation_follows_the_grid_and_its_share() -> None:

@@ -39,7 +39,7 @@ def compose() -> None:
                 config = hydra_compose("ppo_trainer", overrides=overrides)
                 with contextlib.redirect_stdout(io.StringIO()):
                     validate_config(config, need_reference_policy(config), need_critic(config))
-                    OmegaConf.to_container(config, resolve=True)
+                    result["all"] = flat(OmegaConf.to_container(config, resolve=True))
                 for query in queries:
                     value = OmegaConf.select(config, query)
                     result[query] = (OmegaConf.to_container(value)
@@ -47,6 +47,14 @@ def compose() -> None:
             except Exception as error:  # noqa: BLE001  # whatever verl raises is the answer
                 result["error"] = f"{type(error).__name__}: {error}"
             print("RESULT", json.dumps(result), flush=True)
+
+
+def flat(node: object, path: str = "") -> dict[str, object]:
+    """Every leaf of a configuration under its dotted path."""
+    if not isinstance(node, dict) or not node:
+        return {path: repr(node)}
+    return {k: v for name, inner in node.items()
+            for k, v in flat(inner, f"{path}.{name}" if path else str(name)).items()}  # fmt: skip
 
 
 def reward(folder: str) -> None:

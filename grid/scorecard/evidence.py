@@ -10,7 +10,7 @@ import csv
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ ARMS: Mapping[str, tuple[str, tuple[int, int, int, float]]] = {
     "rate_sqrt": ("eight times the batch, square-root rate", (1, 1, 3, 1.0)),
     "rate_constant": ("eight times the batch, constant rate", (1, 1, 3, 1.0)),
     "rate_linear": ("eight times the batch, linear rate", (1, 1, 3, 1.0)),
+    "rates": ("six learning rates at one batch size", (3, 1, 3, 0.5)),
     "easy_plain": ("Easy without KL and entropy", (1, 1, 3, 1.0)),
     "easy_regular": ("Easy with KL and entropy", (1, 1, 3, 1.0)),
     "easy_filter": ("the same with the filter", (1, 1, 3, 1.0)),
@@ -206,6 +207,37 @@ class Evidence:
         both = [self.every(arm) for arm in (a, b)]
         alike = [[c.replace(rollouts_per_problem=1) for c in sweep] for sweep in both]
         return of.contrast(*alike)
+
+    def alike(self, reference: str, arm: str) -> list[Curve]:
+        """Curves of an arm at the B_p of a reference arm."""
+        b_p = {c.problems_per_batch for c in self.every(reference)}
+        return [c for c in self.every(arm) if c.problems_per_batch in b_p]
+
+    def rates(self) -> dict[int, dict[float, float]]:
+        """Final score by learning rate, by n: of the arm `rates`.
+
+        Raises:
+            MissingError: no sweep of the rate, or no finished run of it.
+        """
+        known = self.arms.get("rates")
+        if known is None:
+            raise MissingError(ARMS["rates"][0])
+        points: dict[int, dict[float, list[float]]] = {}
+        for rate in known["values"]:
+            word = str(known["arm"]).format(rate)
+            part = replace(self, arms={"rates": {**known, "arm": word}})
+            try:
+                ends = of.final_scores(part.every("rates", on=known.get("on")))
+            except MissingError:
+                continue
+            for (_, n, _), score in ends.items():
+                points.setdefault(n, {}).setdefault(float(rate), []).append(score)
+        if not points:
+            raise MissingError(f"{ARMS['rates'][0]}: no finished run")
+        return {
+            n: {rate: float(np.mean(scores)) for rate, scores in sorted(row.items())}
+            for n, row in points.items()
+        }
 
     def progress(self, needs: tuple[str, ...]) -> tuple[int, int] | None:
         """Finished and planned runs of the arms a claim needs; None where no plan is known."""

@@ -57,6 +57,7 @@ def of_study(folder: Path, studies: tuple[str, ...], arm: str = "") -> list[Run]
     ]  # fmt: skip
 
 
+@cache
 def curves(
     folder: Path, studies: tuple[str, ...], arm: str, metric: str, on: str | None
 ) -> list[Curve]:
@@ -125,4 +126,27 @@ def seconds_per_million(folder: Path) -> float | None:
     """CPU seconds that a million rollouts took, over all finished runs; None where none is."""
     runs = load(folder)
     spent = sum(max(row["rollouts"] for rows in run.rows.values() for row in rows) for run in runs)
-    return sum(run.head["cpu_s"] for run in runs) / spent * 1e6 if spent else None
+    cpu_s = float(sum(run.head["cpu_s"] for run in runs))
+    return float(cpu_s / spent * 1e6) if spent else None
+
+
+def landscapes(runs: list[Run], sizes: tuple[int, ...]) -> dict[str, NDArray[np.float64]]:
+    """Pass rates of the training problems before training, and after it at some n.
+
+    At the largest budget that all of these runs reached; runs of one n are put together. Empty
+    where an n has no run.
+    """
+    chosen = {n: [run for run in runs if run.key[1] == n] for n in sizes}
+    if not all(chosen.values()):
+        return {}
+    every = [run for peers in chosen.values() for run in peers]
+    end = min(run.rows["trained"][-1]["rollouts"] for run in every)
+    out = {"before": _rates([run.rows["trained"][0] for run in every])}
+    for n, peers in chosen.items():
+        out[f"n={n}"] = _rates([_at(run.rows["trained"], end) for run in peers])
+    return out
+
+
+def _rates(rows: list[dict[str, Any]]) -> NDArray[np.float64]:
+    parts = [np.array(row["successes"], dtype=np.float64) / row["samples"] for row in rows]
+    return np.concatenate(parts)

@@ -15,10 +15,11 @@ from matplotlib.patches import Rectangle
 
 from isocompute.domain.text import compact
 from isocompute.errors import IsocomputeError
+from scorecard import grid
 from scorecard.claims import CLAIMS, Claim
 from scorecard.evidence import Evidence, MissingError
 from scorecard.power import FILE as POWER
-from scorecard.verdicts import Estimate, seeds_to_decide, verdict
+from scorecard.verdicts import MOST_SEEDS, Estimate, seeds_to_decide, verdict
 
 WORDS = {"holds": "yes", "does not": "no", "undecided": "open", "": "·"}
 COLOURS = {"holds": "#2a9d8f", "does not": "#e07a5f", "undecided": "#d9d9d9", "": "#ffffff"}
@@ -78,11 +79,13 @@ class Cell:
             return f"{self.runs[0]} of {self.runs[1]} planned runs are there"
         if self.says != "undecided":
             return ""
-        if self.found.note:
+        if not all(map(math.isfinite, self.found[:3])):
+            return self.found.note or "n* is an end of those tested: a bound"
+        if not self.found.rollouts:  # printed numbers: nobody can run more of them
             return self.found.note
         seeds = seeds_to_decide(self.found, self.claim.kind, self.claim.smallest)
         if seeds is None:
-            return "the estimate lies on the line: seeds alone would not decide it"
+            return f"more than {MOST_SEEDS} seeds, if seeds alone can decide it"
         more = (seeds - self.found.seeds) * self.found.rollouts / max(self.found.seeds, 1)
         hours = more / 1e6 * seconds / 3600
         price = "" if math.isnan(hours) else f", {hours:.2g} core hours"
@@ -121,7 +124,9 @@ def text(table: Sequence[Sequence[Cell]], picture: str) -> str:
 
 def _head(table: Sequence[Sequence[Cell]], picture: str) -> str:
     counts = Counter(cell.says for row in table for cell in row)
-    runs = sum(1 for row in table for cell in row if cell.is_partial)
+    runs = sum(1 for row in table for cell in row if cell.is_partial and cell.says)
+    folders = {cell.column.folder for cell in table[0] if cell.column.name == "grid"}
+    finished = sum(len(grid.load(folder)) for folder in folders)
     partial = (
         f" {runs} cells rest on a part of the runs that are planned for them: *so far*."
         if runs else ""
@@ -137,6 +142,7 @@ def _head(table: Sequence[Sequence[Cell]], picture: str) -> str:
         "estimate and its interval; `...` is an end that the data leave open, as where the best n "
         "is the largest tested. The tests, their smallest effects and what they can see were "
         "written down and committed before the grid was run.\n\n"
+        f"The grid (`verbs`) is being made: {finished} of its runs are finished. "
         f"{counts['holds']} cells say yes, {counts['does not']} no, {counts['undecided']} are "
         f"open.{partial} With so many tests at 95%, a few are wrong by chance.\n\n"
         f"![The scorecard as a picture]({picture})\n\n"
@@ -196,7 +202,7 @@ def _tests() -> str:
         + "\n\n## What the tests can see\n\n"
         f"Planted sweeps of the planned size (nine n, three seeds, 4M rollouts; seeds differ by "
         f"0.013 of score, as in the worlds before), {power.get('simulations', 0)} of each: how "
-        "often a test gave each answer. `make scorecard-power` repeats it.\n\n"
+        "often a test gave each answer. `make claims-power` repeats it.\n\n"
         + _table(["rows", "planted", "right", "yes", "no", "open"], planted)
     )
 
@@ -205,7 +211,7 @@ def picture(table: Sequence[Sequence[Cell]]) -> Figure:
     """The matrix of verdicts."""
     columns = [cell.column for cell in table[0]]
     height = 0.235 * (len(table) + len({c.group for c in CLAIMS})) + 1.0
-    figure = Figure(figsize=(9.6, height), layout="constrained")
+    figure = Figure(figsize=(11.0, height), layout="constrained")
     axes = figure.subplots()
     y, ticks = 0.0, []
     group = ""
@@ -242,5 +248,5 @@ def write(table: Sequence[Sequence[Cell]], target: Path) -> None:
     """The page, and the picture beside it."""
     image = target.with_suffix(".png")
     target.parent.mkdir(parents=True, exist_ok=True)
-    picture(table).savefig(image, dpi=130, metadata={"Software": None})
+    picture(table).savefig(image, dpi=110, metadata={"Software": None})
     target.write_text(text(table, image.name), encoding="utf-8")

@@ -1,6 +1,6 @@
 """How often each test would say so: planted sweeps of the planned size, with and without effect.
 
-    make scorecard-power        # some minutes of one core; writes power.json
+    make claims-power        # some minutes of one core; writes power.json
 
 A planted world has n = 4 to 1,024 at one or three B_p, three seeds, 4M rollouts, and curves shaped
 as the first runs of the world of the grid are: half of the rise takes 32 updates times
@@ -108,7 +108,11 @@ def _rises(levels_at: float, **more: object) -> Callable[[Rng], Estimate]:
 
 
 def _shift(a: float, b: float) -> Callable[[Rng], Estimate]:
-    return lambda rng: of.shift(*(seen(planted(levels_at=one, beyond=0.01), rng) for one in (a, b)))
+    def run(rng: Rng) -> Estimate:
+        both = [seen(planted(levels_at=one, beyond=0.01), rng) for one in (a, b)]
+        return of.shift(both[0], both[1])
+
+    return run
 
 
 def _joint(**truth: float) -> Callable[[Rng], Sweep]:
@@ -240,7 +244,7 @@ def measure(trial: Trial, simulations: int, seed: int) -> dict[str, object]:
     said = [verdict(one, trial.kind, trial.smallest) for one in found]
     widths = [(one.high - one.low) / 2 for one in found]
     share: Mapping[str, float] = {
-        name: round(said.count(name) / simulations, 3)  # type: ignore[arg-type]
+        name: round(said.count(name) / simulations, 3)
         for name in ("holds", "does not", "undecided")
     }
     half = float(np.median(widths))

@@ -50,14 +50,22 @@ def seeds_of(*sweeps: Sweep) -> int:
     for sweep in sweeps:
         of: dict[Key, int] = defaultdict(int)
         for c in sweep:
-            of[tuple(c.configuration)] += 1
+            of[c.configuration] += 1
         counts += of.values()
     return min(counts, default=0)
 
 
+def one_n(sweep: Sweep) -> bool:
+    """Whether only one n is there, so that none can be best."""
+    return len({c.rollouts_per_problem for c in sweep}) < 2
+
+
+_ONE_N = "one n only so far"
+
+
 def _drawn(
     draw_D: FloatArray, *sweeps: Sweep, note: str = "",
-    too_low_D: FloatArray | None = None, too_high_D: FloatArray | None = None,
+    too_low_D: BoolArray | None = None, too_high_D: BoolArray | None = None,
 ) -> Estimate:  # fmt: skip
     """Median and equal-tailed interval of draws.
 
@@ -90,6 +98,8 @@ def rise(sweep: Sweep, unit: str = "rollouts") -> Estimate:
 
     The bounds are the package's own for a rise (one-sided 95% each).
     """
+    if one_n(sweep):
+        return unknown(_ONE_N)
     return _rise(fit_sweep(sweep, unit=unit), sweep)
 
 
@@ -128,7 +138,7 @@ def loss_of_staying(sweep: Sweep) -> Estimate:
     leaves open what a larger one would have gained. Where n* never rose there is no answer.
     """
     fit = fit_sweep(sweep)
-    if not fit.rise.claimed:
+    if one_n(sweep) or not fit.rise.claimed:
         return unknown("n* is not seen to rise, so there is nothing to level off")
     at = fit.support[1]
     stayed = fit.configurations.index(fit.best_at(at / TAIL).configuration)
@@ -143,6 +153,8 @@ def shift(a: Sweep, b: Sweep, unit: str = "rollouts") -> Estimate:
     The draws of both are taken as independent. Where both are of the same runs under two metrics
     they are not, and the interval is wider than it need be.
     """
+    if one_n(a) or one_n(b):
+        return unknown(_ONE_N)
     fits = [fit_sweep(one, unit=unit) for one in (a, b)]
     at = min(fit.support[1] for fit in fits)
     log2_DS = [_log2_n(fit, at) for fit in fits]
@@ -213,7 +225,8 @@ def spread_share(sweep: Sweep) -> Estimate:
         for j in trained:
             groups[keys[j][shared]].append(j)
         several = [js for js in groups.values() if len(js) > 1]
-        return np.mean([np.ptp(score_DJ[:, js], axis=1) for js in several], axis=0)
+        spread_D: FloatArray = np.mean([np.ptp(score_DJ[:, js], axis=1) for js in several], axis=0)
+        return spread_D
 
     over_n_D, over_bp_D = mean_spread(0), mean_spread(1)
     return _drawn((over_n_D - over_bp_D) / np.maximum(over_n_D + over_bp_D, 1e-9), sweep)
@@ -250,9 +263,9 @@ def final_scores(sweep: Sweep) -> dict[tuple[int, int, int], float]:
     return out
 
 
-def over_seeds(value_S: Sequence[float], rollouts: float = 0.0, note: str = "") -> Estimate:
+def over_seeds(values: Sequence[float], rollouts: float = 0.0, note: str = "") -> Estimate:
     """Mean over seeds with Student's interval; one seed has none."""
-    value_S = np.array([v for v in value_S if math.isfinite(v)])
+    value_S = np.array([v for v in values if math.isfinite(v)])
     if not len(value_S):
         return unknown("no runs in common")
     mean = float(np.mean(value_S))
@@ -301,7 +314,7 @@ def pair(sweep: Sweep, small: int = SMALL, large: int = LARGE) -> Estimate:
     two = [c for c in sweep if c.rollouts_per_problem in (small, large)]
     if {c.rollouts_per_problem for c in two} != {small, large}:
         return unknown(f"n = {small} and n = {large} are not both there")
-    runs = {}
+    runs: dict[tuple[int, int, int], float] = {}
     for b_p in {c.problems_per_batch for c in two}:  # at equal rollouts within a B_p
         runs |= final_scores([c for c in two if c.problems_per_batch == b_p])
     return pair_runs(runs, small, large, spent(two))
@@ -324,7 +337,7 @@ def fall(sweep: Sweep) -> Estimate:
     """
     runs: dict[Key, list[Curve]] = defaultdict(list)
     for c in sweep:
-        runs[tuple(c.configuration)].append(c)
+        runs[c.configuration].append(c)
     lost: dict[tuple[int, int, int], float] = {}
     for key, peers in runs.items():
         if len(peers) < 2:
@@ -356,6 +369,8 @@ def _smooth(curve: Curve, x_X: FloatArray) -> FloatArray:
 
 def pilot_loss(sweep: Sweep) -> Estimate:
     """Score lost at the largest budget by the n that a sixteenth of it would have chosen."""
+    if one_n(sweep):
+        return unknown(_ONE_N)
     fit = fit_sweep(sweep)
     at = fit.support[1]
     pilot = fit_sweep([c.until(at / PILOT) for c in sweep if c.rollouts_K[1] <= at / PILOT])
@@ -369,6 +384,8 @@ def pilot_loss(sweep: Sweep) -> Estimate:
 
 def one_seed_loss(sweep: Sweep) -> Estimate:
     """Score lost by choosing n from the final scores of a single seed, by the whole sweep's fit."""
+    if one_n(sweep):
+        return unknown(_ONE_N)
     fit = fit_sweep(sweep)
     at = fit.support[1]
     expected = fit.expected_scores(at)

@@ -19,7 +19,8 @@ from typing import Literal, NamedTuple
 Kind = Literal["above", "within", "at_most"]
 Verdict = Literal["holds", "does not", "undecided"]
 
-_MOST_SEEDS = 1000  # beyond this many seeds nobody will decide it by seeds
+MOST_SEEDS = 30  # beyond this many nobody will decide it by seeds
+LEAST_SEEDS = 3  # with fewer, how far seeds lie apart is hardly known
 
 
 class Estimate(NamedTuple):
@@ -59,8 +60,8 @@ def verdict(found: Estimate, kind: Kind, smallest: float) -> Verdict:
 def seeds_to_decide(found: Estimate, kind: Kind, smallest: float) -> int | None:
     """Seeds per configuration at which an interval that shrinks by their root would decide.
 
-    None where seeds alone would not: the interval is a bound, or the estimate lies on the line
-    between two verdicts.
+    None where seeds alone would not, or more than 30: the interval is a bound, or the estimate lies
+    close to the line between two verdicts.
     """
     half = (found.high - found.low) / 2
     if not math.isfinite(half) or not math.isfinite(found.value):
@@ -74,4 +75,4 @@ def seeds_to_decide(found: Estimate, kind: Kind, smallest: float) -> int | None:
     if distance <= 0:
         return None
     seeds = math.ceil(found.seeds * (half / distance) ** 2)
-    return max(seeds, found.seeds + 1) if seeds <= _MOST_SEEDS else None
+    return max(seeds, found.seeds + 1, LEAST_SEEDS) if seeds <= MOST_SEEDS else None

@@ -33,7 +33,7 @@ Outcomes = Mapping[str, Sequence[float]]
 
 
 class Recorder:
-    """Writes one run's scores; see the module.
+    """Records the scores of one run, in a file that every command reads.
 
     Args:
         path: of the file; `.jsonl` is added where it is missing. A file of the same run is
@@ -42,10 +42,10 @@ class Recorder:
         seed: of the run; None where it has none.
         samples: drawn per problem in an evaluation, the k of avg@k; None where it is not known.
         score_range: what scores can be.
-        facts: what else makes it another run, such as {"learning_rate": 1e-6, "model": "..."}.
+        facts: other settings that tell runs apart, such as {"learning_rate": 1e-6, "model": "..."}.
 
     Raises:
-        InputError: an argument that is none, before anything is trained.
+        InputError: an argument that breaks a rule, before anything is trained.
     """
 
     def __init__(

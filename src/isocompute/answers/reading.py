@@ -220,7 +220,7 @@ class Reading:
 
     def best_at(self, x: float) -> Best:
         """What is best at one budget; raises InputError unless it is finite and > 0."""
-        score_DJX, at = self.scores_at([x]), np.log10([x])
+        score_DJX, at = self.scores_at([x]), np.log10([float(x)])
         return self._best(at, score_DJX, self._ridge(at, score_DJX))[0]
 
     def _best(self, x_X: FloatArray, score_DJX: FloatArray, of: Ridge) -> list[Best]:
@@ -282,7 +282,7 @@ class Reading:
         """
         score_DF = self.scores_at(x)
         if untested := [c for c in which if c not in self.configurations]:
-            (bp_F, n_F), at = np.array(untested, dtype=np.float64).T, np.log10([x])
+            (bp_F, n_F), at = np.array(untested, dtype=np.float64).T, np.log10([float(x)])
             more_DF = self.posterior.smooth_scores(bp_F, np.log2(n_F), at)[:, :, 0]
             more_DF = self._widened(more_DF, at[0] - self.posterior.last_J.max())
             score_DF = np.concatenate([score_DF, more_DF], axis=1)

@@ -48,7 +48,7 @@ def verdict_of(notices: Sequence[Notice]) -> Verdict:
 
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
-    return ordered([*_scores(fit), *_own_test(fit), *_untested(fit), *_best(fit), *_runs(fit)])
+    return ordered([*_own_test(fit), *_untested(fit), *_best(fit), *_scores(fit), *_runs(fit)])
 
 
 def name_of(fit: Reading, c: Configuration) -> str:

@@ -109,9 +109,9 @@ def plan(options: Options) -> int:
 
     law = [*options.source, *([options.law] if options.law else [])]
     if len(law) > 1:
+        given = ", ".join(law[:3]) + (", ..." if len(law) > 3 else "")
         raise InputError(
-            f"a plan rests on one SOURCE, but got {', '.join(law)}; name one, or put the tables "
-            "into one folder."
+            f"a plan rests on one SOURCE, but got {given}; name one, or the folder that holds them."
         )
     check_target(options.json, law)
     source = narrowed(law[0], options) if law else None
@@ -174,6 +174,7 @@ def report(options: Options) -> int:
         fits.append(
             (source, fit_sweep(curves, select=options.select, sources=[source], train=train, **of))
         )
+    _require_sweeps(fits)
     first = fits[0][0]
     answer = _plan_of_a_report(options, *fits[0])
     is_study = (Path(split_source(first)[0]) / "study.db").is_file()
@@ -185,6 +186,15 @@ def report(options: Options) -> int:
         files = save_figures(fits, options.figures, plan=answer, study=study)
         show([f"figures: {len(files)} files in {options.figures}"])
     return 0
+
+
+def _require_sweeps(fits: list[tuple[str, Fit]]) -> None:
+    """Several sources of one configuration each are runs of one sweep, and no comparison."""
+    if len(fits) > 2 and all(len(fit.configurations) == 1 for _, fit in fits):
+        raise InputError(
+            f"a SOURCE of a report must be a whole sweep, but the {len(fits)} sources hold one "
+            "(B_p, n) each; put them into one folder and name that."
+        )
 
 
 def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any] | None:

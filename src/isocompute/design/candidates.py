@@ -14,6 +14,7 @@ from isocompute.design.simulate import Sweep
 from isocompute.design.worth import LEAST_STEPS
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.study.file import MOST_ROLLOUTS
 
 # (how many n, octaves between two of them, seeds). Three n are the fewest that show a bend.
 SHAPES = (
@@ -61,6 +62,11 @@ def check_limits(limits: Limits, b_p: int) -> None:
             one update.
     """
     smallest = b_p * limits.n_F[0]
+    if limits.budget > MOST_ROLLOUTS:
+        raise InputError(
+            f"a budget must be at most {MOST_ROLLOUTS:.0e} rollouts, but got {limits.budget:.3g}; "
+            "lower it."
+        )
     if not 0 < limits.spend < 1:
         raise InputError(
             "a sweep must take more than 0% and less than 100% of the budget, but got --spend "

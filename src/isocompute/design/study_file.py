@@ -80,7 +80,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
     content = study_content(Path(path), sweep, trainer, **more)
     lines = ["# Written by `isocompute design`; every word: docs/sweep.md."]
     if trainer.stands_in:
-        lines.append("# Problems or model are stand-ins: put yours in before you run it.")
+        lines.append("# Problems or model are placeholders: put yours in before you run it.")
     if trainer.engine != "local":
         lines.append(f"# {_SETTLE[trainer.engine]}")
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
@@ -100,7 +100,8 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
         rates: to be kept with the study.
     """
     recipe: dict[str, Any] = {"difficulty": trainer.difficulty}
-    if trainer.train is None and trainer.engine != "verl":
+    # Of the shipped model alone: its learning rate would ruin a model of a billion parameters.
+    if trainer.train is None and trainer.model is None and trainer.engine != "verl":
         recipe |= _RECIPE_OF_THE_WORLD
     known = {name: value for name, value in vars(rates).items() if value is not None}
     return {

@@ -84,22 +84,22 @@ def _rate(part: Row) -> str:
 def _worth(d: Row) -> str:
     worth = d["worth"]
     after, none, one = (worth[k] for k in ("after", "without", "one_n"))
-    said = f"plans after it lose {_loss(after)} of score; without it, n = "
-    said += f"{none['rollouts_per_problem']} loses {_loss(none)}"
+    said = f"plans after it lose {_loss(after)}; without it {_loss(none)} "
+    said += f"(n = {none['rollouts_per_problem']})"
     if one["rollouts_per_problem"] != none["rollouts_per_problem"]:
-        said += f", and always n = {one['rollouts_per_problem']} {one['loss']:.3f}"
+        said += f"; n = {one['rollouts_per_problem']} at every budget loses {one['loss']:.3f}"
     return said
 
 
 def _scaled(worth: Row) -> str:
     parts = [
         f"{said} {worth[word]['loss']:.3f}"
-        for word, said in (("half", "a sweep half as long"), ("twice", "a sweep twice as long"))
+        for word, said in (("half", "half as long"), ("twice", "twice as long"))
         if worth[word] is not None
     ]
     if worth["after"]["spending"] >= 0.0005:
-        parts.append(f"the sweep's own rollouts cost {worth['after']['spending']:.3f}")
-    return f"{'; '.join(parts)} ({worth['simulated_sweeps']} simulated sweeps)".strip()
+        parts.append(f"its own rollouts cost {worth['after']['spending']:.3f}")
+    return f"{'; '.join(parts)} ({worth['simulated_sweeps']} simulated)".strip()
 
 
 def _loss(row: Row) -> str:

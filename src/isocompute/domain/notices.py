@@ -199,7 +199,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "This is the worth for models like {model}; for others a guess loses twice as much.",
+            "True of models like {model}; for others a guess loses twice as much.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: easy and hard worlds are simulated; the recipe is for easy.",

@@ -14,15 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
-
-if TYPE_CHECKING:
-    from isocompute.domain import Curve
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
 _SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
@@ -143,39 +139,6 @@ def stands_in(run: ImportedRun, others: Sequence[ImportedRun]) -> bool:
     return any(_one_run(other, run) for other in others)
 
 
-def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
-    """Curves of several sources, each run once, and what was left out: one line each."""
-    kept: list[Curve] = []
-    lines: list[str] = []
-    for curves in sources:
-        twins = {id(c): twin for c in curves if (twin := _twin(c, kept)) is not None}
-        if twins:
-            first = next(c for c in curves if id(c) in twins)
-            lines.append(
-                f"{len(twins)} runs stand in more than one source and are counted once (the first: "
-                f"{first.run!r}, as {twins[id(first)].run!r})"
-            )
-        kept += [c for c in curves if id(c) not in twins]
-    return kept, lines
-
-
-def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:
-    """The curve of the same configuration with the same scores."""
-    for other in others:
-        if (
-            curve.configuration != other.configuration or curve.split != other.split
-            or curve.arm != other.arm or (None not in (curve.seed, other.seed)
-            and curve.seed != other.seed)
-        ):
-            continue
-        _, mine, its = np.intersect1d(curve.rollouts_K, other.rollouts_K, return_indices=True)
-        after = curve.rollouts_K[mine] > 0
-        x_K, y_K = curve.score_K[mine][after], other.score_K[its][after]
-        if np.allclose(x_K, y_K, rtol=1e-5, atol=1e-7) and np.unique(x_K).size >= ENOUGH:
-            return other
-    return None
-
-
 def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
     """One run whose two records count different things as steps."""
     seen: dict[tuple[object, ...], list[tuple[ImportedRun, Series]]] = defaultdict(list)
@@ -266,8 +229,7 @@ def _span(run: ImportedRun) -> tuple[int, int, float] | None:
     steps = steps or [s.step_K for s in run.series if s.step_K.size]
     if not steps:
         return None
-    # `np.unique` of values alone loads numpy.ma, which takes longer than this does
-    step_K = np.unique(np.concatenate(steps), return_index=True)[0]
+    step_K = np.unique(np.concatenate(steps), return_index=True)[0]  # alone it loads numpy.ma
     gaps = np.sort(np.diff(step_K))
     width = float(gaps[(gaps.size - 1) // 2] + gaps[gaps.size // 2]) / 2 if gaps.size else 1.0
     return int(step_K[0]), int(step_K[-1]), width

@@ -6,6 +6,7 @@ A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, a
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -136,7 +137,7 @@ def table_in_memory(source: Any, path: Path, naming: Naming) -> pa.Table:
             f"cannot be read ({detail}); convert it."
         ) from None
     header = list(table.column_names)
-    if doubles := sorted({c for c in header if header.count(c) > 1}):
+    if doubles := sorted(c for c, count in Counter(header).items() if count > 1):
         raise InputError(
             f"{path}: column names must be unique, but {', '.join(map(ascii, doubles))} occurs "
             "more than once; rename or drop one."
@@ -215,7 +216,7 @@ def _head(path: Path) -> tuple[int, str, list[str]]:
     header = lines[skipped].decode("utf-8", "replace")
     separator = next((s for s in ",;\t" if s in header), ",")
     names = next(csv.reader([header.replace("\0", "")], delimiter=separator), [])
-    duplicates = sorted({c for c in names if names.count(c) > 1})
+    duplicates = sorted(c for c, count in Counter(names).items() if count > 1)
     if duplicates:
         raise InputError(
             f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "

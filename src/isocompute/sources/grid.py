@@ -12,7 +12,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers import load_table
 
-GRID = "grid:"
+GRID, JOINT = "grid:", "-joint"
 # Of the columns of a file, what a curve is made of; the rest is for pandas and DuckDB.
 _COLUMNS = ("run", "arm", "problems_per_batch", "rollouts_per_problem", "seed", "steps", "rollouts",
             "tokens", "split", "metric", "problem_set", "score", "best", "worst")  # fmt: skip
@@ -31,6 +31,25 @@ def grid_files() -> dict[str, Path]:
     return {file.stem: file for file in sorted(folder.glob("*.parquet"))}
 
 
+def _head(file: Any) -> dict[str, Any]:
+    """What `grid/make.py` says of a file."""
+    return dict(json.loads(file.metadata.metadata[b"isocompute"]))
+
+
+def _unknown(name: str) -> InputError:
+    import pyarrow.parquet as parquet
+
+    names = []
+    for stem, path in grid_files().items():
+        names.append(stem)
+        if _head(parquet.ParquetFile(path))["main"] is not None:
+            names.append(stem + JOINT)
+    listed = ", ".join(GRID + one for one in names) or "none in this installation"
+    return InputError(
+        f"a grid must be one of {listed}, but got {GRID + name!r}; choose one of them."
+    )
+
+
 def load_grid(
     name: str,
     *,
@@ -42,7 +61,8 @@ def load_grid(
     """Curves of one study of the grid that is shipped with the package.
 
     Args:
-        name: of the study, for example "hard".
+        name: of the study, for example "hard": its runs at one B_p where it has a main one
+            (32), which "hard-joint" sets beside those at all others.
         problem_set: a validation set; None: the one of the kind that was trained on.
         split: "validation" or "train".
         where: column -> value that the runs must have, see `store.arms.matches`.
@@ -51,23 +71,27 @@ def load_grid(
     Raises:
         InputError: an unknown name (the known ones are listed), or nothing left by `where`.
     """
-    known = grid_files()
-    if name not in known:
-        listed = ", ".join(GRID + one for one in known) or "none in this installation"
-        raise InputError(
-            f"a grid must be one of {listed}, but got {GRID + name!r}; choose one of them."
-        )
     import pyarrow.parquet as parquet
 
-    file = parquet.ParquetFile(known[name])
-    head: dict[str, Any] = json.loads(file.metadata.metadata[b"isocompute"])
+    files = {
+        f"{stem}{ending}": parquet.ParquetFile(path)
+        for stem, path in grid_files().items()
+        if name.startswith(stem) for ending in ("", JOINT)
+    }  # fmt: skip
+    main_b_p = _head(files[name])["main"] if name in files else None
+    if name not in files or (name.endswith(JOINT) and main_b_p is None):
+        raise _unknown(name)
+    file, head = files[name], _head(files[name])
     table = file.read(columns=list(_COLUMNS))
     if set(table.column("arm").to_pylist()) == {""}:
         table = table.drop_columns(["arm"])
     if head["runs"] < head["of"] and say is not None:
         say(f"{GRID}{name}: {head['runs']} of {head['of']} runs are there; the others are not "
             "finished")  # fmt: skip
-    curves = load_table(table, where=dict(where or {}))
+    chosen_where = dict(where or {})
+    if main_b_p is not None and not name.endswith(JOINT):
+        chosen_where.setdefault("problems_per_batch", str(main_b_p))
+    curves = load_table(table, where=chosen_where)
     wanted = problem_set or str(head["problem_set"])
     chosen = [c for c in curves if c.split == split]
     if problem_set is None:

@@ -14,7 +14,6 @@ from isocompute.errors import InputError
 from isocompute.files import not_found
 from isocompute.importers import Settings, load_imported, load_published, load_table, load_tidy
 from isocompute.importers.convert import note_lines, pooled, to_curves
-from isocompute.importers.identity import without_doubles
 from isocompute.importers.repetitions import require_one_arm, select_imported
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, require_range, rescaled
@@ -22,6 +21,7 @@ from isocompute.importers.table import tables_or_runs
 from isocompute.importers.tidy import IN_MEMORY
 from isocompute.importers.vocabulary import column_of
 from isocompute.metrics import parse_metric
+from isocompute.sources.doubles import without_doubles
 from isocompute.sources.grid import GRID, load_grid
 from isocompute.sources.studies import is_study, study_curves
 from isocompute.store import Store, StoredRun, arms

@@ -36,7 +36,9 @@ class Outcome(NamedTuple):
 
 def failed_to_judge(error: BaseException) -> Outcome:
     """The outcome where a checker raised: no reward, and its words in one line."""
-    return Outcome(None, f"{type(error).__name__}: {error}".replace("\n", " ")[:300])
+    text = f"{type(error).__name__}: {str(error)[:300]}"[:300]
+    # it may quote a response: controls and halves of characters would reach terminal and study
+    return Outcome(None, "".join(c if c.isprintable() else " " for c in text))
 
 
 class Verifier(Protocol):

@@ -93,6 +93,8 @@ class _Placed(torch.autograd.Function):
 
 def placed(value: Tensor, index: Tensor, rows: int) -> Tensor:
     """Row i of `value` at row `index[i]` of zeros; no row is named twice."""
+    if not torch.is_grad_enabled():
+        return value.new_zeros((rows, *value.shape[1:])).index_copy_(0, index, value)
     out: Tensor = _Placed.apply(value, index, rows)  # type: ignore[no-untyped-call]
     return out
 
@@ -112,6 +114,8 @@ class _Picked(torch.autograd.Function):
 
 def picked(value: Tensor, index: Tensor) -> Tensor:
     """Rows of `value`, none twice: the gradient is copied, not added up, in a third of the time."""
+    if not torch.is_grad_enabled():
+        return value.index_select(0, index)
     out: Tensor = _Picked.apply(value, index)  # type: ignore[no-untyped-call]
     return out
 

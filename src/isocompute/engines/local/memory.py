@@ -10,9 +10,9 @@ from __future__ import annotations
 import ctypes
 import sys
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _MMAP_MOST = -1, -3, -4  # of malloc.h
+_TRIM_THRESHOLD, _MMAP_MOST = -1, -4  # of malloc.h
 _KEPT = 1 << 30  # free bytes at the heap's end before any are returned
-_MAPPED = 32 << 20  # bytes from which a block is mapped by itself, if at all; the most there is
+_MAPPED = 0  # blocks that may be mapped by themselves, to be cleared each time
 
 
 def keep_freed_memory() -> bool:
@@ -23,7 +23,4 @@ def keep_freed_memory() -> bool:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # not glibc
         return False
-    return all(
-        mallopt(name, value)
-        for name, value in ((_MMAP_THRESHOLD, _MAPPED), (_TRIM_THRESHOLD, _KEPT), (_MMAP_MOST, 0))
-    )
+    return bool(mallopt(_MMAP_MOST, _MAPPED)) and bool(mallopt(_TRIM_THRESHOLD, _KEPT))

@@ -93,6 +93,12 @@ class VerlOptions:
         return (int(match.group(1)), int(match.group(2))) if match else (0, 0)
 
     @property
+    def longest(self) -> int:
+        """Tokens that the sampler must have room for; SGLang keeps one to itself."""
+        return self.max_prompt_tokens + self.max_response_tokens + (
+            self.rollout_engine == "sglang")
+
+    @property
     def micro_batch_tokens(self) -> int:
         """Tokens of one micro-batch on one GPU."""
         longest = self.max_prompt_tokens + self.max_response_tokens

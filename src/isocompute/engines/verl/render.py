@@ -100,8 +100,7 @@ def render_keys(
             "trainer.max_critic_ckpt_to_keep": None,
         }
     keys |= _by_release(options, folder)
-    longest = options.max_prompt_tokens + options.max_response_tokens
-    added = checked_overrides(options.overrides, longest=longest)
+    added = checked_overrides(options.overrides, options.longest)
     named = {key.lstrip("+") for key in added}
     return {**{key: value for key, value in keys.items() if key not in named}, **added}
 

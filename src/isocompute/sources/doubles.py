@@ -1,0 +1,46 @@
+"""One run in two sources counts once.
+
+Shape legend: K points of one curve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isocompute.domain import Curve
+from isocompute.importers.identity import ENOUGH
+
+
+def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:
+    """Curves of several sources, each run once, and what was left out: one line each."""
+    kept: list[Curve] = []
+    lines: list[str] = []
+    for curves in sources:
+        twins = {id(c): twin for c in curves if (twin := _twin(c, kept)) is not None}
+        if twins:
+            first = next(c for c in curves if id(c) in twins)
+            lines.append(
+                f"{len(twins)} runs stand in more than one source and are counted once (the first: "
+                f"{first.run!r}, as {twins[id(first)].run!r})"
+            )
+        kept += [c for c in curves if id(c) not in twins]
+    return kept, lines
+
+
+def _twin(curve: Curve, others: Sequence[Curve]) -> Curve | None:
+    """The curve of the same configuration with the same scores."""
+    for other in others:
+        if (
+            curve.configuration != other.configuration or curve.split != other.split
+            or curve.arm != other.arm or (None not in (curve.seed, other.seed)
+            and curve.seed != other.seed)
+        ):
+            continue
+        _, mine, its = np.intersect1d(curve.rollouts_K, other.rollouts_K, return_indices=True)
+        after = curve.rollouts_K[mine] > 0
+        x_K, y_K = curve.score_K[mine][after], other.score_K[its][after]
+        if np.allclose(x_K, y_K, rtol=1e-5, atol=1e-7) and np.unique(x_K).size >= ENOUGH:
+            return other
+    return None

@@ -92,7 +92,10 @@ def _path(arm: str, on: str | None = None, unit: str = "rollouts") -> Draw:
         if one_n(sweep):
             raise MissingError(f"{ARMS[arm][0]}: one n only so far")
         source = e.arms.get(arm, {}).get("source") if unit == "rollouts" else None
-        panels.path(axes, _fit(sweep, unit), source)
+        fit = _fit(sweep, unit)
+        if len(fit.path[0]) < 2:
+            raise MissingError(f"{ARMS[arm][0]}: no budgets at which several n are compared yet")
+        panels.path(axes, fit, source)
 
     return draw
 

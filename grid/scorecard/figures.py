@@ -16,6 +16,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from isocompute.errors import IsocomputeError
+from scorecard import panels
 from scorecard.evidence import ARMS, ROOT, Evidence, MissingError, columns
 from scorecard.figure_list import FIGURES, PaperFigure
 
@@ -79,33 +80,32 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=Path, default=ROOT / "grid" / "runs")
-    parser.add_argument("--only", help="numbers, with commas; the page is not written then")
+    parser.add_argument("--only", help="numbers, with commas: the other pictures stay as they are")
     parser.add_argument("-o", "--output", type=Path, default=FOLDER)
     options = parser.parse_args()
     found = columns(folder=options.runs)
     options.output.mkdir(parents=True, exist_ok=True)
-    wanted = options.only.split(",") if options.only else None
+    wanted = options.only.split(",") if options.only else [one.number for one in FIGURES]
     parts = []
     for one in FIGURES:
-        if wanted is not None and one.number not in wanted:
-            continue
-        figure, lacks = draw(one, found)
-        image = None
-        if figure is not None:
-            image = f"{one.number.replace(' ', '-')}.png"
-            figure.savefig(options.output / image, dpi=DPI, metadata={"Software": None})
-        print(one.number, image or "no data", *lacks, sep="\n  ", flush=True)
-        parts.append(section(one, image, found))
-    if wanted is None:
-        head = (
-            "# The paper's figures by our code\n\n"
-            "In the paper's order, numbered as on its project page, from the published curves of "
-            "Qwen2.5-7B (read off that study's figures), from the grid, and from the worlds "
-            "before it. Shaded: the range of the seeds, or a 95% interval. What the rows of the "
-            "[scorecard](scorecard.md) say in numbers. Make them again: `make figures`."
-        )
-        page = options.output.with_suffix(".md")
-        page.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
+        image = options.output / f"figure-{one.number.replace(' ', '-')}.png"
+        if one.number in wanted:
+            figure, lacks = draw(one, found)
+            if figure is None:
+                image.unlink(missing_ok=True)
+            else:
+                panels.save(figure, image, DPI)
+            print(one.number, image.name if figure else "no data", *lacks, sep="\n  ", flush=True)
+        parts.append(section(one, image.name if image.exists() else None, found))
+    head = (
+        "# The paper's figures by our code\n\n"
+        "In the paper's order, numbered as on its project page, from the published curves of "
+        "Qwen2.5-7B (read off that study's figures), from the grid, and from the worlds "
+        "before it. Shaded: the range of the seeds, or a 95% interval. What the rows of the "
+        "[scorecard](scorecard.md) say in numbers. Make them again: `make figures`."
+    )
+    page = options.output.with_suffix(".md")
+    page.write_text("\n\n".join([head, *parts]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from matplotlib.patches import Rectangle
 
 from isocompute.domain.text import compact
 from isocompute.errors import IsocomputeError
-from scorecard import grid
+from scorecard import grid, panels
 from scorecard.claims import CLAIMS, Claim
 from scorecard.evidence import Evidence, MissingError
 from scorecard.power import FILE as POWER
@@ -141,7 +141,7 @@ def _head(table: Sequence[Sequence[Cell]], picture: str) -> str:
         "matter. **open**: it says neither. **·**: not in these data. Behind the word stand the "
         "estimate and its interval; `...` is an end that the data leave open, as where the best n "
         "is the largest tested. The tests, their smallest effects and what they can see were "
-        "written down and committed before the grid was run.\n\n"
+        "written down and committed before the first run of the grid was finished.\n\n"
         f"The grid (`verbs`) is being made: {finished} of its runs are finished. "
         f"{counts['holds']} cells say yes, {counts['does not']} no, {counts['undecided']} are "
         f"open.{partial} With so many tests at 95%, a few are wrong by chance.\n\n"
@@ -248,5 +248,5 @@ def write(table: Sequence[Sequence[Cell]], target: Path) -> None:
     """The page, and the picture beside it."""
     image = target.with_suffix(".png")
     target.parent.mkdir(parents=True, exist_ok=True)
-    picture(table).savefig(image, dpi=110, metadata={"Software": None})
+    panels.save(picture(table), image, 110)
     target.write_text(text(table, image.name), encoding="utf-8")

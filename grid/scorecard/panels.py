@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter
+from PIL import Image
 
 from isocompute.answers import Fit, PaperFit, printed_law
 from isocompute.domain import Curve
@@ -193,6 +197,15 @@ def landscape(axes: Axes, rates: Mapping[str, FloatArray]) -> None:
         axes.step((edges[1:] + edges[:-1]) / 2, share / len(rate_P), where="mid",
                   color=_ARMS[i % len(_ARMS)], linewidth=1.2, label=name)  # fmt: skip
     axes.legend(fontsize=6, frameon=False)
+
+
+def save(figure: Figure, path: Path, dpi: int) -> None:
+    """A PNG of 64 colours: a third of the bytes, and lines look as before."""
+    drawn = BytesIO()
+    figure.savefig(drawn, dpi=dpi, format="png")
+    with Image.open(drawn) as image:
+        few = image.convert("RGB").quantize(colors=64, dither=Image.Dither.NONE)
+        few.save(path, optimize=True)
 
 
 def rates(axes: Axes, points: Mapping[int, Mapping[float, float]]) -> None:

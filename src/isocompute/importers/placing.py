@@ -56,15 +56,20 @@ def count_from_one(
     zero = 0 in side["length"] or any(p.zero_rows for p in training)
     first = min([p.first_row for p in training] + [first_length])
     told: list[str] = []
+    seen: dict[tuple[object, ...], array[int] | None] = {}  # metrics mostly share their steps
     for one in points:
         if one.column.split == "train" or not one.step:
             continue
         trainer = one.column.trainer
+        key = (trainer, one.step.tobytes(), *one.zero_rows)
+        if key in seen:
+            one.step = seen[key] or one.step
+            continue
         steps, lines = as_updates(
             one.steps_K, trainer, one.zero_rows, first, counted=side["rollouts"], trained=trained,
             trains_at_zero=zero if trainer else at_zero,
         )
-        if steps is not None:
-            one.step = array("q", steps.tolist())
+        seen[key] = None if steps is None else array("q", steps.tolist())
+        one.step = seen[key] or one.step
         told += lines
     return told

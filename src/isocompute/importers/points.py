@@ -15,6 +15,10 @@ import numpy as np
 from isocompute.importers.runs import FloatArray, IntArray, Series
 from isocompute.importers.settings import Column
 
+# Steps of a metric up to which their cost is kept for the next one, 80 kB: at half or twice the
+# same, since runs have hundreds of evaluations.
+_SHARED = 10_000
+
 
 @dataclass(slots=True)
 class Points:
@@ -73,6 +77,17 @@ class Compute:
     lengths: Mapping[int, float]
     rollouts: Mapping[int, float]
     batches: Mapping[int, float] = field(default_factory=dict)
+
+    _known: dict[bytes, tuple[FloatArray, FloatArray]] = field(default_factory=dict, init=False)
+
+    def at(self, step_K: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Cumulative rollouts and tokens; the metrics of a run mostly share their steps."""
+        if step_K.size > _SHARED:
+            return self.rollouts_at(step_K), self.tokens_at(step_K)
+        key = step_K.tobytes()
+        if key not in self._known:
+            self._known[key] = self.rollouts_at(step_K), self.tokens_at(step_K)
+        return self._known[key]
 
     def rollouts_at(self, step_K: IntArray) -> FloatArray:
         """Cumulative rollouts drawn before each step's policy."""
@@ -269,9 +284,9 @@ def series_of(
     if metric.samples is None and samples is not None and metric.kind in ("avg", "best"):
         # a training score is of the batch, not of k samples
         metric = replace(metric, samples=samples if points.column.split == "validation" else None)
+    rollouts_K, tokens_K = compute.at(step_K)
     return Series(
         metric=metric, problem_set=points.column.problem_set, split=points.column.split,
-        step_K=step_K, rollouts_K=compute.rollouts_at(step_K),
-        tokens_K=compute.tokens_at(step_K), score_K=score_K,
+        step_K=step_K, rollouts_K=rollouts_K, tokens_K=tokens_K, score_K=score_K,
         n_missing=points.n_missing,
     )

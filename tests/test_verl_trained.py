@@ -365,6 +365,7 @@ def test_cispo_trains_through_ray_job_submit(
          f"--dashboard-port={port}", "--object-store-memory=200000000", "--disable-usage-stats",
          f"--temp-dir={sockets}"],
         env=clean, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        cwd=tmp_path,  # verl writes into the cluster's folder
     )  # fmt: skip
     try:
         deadline = time.monotonic() + _LAUNCH_S

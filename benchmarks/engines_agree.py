@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from engines_agree_verl import verl_study
 from scipy import stats
 
@@ -30,6 +29,7 @@ from isocompute.difficulty import Draws, measure_difficulty
 from isocompute.engines import embedded_success_counter, problem_generators
 from isocompute.problems import save_problems
 from isocompute.store import Store
+from isocompute.study.yaml12 import read_yaml
 
 STUDY = Path(__file__).with_name("engines_agree.yaml")
 CANDIDATES, TRAIN, VALIDATION = 6000, 200, 300  # the first Easy ones among the candidates
@@ -59,7 +59,7 @@ def make_problems(folder: Path) -> None:
 
 def studies(folder: Path, trl_python: Path | None, verl_python: Path | None) -> dict[str, Any]:
     """Objective -> engine -> content of the study file."""
-    grpo = yaml.safe_load(STUDY.read_text())
+    grpo = read_yaml(STUDY)
     cispo = grpo | CISPO | {"recipe": grpo["recipe"] | {"objective": "cispo"}}
     found: dict[str, Any] = {}
     for objective, study in (("grpo", grpo), ("cispo", cispo)):

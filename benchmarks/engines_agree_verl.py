@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 
 import isocompute
+from isocompute.study.yaml12 import read_yaml
 
 ON_CPU = Path(__file__).parents[1] / "tests/verl_cpu"
 BASE = Path(isocompute.__file__).parent / "data/base/bits"
@@ -27,7 +27,7 @@ PROMPT, RESPONSE = 20, 8  # tokens at most
 def verl_study(study: dict[str, Any], folder: Path, python: Path) -> dict[str, Any]:
     """The study as verl runs it; its model and runs lie in `folder`."""
     widen(BASE, folder / "bits32")
-    options = yaml.safe_load((ON_CPU / "engine_options.yaml").read_text())
+    options = read_yaml(ON_CPU / "engine_options.yaml")
     options["environment"]["PYTHONPATH"] = str(ON_CPU)
     options["overrides"]["actor_rollout_ref.rollout.max_model_len"] = PROMPT + RESPONSE
     return {**study, "engine": "verl", "engine_options": {

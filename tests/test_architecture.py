@@ -10,6 +10,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -243,6 +244,32 @@ def text_files() -> list[Path]:
         paths = [p for d in ("src", "tests", "docs", "scripts") for p in (ROOT / d).rglob("*")]
     endings = {".py", ".md", ".toml", ".yaml", ".yml", ".json", ".csv", ".txt", ".j2", ".sh", ""}
     return [p for p in paths if p.is_file() and p.suffix in endings]
+
+
+def test_tests_are_collected_where_only_setup_has_run() -> None:
+    """That is the base with [local], [math] and [dev]: no other package at the top of a file."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"], *extras["local"], *extras["math"], *extras["dev"]]
+    there = {re.split(r"[\[>=<.]", name)[0].replace("-", "_") for name in wanted}
+    there |= {path.stem for path in (ROOT / "tests").glob("*.py")} | {"isocompute"}
+    there |= {path.name for path in (ROOT / "benchmarks").iterdir()} | {"scorecard", "__future__"}
+    missing = [
+        f"{path.name}: {name}"
+        for path in sorted((ROOT / "tests").glob("test_*.py"))
+        for name in top_imports(path)
+        if name not in sys.stdlib_module_names and name not in there
+    ]
+    assert not missing, "import it in the test, or pytest.importorskip: " + ", ".join(missing)
+
+
+def top_imports(path: Path) -> Iterator[str]:
+    """Packages that loading a file loads, but for those under a condition."""
+    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.split(".")[0]
 
 
 def test_no_path_of_one_machine() -> None:

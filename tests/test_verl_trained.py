@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 
 from isocompute.process_tree import end_tree, tree_of
 from isocompute.store.pack import unpack
+from isocompute.study.yaml12 import read_yaml
 
 HERE = Path(__file__).parent
 ON_CPU = HERE / "verl_cpu"
@@ -39,7 +39,7 @@ FULL = 0.01  # learning rate after the warm-up
 MEMORY = Path("/dev/shm")
 _LAUNCH_S = 900.0  # of verl: minutes on busy cores, and half was too short through a Ray job
 
-OPTIONS = yaml.safe_load((ON_CPU / "engine_options.yaml").read_text())
+OPTIONS = read_yaml(ON_CPU / "engine_options.yaml")
 ROOM = {"actor_rollout_ref.rollout.max_model_len": 16}  # vLLM's, of prompt and response
 EXACT = {"param_dtype": "fp32", "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
 

@@ -259,6 +259,7 @@ def test_row_21_yaml_is_data(text, message):
     with pytest.raises(InputError, match=message) as caught:
         parse_yaml(text, where="'f.yaml'")
     assert "\n" not in str(caught.value)
+    assert str(caught.value).count(" must ") == 1  # one rule, not one inside another
 
 
 def test_row_21_numbers_are_numbers():

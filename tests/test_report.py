@@ -248,7 +248,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "256 rollouts per problem, n",
         "976 steps, M",
         "4M rollouts. Best n at this budget: 301 (200 to 512).",
-        "Confidence: caution. Only Bₚ = 16 was compared at n = 256.",
+        "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
         "Score 0.668 (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over your n = 16",
         "As good n = 512",

@@ -455,7 +455,7 @@ def test_a_batch_cap_names_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
     d = json.loads(capsys.readouterr().out)
     assert d["batch_size"] <= 4096
     text = next(w["text"] for w in d["notices"] if w["code"] == "capped_by_max_batch")
-    assert "limits n to" in text
+    assert "limit n to" in text
     assert main([*argv, "--min-steps", "2000", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] >= 2000
 

@@ -181,7 +181,7 @@ def test_the_largest_batch_bites_and_says_what_it_costs() -> None:
     d = plan_budget(planted(), AT, max_batch_size=1023).document
     assert arm(d) == (32, 16)
     assert text(d, "capped_by_max_batch") == (
-        "A batch of at most 1,023 rollouts limits n to 16 instead of 32: 0.010 lower."
+        "1,023 rollouts per batch limit n to 16 instead of 32: 0.010 lower."
     )
     assert d["as_good"] == [16]  # what the limit forbids is not named
     assert d["expected_regret"] == pytest.approx((0.02 + 0.017) / 2)
@@ -200,7 +200,7 @@ def test_a_limit_that_costs_less_than_anybody_pays_says_nothing() -> None:
 def test_fewest_steps_hold_n() -> None:
     d = plan_budget(planted(), AT, min_steps=977).document
     assert (arm(d), d["steps"]) == ((32, 16), 1953)
-    assert "The minimum of 977 steps limits n to 16 instead of 32" in text(d, "capped_by_min_steps")
+    assert "At least 977 steps limit n to 16 instead of 32" in text(d, "capped_by_min_steps")
     assert arm(plan_budget(planted(), AT, min_steps=976).document) == (32, 32)
 
 
@@ -219,8 +219,7 @@ def test_problems_bound_the_batch_and_their_passes_are_counted() -> None:
     assert d["passes_over_data"] == 488  # steps x 64 / 64
     d = plan_budget(fit, AT, problems=63).document
     assert arm(d) == (32, 16)
-    said = text(d, "capped_by_problems")
-    assert said.startswith("A training set of 63 problems limits n to 16 instead of 32: 0.010")
+    assert "63 problems limit n to 16 instead of 32: 0.010 lower" in text(d, "capped_by_problems")
     assert plan_budget(fit, AT).document["passes_over_data"] is None
 
 
@@ -732,7 +731,7 @@ def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None
     arms = {**FOUR, (32, 8): (0.009, 0.009)}
     plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023, current=8)
     lines = said(plan)
-    cap = "A batch of at most 1,023 rollouts limits n to 16 instead of 32: 0.010 lower."
+    cap = "1,023 rollouts per batch limit n to 16 instead of 32: 0.010 lower."
     assert f"  limit      {cap}" in lines
     assert "  as good    n = 8" in lines
     assert len(lines) == 15

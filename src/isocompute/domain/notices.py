@@ -167,13 +167,13 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{problems:k} problems are far fewer than the sweep's {known:k}; smaller n may win.",
             "Sweep on your own problems."),
         "capped_by_max_batch": _note(
-            "A batch of at most {limit:k} rollouts limits n to {n} instead of {wanted}: {cost}.",
+            "{limit:k} rollouts per batch limit n to {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
         "capped_by_min_steps": _note(
-            "The minimum of {limit:k} steps limits n to {n} instead of {wanted}: {cost}.",
+            "At least {limit:k} steps limit n to {n} instead of {wanted}: {cost}.",
             "Raise the budget, or lower --min-steps."),
         "capped_by_problems": _note(
-            "A training set of {limit:k} problems limits n to {n} instead of {wanted}: {cost}.",
+            "{limit:k} problems limit n to {n} instead of {wanted}: {cost}.",
             "Add problems, or accept the cost."),
         "capped_by_tested_n": _caution(
             "n = {n} is the largest tested and scores best: larger n may gain.", "Test larger n."),

@@ -460,7 +460,7 @@ def test_today_has_its_own_score_and_an_n_that_nothing_is_known_of_is_refused() 
     d = plan_budget(planted(), AT, current=128).document
     assert d["gain"]["predicted_score"] == pytest.approx(d["predicted_score"] - d["gain"]["score"])
     assert plan_budget(planted(), AT, current=1024).document["gain"]["tested"] is False
-    with pytest.raises(InputError, match="within 3 octaves of a tested one, but got n = 2048"):
+    with pytest.raises(InputError, match="within a factor of 8 of a tested n, but got n = 2048"):
         plan_budget(planted(), AT, current=2048)
 
 

@@ -272,7 +272,7 @@ def test_a_frozen_configuration_is_not_said_to_have_stopped(dominated):
 def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
     study = adaptive_study()
     run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
-    with pytest.raises(InputError, match="only a frozen n can be thawed, but got 4 and frozen are"):
+    with pytest.raises(InputError, match=r"must name frozen n \(.*\), but got 4; name"):
         run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[4])
     assert reached(tmp_path)[2, 0] == 64
     summary = run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[2])

@@ -300,6 +300,8 @@ def _answer(q: Question) -> Plan:
     notices = _by_weight([*own, *(one for one in fit.notices if one.code not in _ELSEWHERE)])
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
+    # What nobody trained has no run to go on with, nor a first seed.
+    contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
     document = {
         **frame,
         **found.answers,
@@ -325,7 +327,7 @@ def _answer(q: Question) -> Plan:
         "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
             notices, chosen, found.settles, min(bought, 2 * longest), spend=bought,
-            study=q.study, contended=found.answers["confidence_set"]),
+            study=q.study, contended=contended or tested_n(fit)),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))

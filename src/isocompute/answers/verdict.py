@@ -12,7 +12,7 @@ import numpy as np
 
 from isocompute.answers.direction import confounded
 from isocompute.answers.law import NOTHING
-from isocompute.answers.overfit import SURE, WINDOW, falls, noise_scale, windows_of
+from isocompute.answers.overfit import SURE, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
 from isocompute.health.shape import roughness
@@ -80,16 +80,11 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
 def _scores(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = windows_of(fit.curves, fit.unit)
-    ends = {c: w.change(0, -1) for c, w in of.items()}
-    fallen = [c for c, (_, sure) in ends.items() if sure < -SURE]
-    rises = any(
-        sure > SURE or (move > 0 and of[c].x_K[-1] - of[c].x_K[0] < WINDOW)
-        for c, (move, sure) in ends.items()
-    )
+    fallen = [w for w in of.values() if w.change(0, -1)[1] < -SURE]
     if 2 * len(fallen) > len(of):
         yield notice("scores_fall", n_fallen=len(fallen), n_configurations=len(of))
         return
-    if not rises:
+    if not any(w.rises for w in of.values()):
         yield notice("scores_flat")
     state = dict(zip(fit.configurations, fit.posterior.state_J, strict=True))
     if late := [name_of(fit, c) for c, w in of.items() if falls(w) and state.get(c) != "broken"]:

@@ -481,6 +481,20 @@ def test_runs_with_step_0_and_one_evaluation_are_not_called_flat(rng) -> None:
     assert "scores_flat" in codes(fit)
 
 
+def test_where_n_goes_on_rising_it_is_not_said_to_level_off(rng) -> None:
+    # The best n rises by two octaves a decade; from 1e5.5 on it stays.
+    def levelling(until: float) -> Any:
+        return lambda bp, n, x: rising(bp, n + 2 * np.maximum(x - until, 0.0), x)
+
+    ends, stays = (fit_of(rng, surface=levelling(at), last=[6.0] * 7) for at in (9.0, 5.5))
+    assert np.median(ends.path_far) == pytest.approx(9, abs=0.1)
+    assert np.median(stays.path_far) == pytest.approx(6, abs=0.1)
+    assert not ends.law["identified"]["plateau"]
+    assert ends.law["plateau_interval"][1] is None
+    low, high = stays.law["plateau_interval"]
+    assert low < 64 < high
+
+
 def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
     good = reading.Backtest(skill=0.5, coverage=0.9, excess=(-0.02, -0.01), rows=({},) * 12)
     for change, code in (

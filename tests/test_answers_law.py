@@ -128,6 +128,24 @@ def test_a_plateau_at_the_edge_of_what_was_tested_is_open(tested, flags, known) 
     assert tuple(f for f in found["flags"] if f == "optimum_at_edge") == flags
 
 
+def test_a_path_that_goes_on_rising_has_no_known_plateau() -> None:
+    path_DV, parameters = planted()  # levels off at 2**9
+    alone = law_of_paths(X, path_DV, tested=TESTED)
+    there = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1])
+    assert there["plateau_interval"] == alone["plateau_interval"]
+    higher = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1] + 1)
+    low, high = higher["plateau_interval"]
+    assert low == alone["plateau_interval"][0]
+    assert np.log2(high) == pytest.approx(np.quantile(path_DV[:, -1] + 1, 0.975), abs=0.05)
+    edge = np.full(len(path_DV), np.log2(TESTED[1]))
+    beyond = law_of_paths(X, path_DV, tested=TESTED, far_D=edge)
+    assert beyond["plateau_interval"][1] is None
+    assert not beyond["identified"]["plateau"]
+    down = 14 - path_DV  # to 2**5
+    falls = law_of_paths(X, down, tested=TESTED, far_D=down[:, -1] - 1)
+    assert falls["plateau_interval"][0] < 16 < 32 < falls["plateau_interval"][1]
+
+
 def test_the_law_does_not_leave_what_was_tested() -> None:
     path_DV, _ = planted(sd=(0.0, 0.0, 0.0, 0.0))  # rises to 2**9 with 2**8 tested at most
     found = law_of_paths(X, np.minimum(path_DV, 8.0), tested=(16.0, 256.0))

@@ -175,6 +175,14 @@ def test_a_running_average_by_hand() -> None:
     assert averaged(u, path[0], 2.0).tolist() == [1.5, 3.0, 3.0, 3.0]
 
 
+def test_the_mean_of_ones_is_one() -> None:
+    # Seventy shares of 1/70 add up to a hair less, and an n below 1 is refused.
+    u = np.linspace(4.0, 6.0, 200)
+    n = averaged(u, np.ones(200), 0.7)
+    assert n.tolist() == [1.0] * 200
+    assert fit_law(10**u, n).predict(1e5) == 1.0
+
+
 def test_the_document() -> None:
     path_DV, _ = planted()
     found = law_of_paths(X, path_DV, tested=TESTED, variable="tokens")

@@ -128,8 +128,9 @@ def fit_law(
 def averaged(u_V: FloatArray, path_DV: FloatArray, width: float) -> FloatArray:
     """Running average of paths, over all points within half a width of u on either side."""
     near = (np.abs(u_V[:, None] - u_V) <= width / 2 + 1e-12).astype(np.float64)
-    out: FloatArray = path_DV @ (near / near.sum(axis=1, keepdims=True)).T
-    return out
+    mean = path_DV @ (near / near.sum(axis=1, keepdims=True)).T
+    # Rounding takes the mean of ones below 1, where no n is.
+    return np.asarray(np.clip(mean, path_DV.min(), path_DV.max()))
 
 
 def law_of_paths(

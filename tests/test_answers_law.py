@@ -129,7 +129,7 @@ def test_a_plateau_at_the_edge_of_what_was_tested_is_open(tested, flags, known) 
 
 
 def test_a_path_that_goes_on_rising_has_no_known_plateau() -> None:
-    path_DV, parameters = planted()  # levels off at 2**9
+    path_DV, _ = planted()  # levels off at 2**9
     alone = law_of_paths(X, path_DV, tested=TESTED)
     there = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1])
     assert there["plateau_interval"] == alone["plateau_interval"]

@@ -229,9 +229,9 @@ class Reading:
 
     def _spread(self, x_X: FloatArray, of: Ridge) -> tuple[FloatArray, FloatArray]:
         """Median log2 n* (X), and its draws (D, X) as far apart as the back-test asks for."""
-        middle_X, ends = np.median(of.log2_n_DX, axis=0), np.log2([f(self._bp_n[1]) for f in (min, max)])
+        middle_X, tested_J = np.median(of.log2_n_DX, axis=0), np.log2(self._bp_n[1])
         spread_DX = (of.log2_n_DX - middle_X) * self.wider(x_X - self.frontier.support[1])
-        return middle_X, np.clip(middle_X + spread_DX, *ends)
+        return middle_X, np.clip(middle_X + spread_DX, tested_J.min(), tested_J.max())
 
     def _best(self, x_X: FloatArray, score_DJX: FloatArray, of: Ridge) -> list[Best]:
         n_J, (low, high) = self._bp_n[1], self.frontier.support

@@ -495,6 +495,24 @@ def test_where_n_goes_on_rising_it_is_not_said_to_level_off(rng) -> None:
     assert low < 64 < high
 
 
+def test_runs_that_fall_are_the_first_reason(rng) -> None:
+    fit = fit_of(rng)
+    fit.posterior.curves = tuple(c.replace(score_K=c.score_K[::-1].copy()) for c in fit.curves)
+    fit.__dict__["backtest"] = reading.Backtest(
+        skill=-0.5, coverage=0.9, excess=(0.03, 0.05), rows=({},) * 12
+    )
+    assert [n.code for n in fit.notices][:2] == ["scores_fall", "no_skill"]
+
+
+def test_a_fit_that_nothing_tested_is_not_ok(rng) -> None:
+    fit = fit_of(rng)
+    assert "nothing_held_out" not in codes(fit)
+    fit.__dict__.pop("notices")
+    fit.__dict__["backtest"] = reading.Backtest()
+    assert "nothing_held_out" in codes(fit)
+    assert fit.verdict.level == "caution"
+
+
 def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
     good = reading.Backtest(skill=0.5, coverage=0.9, excess=(-0.02, -0.01), rows=({},) * 12)
     for change, code in (

@@ -160,8 +160,8 @@ def _add_setting(parser: Parser) -> None:
     parser.add_argument(
         "--unit",
         choices=("rollouts", "tokens", "gpu-hours"),
-        help="what compute is counted in (default: rollouts; a plan for a budget in GPU-hours or "
-        "money counts GPU-hours where every run was timed)",
+        help="what compute is counted in (default: rollouts; a plan for a budget in tokens, "
+        "GPU-hours or money counts tokens or GPU-hours where every run logged them)",
     )
 
 

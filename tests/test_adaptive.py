@@ -171,6 +171,23 @@ def test_a_sweep_without_any_score_ends(dominated):
     assert next_look(grid, [], looks[0]).of_sweep.numbers["spent"] > 0
 
 
+def test_the_first_slice_reaches_the_first_evaluation():
+    """A slice without a score would end the sweep: nothing can be decided from it."""
+    steps = {Configuration(8, n): 10_000 // (8 * n) for n in (8, 32, 512)}
+    of = {"steps": steps, "seeds": 1, "slices": (0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0)}
+    grid = Grid(**of, bounds=Bounds(target=1e6), first_evaluation=1024)
+    blind = Grid(**of, bounds=Bounds(target=1e6))
+    assert grid.levels(Configuration(8, 8)) == [1024, 1216, 2496, 4992, 9984]
+    assert grid.levels(Configuration(8, 32))[0] == 1024
+    assert grid.levels(Configuration(8, 512)) == blind.levels(Configuration(8, 512))
+    assert blind.levels(Configuration(8, 8))[0] == 256
+    started = grid.started(None)
+    assert started is not None
+    assert {d.rollouts for d in started.of_configurations.values()} == {(1024,), (8192 // 2,)}
+    study = replace(small_study(first=100), adaptive=Bounds(target=256))
+    assert study.grid().first_evaluation == 100
+
+
 # -- carried out by a runner ------------------------------------------------------------------
 
 

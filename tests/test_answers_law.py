@@ -128,6 +128,21 @@ def test_a_plateau_at_the_edge_of_what_was_tested_is_open(tested, flags, known) 
     assert tuple(f for f in found["flags"] if f == "optimum_at_edge") == flags
 
 
+@pytest.mark.parametrize(
+    ("moved", "known"),
+    [(0.0, (True, True)), (0.4, (True, True)), (0.6, (True, False)), (-0.6, (False, True))],
+)
+def test_a_path_that_moves_on_has_not_levelled_off(moved, known) -> None:
+    """A sigmoid that ends flat says nothing of what comes where the curves go on crossing."""
+    path = law(U, 4, 8, 5.5, 3) + np.random.default_rng(3).normal(0, 0.01, (50, 1))
+    found = law_of_paths(X, path, tested=TESTED, later_D=path[:, -1] + moved)
+    assert tuple(end is not None for end in found["plateau_interval"]) == known
+    assert found["identified"]["plateau"] == all(known)
+    at_rest = law_of_paths(X, path, tested=TESTED)
+    if moved == 0.4:  # what the path moves on by belongs to the interval
+        assert found["plateau_interval"][1] > 1.2 * at_rest["plateau_interval"][1]
+
+
 def test_the_law_does_not_leave_what_was_tested() -> None:
     path_DV, _ = planted(sd=(0.0, 0.0, 0.0, 0.0))  # rises to 2**9 with 2**8 tested at most
     found = law_of_paths(X, np.minimum(path_DV, 8.0), tested=(16.0, 256.0))

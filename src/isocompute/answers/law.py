@@ -28,6 +28,9 @@ AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 _SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
 NOTHING = 0.5 / STEPS_PER_OCTAVE  # octaves of n that count as none: half a step of the best n
+# Octaves that n* may move on over a decade beyond the data and still be level: less than to the
+# next power of two. Half of it hides levels that are there, at twice a plan doubles n beyond them.
+LEVEL = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,6 +138,7 @@ def averaged(u_V: FloatArray, path_DV: FloatArray, width: float) -> FloatArray:
 def law_of_paths(
     x_V: FloatArray, log2n_DV: FloatArray, *, tested: tuple[float, float],
     variable: Variable = "rollouts", level: float = 0.95, share: float = AVERAGED_SHARE,
+    later_D: FloatArray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The law through the mean path of n*, and through every draw's path for its intervals.
 
@@ -145,11 +149,13 @@ def law_of_paths(
         variable: what `x_V` holds; "steps" makes the law linear in x.
         level: of the intervals.
         share: of the span of the path over which it is averaged before the fit; 0 for none.
+        later_D: log2 of the best n of every draw well beyond the path, by the curves. A path that
+            moves on after its last budget has not levelled off, however flat its sigmoid ends.
 
     Returns:
         The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (no draw
         of the interval is a step), "plateau" (both ends known; at the smallest or largest n tested
-        an end is open).
+        an end is open, and where the best n moves on, the end towards which it does).
         `flags`: "falling", "non_monotone" (the path goes back by more than half of its change),
         "slope_not_identified", "optimum_at_edge".
 
@@ -170,11 +176,13 @@ def law_of_paths(
     x0 = interval(midpoint[moves], level) if shaped else None
     # A draw whose best n at the end is the largest tested says only that the plateau is no lower.
     final, last = b if falls else b + height, log2n_DV[:, -1]
-    least = interval(np.minimum(final, last), level)[0]
-    most = interval(np.maximum(final, last), level)[1]
+    later = last if later_D is None else later_D
+    moved = float(np.median(later - last))
+    least = interval(np.minimum(np.minimum(final, last), later), level)[0]
+    most = interval(np.maximum(np.maximum(final, last), later), level)[1]
     plateau = (
-        None if least <= low + NOTHING else 2.0**least,
-        None if most >= high - NOTHING else 2.0**most,
+        None if least <= low + NOTHING or moved < -LEVEL else 2.0**least,
+        None if most >= high - NOTHING or moved > LEVEL else 2.0**most,
     )
     identified = {
         "slope": k is not None and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],

@@ -260,6 +260,12 @@ class Reading:
         return self.reported_X[self.inside_X], self._reported[1].log2_n_DX[:, self.inside_X]
 
     @cached_property
+    def later_D(self) -> FloatArray:
+        """log2 n* of every draw a decade beyond the support, where plans are still asked for."""
+        x_1 = np.array([self.frontier.support[1] + 1.0])
+        return self._ridge(x_1, self._scores(x_1)).log2_n_DX[:, 0]
+
+    @cached_property
     def rise(self) -> Rise:
         """How far n* moves over the support."""
         score_DJX = self._reported[0][:, :, self.inside_X]

@@ -15,6 +15,7 @@ from isocompute.cli.fit_short import fit_lines
 from isocompute.cli.live import LiveLine
 from isocompute.cli.scores import repeated
 from isocompute.cli.tables import difficulty_lines, health_lines, quickstart_lines
+from isocompute.domain import notice
 
 
 def document() -> dict[str, Any]:
@@ -118,6 +119,10 @@ def test_where_it_levels_off_and_whether_it_rises() -> None:
     d["law"]["rising"]["claimed"] = False
     assert fit_lines(d)[3].strip() == "rises by 4.0 octaves, but noise alone may explain that"
     d["law"]["rising"]["octaves"] = 0.0
+    level = "whether it rises cannot be told: several n score alike"
+    assert fit_lines(d)[3].strip() == level  # beside a best n that goes from 8 to 108
+    for row in d["best"]:
+        row["rollouts_per_problem"] = 8.0
     assert fit_lines(d)[3].strip() == "does not rise with the budget"
     d["law"]["rising"] = {"octaves": -2.0, "lower_bound": -3.0, "claimed": False}
     d["notices"].append({"code": "falling", "level": "note", "text": "", "remedy": "Steps."})
@@ -196,11 +201,9 @@ def test_seeds_are_asked_for_once() -> None:
         for remedy in ("Run at least 3 seeds.", "Add seeds.", "Train further.")
     ]
     assert line(d, "Next") == "Next: run at least 3 seeds; then train further."
-    d["notices"] = [{"code": "n_not_told_apart", "level": "caution", "text": "", "remedy": "Any."}]
-    assert line(d, "Next") == "Next: take n = 128, or add seeds to tell them apart."
-    for best in d["best"]:  # what may be best is no tie: only what loses nothing that shows is
-        best["as_good"] = [32, 128]
-    assert line(d, "Next") == "Next: take n = 32, 128, or add seeds to tell them apart."
+    open_ = notice("n_not_told_apart", at=1e7, unit="rollouts", which=[8, 32, 128])
+    d["notices"] = [open_._asdict()]
+    assert line(d, "Next") == "Next: add seeds or larger budgets to tell them apart."
 
 
 def test_the_picture_names_its_source_where_a_line_holds_it() -> None:

@@ -51,7 +51,8 @@ def flat(curves: Sweep) -> Sweep:
 def ends(c: Curve) -> Curve:
     """Step 0 and the last evaluation."""
     keep = np.r_[0, len(c.score_K) - 1]
-    return c.replace(rollouts_K=c.rollouts_K[keep], score_K=c.score_K[keep], steps_K=None)
+    arrays = {name: value for name, value in vars(c).items() if name.endswith("_K")}
+    return c.replace(**{k: v[keep] for k, v in arrays.items() if v is not None})
 
 
 def train_of(curves: Sweep) -> Sweep:

@@ -136,7 +136,7 @@ def averaged(u_V: FloatArray, path_DV: FloatArray, width: float) -> FloatArray:
 def law_of_paths(
     x_V: FloatArray, log2n_DV: FloatArray, *, tested: tuple[float, float],
     variable: Variable = "rollouts", level: float = 0.95, share: float = AVERAGED_SHARE,
-    far_D: FloatArray | None = None,
+    later_D: FloatArray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The law through the mean path of n*, and through every draw's path for its intervals.
 
@@ -147,13 +147,14 @@ def law_of_paths(
         variable: what `x_V` holds; "steps" makes the law linear in x.
         level: of the intervals.
         share: of the span of the path over which it is averaged before the fit; 0 for none.
-        far_D: the best of every draw well past the path: the interval of the plateau holds it, so
-            that a path which ends while it rises has no known plateau. None: the path alone.
+        later_D: log2 of the best n of every draw well past the path: the interval of the plateau
+            holds it, so that a path which ends while it rises has no known plateau. None: the path
+            alone.
 
     Returns:
         The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (no draw
         of the interval is a step), "plateau" (both ends known; at the smallest or largest n tested
-        an end is open).
+        an end is open, and where the best n moves on, the end towards which it does).
         `flags`: "falling", "non_monotone" (the path goes back by more than half of its change),
         "slope_not_identified", "optimum_at_edge".
 
@@ -174,7 +175,7 @@ def law_of_paths(
     x0 = interval(midpoint[moves], level) if shaped else None
     # A draw whose best n at the end is the largest tested says only that the plateau is no lower.
     final, last = b if falls else b + height, log2n_DV[:, -1]
-    seen = np.stack([final, last, last if far_D is None else far_D])
+    seen = np.stack([final, last, last if later_D is None else later_D])
     least = interval(seen.min(axis=0), level)[0]
     most = interval(seen.max(axis=0), level)[1]
     plateau = (

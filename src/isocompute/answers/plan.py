@@ -19,7 +19,7 @@ from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import advice_lines, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
-from isocompute.domain.text import plain
+from isocompute.domain.text import compact, plain
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import (
@@ -51,8 +51,9 @@ UNKNOWN = 0.2
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
-# Of a fit's largest budget; a plan says for its own where the choice is the last n tested.
-_ELSEWHERE = ("optimum_at_edge",)
+# Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
+# which n may be best.
+_ELSEWHERE = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
     "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
@@ -292,7 +293,7 @@ def _answer(q: Question) -> Plan:
     ends = interval(found.score_D, fit.level)
     if ends[1] - ends[0] > UNKNOWN:
         unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x, unit=fit.unit,
-                         low=ends[0], high=ends[1])  # fmt: skip
+                         low=ends[0], high=ends[1], smaller=_smaller(q))  # fmt: skip
         return _stopped(q, [unknown])
     recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
@@ -341,6 +342,18 @@ def _answer(q: Question) -> Plan:
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
+
+
+def _smaller(q: Question) -> str:
+    """The largest budget, of halves of this one, at which the best score is known; in words."""
+    fit, x = q.fit, q.x / 2
+    while x > fit.support[0]:
+        at = fit.best_at(x)
+        if at.score_interval[1] - at.score_interval[0] <= UNKNOWN:
+            digit = 10 ** math.floor(math.log10(x))
+            return f"at most {compact(x // digit * digit)} {fit.unit}"
+        x /= 2
+    return "a smaller budget"
 
 
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:

@@ -71,7 +71,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Test a second B_p at two n."),
         "n_not_told_apart": _caution(
             "Several n may be best at {at:k} {unit}: {which}.",
-            "Those named as good will do; more seeds or larger budgets tell the others apart."),
+            "Add seeds or larger budgets to tell them apart."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Test n beyond it."),
@@ -131,7 +131,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a plan": {
         "score_unknown": _stop(
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
-            "Train it further first, or plan for a smaller budget."),
+            "Train it further first, or plan for {smaller}."),
         "extrapolated": _caution(
             "This budget is {times:k}x {side} those compared; intervals assume that the trend "
             "continues.",

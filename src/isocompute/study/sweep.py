@@ -143,7 +143,10 @@ class Study:
             )
         steps = {configuration_of(s): s.allocation.steps for s in self.runs}
         seeds = len({s.seed for s in self.runs})
-        return Grid(steps=steps, seeds=seeds, slices=self.slices, bounds=self.adaptive)
+        return Grid(
+            steps=steps, seeds=seeds, slices=self.slices, bounds=self.adaptive,
+            first_evaluation=self.runs[0].first_evaluation,
+        )  # fmt: skip
 
     @property
     def rollouts(self) -> int:

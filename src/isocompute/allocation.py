@@ -1,4 +1,4 @@
-"""How a budget of rollouts is split: C = B_p * n * M.
+"""How a budget of rollouts is split: C = B_p * n * M, and what rollouts cost.
 
 The only place where rollouts, tokens, GPU-hours and money are converted into each other.
 Source: arXiv 2603.12151, section 2.

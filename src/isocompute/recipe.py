@@ -183,7 +183,7 @@ class Recipe:
         return self.learning_rate * self._scale(batch_size)
 
     def value_learning_rate_at(self, batch_size: int) -> float:
-        """The same for the value model of ppo."""
+        """Learning rate of the value model of ppo, likewise."""
         return self.value_learning_rate * self._scale(batch_size)
 
     def _scale(self, batch_size: int) -> float:

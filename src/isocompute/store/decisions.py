@@ -65,7 +65,7 @@ def adaptive_looks(store: Store) -> list[Look]:
 def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str, str]:
     """Why runs that are not done train no further, by hash; those that do are left out.
 
-    "frozen": its n cannot come to matter; "stopped": the sweep has said enough; "unneeded": a seed
+    "frozen": its n can no longer be best; "stopped": the sweep has ended; "unneeded": a seed
     that was never asked for.
     """
     if not looks:

@@ -367,6 +367,14 @@ def test_with_two_n_those_between_and_an_octave_beyond() -> None:
     assert held["confidence_set"] == [256]
 
 
+def test_only_what_was_trained_is_trained_on() -> None:
+    two = {(32, 16): (0.0, 0.0), (32, 128): (0.0, 0.0)}
+    far = plan_budget(planted(two, surface=steep, notices=[FEW]), 100 * AT, study=None)
+    assert far.document["confidence_set"] == [256]  # nobody ran it
+    (step,) = [s for s in far.document["run_next"] if s["settles"] == "extrapolated"]
+    assert step["do"].startswith("train n = 16, 128 on to ")
+
+
 def test_a_guess_must_gain_more_than_what_nobody_pays_for() -> None:
     # The neighbours say 0.41 at n = 64; n = 32 itself scores 0.4079, or 0.4081.
     kept = planted({(32, 32): (0.0081,) * 2}, surface=steep, notices=[FEW])

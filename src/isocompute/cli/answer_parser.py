@@ -165,8 +165,8 @@ def _add_setting(parser: Parser) -> None:
     parser.add_argument(
         "--unit",
         choices=("rollouts", "tokens", "gpu-hours"),
-        help="what compute is counted in (default: rollouts; for a budget in GPU-hours or "
-        "money, GPU-hours if every run was timed)",
+        help="what compute is counted in (default: rollouts; for a budget in tokens, GPU-hours "
+        "or money: tokens or GPU-hours if every run logged them)",
     )
 
 

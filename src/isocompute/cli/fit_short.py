@@ -215,7 +215,8 @@ def _step(notice: Row, document: Row) -> str:
             return f"test n = {compact(2 * n[-1])}: {n[-1]} is the largest tested and still best"
         return f"test n = {whole(n[0] / 2)}: {n[0]} is the smallest tested and still best"
     if notice["code"] == "n_not_told_apart":
-        return "take any of the tied n, or add seeds to tell them apart"
+        last = [b for b in document["best"] if not b["extrapolated"]][-1]
+        return f"take n = {', '.join(map(str, last['as_good']))}, or add seeds to tell them apart"
     return str(notice["remedy"][0].lower() + notice["remedy"][1:].rstrip("."))
 
 

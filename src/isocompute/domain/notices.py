@@ -49,6 +49,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
             "their {level:.0%} intervals.",
             "Train further before you rely on a plan."),
+        "nothing_held_out": _caution(
+            "Nothing could be held out: how well the fit predicts is not known.",
+            "Evaluate more often, or train further."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
             "If these are losses, give 1 - loss; otherwise change the recipe."),
@@ -67,8 +70,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Each n was tested at one B_p, so n and the batch size cannot be told apart.",
             "Test a second B_p at two n."),
         "n_not_told_apart": _caution(
-            "Several n are tied at {at:k} {unit}: {which}.",
-            "Any of them will do; more seeds or larger budgets tell them apart."),
+            "Several n may be best at {at:k} {unit}: {which}.",
+            "Those named as good will do; more seeds or larger budgets tell the others apart."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Test n beyond it."),

@@ -557,7 +557,7 @@ def test_status_says_why_a_sweep_ended(loss, limit, line):
     ))  # fmt: skip
     assert decision_lines([end], 1200) == [
         "adaptive: look 3, 300 rollouts seen (25% of the grid); the plan at 1,000 is expected to "
-        f"lose {loss:.4f}, 0.0010 on the way there",
+        f"lose {loss:.4f}, 0.0010 on average up to it",
         line,
         "  frozen: n=8, B_p=32, at 100 rollouts (look 3): chance to come within 0.005 of the best "
         "1.3%, expected improvement 0.0001",

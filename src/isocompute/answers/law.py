@@ -34,7 +34,7 @@ NOTHING = 0.5 / STEPS_PER_OCTAVE  # octaves of n that count as none: half a step
 class Law:
     """log2 n(x) = L / (1 + exp(-k (u - x0))) + b, u = log10 x or x.
 
-    A near-step's k is not identified, so laws are compared by their values, never by parameters.
+    The slope k of a near step is not identified: compare laws by values, not by parameters.
     """
 
     form: Form  # constant: L = 0

@@ -91,7 +91,7 @@ def plan_budget(
         around: source, difficulty, recipe, rates, current, problems, ...: see `Question`.
 
     Raises:
-        InputError: a number below 1, a rate that nobody gave, limits that leave nothing.
+        InputError: a number below 1, a missing rate, or limits that no tested configuration meets.
     """
     _require_positive(max_batch_size=max_batch_size, min_steps=min_steps)
     amount = budget if isinstance(budget, Budget) else Budget(amount=float(budget), unit="rollouts")
@@ -101,8 +101,8 @@ def plan_budget(
 def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Plan:
     """How to split a fixed batch B into (B_p, n) when M steps will be run.
 
-    n is that of the largest expected score at C = B * M among the splits B_p = B / n of the n
-    tested, B_p not below the smallest tested; B_p * n never exceeds B.
+    Among the tested n, with B_p = B / n not below the smallest tested B_p, the choice has the
+    largest expected score at C = B * M; B_p * n never exceeds B.
 
     Args:
         fit: of the sweep.
@@ -138,18 +138,17 @@ def plan_from_source(
 
     Args:
         source: a SOURCE; None: the published sweep of that difficulty.
-        budget: what may be spent; or
-        batch_size, steps: B and M of a fixed batch, whose split is asked for.
+        budget: what may be spent. Or:
+        batch_size, steps: B and M of a fixed batch that is to be split.
         difficulty: of the problem set to be trained on; None: as the source's name says.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
         current, problems: see `Question`.
-        fit: of the source, where it is at hand already; what follows is then as it was, and its
-            runs are fitted again where the budget asks for another unit.
+        fit: a fit of the source, if there is one; the options below are then not used. It is fitted
+            again if the budget needs another unit.
         fix, joint, select: see `fit_sweep`.
-        unit: see `fit_sweep`; None: tokens where the budget is in them and every run logged
-            them, GPU-hours where it is paid in them or in money and every run was timed, so that
-            n is compared by what it costs; else rollouts.
+        unit: see `fit_sweep`; None: tokens if the budget is in tokens and every run logged them,
+            GPU-hours if it is in GPU-hours or money and every run was timed; else rollouts.
         loading: metric, problem_set, ...: see `sources.load.Options`.
 
     Raises:

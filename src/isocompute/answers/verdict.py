@@ -1,4 +1,4 @@
-"""What limits the answers of a sweep, and the verdict that comes of it.
+"""The notices of a fit, and the verdict that follows from them.
 
 Shape legend: D draws, J configurations, X budgets.
 """

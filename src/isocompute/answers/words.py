@@ -1,4 +1,4 @@
-"""A plan in words: the answer, then what to do, then nothing."""
+"""A plan as text: the answer, then what to do."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ RANGE = (2.0, 10.0)  # log10 rollouts over which a world is known
 
 @dataclass(frozen=True, kw_only=True)
 class Worlds:
-    """Equally likely truths.
+    """Sets of true learning curves, all equally likely.
 
     Args:
         problems_per_batch: B_p at which the curves were measured.
@@ -86,7 +86,7 @@ class Worlds:
 
 
 def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
-    """Worlds from what the shipped sweeps say, moved along the budget and n.
+    """Worlds drawn from the published sweeps, moved along the budget and n.
 
     Args:
         difficulty: easy, hard, mixed (as hard), or None: both.
@@ -120,9 +120,9 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
 
 
 def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Worlds:
-    """Worlds that an earlier sweep leaves possible, at the B_p of most of its n.
+    """Worlds drawn from the fit of an earlier sweep, at the B_p of most of its n.
 
-    Beyond its data the draws stand as far apart as its back-test says they must, as in a plan.
+    Beyond its data the draws are widened by its back-test, as in a plan.
 
     Raises:
         InputError: fewer than two n at one B_p.

@@ -1,4 +1,4 @@
-"""A design in words: the sweep, its price, its worth, what to do."""
+"""A design as text: the sweep, its price, its worth, what to do."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "their {level:.0%} intervals.",
             "Train further before you rely on a plan."),
         "nothing_held_out": _caution(
-            "Nothing could be held out: how well the fit predicts is not known.",
+            "The sweep is too short for a back-test: how well the fit predicts is not known.",
             "Evaluate more often, or train further."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",

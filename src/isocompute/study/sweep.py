@@ -118,7 +118,7 @@ class Study:
         if any((s.recipe, s.train.sha256) != (first.recipe, first.train.sha256)
                for s in self.runs):  # fmt: skip
             raise InputError(
-                "an adaptive sweep must have one recipe and one problem set, whose curves can be "
+                "an adaptive sweep must have one recipe and one problem set, so that curves can be "
                 f"compared, but study {self.name!r} has several; make one study of each, or leave "
                 "`adaptive` out."
             )

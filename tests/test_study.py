@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -221,13 +222,13 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("slices=[0.7, 0.5, 1]", "ascending fractions in"),
         ("limits.wall_s=0", "limit `wall_s` must be finite and > 0"),
         ("problems.train.generated=nothing", "`generated` must be one of simulated, world"),
-        ("problems.train.options.sizes=3", "must be the generator's own"),
+        ("problems.train.options.sizes=3", "must be known to the generator"),
         ("problems.train.path=x.jsonl", "exactly one of `path` and `generated`"),
         ("problems.train=missing.jsonl", "missing.jsonl"),
         ("problems.validation={}", "at least 1 item"),
         ("recipes={a: {}}", "only one of `recipe` and `recipes`"),
         ("no equals sign", "an override must read key=value"),
-        ("name.x=1", "must lead through sections, but 'name' is 'a study'"),
+        ("name.x=1", "must name a word inside sections, but 'name' is no section, it is 'a study'"),
         ("budget=[1", "must be valid YAML"),
     ],
 )
@@ -259,6 +260,7 @@ def test_row_21_yaml_is_data(text, message):
     with pytest.raises(InputError, match=message) as caught:
         parse_yaml(text, where="'f.yaml'")
     assert "\n" not in str(caught.value)
+    assert len(re.findall(r" (must|may) ", str(caught.value))) == 1  # no rule inside another
 
 
 def test_row_21_numbers_are_numbers():

@@ -132,7 +132,7 @@ def _rise(law: Row, notices: Sequence[Row]) -> str:
         return f"falls by {-rising['octaves']:.1f} octaves as the budget grows"
     if not rising["claimed"]:
         if rising["octaves"] > 0.05:
-            return f"rises by {rising['octaves']:.1f} octaves, which noise alone may do"
+            return f"rises by {rising['octaves']:.1f} octaves, but noise alone may explain that"
         return "does not rise with the budget"
     text = f"rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f}"
     if "non_monotone" in codes:

@@ -128,7 +128,7 @@ def _course(look: Look) -> str:
         worst = max(numbers.get("loss_at_target", 1.0), numbers.get("loss_on_path", 1.0))
         if worst < tolerance:
             return f"ended: its plan loses less than the tolerance, {tolerance:g}"
-        return "ended: nothing that it may spend would help"
+        return f"ended: nothing is left that it may train, tolerance {tolerance:g} not met"
     parts = [
         f"n={c.rollouts_per_problem} {d.action} to {d.rollouts[0]:,}"
         + (f" with {len(d.rollouts)} seeds" if len(d.rollouts) > 1 else "")

@@ -247,7 +247,8 @@ def test_what_an_ended_sweep_says() -> None:
         return "\n".join(decision_lines([look], 2 * 1179648))
 
     assert "1,179,648 rollouts seen (50% of the grid)" in said(0.0029)  # whole numbers as they are
-    assert said(0.0029).endswith("ended: nothing is left that it may train, tolerance 0.002 not met")
+    left = "ended: nothing is left that it may train, tolerance 0.002 not met"
+    assert said(0.0029).endswith(left)
     assert said(0.0019).endswith("ended: its plan loses less than the tolerance, 0.002")
     assert _rounded({"loss": 0.00123456789}) == {"loss": 0.00123457}
 

@@ -34,7 +34,7 @@ from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.prior import BUDGET_SD
 from isocompute.design.simulate import evaluated_at, simulate
 from isocompute.design.worth import allowed, best_guess, lost_by, one_for_all, planned
-from isocompute.errors import InputError
+from isocompute.errors import InputError, RefusalError
 from isocompute.testing.planted import NOISE, WORLDS
 
 N = (8, 16, 32, 64, 128, 256, 512)
@@ -208,6 +208,9 @@ def test_an_older_study_stays_where_it_is() -> None:
     assert worlds.at(1e6).mean(axis=0) == pytest.approx(truth, abs=0.01)
     with pytest.raises(InputError, match="at least 2 n at one B_p, but older has 1"):
         worlds_of([c for c in curves if c.rollouts_per_problem == 8], "older", 4, 0)
+    level = [c.replace(score_K=np.full(len(c.score_K), 0.4)) for c in curves]
+    with pytest.raises(RefusalError, match=r"older cannot be a prior: No configuration ends hi"):
+        worlds_of(level, "older", 4, 0)
 
 
 # ---- limits ----

@@ -50,9 +50,10 @@ def flat(curves: Sweep) -> Sweep:
 
 def ends(c: Curve) -> Curve:
     """Step 0 and the last evaluation."""
-    keep = np.r_[0, len(c.score_K) - 1]
-    arrays = {name: value for name, value in vars(c).items() if name.endswith("_K")}
-    return c.replace(**{k: v[keep] for k, v in arrays.items() if v is not None})
+    return Curve(
+        **c.configuration._asdict(), run=c.run, rollouts_K=c.rollouts_K[[0, -1]],
+        score_K=c.score_K[[0, -1]],
+    )  # fmt: skip
 
 
 def train_of(curves: Sweep) -> Sweep:

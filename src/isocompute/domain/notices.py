@@ -206,7 +206,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Measure it with `isocompute difficulty`, pass --difficulty."),
         "stand_ins": _caution(
             "The study file has placeholders for {what}.",
-            "Pass {options}, or edit it before you run it."),
+            "Pass {options}, or edit it."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(

@@ -145,7 +145,7 @@ class Sweep:
         budget: float | str | None = None,
         *,
         trainer: str | None = None,
-        current: int | tuple[int, int] | None = None,
+        current: int | tuple[int, int] | str | None = None,
         difficulty: Difficulty | None = None,
         batch_size: int | None = None,
         steps: int | None = None,
@@ -161,7 +161,7 @@ class Sweep:
         Args:
             budget: a number of rollouts, or "2e6", "5e9tok", "400gpuh", "64gpux3d", "$2000".
             trainer: show its settings, too.
-            current: today's n, or (B_p, n): what the plan gains over it.
+            current: today's n, (B_p, n) or "n=16,bp=32": what the plan gains over it.
             difficulty: of your problems: easy, hard or mixed.
             batch_size, steps: instead of a budget, the split of a fixed batch.
             max_batch, min_steps: limits.
@@ -192,7 +192,7 @@ class Sweep:
             ),
             max_batch_size=max_batch,
             min_steps=min_steps,
-            current=Configuration(*current) if isinstance(current, tuple) else current,
+            current=_current(current),
             problems=problems,
             fit=self.fit,
         )
@@ -338,3 +338,17 @@ def _png(figure: Figure) -> bytes:
     with mpl.rc_context(MATPLOTLIB):
         figure.savefig(to, format="png")
     return to.getvalue()
+
+
+def _current(given: int | tuple[int, int] | str | None) -> Configuration | int | None:
+    """Today's setting, also in the words of the command line."""
+    from isocompute.answers.today import parse_current
+
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return Configuration(*given)
+    if given is None or isinstance(given, int):
+        return given
+    try:
+        return parse_current(str(given))
+    except ValueError as error:
+        raise InputError(f"`current` {error}; or give n, or (B_p, n).") from None

@@ -128,19 +128,30 @@ def test_a_plateau_at_the_edge_of_what_was_tested_is_open(tested, flags, known) 
     assert tuple(f for f in found["flags"] if f == "optimum_at_edge") == flags
 
 
-@pytest.mark.parametrize(
-    ("moved", "known"),
-    [(0.0, (True, True)), (0.4, (True, True)), (0.6, (True, False)), (-0.6, (False, True))],
-)
-def test_a_path_that_moves_on_has_not_levelled_off(moved, known) -> None:
-    """A sigmoid that ends flat says nothing of what comes where the curves go on crossing."""
-    path = law(U, 4, 8, 5.5, 3) + np.random.default_rng(3).normal(0, 0.01, (50, 1))
-    found = law_of_paths(X, path, tested=TESTED, later_D=path[:, -1] + moved)
-    assert tuple(end is not None for end in found["plateau_interval"]) == known
-    assert found["identified"]["plateau"] == all(known)
-    at_rest = law_of_paths(X, path, tested=TESTED)
-    if moved == 0.4:  # what the path moves on by belongs to the interval
-        assert found["plateau_interval"][1] > 1.2 * at_rest["plateau_interval"][1]
+def test_a_path_that_goes_on_rising_has_no_known_plateau() -> None:
+    path_DV, _ = planted()  # levels off at 2**9
+    alone = law_of_paths(X, path_DV, tested=TESTED)
+    there = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1])
+    assert there["plateau_interval"] == alone["plateau_interval"]
+    higher = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1] + 1)
+    low, high = higher["plateau_interval"]
+    assert low == alone["plateau_interval"][0]
+    assert np.log2(high) == pytest.approx(np.quantile(path_DV[:, -1] + 1, 0.975), abs=0.05)
+    # A level is where plans beyond the data stay: within half an octave.
+    moved = {
+        by: law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1] + by)
+        for by in (-0.6, -0.4, 0.0, 0.4, 0.6)
+    }
+    assert [found["identified"]["plateau"] for found in moved.values()] == [
+        False, True, True, True, False
+    ]  # fmt: skip
+    edge = np.full(len(path_DV), np.log2(TESTED[1]))
+    beyond = law_of_paths(X, path_DV, tested=TESTED, far_D=edge)
+    assert beyond["plateau_interval"][1] is None
+    assert not beyond["identified"]["plateau"]
+    down = 14 - path_DV  # to 2**5
+    falls = law_of_paths(X, down, tested=TESTED, far_D=down[:, -1] - 1)
+    assert falls["plateau_interval"][0] < 16 < 32 < falls["plateau_interval"][1]
 
 
 def test_the_law_does_not_leave_what_was_tested() -> None:
@@ -170,6 +181,14 @@ def test_a_running_average_by_hand() -> None:
     assert averaged(u, path, 2.0).tolist() == [[1.5, 3.0, 3.0, 3.0], [1.0, 1.0, 1.0, 1.0]]
     assert averaged(u, path, 1.9).tolist() == path.tolist()
     assert averaged(u, path[0], 2.0).tolist() == [1.5, 3.0, 3.0, 3.0]
+
+
+def test_the_mean_of_ones_is_one() -> None:
+    # Seventy shares of 1/70 add up to a hair less, and an n below 1 is refused.
+    u = np.linspace(4.0, 6.0, 200)
+    n = averaged(u, np.ones(200), 0.7)
+    assert n.tolist() == [1.0] * 200
+    assert fit_law(10**u, n).predict(1e5) == 1.0
 
 
 def test_the_document() -> None:

@@ -8,6 +8,7 @@ Shape legend: D draws, F candidates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -134,10 +135,10 @@ def prescribe(q: Question) -> Prescription:
     guessed = sorted((f for f in free if not tested[f]), key=lambda f: -worth_F[f])
     first = [] if q.batch_size is not None else guessed if tested[at] else [at]
     share_F = best.probability_best(score_DF[:, :, None])[:, 0]
-    if among := [f for f in free if tested[f]]:
-        share = best.probability_best(score_DF[:, among, None])[:, 0]
-        contended = best.confidence_set(share, n_F[among], fit.level)
-        notes += open_choice(contended, len({*n_F[among].tolist()}), q.x, fit.unit)
+    if known := [f for f in free if tested[f]]:
+        share = best.probability_best(score_DF[:, known, None])[:, 0]
+        contended = best.confidence_set(share, n_F[known], fit.level)
+        notes += open_choice(contended, len({*n_F[known].tolist()}), q.x, fit.unit)
     answers = {
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at
@@ -151,6 +152,23 @@ def prescribe(q: Question) -> Prescription:
     }  # fmt: skip
     settles = int(n_F[first[0]]) if first else None
     return Prescription(which[at], score_DF[:, at], answers, settles, notes)
+
+
+def smaller_budget(q: Question, widest: float) -> str:
+    """The largest of the halves of a budget at which the best score is known, in words.
+
+    Args:
+        q: the question.
+        widest: interval of a score that counts as known.
+    """
+    fit, x = q.fit, q.x / 2
+    while x > fit.support[0]:
+        low, high = fit.best_at(x).score_interval
+        if high - low <= widest:
+            digit = 10 ** math.floor(math.log10(x))
+            return f"at most {compact(x // digit * digit)} {fit.unit}"
+        x /= 2
+    return "a smaller budget"
 
 
 def _candidates(q: Question) -> list[Configuration]:

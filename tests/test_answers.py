@@ -127,7 +127,7 @@ def test_where_it_levels_off_is_where_plans_beyond_the_data_stay(rng, goes_on) -
     assert fit.best_at(1e6).configuration == (32, 32)
     assert fit.best_at(5e6).configuration == (32, 256 if goes_on else 32)
     assert fit.law["identified"]["plateau"] is not goes_on
-    assert (fit.law["plateau_interval"][1] is None) == goes_on
+    assert fit.law["plateau_interval"][1] is None if goes_on else fit.law["plateau"] < 40
 
 
 def test_beyond_the_data_draws_are_as_wide_as_the_back_test_says(rng, monkeypatch) -> None:
@@ -502,8 +502,8 @@ def test_where_n_goes_on_rising_it_is_not_said_to_level_off(rng) -> None:
         return lambda bp, n, x: rising(bp, n + 2 * np.maximum(x - until, 0.0), x)
 
     ends, stays = (fit_of(rng, surface=levelling(at), last=[6.0] * 7) for at in (9.0, 5.5))
-    assert np.median(ends.later_D) == pytest.approx(9, abs=0.1)
-    assert np.median(stays.later_D) == pytest.approx(6, abs=0.1)
+    assert np.median(ends.path_far) == pytest.approx(9, abs=0.1)
+    assert np.median(stays.path_far) == pytest.approx(6, abs=0.1)
     assert not ends.law["identified"]["plateau"]
     assert ends.law["plateau_interval"][1] is None
     low, high = stays.law["plateau_interval"]

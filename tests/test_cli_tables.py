@@ -15,7 +15,6 @@ from isocompute.cli.fit_short import fit_lines
 from isocompute.cli.live import LiveLine
 from isocompute.cli.scores import repeated
 from isocompute.cli.tables import difficulty_lines, health_lines, quickstart_lines
-from isocompute.domain import notice
 
 
 def document() -> dict[str, Any]:
@@ -116,6 +115,8 @@ def test_where_it_levels_off_and_whether_it_rises() -> None:
     d = document()
     d["law"]["plateau_interval"] = [100.0, 180.4]
     assert fit_lines(d)[3].strip().endswith("at least 3.2; levels off at 120 (100 to 180)")
+    d["law"]["identified"] = {"plateau": False}  # the curves let it move on
+    assert fit_lines(d)[3].strip().endswith("where it levels off is not known")
     d["law"]["rising"]["claimed"] = False
     assert fit_lines(d)[3].strip() == "rises by 4.0 octaves, but noise alone may explain that"
     d["law"]["rising"]["octaves"] = 0.0
@@ -201,9 +202,11 @@ def test_seeds_are_asked_for_once() -> None:
         for remedy in ("Run at least 3 seeds.", "Add seeds.", "Train further.")
     ]
     assert line(d, "Next") == "Next: run at least 3 seeds; then train further."
-    open_ = notice("n_not_told_apart", at=1e7, unit="rollouts", which=[8, 32, 128])
-    d["notices"] = [open_._asdict()]
-    assert line(d, "Next") == "Next: add seeds or larger budgets to tell them apart."
+    d["notices"] = [{"code": "n_not_told_apart", "level": "caution", "text": "", "remedy": "Any."}]
+    assert line(d, "Next") == "Next: take n = 128, or add seeds to tell them apart."
+    for best in d["best"]:  # what may be best is no tie: only what loses nothing that shows is
+        best["as_good"] = [32, 128]
+    assert line(d, "Next") == "Next: take n = 32, 128, or add seeds to tell them apart."
 
 
 def test_the_picture_names_its_source_where_a_line_holds_it() -> None:

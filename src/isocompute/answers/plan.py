@@ -13,13 +13,13 @@ from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, tested_n
+from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, smaller_budget, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import advice_lines, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
-from isocompute.domain.text import compact, plain
+from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import (
@@ -292,7 +292,7 @@ def _answer(q: Question) -> Plan:
     ends = interval(found.score_D, fit.level)
     if ends[1] - ends[0] > UNKNOWN:
         unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x, unit=fit.unit,
-                         low=ends[0], high=ends[1], smaller=_smaller(q))  # fmt: skip
+                         low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN))  # fmt: skip
         return _stopped(q, [unknown])
     recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
@@ -341,18 +341,6 @@ def _answer(q: Question) -> Plan:
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
-
-
-def _smaller(q: Question) -> str:
-    """The largest budget, of halves of this one, at which the best score is known; in words."""
-    fit, x = q.fit, q.x / 2
-    while x > fit.support[0]:
-        at = fit.best_at(x)
-        if at.score_interval[1] - at.score_interval[0] <= UNKNOWN:
-            digit = 10 ** math.floor(math.log10(x))
-            return f"at most {compact(x // digit * digit)} {fit.unit}"
-        x /= 2
-    return "a smaller budget"
 
 
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Shape legend: D draws, F candidates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -151,6 +152,23 @@ def prescribe(q: Question) -> Prescription:
     }  # fmt: skip
     settles = int(n_F[first[0]]) if first else None
     return Prescription(which[at], score_DF[:, at], answers, settles, notes)
+
+
+def smaller_budget(q: Question, widest: float) -> str:
+    """The largest of the halves of a budget at which the best score is known, in words.
+
+    Args:
+        q: the question.
+        widest: interval of a score that counts as known.
+    """
+    fit, x = q.fit, q.x / 2
+    while x > fit.support[0]:
+        low, high = fit.best_at(x).score_interval
+        if high - low <= widest:
+            digit = 10 ** math.floor(math.log10(x))
+            return f"at most {compact(x // digit * digit)} {fit.unit}"
+        x /= 2
+    return "a smaller budget"
 
 
 def _candidates(q: Question) -> list[Configuration]:

@@ -268,7 +268,7 @@ class Reading:
         return self.reported_X[self.inside_X], self._reported[1].log2_n_DX[:, self.inside_X]
 
     @cached_property
-    def later_D(self) -> FloatArray:
+    def path_far(self) -> FloatArray:
         """log2 n* of every draw ten times past the support, (D,), as widened as in `best_at`."""
         far_X = np.array([self.frontier.support[1] + FAR])
         return self._spread(far_X, self._ridge(far_X, self._scores(far_X)))[1][:, 0]

@@ -140,7 +140,8 @@ def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
     text = f"rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f}"
     if "non_monotone" in codes:
         return f"{text}, but goes up and down on the way"
-    if None in (law["plateau_interval"] or [None]):
+    rests = law.get("identified", {}).get("plateau", True)
+    if not rests or None in (law["plateau_interval"] or [None]):
         return f"{text}; where it levels off is not known"
     low, high = map(whole, law["plateau_interval"])
     return f"{text}; levels off at {whole(law['plateau'])} ({low} to {high})"
@@ -217,6 +218,9 @@ def _step(notice: Row, document: Row) -> str:
         if "largest" in notice["text"]:
             return f"test n = {compact(2 * n[-1])}: {n[-1]} is the largest tested and still best"
         return f"test n = {whole(n[0] / 2)}: {n[0]} is the smallest tested and still best"
+    if notice["code"] == "n_not_told_apart":
+        last = [b for b in document["best"] if not b["extrapolated"]][-1]
+        return f"take n = {', '.join(map(str, last['as_good']))}, or add seeds to tell them apart"
     return str(notice["remedy"][0].lower() + notice["remedy"][1:].rstrip("."))
 
 

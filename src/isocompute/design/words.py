@@ -47,8 +47,9 @@ def design_lines(d: Row) -> list[str]:
         more = f" ({len(notes) - 1} more: --json)" if len(notes) > 1 else ""
         lines += _row("Note", f"{notes[0]['text']} {notes[0]['remedy']}{more}")
     if d["study"] is not None:
-        held = [f". {x['text']} {x['remedy']}" for x in d["notices"] if x["code"] == "stand_ins"]
-        lines += _row("Wrote", f"{d['study']} ({d['engine']}){''.join(held)}")
+        toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
+        held = f", placeholders). {toys[0]}" if toys else ")"
+        lines += _row("Wrote", f"{d['study']} ({d['engine']}{held}")
         if d["answer"] == "sweep":
             lines += _row("Run", f"isocompute run {d['study']}")
     return lines

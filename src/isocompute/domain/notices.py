@@ -71,7 +71,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Test a second B_p at two n."),
         "n_not_told_apart": _caution(
             "Several n may be best at {at:k} {unit}: {which}.",
-            "Add seeds or larger budgets to tell them apart."),
+            "Any n listed as good will do; more seeds or larger budgets tell the others apart."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Test n beyond it."),
@@ -209,7 +209,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Measure it with `isocompute difficulty`, pass --difficulty."),
         "stand_ins": _caution(
             "The study file has placeholders for {what}.",
-            "Pass {options}, or edit it before you run it."),
+            "Pass {options}, or edit it."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(

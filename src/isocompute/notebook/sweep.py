@@ -145,7 +145,7 @@ class Sweep:
         budget: float | str | None = None,
         *,
         trainer: str | None = None,
-        current: int | tuple[int, int] | None = None,
+        current: int | tuple[int, int] | str | None = None,
         difficulty: Difficulty | None = None,
         batch_size: int | None = None,
         steps: int | None = None,
@@ -161,7 +161,7 @@ class Sweep:
         Args:
             budget: a number of rollouts, or "2e6", "5e9tok", "400gpuh", "64gpux3d", "$2000".
             trainer: also give this trainer's settings.
-            current: the n, or (B_p, n), that you run today, to see what the plan gains.
+            current: the n, (B_p, n) or "n=16,bp=32" that you run today, to see what the plan gains.
             difficulty: of your problems: easy, hard or mixed.
             batch_size, steps: instead of a budget: split a fixed batch into problems and n.
             max_batch, min_steps: most rollouts per batch; fewest steps.
@@ -192,7 +192,7 @@ class Sweep:
             ),
             max_batch_size=max_batch,
             min_steps=min_steps,
-            current=Configuration(*current) if isinstance(current, tuple) else current,
+            current=_current(current),
             problems=problems,
             fit=self.fit,
         )
@@ -338,3 +338,17 @@ def _png(figure: Figure) -> bytes:
     with mpl.rc_context(MATPLOTLIB):
         figure.savefig(to, format="png")
     return to.getvalue()
+
+
+def _current(given: int | tuple[int, int] | str | None) -> Configuration | int | None:
+    """Today's setting, also in the words of the command line."""
+    from isocompute.answers.today import parse_current
+
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return Configuration(*given)
+    if given is None or isinstance(given, int):
+        return given
+    try:
+        return parse_current(str(given))
+    except ValueError as error:
+        raise InputError(f"`current` {error}; or give n, or (B_p, n).") from None

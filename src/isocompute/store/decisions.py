@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 
 from isocompute.domain import Configuration
 from isocompute.store.database import Database
 from isocompute.store.store import Store, StoredRun
 from isocompute.study.adaptive import Decision, Look
-
-# Of what a sweep may spend: more than this is all of it, as runs have whole updates. At half of
-# the rest it is said too seldom, at twice of it where a run could still have gone on.
-_ALL = 0.95
 
 
 def load_looks(database: Database) -> list[Look]:
@@ -133,8 +128,6 @@ def _course(look: Look) -> str:
         worst = max(numbers.get("loss_at_target", 1.0), numbers.get("loss_on_path", 1.0))
         if worst < tolerance:
             return f"ended: its plan loses less than the tolerance, {tolerance:g}"
-        if numbers.get("spent", 0.0) > _ALL * numbers.get("limit", math.inf):
-            return "ended: all that it may spend is spent"
         return f"ended: nothing is left that it may train, tolerance {tolerance:g} not met"
     parts = [
         f"n={c.rollouts_per_problem} {d.action} to {d.rollouts[0]:,}"

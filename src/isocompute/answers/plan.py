@@ -63,17 +63,11 @@ _UNKNOWN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """A prescription, or the reason why there is none.
+    """A prescription, or the reason why there is none."""
 
-    Args:
-        allocation: (B_p, n, M); None in a refusal.
-        document: the `plan --json` contract of docs/contracts.md.
-        refusal: None, or why the data cannot carry an answer.
-    """
-
-    allocation: Allocation | None
-    document: dict[str, Any] = field(repr=False)
-    refusal: RefusalError | None = None
+    allocation: Allocation | None  # (B_p, n, M); None in a refusal
+    document: dict[str, Any] = field(repr=False)  # the `plan --json` contract, docs/contracts.md
+    refusal: RefusalError | None = None  # why the data cannot carry an answer
 
 
 def plan_budget(

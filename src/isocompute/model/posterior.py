@@ -39,21 +39,13 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """Equally weighted joint draws of a sweep.
+    """Equally weighted joint draws of a sweep."""
 
-    Args:
-        data: the reduced sweep.
-        curves: as they were given.
-        unit: of x.
-        select: "best" scores a budget by the best checkpoint so far, "final" by the last.
-        seed: of the draws.
-    """
-
-    data: SweepData
-    curves: tuple[Curve, ...]
-    unit: str
-    select: Select
-    seed: int
+    data: SweepData  # the reduced sweep
+    curves: tuple[Curve, ...]  # as they were given
+    unit: str  # of x
+    select: Select  # "best" scores a budget by the best checkpoint so far, "final" by the last
+    seed: int  # of the draws
     noise: Noise
     parts: tuple[Drawn, ...]
 
@@ -199,12 +191,16 @@ class Posterior:
             shared = part.parameters.T[-part.form.shared :]
             fitted_JKD = part.form.value(own, shared, data.x_JK)
             drawn = np.zeros((len(part.parameters), J, len(lattice)))
+            at_J = [np.flatnonzero(has_K) for has_K in data.has_JK]
+            alike_J = [
+                matern(lattice[:, None] - x_K[at], MISFIT_LENGTH)
+                for x_K, at in zip(data.x_JK, at_J, strict=True)
+            ]
             for s in np.unique(part.setting):
                 rows = np.flatnonzero(part.setting == s)
                 square = self.noise.misfit[s] ** 2
-                for j in range(J):
-                    at = np.flatnonzero(data.has_JK[j])
-                    cross = square * matern(lattice[:, None] - data.x_JK[j, at], MISFIT_LENGTH)
+                for j, at in enumerate(at_J):
+                    cross = square * alike_J[j]
                     gain = cross @ np.linalg.inv(self.noise.covariance[s, j][np.ix_(at, at)])
                     rest = square * among - gain @ cross.T
                     rest += 1e-9 * max(square, 1e-12) * np.eye(len(lattice))

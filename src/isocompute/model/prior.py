@@ -14,12 +14,11 @@ Shape legend: J configurations, H hypotheses (hyperparameters), P parameters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
+from isocompute.model.form import FloatArray
 
 OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; half or twice: docs/model.md
 
@@ -51,20 +50,13 @@ SHARED = ((-0.7, 1.0), (-1.0, 1.0))  # log nu, log q: mean and standard deviatio
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of a sweep's curves under H hypotheses.
+    """Priors of a sweep's curves under H hypotheses."""
 
-    Args:
-        log2_n_J, log2_bp_J: the configurations.
-        centre: mean of each parameter at the centre of the sweep, (own + shared,).
-        floor_sd: standard deviation of the logit of the floor.
-        own: parameters per configuration.
-    """
-
-    log2_n_J: FloatArray
+    log2_n_J: FloatArray  # the configurations
     log2_bp_J: FloatArray
-    centre: FloatArray
-    floor_sd: float
-    own: int
+    centre: FloatArray  # mean of each parameter at the centre of the sweep, (own + shared,)
+    floor_sd: float  # standard deviation of the logit of the floor
+    own: int  # parameters per configuration
 
     @property
     def scales(self) -> int:

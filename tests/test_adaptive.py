@@ -25,7 +25,7 @@ from isocompute.report.study_data import study_view
 from isocompute.runner import open_study, run_study
 from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
-from isocompute.store.decisions import last_look, load_looks, save_look
+from isocompute.store.decisions import decision_lines, last_look, load_looks, save_look
 from isocompute.store.doctor import examine
 from isocompute.store.leases import Spent, progress_file
 from isocompute.store.status import study_status
@@ -508,3 +508,28 @@ def decider_metric(folder: Path, metric: str) -> float:
                       *last.of_configurations.values())))  # fmt: skip
     first = looks_of(target)[0]
     return float(decider(study, target)(first).of_sweep.numbers["loss_on_path"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "line"),
+    [
+        (0.0015, "  ended: its plan loses less than the tolerance, 0.002"),
+        (0.0022, "  ended: nothing is left that it may train, tolerance 0.002 not met"),
+    ],
+)
+def test_status_says_why_a_sweep_ended(loss, line):
+    numbers = {"spent": 300.0, "target": 1000.0, "loss_at_target": loss, "loss_on_path": 0.001,
+               "tolerance": 0.002}  # fmt: skip
+    of = Configuration(32, 8)
+    end = Look(3, (
+        Decision(action="end", numbers=numbers),
+        Decision(action="freeze", configuration=of, rollouts=(100,),
+                 numbers={"chance": 0.013, "improvement": 0.0001}),
+    ))  # fmt: skip
+    assert decision_lines([end], 1200) == [
+        "adaptive: look 3, 300 rollouts seen (25% of the grid); the plan at 1,000 is expected to "
+        f"lose {loss:.4f}, 0.0010 on the way there",
+        line,
+        "  frozen: n=8, B_p=32, at 100 rollouts (look 3): chance to come within 0.005 of the best "
+        "1.3%, expected improvement 0.0001",
+    ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -259,6 +260,7 @@ def test_row_21_yaml_is_data(text, message):
     with pytest.raises(InputError, match=message) as caught:
         parse_yaml(text, where="'f.yaml'")
     assert "\n" not in str(caught.value)
+    assert len(re.findall(r" (must|may) ", str(caught.value))) == 1  # no rule inside another
 
 
 def test_row_21_numbers_are_numbers():

@@ -126,10 +126,9 @@ def _course(look: Look) -> str:
         numbers = look.of_sweep.numbers
         tolerance = numbers.get("tolerance", 0.0)
         worst = max(numbers.get("loss_at_target", 1.0), numbers.get("loss_on_path", 1.0))
-        why = "its plan loses less than the tolerance" if worst < tolerance else (
-            "nothing that it may spend would help"
-        )  # fmt: skip
-        return f"ended: {why}, {tolerance:g}"
+        if worst < tolerance:
+            return f"ended: its plan loses less than the tolerance, {tolerance:g}"
+        return f"ended: nothing is left that it may train, tolerance {tolerance:g} not met"
     parts = [
         f"n={c.rollouts_per_problem} {d.action} to {d.rollouts[0]:,}"
         + (f" with {len(d.rollouts)} seeds" if len(d.rollouts) > 1 else "")

@@ -95,15 +95,23 @@ def printed_law(source: str | None) -> PrintedLaw | None:
 
 @dataclass(frozen=True, kw_only=True)
 class PaperFit:
-    """What the published pipeline says of a sweep; rows are those of the document."""
+    """What the published pipeline says of a sweep; rows are those of the document.
 
-    unit: str  # as asked for
-    bin_width: float  # as asked for
-    curves: list[Row]  # one per configuration with enough record points, by (B_p, n)
-    left_out: list[Row]  # configurations with fewer than 4 record points
-    frontier: list[Row]  # the envelope merged into stretches
-    crossovers: list[Row]  # its changes
-    law: Law  # through the running average of its n
+    Args:
+        unit, bin_width: as asked for.
+        curves: one row per configuration with enough record points, by (B_p, n).
+        left_out: configurations with fewer than 4 record points.
+        frontier, crossovers: the envelope merged into stretches, and its changes.
+        law: through the running average of its n.
+    """
+
+    unit: str
+    bin_width: float
+    curves: list[Row]
+    left_out: list[Row]
+    frontier: list[Row]
+    crossovers: list[Row]
+    law: Law
     runs: tuple[Curve, ...] = field(repr=False, compare=False)
 
     @cached_property

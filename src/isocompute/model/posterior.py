@@ -39,13 +39,21 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Posterior:
-    """Equally weighted joint draws of a sweep."""
+    """Equally weighted joint draws of a sweep.
 
-    data: SweepData  # the reduced sweep
-    curves: tuple[Curve, ...]  # as they were given
-    unit: str  # of x
-    select: Select  # "best" scores a budget by the best checkpoint so far, "final" by the last
-    seed: int  # of the draws
+    Args:
+        data: the reduced sweep.
+        curves: as they were given.
+        unit: of x.
+        select: "best" scores a budget by the best checkpoint so far, "final" by the last.
+        seed: of the draws.
+    """
+
+    data: SweepData
+    curves: tuple[Curve, ...]
+    unit: str
+    select: Select
+    seed: int
     noise: Noise
     parts: tuple[Drawn, ...]
 

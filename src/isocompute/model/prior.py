@@ -4,9 +4,9 @@ Every parameter of a configuration's curve is a smooth function of (log2 n, log2
 
     parameter = constant + line in log2 n + line in log2 B_p + smooth part + nugget
 
-Its scales are hyperparameters, each log-normal around what the shipped sweeps have (docs/model.md
-has the prior-predictive figure). The model weighs them by evidence, so pooling is as strong as a
-sweep bears out.
+Its scales are hyperparameters, each log-normal around what the shipped sweeps have: one standard
+deviation is a factor e (docs/model.md has the prior-predictive figure). The model weighs them by
+evidence, so pooling is as strong as a sweep bears out.
 
 Shape legend: J configurations, H hypotheses (hyperparameters), P parameters.
 """
@@ -44,7 +44,6 @@ SCALES: tuple[Scale, ...] = (
     Scale(0.3, 0.05, 0.05, 0.05, 0.05),  # onset of the fall, decades
 )
 BUMP = 0.02  # of the form, in shares of the rise
-SPREAD = 1.0  # standard deviation of the logarithm of every scale
 SHARED = ((-0.7, 1.0), (-1.0, 1.0))  # log nu, log q: mean and standard deviation
 
 
@@ -68,7 +67,7 @@ class Prior:
 
         For each parameter line in n, line in B_p, smooth part, nugget; then that of the bumps.
         """
-        out: FloatArray = self.median() + SPREAD * z
+        out: FloatArray = self.median() + z
         return out
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:

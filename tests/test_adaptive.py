@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocompute.design.adaptive import next_look
+from isocompute.design.adaptive import _rounded, next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
 from isocompute.errors import InputError
@@ -239,6 +239,19 @@ def test_runs_go_as_far_as_was_decided(tmp_path, workers):
     assert reached(tmp_path)[2, 0] == 64
 
 
+def test_what_an_ended_sweep_says() -> None:
+    def said(loss: float) -> str:
+        numbers = {"loss_at_target": loss, "loss_on_path": 0.001, "tolerance": 0.002,
+                   "spent": 1179648.0, "target": 65536.0}  # fmt: skip
+        look = Look(2, (Decision(action="end", numbers=_rounded(numbers)),))
+        return "\n".join(decision_lines([look], 2 * 1179648))
+
+    assert "1,179,648 rollouts seen (50% of the grid)" in said(0.0029)  # whole numbers as they are
+    assert said(0.0029).endswith("ended: nothing that it may spend would help")
+    assert said(0.0019).endswith("ended: its plan loses less than the tolerance, 0.002")
+    assert _rounded({"loss": 0.00123456789}) == {"loss": 0.00123457}
+
+
 def test_readers_know_what_was_frozen_and_why(tmp_path):
     run_study(adaptive_study(), tmp_path, workers=0, settings=FAST, decide=SCRIPT)
     curves = study_curves(tmp_path, {}).curves
@@ -272,7 +285,7 @@ def test_a_frozen_configuration_is_not_said_to_have_stopped(dominated):
 def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
     study = adaptive_study()
     run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
-    with pytest.raises(InputError, match="only a frozen n can be thawed, but got 4 and frozen are"):
+    with pytest.raises(InputError, match=r"must name frozen n \(.*\), but got 4; name"):
         run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[4])
     assert reached(tmp_path)[2, 0] == 64
     summary = run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[2])

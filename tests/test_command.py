@@ -116,7 +116,7 @@ def test_a_placeholder_is_the_runs_own_value(tmp_path: Path) -> None:
         *(({"command": [w for w in OWN if w != f"{{{name}}}"]}, f"must say .*{{{name}}}")
           for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                        "learning_rate", "folder")),
-        ({"recipe": Recipe(kl_coef=0.5, top_p=0.9)}, "nothing of the command says kl_coef=0.5, "
+        ({"recipe": Recipe(kl_coef=0.5, top_p=0.9)}, "the command does not hold kl_coef=0.5, "
                                                      "top_p=0.9; add {kl_coef} {top_p}"),
     ],
 )  # fmt: skip

@@ -241,7 +241,7 @@ BAD = {
     r"must hold 16 problems with n = 8 \(128 rollouts\), but got --max-batch": {"max_batch": 100},
     r"a budget must be at most 1e\+15 rollouts, but got 1e\+30": {"budget": 1e30},
     r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
-    "the largest a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
+    "the largest with a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
     r"3 n with 20 steps each \(at least 30.7k rollouts": {"budget": 2e4},
 }
 
@@ -375,7 +375,7 @@ COMPLAINTS = {
     "one update of 32 problems": ["--budget", "100"],
     "the problems must fill a batch (B_p = 64), but got --problems 40": [
         "--budget", "1M", "--problems", "40", "--problems-per-batch", "64"],
-    "a sweep must hold 3 n": ["--budget", "20k"],
+    "a sweep needs 3 n": ["--budget", "20k"],
     "--validation needs problems to train on": [
         "--budget", "3M", "--validation", "x.jsonl", "-o", "s.yaml"],
 }  # fmt: skip
@@ -405,7 +405,7 @@ def test_a_prior_of_another_metric_is_refused(tmp_path: Path, capsys: Any) -> No
     older.write_text("\n".join(rows) + "\n")
     asked = ["design", "--budget", "3M", "--prior", str(older), "--draws", "4"]
     assert main(asked) == 2
-    assert "must hold the metric that is planned for (avg@k), but" in capsys.readouterr().err
+    assert "must hold the metric to plan for, avg@k, but" in capsys.readouterr().err
     assert main([*asked, "--metric", "best@4"]) == 0
 
 

@@ -248,7 +248,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "256 rollouts per problem, n",
         "976 steps, M",
         "4M rollouts. Best n at this budget: 301 (200 to 512).",
-        "Confidence: caution. Only Bₚ = 16 was compared at n = 256.",
+        "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
         "Score 0.668 (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over your n = 16",
         "As good n = 512",
@@ -433,10 +433,10 @@ def test_limits_stand_by_level_each_once(tmp_path: Path, fit: FixtureFit) -> Non
     page = page_of(tmp_path, [("a", FixtureFit(document=document, curves=fit.curves))], plan,
                    study=view)  # fmt: skip
     text = page.text[page.text.rindex("What limits these answers") :]
-    assert text.count("Only Bₚ = 16 was compared") == 1
+    assert text.count("Only Bₚ = 16 was tested") == 1
     order = [text.index(w) for w in ("Stop It failed.", "Caution Only", "1 note", "Note Noise is")]
     assert order == sorted(order)
-    assert "Caution run 1 failed 1 more of this kind run 2 failed Start the study again" in text
+    assert "Caution run 1 failed 1 more of this kind run 2 failed Run the study again" in text
 
 
 def test_what_the_study_printed_stands_beside_its_own_panels(tmp_path: Path) -> None:
@@ -627,7 +627,7 @@ def test_backtest_is_compared_with_no_change() -> None:
     assert backtest_sentence({"level": 0.95, "backtest": test}) == (
         "Cut at 2M and at 1M rollouts, the sweep predicts later scores within 0.011 on average; "
         "assuming no further change misses by 0.066. Of 39 held-out scores, 90% lie inside their "
-        "95% intervals. Beyond the data, intervals are 1.3 times wider for it."
+        "95% intervals. So intervals beyond the data are 1.3 times wider."
     )
     assert "wider" not in (backtest_sentence({"backtest": {**test, "widened_by": 1.0}}) or "")
     assert backtest_sentence({"backtest": {"mae_model": None}}) is None

@@ -48,6 +48,12 @@ def flat(curves: Sweep) -> Sweep:
     return [c.replace(score_K=rng.binomial(1200, 0.4, len(c.score_K)) / 1200) for c in curves]
 
 
+def ends(c: Curve) -> Curve:
+    """Step 0 and the last evaluation."""
+    keep = np.r_[0, len(c.score_K) - 1]
+    return c.replace(rollouts_K=c.rollouts_K[keep], score_K=c.score_K[keep], steps_K=None)
+
+
 def train_of(curves: Sweep) -> Sweep:
     """Training scores that rise throughout."""
     return [
@@ -114,6 +120,7 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
         lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")], {"scores_fall"},
     ),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
+    "ends alone": (lambda: [ends(c) for c in sweep("rising")], {"nothing_held_out"}),
     "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"intervals_widened"}),
     "stops rising": (lambda: halted(sweep(LATE), 1.9e6), {"no_skill"}),
     "jumps late": (lambda: moved(sweep("rising"), 2e6, 0.1), {"intervals_missed"}),

@@ -144,12 +144,12 @@ class Recipe:
                 )
         if self.kl_coef > 0 and self.kl_estimator == "k1":
             raise InputError(
-                "a KL term needs an estimator whose gradient is that of the KL, but k1's is 0 on "
-                f"average (got kl_coef={self.kl_coef:g}); use kl_estimator: k3."
+                "recipe `kl_estimator` must be k3 with `kl_coef > 0`, but got k1 and kl_coef="
+                f"{self.kl_coef:g} (the gradient of k1 is 0 on average); use kl_estimator: k3."
             )
         if self.entropy_coef > 0 and self.kl_coef == 0 and not self.allow_entropy_without_kl:
             raise InputError(
-                "an entropy bonus needs the KL anchor (`kl_coef > 0`), but got entropy_coef="
+                "an entropy bonus needs KL to the base model (`kl_coef > 0`), but got entropy_coef="
                 f"{self.entropy_coef}, kl_coef=0; set kl_coef, drop the bonus, or force it with "
                 "allow_entropy_without_kl."
             )
@@ -207,7 +207,7 @@ def check_idle_cap(recipe: Recipe, engine: str) -> None:
     """
     if recipe.importance_cap is not None and recipe.importance_cap < 1:
         raise InputError(
-            f"recipe `importance_cap` must be >= 1 with the engine {engine!r}, whose sampler is "
-            f"the trainer (the ratio is 1), but got {recipe.importance_cap:g}, which would scale "
+            f"recipe `importance_cap` must be >= 1 with the engine {engine!r}, because its sampler "
+            f"and trainer agree (ratio 1), but got {recipe.importance_cap:g}, which would scale "
             "every gradient; raise or remove it."
         )

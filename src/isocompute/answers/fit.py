@@ -51,6 +51,16 @@ class Fit(Reading):
         """What limits these answers, the gravest first."""
         return limits(self)
 
+    def again(self, unit: str) -> Fit:
+        """The same runs fitted in another unit."""
+        kind, value = self.setting["kind"], self.setting["value"]
+        return fit_sweep(
+            self.curves, fix=None if kind == "joint" else (kind.removeprefix("fixed_"), value),
+            joint=kind == "joint", unit=unit, select=self.posterior.select, metric=self.metric,
+            level=self.level, draws=self.draws, seed=self.seed, sources=self.sources,
+            train=self.train,
+        )  # fmt: skip
+
     @property
     def warnings(self) -> list[dict[str, str]]:
         """[{"code", "message"}] of `notices`."""

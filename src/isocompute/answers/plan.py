@@ -142,10 +142,12 @@ def plan_from_source(
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
         current, problems: see `Question`.
-        fit: of the source, where it is at hand already; what follows is then as it was.
+        fit: of the source, where it is at hand already; what follows is then as it was, and its
+            runs are fitted again where the budget asks for another unit.
         fix, joint, select: see `fit_sweep`.
-        unit: see `fit_sweep`; None: GPU-hours where the budget is paid in them or in money and
-            every run was timed, so that n is compared by what it costs; else rollouts.
+        unit: see `fit_sweep`; None: tokens where the budget is in them and every run logged
+            them, GPU-hours where it is paid in them or in money and every run was timed, so that
+            n is compared by what it costs; else rollouts.
         loading: metric, problem_set, ...: see `sources.load.Options`.
 
     Raises:
@@ -169,7 +171,8 @@ def plan_from_source(
         from isocompute.sources import load_with_train
 
         curves, train = load_with_train([around["source"]], **loading)
-        unit = unit or _paid_in(budget, around["rates"], curves)
+        fixed = fix is not None and fix[0] == "batch_size"  # a law of steps, in rollouts alone
+        unit = unit or ("rollouts" if fixed else _paid_in(budget, around["rates"], curves))
         if unit == "gpu-hours":
             curves, train = (timed(rows, around["rates"]) for rows in (curves, train))
         splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
@@ -181,6 +184,9 @@ def plan_from_source(
         except RefusalError as refusal:
             known = budget.amount if budget and budget.unit == "rollouts" else None
             return _refused(refusal, around, rollouts=known)
+    elif unit is None and fit.unit == "rollouts" and fit.batch_size is None:
+        unit = _paid_in(budget, around["rates"], fit.curves)
+        fit = fit if unit == fit.unit else fit.again(unit)
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
     assert budget is not None
@@ -190,10 +196,14 @@ def plan_from_source(
 
 def _paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
     """The unit to compare n in, where nobody says."""
-    paid = budget is not None and budget.unit in ("gpu_hours", "usd")
-    known = rates.rollouts_per_gpu_hour is not None
-    every = all(c.gpu_hours_K is not None and c.gpu_hours_K[-1] > 0 for c in curves)
-    return "gpu-hours" if paid and not known and every else "rollouts"
+    asked = None if budget is None else budget.unit
+    if asked == "tokens" and rates.tokens_per_rollout is None:
+        spent, unit = [c.tokens_K for c in curves], "tokens"
+    elif asked in ("gpu_hours", "usd") and rates.rollouts_per_gpu_hour is None:
+        spent, unit = [c.gpu_hours_K for c in curves], "gpu-hours"
+    else:
+        return "rollouts"
+    return unit if all(s is not None and s[-1] > 0 for s in spent) else "rollouts"
 
 
 def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> dict[str, Any]:
@@ -299,6 +309,8 @@ def _answer(q: Question) -> Plan:
     notices = _by_weight([*own, *(one for one in fit.notices if one.code not in _ELSEWHERE)])
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
+    # What nobody trained has no run to go on with, nor a first seed.
+    contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
     document = {
         **frame,
         **found.answers,
@@ -324,7 +336,7 @@ def _answer(q: Question) -> Plan:
         "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
             notices, chosen, found.settles, min(bought, 2 * longest), spend=bought,
-            study=q.study, contended=found.answers["confidence_set"]),
+            study=q.study, contended=contended or tested_n(fit)),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))

@@ -134,8 +134,8 @@ def _prior(options: Options, size: int, notices: list[Notice]) -> tuple[Worlds, 
     metric = curves[0].metric
     if wanted is None and metric.startswith(("best", "worst")):
         raise InputError(
-            f"a prior must hold the metric that is planned for (avg@k), but {options.prior} holds "
-            f"{metric}; add --metric {metric} if that is meant, or name another study."
+            f"a prior must hold the metric to plan for, avg@k, but {options.prior} holds {metric}; "
+            f"add --metric {metric} to plan for that, or name another study."
         )
     return worlds_of(curves, options.prior, size, options.seed), curves
 

@@ -132,7 +132,7 @@ def _rise(law: Row, notices: Sequence[Row]) -> str:
         return f"falls by {-rising['octaves']:.1f} octaves as the budget grows"
     if not rising["claimed"]:
         if rising["octaves"] > 0.05:
-            return f"rises by {rising['octaves']:.1f} octaves, which noise alone may do"
+            return f"rises by {rising['octaves']:.1f} octaves, but noise alone may explain that"
         return "does not rise with the budget"
     text = f"rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f}"
     if "non_monotone" in codes:
@@ -215,7 +215,8 @@ def _step(notice: Row, document: Row) -> str:
             return f"test n = {compact(2 * n[-1])}: {n[-1]} is the largest tested and still best"
         return f"test n = {whole(n[0] / 2)}: {n[0]} is the smallest tested and still best"
     if notice["code"] == "n_not_told_apart":
-        return "take any of the tied n, or add seeds to tell them apart"
+        last = [b for b in document["best"] if not b["extrapolated"]][-1]
+        return f"take n = {', '.join(map(str, last['as_good']))}, or add seeds to tell them apart"
     return str(notice["remedy"][0].lower() + notice["remedy"][1:].rstrip("."))
 
 

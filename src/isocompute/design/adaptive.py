@@ -113,7 +113,10 @@ def _look(
 
 def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:
     """For people; and so that the last bit of a sum is no difference between two machines."""
-    return {name: float(f"{value:.6g}") for name, value in numbers.items()}
+    return {
+        name: float(value if value == int(value) else f"{value:.6g}")
+        for name, value in numbers.items()
+    }
 
 
 def _resting(decision: Decision) -> Decision:

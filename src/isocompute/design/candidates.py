@@ -138,13 +138,13 @@ def _none(limits: Limits, b_p: int) -> InputError:
     n = limits.n_F[: FEWEST_N]
     if limits.max_batch is not None and len(n) == FEWEST_N and limits.max_batch < b_p * n[-1]:
         return InputError(
-            f"a sweep must hold {FEWEST_N} n, the largest a batch of {b_p * n[-1]} rollouts, but "
+            f"a sweep needs {FEWEST_N} n, the largest with a batch of {b_p * n[-1]} rollouts, but "
             f"got --max-batch {limits.max_batch}; raise it."
         )
     takes = LEAST_STEPS * b_p * n[-1] * FEWEST_N
     return InputError(
-        f"a sweep must hold {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
+        f"a sweep needs {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
         f"rollouts at B_p = {b_p}), but may spend {compact(limits.sweep)} ({limits.spend:.3g} of "
-        f"{compact(limits.budget)}); raise --budget or --spend, or take a published law: "
-        "`isocompute plan`."
+        f"{compact(limits.budget)}); raise --budget or --spend, or plan from a "
+        "published sweep: `isocompute plan`."
     )

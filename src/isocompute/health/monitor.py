@@ -228,7 +228,7 @@ class Monitor:
             yield _Broken(
                 "verifier_errors", "warning", {"verifier_error_share": errors},
                 f"at most {limits.verifier_errors:g} of the responses should fail to be judged, "
-                f"but {errors:.3g} do at step {step}; mend the verifier or raise its time-out.",
+                f"but {errors:.3g} do at step {step}; correct the verifier or raise its time-out.",
             )
 
     def _broken_reward(self, step: int) -> Iterable[_Broken]:

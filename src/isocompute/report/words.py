@@ -180,7 +180,7 @@ def backtest_sentence(fit: Document) -> str | None:
             f"inside their {percent(fit.get('level') or 0.95)} intervals."
         )
     if (test.get("widened_by") or 1) > 1.005:
-        text += f" Beyond the data, intervals are {test['widened_by']:.1f} times wider for it."
+        text += f" So intervals beyond the data are {test['widened_by']:.1f} times wider."
     return text
 
 
@@ -267,7 +267,7 @@ def printed_sentences(fit: Document) -> list[str]:
 
 
 def changes(fit: Document | None, plan: Document) -> list[str]:
-    """What would move the prescription: half and twice the budget, the nearest crossovers."""
+    """What would change the plan: half and twice the budget, the nearest crossovers."""
     budget = plan.get("budget_rollouts") or plan.get("rollouts")
     if fit is None or not budget or str(fit.get("unit")) != "rollouts":
         return []

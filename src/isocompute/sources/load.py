@@ -278,8 +278,8 @@ def _nothing_in(asked: _Asked) -> InputError:
     path = asked.path
     if not is_study(path):
         return InputError(
-            f"{path}: a source must hold curves of the split that is asked for, but none is of "
-            f"{asked.split!r}; choose another with --split."
+            f"{path}: a source must hold scores of the split {asked.split!r}, but has none; choose "
+            "another with --split."
         )
     with Store(path) as store:
         runs = store.runs()

@@ -82,10 +82,9 @@ def _revisions(connection: sqlite3.Connection, study: Study) -> dict[str, int]:
         before = known.get(name, 1) if begun else revision
         if before != revision and pending:
             raise InputError(
-                "a study must be finished with the random numbers that it was begun with, but "
-                f"engine {name!r} drew by scheme {before} and this isocompute draws by scheme "
-                f"{revision}; finish it with the version that began it, or begin anew in another "
-                "folder (-o)."
+                "a study must draw its random numbers in the same way to its end, but engine "
+                f"{name!r} began with scheme {before} and this isocompute has scheme {revision}; "
+                "finish it with the version that began it, or start anew in another folder (-o)."
             )
         known[name] = before
     return known
@@ -192,7 +191,7 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
         nearest = min(found, key=len)  # of several variants
         changed = "; ".join(nearest)
         raise InputError(
-            "an edit must not change runs that have results, but for problems_per_batch="
+            "an edit must not change runs that have results, but in the run problems_per_batch="
             f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "
             f"seed={new['seed']} it changes {changed}; undo it, list both variants, or use "
             "another folder (-o)."

@@ -182,8 +182,8 @@ class Grid:
         if not asked <= n:
             known = ", ".join(map(str, sorted(n))) or "none"
             raise InputError(
-                f"only a frozen n can be thawed, but got {', '.join(map(str, sorted(asked - n)))} "
-                f"and frozen are: {known}; name one of these."
+                f"--thaw must name frozen n ({known}), but got "
+                f"{', '.join(map(str, sorted(asked - n)))}; name frozen ones."
             )
         for c in frozen:
             if c.rollouts_per_problem in asked:

@@ -369,7 +369,8 @@ def test_b_p_has_a_line_and_a_distance_of_its_own() -> None:
 
 
 def test_likeness_by_hand() -> None:
-    found = similarity(np.array([3.0, 6.0]), np.array([4.0, 4.0]), np.array([3.0]), np.array([8.0]))
+    here, there = np.array([[3.0, 6.0], [4.0, 4.0]]), np.array([[3.0], [8.0]])
+    found = similarity(here, there)
     np.testing.assert_allclose(found[:, 0], [np.exp(-16 / 18), np.exp(-25 / 18)])
     by_hand = [1, (1 + 3**0.5) / np.exp(3**0.5)]
     np.testing.assert_allclose(matern(np.array([0.0, 2.0]), 2.0), by_hand)

@@ -223,7 +223,7 @@ class Reading:
         return middle_X, np.clip(middle_X + spread_DX, tested_J.min(), tested_J.max())
 
     def _best(self, x_X: FloatArray, score_DJX: FloatArray, of: Ridge) -> list[Best]:
-        n_J, high = self._bp_n[1], self.frontier.support[1]
+        n_J = self._bp_n[1]
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
         middle_X, log2_n_DX = self._spread(x_X, of)
         mean_JX = score_DJX.mean(axis=0)

@@ -197,19 +197,9 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
     precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     luck = rng.standard_normal((size, covariance.shape[1], 1))
     mean = prior.mean() + (np.linalg.cholesky(covariance)[back] @ luck)[..., 0]
-    problem = Problem(
-        form=form,
-        x_JK=data.x_JK,
-        whiten=hypotheses.scaling.whiten,
-        group_B=setting,
-    )
+    problem = Problem(form=form, x_JK=data.x_JK, whiten=hypotheses.scaling.whiten, group_B=setting)
     found = solve_modes(
-        problem,
-        hypotheses.mode[row],
-        score,
-        mean,
-        precision[back],
-        iterations=DRAWN_IN,
+        problem, hypotheses.mode[row], score, mean, precision[back], iterations=DRAWN_IN
     )
     begun = Walkers(found.parameters, hypotheses.log_scales[row], setting)
     log_weight_S = np.log(hypotheses.noise.weight_S) - hypotheses.scaling.log_det

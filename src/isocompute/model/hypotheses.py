@@ -70,10 +70,7 @@ class Hypotheses:
         covariance = self.prior.covariance(log_scales)
         precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         problem = Problem(
-            form=self.form,
-            x_JK=self.data.x_JK,
-            whiten=self.scaling.whiten,
-            group_B=setting,
+            form=self.form, x_JK=self.data.x_JK, whiten=self.scaling.whiten, group_B=setting
         )
         shape = (len(setting), len(self.start))
         found = solve_modes(

@@ -22,6 +22,8 @@ from isocompute.model.form import FloatArray
 
 OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; half or twice: docs/model.md
 
+Places = tuple[FloatArray, FloatArray]  # log2 n and log2 B_p of some points
+
 
 class Scale(NamedTuple):
     """Prior of one parameter: standard deviation of its constant, medians of its other scales."""
@@ -56,6 +58,11 @@ class Prior:
     centre: FloatArray  # mean of each parameter at the centre of the sweep, (own + shared,)
     floor_sd: float  # standard deviation of the logit of the floor
     own: int  # parameters per configuration
+
+    @property
+    def places(self) -> Places:
+        """Where the configurations lie."""
+        return self.log2_n_J, self.log2_bp_J
 
     @property
     def scales(self) -> int:
@@ -96,7 +103,7 @@ class Prior:
         o = own * J
         out = np.zeros((H, P, P))
         for i in range(own):
-            smooth = self.smooth(i, log_scales, self.log2_n_J, self.log2_bp_J)
+            smooth = self.smooth(i, log_scales, self.places, self.places)
             nugget = np.exp(2 * log_scales[:, 4 * i + 3])[:, None, None]
             out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = smooth + nugget * np.eye(J)
         out[:, o, o] = self.floor_sd**2
@@ -107,40 +114,26 @@ class Prior:
         return out
 
     def smooth(
-        self,
-        parameter: int,
-        log_scales: FloatArray,
-        log2_n: FloatArray,
-        log2_bp: FloatArray,
-        other_n: FloatArray | None = None,
-        other_bp: FloatArray | None = None,
+        self, parameter: int, log_scales: FloatArray, here: Places, there: Places
     ) -> FloatArray:
         """Covariance of the smooth part of a parameter between two sets of points, (H, ., .)."""
-        other_n = log2_n if other_n is None else other_n
-        other_bp = log2_bp if other_bp is None else other_bp
         line_n, line_bp, rough, _ = (
             np.exp(2 * log_scales[:, 4 * parameter + i])[:, None, None] for i in range(4)
         )
-        mid_n, mid_bp = self.log2_n_J.mean(), self.log2_bp_J.mean()
-        lines = np.outer(log2_n - mid_n, other_n - mid_n)
-        lines_bp = np.outer(log2_bp - mid_bp, other_bp - mid_bp)
-        alike = similarity(log2_n, log2_bp, other_n, other_bp)
+        lines_n, lines_bp = (
+            np.outer(a - own.mean(), b - own.mean())
+            for a, b, own in zip(here, there, self.places, strict=True)
+        )
         constant = SCALES[parameter].constant ** 2
-        out: FloatArray = constant + line_n * lines + line_bp * lines_bp + rough * alike
+        alike = similarity(here, there)
+        out: FloatArray = constant + line_n * lines_n + line_bp * lines_bp + rough * alike
         return out
 
 
-def similarity(
-    log2_n: FloatArray,
-    log2_bp: FloatArray,
-    other_n: FloatArray | None = None,
-    other_bp: FloatArray | None = None,
-) -> FloatArray:
+def similarity(here: Places, there: Places) -> FloatArray:
     """Correlation of the smooth part of a parameter between two sets of points."""
-    other_n = log2_n if other_n is None else other_n
-    other_bp = log2_bp if other_bp is None else other_bp
-    apart = (log2_n[:, None] - other_n) ** 2 + (log2_bp[:, None] - other_bp) ** 2
-    out: FloatArray = np.exp(-0.5 * apart / OCTAVES**2)
+    square_n, square_bp = ((a[:, None] - b) ** 2 for a, b in zip(here, there, strict=True))
+    out: FloatArray = np.exp(-0.5 * (square_n + square_bp) / OCTAVES**2)
     return out
 
 

@@ -438,7 +438,7 @@ def test_a_linear_problem_has_the_exact_mode() -> None:
         left, apart = score[b].ravel() - design @ exact, exact - mean[b]
         assert found.loss[b] == pytest.approx(left @ weight @ left + apart @ precision[b] @ apart)
         curvature = gauss_newton(
-            problem.only(np.array([b])), found.parameters[[b]], mean[b], precision[[b]]
+            problem.grouped(problem.group_B[[b]]), found.parameters[[b]], mean[b], precision[[b]]
         )
         np.testing.assert_allclose(curvature[0], hessian, rtol=1e-9)
 

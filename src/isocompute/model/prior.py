@@ -20,7 +20,7 @@ import numpy as np
 
 from isocompute.model.form import FloatArray
 
-OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; half or twice: docs/validation.md
+OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; docs/validation.md: half, twice
 
 Places = tuple[FloatArray, FloatArray]  # log2 n and log2 B_p of some points
 

@@ -16,9 +16,9 @@ import pytest
 
 from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
+from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.fit import Fit
-from isocompute.answers.plan import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.words import _STEPS, run_next
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from isocompute.allocation import Budget, Rates
-from isocompute.answers import plan_budget
+from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.fit import fit_sweep
-from isocompute.answers.plan import _paid_in, advice_lines, plan_from_source
+from isocompute.answers.plan import _paid_in
 from isocompute.answers.price import Price, priced, timed
 from isocompute.cli import main
 from isocompute.domain import Configuration, Curve

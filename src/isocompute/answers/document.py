@@ -30,9 +30,7 @@ Quantity = Literal["rollouts_per_problem", "problems_per_batch"]
 def fit_document(fit: Fit) -> dict[str, Any]:
     """The JSON document; every number finite or null."""
     frontier, level, paper = fit.frontier, fit.level, fit.paper
-    inside_V = (frontier.x_V >= frontier.support[0] - 1e-6) & (
-        frontier.x_V <= frontier.support[1] + 1e-6
-    )
+    inside_V = frontier.compares(frontier.x_V)
     out: dict[str, Any] = plain({
         "version": 2,
         "setting": fit.setting,

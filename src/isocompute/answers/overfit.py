@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from isocompute.answers.best import FloatArray
 from isocompute.domain import Configuration, Curve
 from isocompute.model.data import TYPICAL_TRIALS
 from isocompute.model.noise import MISFIT_LENGTH
-
-FloatArray = NDArray[np.float64]
 
 SURE = 3.0  # standard errors between two windows
 # Of score: noise that lasts makes falls as sure as that. Of six published panels this names one

@@ -13,14 +13,15 @@ from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, smaller_budget, tested_n
+from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
-from isocompute.answers.words import advice_lines, run_next
+from isocompute.answers.words import run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
 from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
+from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import (
     study_file,
@@ -33,8 +34,6 @@ from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
     from isocompute.sources.load import Options
-
-__all__ = ["Plan", "advice_lines", "plan_budget", "plan_fixed_batch", "plan_from_source"]
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
 # No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).

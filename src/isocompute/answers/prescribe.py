@@ -28,8 +28,6 @@ from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 
-__all__ = ["MIN_STEPS", "Prescription", "Question", "prescribe", "tested_n"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Question:

@@ -76,26 +76,16 @@ class Best(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a sweep says, with how sure it is.
+    """What a sweep says, with how sure it is."""
 
-    Args:
-        posterior: of its curves.
-        setting: {"kind", "value"} as in the JSON.
-        metric: name of the score.
-        level: of all intervals.
-        sources: where the curves came from.
-        draws, seed: of the posterior.
-        train: curves of the same runs on their training batches, where they are known.
-    """
-
-    posterior: Posterior
-    setting: dict[str, Any]
-    metric: str
-    level: float
-    sources: tuple[str, ...] = ()
-    draws: int = DRAWS
+    posterior: Posterior  # of its curves
+    setting: dict[str, Any]  # {"kind", "value"} as in the JSON
+    metric: str  # name of the score
+    level: float  # of all intervals
+    sources: tuple[str, ...] = ()  # where the curves came from
+    draws: int = DRAWS  # of the posterior
     seed: int = 0
-    train: tuple[Curve, ...] = ()
+    train: tuple[Curve, ...] = ()  # the same runs on their training batches, where they are known
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -190,8 +180,7 @@ class Reading:
     @cached_property
     def inside_X(self) -> NDArray[np.bool_]:
         """Which reported budgets lie in the support."""
-        low, high = self.frontier.support
-        return (self.reported_X >= low - 1e-6) & (self.reported_X <= high + 1e-6)
+        return self.frontier.compares(self.reported_X)
 
     def _ridge(self, x_X: FloatArray, score_DJX: FloatArray) -> Ridge:
         """Best n of every draw at log10 budgets; along the fixed batch, where there is one."""
@@ -234,7 +223,7 @@ class Reading:
         return middle_X, np.clip(middle_X + spread_DX, tested_J.min(), tested_J.max())
 
     def _best(self, x_X: FloatArray, score_DJX: FloatArray, of: Ridge) -> list[Best]:
-        n_J, (low, high) = self._bp_n[1], self.frontier.support
+        n_J = self._bp_n[1]
         probability_JX, regret_JX = probability_best(score_DJX), expected_regret(score_DJX)
         middle_X, log2_n_DX = self._spread(x_X, of)
         mean_JX = score_DJX.mean(axis=0)
@@ -257,7 +246,7 @@ class Reading:
                 tested_rollouts_per_problem=self.configurations[at].rollouts_per_problem,
                 score=float(mean_JX[at, i]),
                 score_interval=tuple(ends[i]),
-                extrapolated=not low - 1e-6 <= x <= high + 1e-6,
+                extrapolated=not self.frontier.compares(x),
             )
             for i, (x, at) in enumerate(zip(x_X, at_X, strict=True))
         ]

@@ -16,6 +16,7 @@ from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, window
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
 from isocompute.health.shape import roughness
+from isocompute.model.posterior import HALF
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
@@ -28,7 +29,6 @@ WIDE, TOO_WIDE = 1.5, 4.0
 # that misses by that much more than no change has nothing to say of what comes next.
 USELESS = 0.02
 ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says more than they do
-_OCTAVE = float(np.log10(2))
 
 
 class Verdict(NamedTuple):
@@ -163,8 +163,8 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
     over = [row for row in fit.train_test if row["overfits"]]
     worst = max(over, key=lambda row: row["validation_lost"], default={})
-    shared = fit.frontier.compared and of.last_J.max() - high < _OCTAVE
-    short_J = of.last_J <= high + _OCTAVE / 2
+    shared = fit.frontier.compared and of.last_J.max() - high < HALF
+    short_J = of.last_J <= high + HALF / 2
     mixed = [c for c in curves if c.n_repeated > len(c.score_K) / 20]
     sizes = sorted({c.trials for c in curves if c.trials})
 

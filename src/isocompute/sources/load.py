@@ -200,19 +200,18 @@ def _load_one(asked: _Asked) -> _Found:
 
 def _read(asked: _Asked) -> _Found:
     """Every curve of one source that was asked for, by the kind of source."""
+    how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
     if is_table_in_memory(asked.source):
-        how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
-        found = load_table(asked.source, **how)
-        return _of_split(asked, found)
+        return _of_split(asked, load_table(asked.source, **how))
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
         return _Found(_narrow(asked, [c for c in published if c.split == asked.split]))
     if asked.path.startswith(GRID):
-        grid = load_grid(
+        curves, train = load_grid(
             asked.path.removeprefix(GRID), problem_set=asked.problem_set,
             split=asked.split or "validation", where=asked.where, say=asked.say,
         )  # fmt: skip
-        return _Found(grid.curves, grid.train if asked.train else [])
+        return _Found(curves, train if asked.train else [])
     file = Path(asked.path)
     if is_study(file):
         own = study_curves(
@@ -225,9 +224,7 @@ def _read(asked: _Asked) -> _Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
-        options: Any = {name: getattr(asked, name) for name in _OF_TABLES}
-        curves = [c for table in tables for c in load_tidy(table, **options)]
-        return _of_split(asked, curves)
+        return _of_split(asked, [c for table in tables for c in load_tidy(table, **how)])
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
 

@@ -228,7 +228,8 @@ def _table(sample: int) -> None:
         key = _key(asdict(place))
         if known.get(key, {}).get("result") == "survived" and key not in equivalent:
             print(f"\n{room}: {place.path}, {place.function or 'module'}, {place.kind}\n"
-                  f"    {place.before.strip()}\n    {place.after.strip()}", file=sys.stderr)  # fmt: skip
+                  f"    {place.before.strip()}\n    {place.after.strip()}",
+                  file=sys.stderr)  # fmt: skip
 
 
 def main() -> None:

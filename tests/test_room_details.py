@@ -94,7 +94,7 @@ def test_what_goes_together_in_a_recipe():
     assert Recipe(kl_coef=TINY, entropy_coef=1.0).entropy_coef == 1.0
     assert Recipe(entropy_coef=1.0, allow_entropy_without_kl=True).kl_coef == 0.0
     assert Recipe(kl_estimator="k1").kl_coef == 0.0
-    with pytest.raises(InputError, match="an entropy bonus needs the KL anchor"):
+    with pytest.raises(InputError, match="an entropy bonus needs KL to the base model"):
         Recipe(entropy_coef=TINY)
     with pytest.raises(InputError, match="k1's is 0 on average"):
         Recipe(kl_estimator="k1", kl_coef=TINY)

@@ -73,16 +73,17 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
 
     `at` is filled from `best`, never from the sigmoid: it summarises, it does not predict.
     """
-    (x_X, path_DX), rising = fit.path, fit.rise
+    (x_X, path_DX), later_D, rising = fit.path, fit.later_D, fit.rise
     # At a fixed batch the law is one of steps, M = C / B.
     per_unit, variable = fit.batch_size or 1, "steps" if fit.batch_size else fit.unit
     if quantity == "problems_per_batch":
-        path_DX = np.log2(per_unit) - path_DX
+        path_DX, later_D = np.log2(per_unit) - path_DX, np.log2(per_unit) - later_D
     tested = [getattr(c, quantity) for c in fit.configurations]
     ends = min(tested), max(tested)
     return {
         **law_of_paths(
-            10**x_X / per_unit, path_DX, tested=ends, variable=cast(Any, variable), level=fit.level
+            10**x_X / per_unit, path_DX, tested=ends, variable=cast(Any, variable),
+            level=fit.level, later_D=later_D,
         ),
         "rising": {"from": 10**rising.start, "octaves": rising.octaves,
                    "lower_bound": rising.lower_bound, "claimed": rising.claimed},

@@ -20,7 +20,7 @@ from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
 from isocompute.answers.price import Price, per_rollout
-from isocompute.answers.verdict import ENOUGH_N
+from isocompute.answers.verdict import ENOUGH_N, open_choice
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
@@ -134,6 +134,10 @@ def prescribe(q: Question) -> Prescription:
     guessed = sorted((f for f in free if not tested[f]), key=lambda f: -worth_F[f])
     first = [] if q.batch_size is not None else guessed if tested[at] else [at]
     share_F = best.probability_best(score_DF[:, :, None])[:, 0]
+    if ran := [f for f in free if tested[f]]:
+        share = best.probability_best(score_DF[:, ran, None])[:, 0]
+        contended = best.confidence_set(share, n_F[ran], fit.level)
+        notes += open_choice(contended, len({*n_F[ran].tolist()}), q.x, fit.unit)
     answers = {
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at

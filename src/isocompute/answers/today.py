@@ -29,8 +29,8 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     apart = min(abs(math.log2(n / other)) for other in known)
     if apart > OCTAVES:
         raise InputError(
-            f"the current n must lie within {OCTAVES:.0f} octaves of a tested one, but got n = "
-            f"{n}, and {known[0]} to {known[-1]} were tested: nothing is known of it; train it, or "
+            f"the current n must lie within a factor of {2**OCTAVES:.0f} of a tested n, but got "
+            f"n = {n} and n = {known[0]} to {known[-1]} were tested; train it, or "
             "correct --current."
         )
     steps = int(q.rollouts(now) // now.batch_size)

@@ -272,9 +272,9 @@ def long_with_gaps(root: Path) -> list[Truth]:
                 ("maj@4", round(right + 0.1, 4)),
                 ("pass@4", round(right + 0.2, 4)),
             ):
-                rows.append([f"r{n}", bp, n, seed, step, metric, value])
-            rows.append([f"r{n}", bp, n, seed, step, "kl", gaps[index % 4]])
-        rows.append([f"r{n}", bp, n, seed, 70, "mean@4", gaps[seed]])
+                rows.append([f"run-{n}", bp, n, seed, step, metric, value])
+            rows.append([f"run-{n}", bp, n, seed, step, "kl", gaps[index % 4]])
+        rows.append([f"run-{n}", bp, n, seed, 70, "mean@4", gaps[seed]])
     table(root / "long.tsv", header, rows, "\t")
     return runs()
 

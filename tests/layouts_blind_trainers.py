@@ -250,7 +250,7 @@ def trl_slurm_output(root: Path) -> list[Truth]:
         )
         for step in EVALUATED_AT:
             if step:
-                text += f"\r {step}/60 [12:00<10:00, 9.9s/it]\n"
+                text += f"\r{step * 100 // 60:3d}%|█████     | {step}/60 [12:00<10:00, 9.9s/it]\n"
                 text += f"{{'loss': '0.0', 'reward': '0.4', 'epoch': '{step / 100}'}}\n"
             right = score(n, seed, step)
             text += f"{{'eval_loss': '0.0', 'eval_reward': '{right}', 'epoch': '{step / 100}'}}\n"

@@ -109,7 +109,7 @@ def overfitting(
 
     Args:
         validation, train: curves of the same runs on both splits; configurations without train
-            curves are left out.
+            curves, or with one score beyond step 0, are left out.
         unit: of x.
 
     Returns:
@@ -120,7 +120,7 @@ def overfitting(
     """
     trained_of, rows = windows_of(train, unit), []
     for c, seen in windows_of(validation, unit).items():
-        if c not in trained_of:
+        if c not in trained_of or len(seen.x_K) < 2:
             continue
         top = int(seen.mean_K.argmax())
         move, sure = seen.change(top, -1)

@@ -115,6 +115,21 @@ def test_a_rise_is_claimed_where_the_surface_rises(rng) -> None:
     assert not flat.rise.claimed
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_where_it_levels_off_is_where_plans_beyond_the_data_stay(rng, goes_on) -> None:
+    """The best n rests at 32 for a decade; what `plan` takes at five times the data decides."""
+
+    def rests(log2_bp: np.ndarray, log2_n: np.ndarray, x: np.ndarray) -> np.ndarray:
+        best = np.minimum(3.0 + 2.0 * (x - 4.0), 5.0) + goes_on * 4.0 * np.maximum(x - 6.0, 0.0)
+        return 0.1 + 0.1 * (x - 3.0) - 0.02 * (log2_n - best) ** 2 + 0.0 * log2_bp
+
+    fit = fit_of(rng, surface=rests, sd=0.05)
+    assert fit.best_at(1e6).configuration == (32, 32)
+    assert fit.best_at(5e6).configuration == (32, 256 if goes_on else 32)
+    assert fit.law["identified"]["plateau"] is not goes_on
+    assert fit.law["plateau_interval"][1] is None if goes_on else fit.law["plateau"] < 40
+
+
 def test_beyond_the_data_draws_are_as_wide_as_the_back_test_says(rng, monkeypatch) -> None:
     fit = fit_of(rng, last=5.5)
     inside = np.diff(fit.score_at(32, 128, 10**5.4)[1:]).item()

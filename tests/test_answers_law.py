@@ -137,6 +137,14 @@ def test_a_path_that_goes_on_rising_has_no_known_plateau() -> None:
     low, high = higher["plateau_interval"]
     assert low == alone["plateau_interval"][0]
     assert np.log2(high) == pytest.approx(np.quantile(path_DV[:, -1] + 1, 0.975), abs=0.05)
+    # A level is where plans beyond the data stay: within half an octave.
+    moved = {
+        by: law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1] + by)
+        for by in (-0.6, -0.4, 0.0, 0.4, 0.6)
+    }
+    assert [found["identified"]["plateau"] for found in moved.values()] == [
+        False, True, True, True, False
+    ]  # fmt: skip
     edge = np.full(len(path_DV), np.log2(TESTED[1]))
     beyond = law_of_paths(X, path_DV, tested=TESTED, far_D=edge)
     assert beyond["plateau_interval"][1] is None

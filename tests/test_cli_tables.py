@@ -115,9 +115,15 @@ def test_where_it_levels_off_and_whether_it_rises() -> None:
     d = document()
     d["law"]["plateau_interval"] = [100.0, 180.4]
     assert fit_lines(d)[3].strip().endswith("at least 3.2; levels off at 120 (100 to 180)")
+    d["law"]["identified"] = {"plateau": False}  # the curves let it move on
+    assert fit_lines(d)[3].strip().endswith("where it levels off is not known")
     d["law"]["rising"]["claimed"] = False
     assert fit_lines(d)[3].strip() == "rises by 4.0 octaves, but noise alone may explain that"
     d["law"]["rising"]["octaves"] = 0.0
+    level = "whether it rises cannot be told: several n score alike"
+    assert fit_lines(d)[3].strip() == level  # beside a best n that goes from 8 to 108
+    for row in d["best"]:
+        row["rollouts_per_problem"] = 8.0
     assert fit_lines(d)[3].strip() == "does not rise with the budget"
     d["law"]["rising"] = {"octaves": -2.0, "lower_bound": -3.0, "claimed": False}
     d["notices"].append({"code": "falling", "level": "note", "text": "", "remedy": "Steps."})

@@ -34,7 +34,7 @@ from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.prior import BUDGET_SD
 from isocompute.design.simulate import evaluated_at, simulate
 from isocompute.design.worth import allowed, best_guess, lost_by, one_for_all, planned
-from isocompute.errors import InputError
+from isocompute.errors import InputError, RefusalError
 from isocompute.testing.planted import NOISE, WORLDS
 
 N = (8, 16, 32, 64, 128, 256, 512)
@@ -208,6 +208,9 @@ def test_an_older_study_stays_where_it_is() -> None:
     assert worlds.at(1e6).mean(axis=0) == pytest.approx(truth, abs=0.01)
     with pytest.raises(InputError, match="at least 2 n at one B_p, but older has 1"):
         worlds_of([c for c in curves if c.rollouts_per_problem == 8], "older", 4, 0)
+    level = [c.replace(score_K=np.full(len(c.score_K), 0.4)) for c in curves]
+    with pytest.raises(RefusalError, match=r"older cannot be a prior: No configuration ends hi"):
+        worlds_of(level, "older", 4, 0)
 
 
 # ---- limits ----
@@ -356,9 +359,25 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
         assert estimate[unit] == pytest.approx(d["sweep"]["cost"][unit])
     codes = [one["code"] for one in d["notices"]]
     assert ("stand_ins" in codes) == ("verl" not in name)
+    told = " ".join(" ".join(lines).split())
+    assert (", placeholders). Pass --train and --model, or edit it." in told) == (
+        "stand_ins" in codes and "--model" not in asked
+    )
+    # Seconds of this machine stand beside no GPU-hours of others.
+    assert ("cores of this machine" in told) == (d["engine"] == "local")
+    assert d["engine"] != "local" or d["sweep"]["cost"]["gpu_hours"] is None
     assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in
                                         ("2,000 dollars", "an older study"))  # fmt: skip
     assert ("prior_of_others" in codes) == (name != "an older study")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_rate_of_gpus_leaves_the_time_of_this_machine_out(tmp_path: Path, capsys: Any) -> None:
+    asked = ["design", "--budget", "400k", "--draws", "4", "-o", str(tmp_path / "sweep.yaml")]
+    assert main([*asked, "--rollouts-per-gpu-hour", "900"]) == 0
+    out = capsys.readouterr().out
+    assert "GPU-hours" in out
+    assert "cores of this machine" not in out
 
 
 COMPLAINTS = {

@@ -621,6 +621,38 @@ def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> No
     assert codes(plan.document).count("score_unknown") == refused
 
 
+def test_a_refused_budget_comes_with_one_that_would_do() -> None:
+    """The draws fan out beyond the data: at 8 times they are too wide, at 4 times not."""
+
+    def fan(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.5 + 0.0194 * log2_n * np.maximum(x - 6.0, 0.0) + 0.0 * log2_bp
+
+    moves = np.linspace(-8, 8, 200)  # octaves: 90% of them make 0.28 of score at ten times
+    fit = planted({(32, n): np.zeros(200) for n in (16, 64, 256)}, surface=fan, move_D=moves)
+    plan = plan_budget(fit, 8e6)
+    assert plan.refusal is not None
+    assert plan.refusal.run_next == ("Train it further first, or plan for at most 4M rollouts.",)
+    assert plan_budget(fit, 4e6).allocation is not None
+    # Where no half of a half is known either, none is named.
+    early = planted({(32, 16): (0, 0), (32, 64): (0, 0.25)}, first=5.9)
+    refused = plan_budget(early, AT).refusal
+    assert refused is not None
+    assert refused.run_next == ("Train it further first, or plan for a smaller budget.",)
+
+
+def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
+    """Three n lead in a third of the draws each at the budget, whatever the fit said of its own."""
+    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64])
+    luck = np.eye(3).repeat(20, axis=1) * 0.01
+    fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
+    d = plan_budget(fit, AT).document
+    assert text(d, "n_not_told_apart") == "Several n may be best at 1M rollouts: 16, 64, 256."
+    assert codes(d).count("n_not_told_apart") == 1
+    # Of those that the limits leave, one is open to nobody.
+    held = plan_budget(fit, AT, max_batch_size=32 * 16).document
+    assert "n_not_told_apart" not in codes(held)
+
+
 def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
     stands = plan_budget(planted(), AT).document
     refused = plan_budget(planted(notices=[STOP]), AT).document

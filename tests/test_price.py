@@ -173,6 +173,10 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / 1000)
     line = next(line for line in advice_lines(d) if line.startswith("  cost"))
     assert line.endswith("(your runs' times, within 10%)")
+    # Money and tokens leave no room for both: what a price rests on stays.
+    dear = d | {"cost": d["cost"] | {"gpu_hours": 1364.0, "usd": 3000.0, "tokens": 48.7e9}}
+    line = next(line for line in advice_lines(dear) if line.startswith("  cost"))
+    assert line.endswith("1,364 GPU-hours, $3,000   (your runs' times, within 10%)")
 
 
 def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> None:

@@ -50,8 +50,10 @@ def flat(curves: Sweep) -> Sweep:
 
 def ends(c: Curve) -> Curve:
     """Step 0 and the last evaluation."""
-    keep = np.r_[0, len(c.score_K) - 1]
-    return c.replace(rollouts_K=c.rollouts_K[keep], score_K=c.score_K[keep], steps_K=None)
+    return Curve(
+        **c.configuration._asdict(), run=c.run, rollouts_K=c.rollouts_K[[0, -1]],
+        score_K=c.score_K[[0, -1]],
+    )  # fmt: skip
 
 
 def train_of(curves: Sweep) -> Sweep:

@@ -28,6 +28,9 @@ AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 _SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
 NOTHING = 0.5 / STEPS_PER_OCTAVE  # octaves of n that count as none: half a step of the best n
+# Octaves that n* may move on over a decade beyond the data and still be level: less than to the
+# next power of two. Half of it hides levels that are there, at twice a plan doubles n beyond them.
+LEVEL = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +156,8 @@ def law_of_paths(
     Returns:
         The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (no draw
         of the interval is a step), "plateau" (both ends known; at the smallest or largest n tested
-        an end is open).
+        an end is open; and the best n rests: where the curves let it move on, it has not levelled
+        off, however flat its sigmoid ends).
         `flags`: "falling", "non_monotone" (the path goes back by more than half of its change),
         "slope_not_identified", "optimum_at_edge".
 
@@ -181,9 +185,10 @@ def law_of_paths(
         None if least <= low + NOTHING else 2.0**least,
         None if most >= high - NOTHING else 2.0**most,
     )
+    rests = far_D is None or abs(float(np.median(far_D - last))) <= LEVEL
     identified = {
         "slope": k is not None and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],
-        "plateau": None not in plateau,
+        "plateau": None not in plateau and rests,
     }
     path = -points[0] if falls else points[0]
     back = float((np.maximum.accumulate(path) - path).max())

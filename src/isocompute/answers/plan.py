@@ -13,7 +13,7 @@ from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import Question, prescribe, tested_n
+from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
@@ -50,8 +50,9 @@ UNKNOWN = 0.2
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
-# Of a fit's largest budget; a plan says for its own where the choice is the last n tested.
-_ELSEWHERE = ("optimum_at_edge",)
+# Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
+# which n may be best.
+_ELSEWHERE = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
     "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
@@ -89,7 +90,7 @@ def plan_budget(
         around: source, difficulty, recipe, rates, current, problems, ...: see `Question`.
 
     Raises:
-        InputError: a number below 1, a rate that nobody gave, limits that leave nothing.
+        InputError: a number below 1, a missing rate, or limits that no tested configuration meets.
     """
     _require_positive(max_batch_size=max_batch_size, min_steps=min_steps)
     amount = budget if isinstance(budget, Budget) else Budget(amount=float(budget), unit="rollouts")
@@ -99,8 +100,8 @@ def plan_budget(
 def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Plan:
     """How to split a fixed batch B into (B_p, n) when M steps will be run.
 
-    n is that of the largest expected score at C = B * M among the splits B_p = B / n of the n
-    tested, B_p not below the smallest tested; B_p * n never exceeds B.
+    Among the tested n, with B_p = B / n not below the smallest tested B_p, the choice has the
+    largest expected score at C = B * M; B_p * n never exceeds B.
 
     Args:
         fit: of the sweep.
@@ -136,18 +137,17 @@ def plan_from_source(
 
     Args:
         source: a SOURCE; None: the published sweep of that difficulty.
-        budget: what may be spent; or
-        batch_size, steps: B and M of a fixed batch, whose split is asked for.
+        budget: what may be spent. Or:
+        batch_size, steps: B and M of a fixed batch that is to be split.
         difficulty: of the problem set to be trained on; None: as the source's name says.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
         current, problems: see `Question`.
-        fit: of the source, where it is at hand already; what follows is then as it was, and its
-            runs are fitted again where the budget asks for another unit.
+        fit: a fit of the source, if there is one; the options below are then not used. It is fitted
+            again if the budget needs another unit.
         fix, joint, select: see `fit_sweep`.
-        unit: see `fit_sweep`; None: tokens where the budget is in them and every run logged
-            them, GPU-hours where it is paid in them or in money and every run was timed, so that
-            n is compared by what it costs; else rollouts.
+        unit: see `fit_sweep`; None: tokens if the budget is in tokens and every run logged them,
+            GPU-hours if it is in GPU-hours or money and every run was timed; else rollouts.
         loading: metric, problem_set, ...: see `sources.load.Options`.
 
     Raises:
@@ -291,7 +291,7 @@ def _answer(q: Question) -> Plan:
     ends = interval(found.score_D, fit.level)
     if ends[1] - ends[0] > UNKNOWN:
         unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x, unit=fit.unit,
-                         low=ends[0], high=ends[1])  # fmt: skip
+                         low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN))  # fmt: skip
         return _stopped(q, [unknown])
     recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))

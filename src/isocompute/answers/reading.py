@@ -1,4 +1,4 @@
-"""What is read off the draws of a sweep: every number from the same ones.
+"""The answers of a sweep, all read off the same draws.
 
 Shape legend: D draws, J configurations, X budgets, V budgets of the frontier's grid, F values of
 n, P values of B_p.
@@ -122,8 +122,8 @@ class Reading:
     def scores_at(self, x: ArrayLike) -> FloatArray:
         """Draws of every configuration's score at budgets, (D, J, X); (D, J) for one number.
 
-        Beyond a configuration's data the draws stand as far apart as the back-test says they must:
-        `backtest.widened_by`, in full from the distance on that its first cut tested.
+        Beyond a configuration's data the draws are spread by `backtest.widened_by`, in full
+        from the distance on that the first cut tested.
 
         Raises:
             InputError: a budget that is not finite and > 0.
@@ -162,7 +162,7 @@ class Reading:
 
     @property
     def support(self) -> tuple[float, float]:
-        """Budgets between which all that could be best were compared."""
+        """Smallest and largest budget at which all configurations that may be best have data."""
         low, high = self.frontier.support
         return 10**low, 10**high
 
@@ -303,9 +303,9 @@ class Reading:
         return (float(score_D.mean()), *interval(score_D, self.level))
 
     def neighbours(self, x: float) -> list[dict[str, Any]]:
-        """What untested n would score at a budget, at the B_p of the choice: a guess of the model.
+        """Guessed scores of untested n at a budget, at the B_p of the choice.
 
-        Octaves of n between those tested there, and one beyond either end.
+        For powers of two between the tested n, and one beyond either end.
 
         Returns:
             Rows {"problems_per_batch", "rollouts_per_problem", "score", "interval", "gain" over

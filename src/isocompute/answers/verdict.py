@@ -1,4 +1,4 @@
-"""What limits the answers of a sweep, and the verdict that comes of it.
+"""The notices of a fit, and the verdict that follows from them.
 
 Shape legend: D draws, J configurations, X budgets.
 """
@@ -57,6 +57,19 @@ def name_of(fit: Reading, c: Configuration) -> str:
     """One configuration in words: its n, with its B_p where several were fitted."""
     several = len({one.problems_per_batch for one in fit.configurations}) > 1
     return f"{c} (B_p x n)" if several else f"n = {c.rollouts_per_problem}"
+
+
+def open_choice(contended: Sequence[int], n_tested: int, at: float, unit: str) -> list[Notice]:
+    """The notice that more than half of the n tested, and not two alone, may be best at a budget.
+
+    >>> [one.text for one in open_choice([8, 16], 2, 2e6, "rollouts")]
+    ['Several n may be best at 2M rollouts: 8, 16.']
+    >>> open_choice([8, 16], 3, 2e6, "rollouts")
+    []
+    """
+    several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
+    which = list(contended)
+    return [notice("n_not_told_apart", at=at, unit=unit, which=which)] if several else []
 
 
 def unbounded(fit: Reading) -> list[Configuration]:
@@ -126,9 +139,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
     tested = sorted(last.probability)
     if len(tested) == 1:
         return
-    may_be = last.confidence_set
-    if 2 * len(may_be) > len(tested) and not len(may_be) == 2 < len(tested):
-        yield notice("n_not_told_apart", at=last.x, unit=fit.unit, which=may_be)
+    yield from open_choice(last.confidence_set, len(tested), last.x, fit.unit)
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end)

@@ -78,7 +78,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     lines = [
         f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
         f"{summary.invalid} invalid, {summary.pending} to go"
-        + (f", {summary.resting} not asked for" if summary.resting else ""),
+        + (f", {summary.resting} not needed further" if summary.resting else ""),
         f"  training {compact(spent.rollouts)} rollouts, evaluation "
         f"{compact(spent.evaluation_rollouts)}, lost to crashes "
         f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",

@@ -1,7 +1,7 @@
 """The next look of an adaptive sweep: what to continue, freeze, repeat, and when to end.
 
 A pure function of the curves and of the look before. All configurations start with one seed and
-are looked at each time their rollouts have doubled; one that cannot come to matter is frozen; the
+are looked at each time their rollouts have doubled; one that can no longer be best is frozen; the
 next slice of a run, or another seed, goes where it lowers the expected loss of the plan most per
 rollout.
 

@@ -27,12 +27,12 @@ LEAST_BP = 8  # below it a batch is too noisy for the recipes here: half of the 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a sweep and its final run must keep to.
+    """Limits of a sweep and its final run.
 
     Args:
         budget: rollouts for both.
         spend: share of it that the sweep may take.
-        n_F: n of which something is known before the sweep.
+        n_F: the n that the prior covers.
         max_batch: rollouts that a batch may hold; None: any number.
         problems: D, size of the training set; None: large enough.
     """

@@ -50,7 +50,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "their {level:.0%} intervals.",
             "Train further before you rely on a plan."),
         "nothing_held_out": _caution(
-            "Nothing could be held out: how well the fit predicts is not known.",
+            "The sweep is too short for a back-test: how well the fit predicts is not known.",
             "Evaluate more often, or train further."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
@@ -71,7 +71,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Test a second B_p at two n."),
         "n_not_told_apart": _caution(
             "Several n may be best at {at:k} {unit}: {which}.",
-            "Those named as good will do; more seeds or larger budgets tell the others apart."),
+            "Any n listed as good will do; more seeds or larger budgets tell the others apart."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Test n beyond it."),
@@ -131,7 +131,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a plan": {
         "score_unknown": _stop(
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
-            "Train it further first, or plan for a smaller budget."),
+            "Train it further first, or plan for {smaller}."),
         "extrapolated": _caution(
             "This budget is {times:k}x {side} those compared; intervals assume that the trend "
             "continues.",
@@ -209,7 +209,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Measure it with `isocompute difficulty`, pass --difficulty."),
         "stand_ins": _caution(
             "The study file has placeholders for {what}.",
-            "Pass {options}, or edit it before you run it."),
+            "Pass {options}, or edit it."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(

@@ -249,7 +249,7 @@ class Monitor:
 def check_steps(
     steps: Iterable[tuple[int, Mapping[str, float]]], thresholds: Thresholds | None = None
 ) -> list[Finding]:
-    """Findings of a finished run: exactly what `Monitor` would have said live.
+    """Findings of a finished run, the same that `Monitor` reports live.
 
     Args:
         steps: (step, numbers of that step), in order.

@@ -148,8 +148,8 @@ class Posterior:
     ) -> FloatArray:
         """Scores (D, F, X) of the same draws at any n, through those of the tested ones.
 
-        The smooth part of the curves, and what a tested n has of its own, carried over to its
-        neighbours: in full at that n, fading to nothing at the next tested one or an octave away.
+        The smooth part of the curves, plus each tested n's own deviation, which fades to nothing at
+        the next tested n or an octave away.
 
         Args:
             problems_per_batch: B_p of every point, or one for all.

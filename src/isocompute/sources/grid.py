@@ -79,8 +79,7 @@ def load_grid(
     if set(table.column("arm").to_pylist()) == {""}:
         table = table.drop_columns(["arm"])
     if head["runs"] < head["of"] and say is not None:
-        say(f"{GRID}{name}: {head['runs']} of {head['of']} runs are there; the others are not "
-            "finished")  # fmt: skip
+        say(f"{GRID}{name}: {head['runs']} of {head['of']} runs are finished and included")
     chosen_where = dict(where or {})
     if main_b_p is not None and not name.endswith(JOINT):
         chosen_where.setdefault("problems_per_batch", str(main_b_p))

@@ -1,7 +1,7 @@
 """Which runs of a source are meant: `STUDY[recipe=kl,seed=0]`, and what tells its arms apart.
 
-An arm is what runs share that may be averaged as repetitions: everything of a specification but
-allocation and seed. A study may hold several (recipes, problem sets); a law is one arm's.
+Runs of one arm may be averaged as repetitions: they share everything but allocation and seed. A
+study may hold several arms (recipes, problem sets); a fit takes one.
 """
 
 from __future__ import annotations

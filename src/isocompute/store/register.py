@@ -12,7 +12,7 @@ from isocompute.engines import engine_target, load_engine
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
-from isocompute.store.begun import as_begun
+from isocompute.store.begun import keep_begun_recipes
 from isocompute.store.database import Database
 from isocompute.store.files import run_folder
 from isocompute.study.spec import RunSpec
@@ -30,7 +30,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
         retry_failed: make failed and invalid runs pending again.
 
     Returns:
-        The study under the recipes that it was begun with, see `as_begun`.
+        The study under the recipes that it was begun with, see `keep_begun_recipes`.
 
     Raises:
         InputError: if the study was edited in a way that would change runs that have results;
@@ -38,7 +38,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
     """
     with database.write() as connection:
         stored = _stored(connection)
-        study = as_begun(stored, study)
+        study = keep_begun_recipes(stored, study)
         if _adopt(connection, database.folder, stored, study):
             stored = _stored(connection)
         _refuse_edits(stored, study)

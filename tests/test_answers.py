@@ -583,6 +583,16 @@ def test_noise_is_measured_on_neighbours_and_no_collapse_moves_it(rng) -> None:
     assert noise_scale([]) == 1 / 1200  # nothing to measure it on: 300 problems, 4 samples
 
 
+@pytest.mark.parametrize("end", [0.0, 1.0])
+def test_noise_at_the_ends_of_the_scale_is_that_of_a_score_of_2_percent(end) -> None:
+    run = Curve(
+        problems_per_batch=32, rollouts_per_problem=8, run="a",
+        rollouts_K=np.arange(1.0, 4), score_K=np.abs(end - np.array([0.0, 0.01, 0.0])),
+    )  # fmt: skip
+    expected = 0.01**2 / (1.5 * 0.02 * 0.98) / 0.6745**2
+    assert noise_scale([run]) == pytest.approx(expected)
+
+
 def test_overfitting_is_a_fall_of_validation_alone() -> None:
     x = np.geomspace(1e3, 1e6, 31)
     up = np.linspace(0.2, 0.5, 31)

@@ -11,11 +11,13 @@ from isocompute.errors import InputError
 from isocompute.importers import settings_from
 from isocompute.sources import load_curves
 from layouts import LAYOUTS, Ask
+from layouts_asked import LAYOUTS as BLIND
+from layouts_asked import REFUSED as BLIND_REFUSED
 from layouts_foreign import LAYOUTS as FOREIGN
 from layouts_fresh import LAYOUTS as FRESH
 from layouts_unseen import LAYOUTS as UNSEEN
 
-ALL = {**LAYOUTS, **FOREIGN, **UNSEEN, **FRESH}
+ALL = {**LAYOUTS, **FOREIGN, **UNSEEN, **FRESH, **BLIND}
 
 # What cannot be known without being told, and the line that asks for it.
 REFUSED = {
@@ -47,6 +49,7 @@ REFUSED = {
     "utf16_tabs": r"begins like UTF-16; save it as UTF-8",
     "runs_table": r"is a table of runs with the last value of each; export a chart",
     "two_models": r"must share their model.*--where model=Qwen/Qwen2.5-1.5B",
+    **BLIND_REFUSED,
 }
 
 

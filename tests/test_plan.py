@@ -19,6 +19,7 @@ from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.fit import Fit
+from isocompute.answers.plan import _around
 from isocompute.answers.words import _STEPS, run_next
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
@@ -542,6 +543,11 @@ def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
     for known in (2000, None):
         d = plan_budget(fit, AT, problems=500, trained_on=known).document
         assert "problems_fewer" not in codes(d)
+
+
+def test_the_published_sweep_had_6000_problems() -> None:
+    for source in (None, "published:qwen2.5-7b-easy-bp64"):
+        assert _around(source, "easy", Rates())["trained_on"] == 6000
 
 
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:

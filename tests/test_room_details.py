@@ -201,6 +201,16 @@ def test_progress_by_hand():
     )
 
 
+@pytest.mark.parametrize(("problems", "known"), [(8, True), (9, False), (11, False)])
+def test_interference_needs_a_movement_of_two_standard_errors(problems, known):
+    """Three go from 0 to 1: mean p = 3/n against 2 sqrt(p (1 - p) / (n - 1)).
+
+    n = 8: 0.375 > 0.366; n = 9: 0.333 = 0.333, which is not more; n = 11: 0.273 < 0.282.
+    """
+    found = progress([0] * problems, [16] * 3 + [0] * (problems - 3), 16, 16)
+    assert (found.interference is not None) == known
+
+
 def _noise(total, before, after):
     """Gain of `total` successes dealt at random to two hands, by enumeration."""
     cards = [1] * total + [0] * (before + after - total)

@@ -5,8 +5,9 @@
 | `config.json` | tinker-cookbook (2026-08), utils/ml_log.py |
 | `experiment_config.json` | EasyR1 0.3.2, verl/utils/logger/logger.py |
 | `args.json` | ms-swift 4.4, arguments/base_args/base_args.py |
+| `training_args.json` | TRL and transformers, where `to_json_string()` was saved |
 | `config.yaml`, `files/config.yaml` | W&B's folder of a run (`KEY: {value: ...}`), AReaL 1.0.4 |
-| `.hydra/config.yaml` | whatever Hydra starts: verl |
+| `.hydra/config.yaml`, also in a folder above | whatever Hydra starts: verl |
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
@@ -28,10 +29,14 @@ from isocompute.importers.configuration import configuration
 from isocompute.importers.reading import MAX_LINE_BYTES, flatten, parse_json, run_name
 
 _FILES = (
-    "config.json", "experiment_config.json", "args.json", "config.yaml", "files/config.yaml",
-    ".hydra/config.yaml", "configs/orch.toml", "configs/orchestrator.toml", "configs/rl.toml",
-    "orch.toml",
+    "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
+    "files/config.yaml", ".hydra/config.yaml", "configs/orch.toml", "configs/orchestrator.toml",
+    "configs/rl.toml", "orch.toml",
 )
+_HYDRA = ".hydra/config.yaml"
+# verl writes logs/PROJECT/RUN.jsonl below the job's folder: 2 levels; half loses it, twice finds no
+# more there
+_LEVELS = 4
 # prime-rl's orchestrator writes its own part alone
 _ORCHESTRATOR = ("orch", "orchestrator")
 # of the log that they are named for
@@ -63,6 +68,16 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
             continue
         if name in own or _is_its_own(path):
             return name, config
+    return _of_hydra(path)
+
+
+def _of_hydra(path: Path) -> tuple[str, dict[str, object]] | None:
+    """The configuration of the job in whose folder a log lies deeper, alone of its kind."""
+    for folder in list(path.parents)[1 : 1 + _LEVELS]:
+        file = folder / _HYDRA
+        if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
+            alike = [p for p in folder.rglob(f"*{path.suffix}") if ".hydra" not in p.parts]
+            return (os.path.relpath(file, path.parent), _content(file)) if alike == [path] else None
     return None
 
 

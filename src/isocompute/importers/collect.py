@@ -383,6 +383,7 @@ class Collector:
             return {}
         self.counters.infer(
             "rollouts: every batch that an update drew under dynamic sampling is counted"
+            + ("" if found.drawn_problems else ", as B_p problems (no gen_batch_size there)")
         )
         return batches
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -23,6 +23,9 @@ from isocompute.importers.settings import Settings
 
 _OF_MAX = "global_step/max_steps"
 _STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update")
+# keys of a row that name its run: pandas, MLflow, Comet
+_RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
+MAX_RUNS = 10_000
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
 
@@ -55,8 +58,47 @@ def looks_like_jsonl(path: Path) -> bool:
     return False
 
 
+class RunsOfRows:
+    """A collector for every run that the rows of one file name; one where they name none."""
+
+    def __init__(self, first: Collector, path: Path) -> None:
+        self._first, self._path = first, path
+        self._key: str | None = None
+        self._known: dict[str, Collector] = {}
+
+    def of(self, row: Mapping[str, object]) -> Collector:
+        """The collector of the run that a row names.
+
+        Raises:
+            InputError: if the file has more runs than one file may have.
+        """
+        if self._key is None:  # looked for in rows until one has it
+            self._key = next((k for k in _RUN if isinstance(row.get(k), str)), None)
+            if self._key is None:
+                return self._first
+        name = row.get(self._key)
+        if not isinstance(name, str):
+            return self._first
+        if name not in self._known:
+            if len(self._known) >= MAX_RUNS:
+                raise InputError(
+                    f"a log must hold at most {MAX_RUNS} runs, but {str(self._path)!r} has more "
+                    f"values of {self._key}; split it."
+                )
+            settings = self._first.settings.for_file(name)
+            self._known[name] = Collector(name, self._first.errors, settings)
+        return self._known[name]
+
+    def finish(self) -> list[Collector]:
+        """Those that have rows, each with the configuration that the files beside it say."""
+        for collector in self._known.values():
+            collector.configure_beside(self._path, alone=len(self._known) == 1)
+        first = [self._first] if self._first.n_rows or not self._known else []
+        return [*first, *self._known.values()]
+
+
 def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> list[ImportedRun]:
-    """One run from one file, or from all files of one folder of dumps.
+    """The runs of one file, or the run of all files of one folder of dumps.
 
     Raises:
         InputError: if no line of a file is a row of a log that is known.
@@ -67,10 +109,11 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     collector.configure_beside(first)
     dumps: dict[tuple[int, str], Dump] = {}
     source = ""
+    runs = RunsOfRows(collector, first)
     for path in paths:
         errors.file = str(path)[:300]
         for number, row in iter_objects(path, errors):
-            kind = _take(row, number, collector, dumps, path)
+            kind = _take(row, number, runs.of(row), dumps, path)
             source = source or kind
     if not source:
         raise InputError(
@@ -81,7 +124,8 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     if errors.count:
         collector.note(f"{errors.count} rows were not used; the first: line "
                        f"{errors.kept[0].line}: {errors.kept[0].reason}")
-    return [collector.finish(first, source, provenance_of(first, source))]
+    provenance = provenance_of(first, source)
+    return [one.finish(first, source, provenance) for one in runs.finish()]
 
 
 def _keys(collector: Collector) -> str:

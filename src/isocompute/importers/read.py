@@ -30,7 +30,8 @@ _SKIPPED_ENDINGS = (
 )
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
-    "config.json", "experiment_config.json", "args.json", "wandb-summary.json",
+    "config.json", "experiment_config.json", "args.json", "training_args.json",
+    "wandb-summary.json",
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
@@ -157,9 +158,12 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     if not any(run.n_rows for run in runs):
         raise InputError(
             f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
-            f"or tidy curves, but {str(path)!r} {_NOTHING}; check the file"
-            + (", or give a table of your own to `isocompute fit` as it is."
-               if path.name.endswith((".csv", ".tsv", ".csv.gz")) else ".")
+            f"or tidy curves, but {str(path)!r} {_NOTHING}"
+            + (f" (its columns: {', '.join(first.strip().split(',')[:10])!s:.300}); give it to "
+               "`isocompute fit` as a table of your own, columns named in --map columns.yaml."
+               if path.name.endswith((".csv", ".tsv", ".csv.gz"))
+               else "; give what its tracker wrote (W&B, TensorBoard, MLflow), or a table of run, "
+               "step, metric, value.")
         )
     return runs
 

@@ -185,6 +185,8 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
         "parse_options": pa.csv.ParseOptions(delimiter=separator),
     }
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
+    if separator in ";\t":
+        _refuse_dotted_thousands(table, names, path)
     if separator == ";":  # decimal commas; 1,234 may be thousands and stays as it is
         for i, name in enumerate(table.column_names):
             column = table.column(i)
@@ -199,6 +201,25 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
         if pc.any(repeats).as_py():
             table = table.filter(pc.invert(repeats))
     return table.rename_columns([names[c] for c in table.column_names])
+
+
+def _refuse_dotted_thousands(table: pa.Table, names: dict[str, str], path: Path) -> None:
+    """A count written as 1.280: a thousand, where no cell has a dot elsewhere."""
+    import pyarrow.compute as pc
+
+    for name, meant in names.items():
+        if meant not in ("rollouts", "steps", "tokens"):
+            continue
+        text = pc.utf8_trim_whitespace(table.column(name))
+        dotted = pc.match_substring(text, ".")
+        grouped = pc.match_substring_regex(text, r"^[1-9][0-9]{0,2}(\.[0-9]{3})+$")
+        if pc.any(dotted).as_py() and pc.all(pc.or_(pc.invert(dotted), grouped)).as_py():
+            row = pc.index(dotted, True).as_py()
+            cell = text[row].as_py()
+            raise InputError(
+                f"{path}: column {name} must hold plain numbers, but row {row + 1} has "
+                f"{ascii(cell)[:60]}, a fraction or thousands; write {cell.replace('.', '')[:60]}."
+            )
 
 
 def _head(path: Path) -> tuple[int, str, list[str]]:

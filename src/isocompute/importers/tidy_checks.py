@@ -68,6 +68,14 @@ def check_numbers(
             below & bool(below[v > 0].all()),
             f"if {called!r} counts updates, map it to steps",
         )
+    if "steps" in numbers:
+        v = numbers["steps"]
+        refuse(
+            "steps",
+            "whole updates",
+            np.isfinite(v) & (v != np.floor(v)),
+            "give a column that counts updates (epochs times the updates of one)",
+        )
     for name in ("steps", "tokens"):
         if name in numbers:
             v = numbers[name]

@@ -8,6 +8,7 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
+from isocompute.importers.jsonl import RunsOfRows
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import parse_json, run_name, unfolded
 from isocompute.importers.runs import ImportedRun
@@ -43,6 +44,13 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     else:
         history = _recover(data.decode("utf-8", "replace"))
         if not history:
+            if isinstance(state, dict) and path.name != "trainer_state.json":
+                keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
+                raise InputError(
+                    "a JSON log must be a list of rows with a step, or hold one as `log_history`, "
+                    f"but {str(path)!r} has {keys or 'nothing'}; "
+                    "write its points as a table: run, step, metric, value."
+                )
             raise InputError(
                 f"a trainer_state.json must hold a list `log_history`, but {str(path)!r} does not"
                 f"{f' ({reason})' if reason else ''}; use the one of another checkpoint."
@@ -57,12 +65,13 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     window = state.get("logging_steps")
     if isinstance(window, int) and window > 1:
         collector.note(f"training rows are means over {window} steps")
+    runs = RunsOfRows(collector, path)
     for number, row in enumerate(history, start=1):
         if isinstance(row, dict):
-            collector.row(row.get("step"), unfolded(row), number)
+            runs.of(row).row(row.get("step"), unfolded(row), number)
         else:
             errors.add(number, "an entry of log_history must be an object")
-    return [collector.finish(path, "trainer-state")]
+    return [one.finish(path, "trainer-state") for one in runs.finish()]
 
 
 def _recover(text: str) -> list[Any]:

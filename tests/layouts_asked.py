@@ -1,0 +1,144 @@
+"""The blind layouts as `test_layouts` tries them: what is asked for, and what is typed then."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import layouts_blind_tables
+import layouts_blind_trainers
+from layouts import Ask, Layout
+from layouts_blind import LAYOUTS as WRITTEN
+from layouts_blind import Truth
+
+# importing them enters their layouts
+assert layouts_blind_tables
+assert layouts_blind_trainers
+
+
+def asking(metric: str | None = None, **settings: object) -> Ask:
+    """What a user adds: settings, and a metric."""
+    ask: Ask = {"settings": settings} if settings else {}
+    return ask | ({"metric": metric} if metric else {})
+
+
+def named(pattern: str, **settings: object) -> Ask:
+    """B_p, n and seed by the names of files, in short."""
+    for short, name in (("{b}", "problems_per_batch"), ("{n}", "rollouts_per_problem")):
+        pattern = pattern.replace(short, f"{{{name}}}")
+    return asking(pattern=pattern, **settings)
+
+
+# The second try, and what the error of the first one must say.
+SECOND: dict[str, tuple[str, Ask]] = {
+    "easyr1_experiment_log": (r"add --metric avg@1:accuracy", asking("avg@1:accuracy")),
+    "nemo_rl_history": (r"counts calls of log .* --set step=_step", asking(step="_step")),
+    "skyrl_chart_csv": (r"must be known, .*--set pattern=", named("tbs{b}-nspp{n}-s{seed}")),
+    "open_instruct_metrics": (
+        r"its rows have training_step, .*--set step=KEY",
+        asking(
+            step="training_step",
+            columns={"eval/objective/verifiable_correct_rate": "avg@1"},
+        ),
+    ),
+    "prime_rl_run": (r"'math500/all', .*--problem-set", {"problem_set": "math500/all"}),
+    "unsloth_checkpoints": (
+        r"must be known, .*pattern='bp\{problems_per_batch\}_gen\{rollouts_per_problem\}'",
+        named("bp{b}_gen{n}_seed{seed}") | {"score_range": (0.0, 2.0)},
+    ),
+    "verl_signed_reward": (
+        r"must be known, .*--set pattern=",
+        named("tbs{b}-n{n}-seed{seed}") | {"score_range": (-1.0, 1.0)},
+    ),
+    "comet_export": (
+        r"not read: eval_accuracy, .*column map",
+        named("9f{n}", problems_per_batch=8, columns={"eval_accuracy": "avg@1"}),
+    ),
+    "trackio_rows": (
+        r"step says 18 where train/global_step says 60; .*--set step=train/global_step",
+        named("forest-{n}", problems_per_batch=8, step="train/global_step"),
+    ),
+    "long_with_gaps": (
+        r"not read: pass@4, mean@4, .*column map",
+        named("run-{n}", problems_per_batch=8, columns={"mean@4": "avg@4"}),
+    ),
+    "timestamps_as_index": (
+        r"score are missing \(the file has , run, seed, batch_prompts, .*column map",
+        named("r{n}-{seed}", problems_per_batch=8, step="update", columns={"solve_rate": "avg@1"}),
+    ),
+    "two_sets_and_their_mean": (
+        r"not read: eval/aime24/accuracy, .*column map",
+        named("run{n}", problems_per_batch=8, columns={"eval/average/accuracy": "avg@1"}),
+    ),
+}  # fmt: skip
+# Where a table of one's own is the cure.
+REWRITTEN = {
+    "slime_api_dump": r"must be a list of rows .*x16.json' has name, id, config, history; write",
+    "areal_console": r"main.log' holds nothing of them; give what its tracker wrote",
+    "lm_eval_folders": r"must be a list of rows .* has results, n-shot; write its points",
+    "wandb_chart_by_time": r"the step on its x axis, .*'Relative Time \(Process\)'",
+    "excel_european": r"column rollouts .* row 5 has '1.280', a fraction or thousands; write 1280",
+    "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
+    "mlflow_search_runs": r"are missing \(the file has run_id, status, params.data.train_batch",
+    "mlflow_metric_history": r"must be a list of rows .* has info, data, metrics; write its",
+    "aim_dataframe": r"are missing \(the file has run.hash, .*column map",
+    "swanlab_chart": r"are missing \(the file has step, bp8-n4-seed0-val/accuracy",
+    "clearml_scalars": r"must be a list of rows .* hyperparameters, scalars; write its points",
+    "pandas_two_headers": r"column names must be unique, but '8' occurs more than once",
+    "trl_slurm_output": r"must be known, but 'slurm-99120_0' .*--set problems_per_batch=32",
+    "epochs_for_steps": r"are missing \(the file has epoch, val_accuracy\)",
+}
+REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN
+# The seed stands where no reader looks: in another file, or in a column of a JSON row.
+SEEDLESS = ("comet_export", "trackio_rows", "two_sets_and_their_mean")
+
+
+def points(runs: list[Truth], *, seeds: bool) -> dict:
+    """Score by rollouts of each run, as `test_layouts` compares them."""
+    return {
+        (run.rollouts_per_problem, run.seed if seeds else None): {
+            float(run.rollouts[step]): score for step, score in run.scores.items()
+        }
+        for run in runs
+    }
+
+
+def rewrite(runs: list[Truth]) -> Callable[[Path], None]:
+    """The user gives the table that the error asks for."""
+
+    def mend(folder: Path) -> None:
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        with (folder / "own.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(
+                ["problems_per_batch", "rollouts_per_problem", "seed", "rollouts", "score"]
+            )
+            for run in runs:
+                b_p, n, seed = run.problems_per_batch, run.rollouts_per_problem, run.seed
+                for step, score in run.scores.items():
+                    cells = [b_p, n, "" if seed is None else seed, run.rollouts[step], score]
+                    writer.writerow(cells)
+
+    return mend
+
+
+def entry(name: str) -> Callable[[Path], Layout]:
+    def write(folder: Path) -> Layout:
+        runs = WRITTEN[name].write(folder)
+        if runs is None:  # the file does not hold the answer; another export does
+            runs = WRITTEN["excel_american"].write(folder / "unused")
+            shutil.rmtree(folder / "unused")
+        _, second = SECOND.get(name, ("", None))
+        return Layout(
+            truth=points(runs, seeds=name not in SEEDLESS),
+            second=second,
+            mend=rewrite(runs) if name in REWRITTEN else None,
+        )
+
+    return write
+
+
+LAYOUTS = {name: entry(name) for name in WRITTEN}

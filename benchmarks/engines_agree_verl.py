@@ -1,8 +1,9 @@
 """The study of engines_agree.py for verl, which trains on the CPU in an environment of its own.
 
 The base model gets heads of 32, the smallest that vLLM's attention on a CPU has, a chat template
-and a token for the end. It is the same function; its query weights are larger by the root of two,
-so that a step of Adam turns them by that much less.
+and a token for the end, which verl must have: one beyond the model's own, so that it is never drawn
+and responses have their full length as in the other engines. It is the same function; its query
+weights are larger by the root of two, so that a step of Adam turns them by that much less.
 """
 
 from __future__ import annotations
@@ -69,9 +70,10 @@ def widen(source: Path, target: Path) -> None:
     shutil.copy(source / "tokenizer.json", target)
     generation = json.loads((source / "generation_config.json").read_text())
     tokenizer = json.loads((source / "tokenizer_config.json").read_text())
-    tokenizer |= {"eos_token": "<pad>", "chat_template":
+    tokenizer |= {"eos_token": "<end>", "chat_template":
                   "{% for message in messages %}{{ message.content }}{% endfor %}"}  # fmt: skip
-    for file, content in (("generation_config", generation | {"eos_token_id": 0}),
+    end = config["vocab_size"]  # the number that a tokenizer gives to the first token added
+    for file, content in (("generation_config", generation | {"eos_token_id": end}),
                           ("tokenizer_config", tokenizer),
-                          ("config", config | {"head_dim": new, "eos_token_id": 0})):  # fmt: skip
+                          ("config", config | {"head_dim": new})):  # fmt: skip
         (target / f"{file}.json").write_text(json.dumps(content, indent=1))

@@ -26,7 +26,7 @@ from numpyro.infer.initialization import init_to_value
 from isocompute.model.form import HINGE, KNOTS, SPACING
 from isocompute.model.noise import MISFIT_LENGTH, scaling_of
 from isocompute.model.posterior import Posterior, _nearness
-from isocompute.model.prior import BUMP, OCTAVES, SCALES, SHARED, SPREAD
+from isocompute.model.prior import BUMP, OCTAVES, SCALES, SHARED
 
 jax.config.update("jax_enable_x64", True)
 
@@ -140,8 +140,8 @@ class Sweep:
 
     def model(self) -> None:
         """The joint density."""
-        h = numpyro.sample("h", dist.Normal(0.0, SPREAD).expand([self.own, 4]).to_event(2))
-        log_bump = np.log(BUMP) + numpyro.sample("h_bump", dist.Normal(0.0, SPREAD))
+        h = numpyro.sample("h", dist.Normal(0.0, 1.0).expand([self.own, 4]).to_event(2))
+        log_bump = np.log(BUMP) + numpyro.sample("h_bump", dist.Normal(0.0, 1.0))
         log_scales = self.medians + h
         lower = [self._lower(i, jnp.exp(log_scales[i])) for i in range(self.own)]
         own, bend, u = self._centred(lower) if self.centred else self._not_centred(lower)

@@ -100,7 +100,7 @@ def make_plan(budget: float = 4.0e6) -> dict[str, Any]:
         "recipe": {"objective": "grpo", "kl_coef": 0.001, "entropy_coef": 0.001},
         "cost": {"tokens": 6.4e9, "gpu_hours": 310.0, "usd": 620.0, "source": {}},
         "extrapolation_log10": 0.0,
-        "verdict": {"level": "caution", "reason": "Only B_p = 16 was compared at n = 256."},
+        "verdict": {"level": "caution", "reason": "Only B_p = 16 was tested at n = 256."},
         "trainer": {
             "verl": {"data.train_batch_size": 16, "actor_rollout_ref.rollout.n": 256},
             "trl": {"num_generations": 256},
@@ -109,7 +109,7 @@ def make_plan(budget: float = 4.0e6) -> dict[str, Any]:
         "run_next": [{"do": "test a second B_p", "command": "isocompute run study.yaml",
                       "settles": "bp_untested"}],
         "notices": [{"code": "bp_untested", "level": "caution",
-                     "text": "Only B_p = 16 was compared at n = 256.",
+                     "text": "Only B_p = 16 was tested at n = 256.",
                      "remedy": "Test a second B_p there, or drop --fix if there is one."}],
     }  # fmt: skip
 

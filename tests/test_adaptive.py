@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocompute.design.adaptive import next_look
+from isocompute.design.adaptive import _rounded, next_look
 from isocompute.design.decider import decider
 from isocompute.domain import Configuration
 from isocompute.errors import InputError
@@ -25,7 +25,7 @@ from isocompute.report.study_data import study_view
 from isocompute.runner import open_study, run_study
 from isocompute.sources.studies import study_curves
 from isocompute.store import Database, Store
-from isocompute.store.decisions import last_look, load_looks, save_look
+from isocompute.store.decisions import decision_lines, last_look, load_looks, save_look
 from isocompute.store.doctor import examine
 from isocompute.store.leases import Spent, progress_file
 from isocompute.store.status import study_status
@@ -171,6 +171,23 @@ def test_a_sweep_without_any_score_ends(dominated):
     assert next_look(grid, [], looks[0]).of_sweep.numbers["spent"] > 0
 
 
+def test_the_first_slice_reaches_the_first_evaluation():
+    """A slice without a score would end the sweep: nothing can be decided from it."""
+    steps = {Configuration(8, n): 10_000 // (8 * n) for n in (8, 32, 512)}
+    of = {"steps": steps, "seeds": 1, "slices": (0.03125, 0.0625, 0.125, 0.25, 0.5, 1.0)}
+    grid = Grid(**of, bounds=Bounds(target=1e6), first_evaluation=1024)
+    blind = Grid(**of, bounds=Bounds(target=1e6))
+    assert grid.levels(Configuration(8, 8)) == [1024, 1216, 2496, 4992, 9984]
+    assert grid.levels(Configuration(8, 32))[0] == 1024
+    assert grid.levels(Configuration(8, 512)) == blind.levels(Configuration(8, 512))
+    assert blind.levels(Configuration(8, 8))[0] == 256
+    started = grid.started(None)
+    assert started is not None
+    assert {d.rollouts for d in started.of_configurations.values()} == {(1024,), (8192 // 2,)}
+    study = replace(small_study(first=100), adaptive=Bounds(target=256))
+    assert study.grid().first_evaluation == 100
+
+
 # -- carried out by a runner ------------------------------------------------------------------
 
 
@@ -239,6 +256,17 @@ def test_runs_go_as_far_as_was_decided(tmp_path, workers):
     assert reached(tmp_path)[2, 0] == 64
 
 
+def test_numbers_of_a_look_are_kept_and_shown_whole() -> None:
+    def said(loss: float) -> str:
+        numbers = {"loss_at_target": loss, "loss_on_path": 0.001, "tolerance": 0.002,
+                   "spent": 1179648.0, "target": 65536.0}  # fmt: skip
+        look = Look(2, (Decision(action="end", numbers=_rounded(numbers)),))
+        return "\n".join(decision_lines([look], 2 * 1179648))
+
+    assert "1,179,648 rollouts seen (50% of the grid)" in said(0.0029)  # whole numbers as they are
+    assert _rounded({"loss": 0.00123456789}) == {"loss": 0.00123457}
+
+
 def test_readers_know_what_was_frozen_and_why(tmp_path):
     run_study(adaptive_study(), tmp_path, workers=0, settings=FAST, decide=SCRIPT)
     curves = study_curves(tmp_path, {}).curves
@@ -272,7 +300,7 @@ def test_a_frozen_configuration_is_not_said_to_have_stopped(dominated):
 def test_a_frozen_n_is_thawed_to_the_end(tmp_path):
     study = adaptive_study()
     run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT)
-    with pytest.raises(InputError, match="only a frozen n can be thawed, but got 4 and frozen are"):
+    with pytest.raises(InputError, match=r"must name frozen n \(.*\), but got 4; name"):
         run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[4])
     assert reached(tmp_path)[2, 0] == 64
     summary = run_study(study, tmp_path, workers=0, settings=FAST, decide=SCRIPT, thaw=[2])
@@ -508,3 +536,28 @@ def decider_metric(folder: Path, metric: str) -> float:
                       *last.of_configurations.values())))  # fmt: skip
     first = looks_of(target)[0]
     return float(decider(study, target)(first).of_sweep.numbers["loss_on_path"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "line"),
+    [
+        (0.0015, "  ended: its plan loses less than the tolerance, 0.002"),
+        (0.0022, "  ended: nothing is left that it may train, tolerance 0.002 not met"),
+    ],
+)
+def test_status_says_why_a_sweep_ended(loss, line):
+    numbers = {"spent": 300.0, "target": 1000.0, "loss_at_target": loss,
+               "loss_on_path": 0.001, "tolerance": 0.002}  # fmt: skip
+    of = Configuration(32, 8)
+    end = Look(3, (
+        Decision(action="end", numbers=numbers),
+        Decision(action="freeze", configuration=of, rollouts=(100,),
+                 numbers={"chance": 0.013, "improvement": 0.0001}),
+    ))  # fmt: skip
+    assert decision_lines([end], 1200) == [
+        "adaptive: look 3, 300 rollouts seen (25% of the grid); the plan at 1,000 is expected to "
+        f"lose {loss:.4f}, 0.0010 on average up to it",
+        line,
+        "  frozen: n=8, B_p=32, at 100 rollouts (look 3): chance to come within 0.005 of the best "
+        "1.3%, expected improvement 0.0001",
+    ]

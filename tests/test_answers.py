@@ -115,6 +115,21 @@ def test_a_rise_is_claimed_where_the_surface_rises(rng) -> None:
     assert not flat.rise.claimed
 
 
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_where_it_levels_off_is_where_plans_beyond_the_data_stay(rng, goes_on) -> None:
+    """The best n rests at 32 for a decade; what `plan` takes at five times the data decides."""
+
+    def rests(log2_bp: np.ndarray, log2_n: np.ndarray, x: np.ndarray) -> np.ndarray:
+        best = np.minimum(3.0 + 2.0 * (x - 4.0), 5.0) + goes_on * 4.0 * np.maximum(x - 6.0, 0.0)
+        return 0.1 + 0.1 * (x - 3.0) - 0.02 * (log2_n - best) ** 2 + 0.0 * log2_bp
+
+    fit = fit_of(rng, surface=rests, sd=0.05)
+    assert fit.best_at(1e6).configuration == (32, 32)
+    assert fit.best_at(5e6).configuration == (32, 256 if goes_on else 32)
+    assert fit.law["identified"]["plateau"] is not goes_on
+    assert fit.law["plateau_interval"][1] is None if goes_on else fit.law["plateau"] < 40
+
+
 def test_beyond_the_data_draws_are_as_wide_as_the_back_test_says(rng, monkeypatch) -> None:
     fit = fit_of(rng, last=5.5)
     inside = np.diff(fit.score_at(32, 128, 10**5.4)[1:]).item()
@@ -449,6 +464,70 @@ def test_runs_that_do_not_learn_stop_everything(rng) -> None:
     assert "scores_flat" in codes(still)
 
 
+def ends_of(*scores: float, n: int = 8, at: Sequence[float] = (0.0, 1e6)) -> Curve:
+    return Curve(problems_per_batch=32, rollouts_per_problem=n, run=str(n),
+                 rollouts_K=np.array(at), score_K=np.array(scores))  # fmt: skip
+
+
+def test_a_rise_from_step_0_to_the_only_evaluation_is_one() -> None:
+    # One standard error of the difference is 0.013 at p = 0.2 to 0.3: 300 problems x 4, 2 scores.
+    def rises(last: float) -> bool:
+        (of,) = windows_of([ends_of(0.2, last)], "rollouts").values()
+        return of.rises
+
+    assert rises(0.26)
+    assert not rises(0.22)
+    assert not rises(0.1)
+    (learned,) = windows_of(  # before its first evaluation
+        [ends_of(0.2, 0.5, 0.501, 0.5, 0.501, at=(0, 1e4, 1e5, 1e6, 1e7))], "rollouts"
+    ).values()
+    assert learned.rises
+    assert learned.change(0, -1)[1] < 3
+    (alone,) = windows_of([ends_of(0.5, at=(1e6,))], "rollouts").values()
+    assert alone.rises  # nothing tells that it did not
+
+
+def test_runs_with_step_0_and_one_evaluation_are_not_called_flat(rng) -> None:
+    fit = fit_of(rng)
+    fit.posterior.curves = tuple(ends_of(0.2, 0.5, n=n) for n in (8, 16, 32))
+    assert "scores_flat" not in codes(fit)
+    fit.__dict__.pop("notices")
+    fit.posterior.curves = tuple(ends_of(0.2, 0.2, n=n) for n in (8, 16, 32))
+    assert "scores_flat" in codes(fit)
+
+
+def test_where_n_goes_on_rising_it_is_not_said_to_level_off(rng) -> None:
+    # The best n rises by two octaves a decade; from 1e5.5 on it stays.
+    def levelling(until: float) -> Any:
+        return lambda bp, n, x: rising(bp, n + 2 * np.maximum(x - until, 0.0), x)
+
+    ends, stays = (fit_of(rng, surface=levelling(at), last=[6.0] * 7) for at in (9.0, 5.5))
+    assert np.median(ends.path_far) == pytest.approx(9, abs=0.1)
+    assert np.median(stays.path_far) == pytest.approx(6, abs=0.1)
+    assert not ends.law["identified"]["plateau"]
+    assert ends.law["plateau_interval"][1] is None
+    low, high = stays.law["plateau_interval"]
+    assert low < 64 < high
+
+
+def test_runs_that_fall_are_the_first_reason(rng) -> None:
+    fit = fit_of(rng)
+    fit.posterior.curves = tuple(c.replace(score_K=c.score_K[::-1].copy()) for c in fit.curves)
+    fit.__dict__["backtest"] = reading.Backtest(
+        skill=-0.5, coverage=0.9, excess=(0.03, 0.05), rows=({},) * 12
+    )
+    assert [n.code for n in fit.notices][:2] == ["scores_fall", "no_skill"]
+
+
+def test_a_fit_that_nothing_tested_is_not_ok(rng) -> None:
+    fit = fit_of(rng)
+    assert "nothing_held_out" not in codes(fit)
+    fit.__dict__.pop("notices")
+    fit.__dict__["backtest"] = reading.Backtest()
+    assert "nothing_held_out" in codes(fit)
+    assert fit.verdict.level == "caution"
+
+
 def test_a_failed_back_test_stops_everything(rng, monkeypatch) -> None:
     good = reading.Backtest(skill=0.5, coverage=0.9, excess=(-0.02, -0.01), rows=({},) * 12)
     for change, code in (
@@ -501,7 +580,17 @@ def test_noise_is_measured_on_neighbours_and_no_collapse_moves_it(rng) -> None:
         rollouts_K=np.arange(1.0, 2001), score_K=y,
     )  # fmt: skip
     assert noise_scale([run]) == pytest.approx(1 / 1200, rel=0.1)
-    assert noise_scale([]) == 0.0
+    assert noise_scale([]) == 1 / 1200  # nothing to measure it on: 300 problems, 4 samples
+
+
+@pytest.mark.parametrize("end", [0.0, 1.0])
+def test_noise_at_the_ends_of_the_scale_is_that_of_a_score_of_2_percent(end) -> None:
+    run = Curve(
+        problems_per_batch=32, rollouts_per_problem=8, run="a",
+        rollouts_K=np.arange(1.0, 4), score_K=np.abs(end - np.array([0.0, 0.01, 0.0])),
+    )  # fmt: skip
+    expected = 0.01**2 / (1.5 * 0.02 * 0.98) / 0.6745**2
+    assert noise_scale([run]) == pytest.approx(expected)
 
 
 def test_overfitting_is_a_fall_of_validation_alone() -> None:

@@ -128,6 +128,32 @@ def test_a_plateau_at_the_edge_of_what_was_tested_is_open(tested, flags, known) 
     assert tuple(f for f in found["flags"] if f == "optimum_at_edge") == flags
 
 
+def test_a_path_that_goes_on_rising_has_no_known_plateau() -> None:
+    path_DV, _ = planted()  # levels off at 2**9
+    alone = law_of_paths(X, path_DV, tested=TESTED)
+    there = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1])
+    assert there["plateau_interval"] == alone["plateau_interval"]
+    higher = law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1] + 1)
+    low, high = higher["plateau_interval"]
+    assert low == alone["plateau_interval"][0]
+    assert np.log2(high) == pytest.approx(np.quantile(path_DV[:, -1] + 1, 0.975), abs=0.05)
+    # A level is where plans beyond the data stay: within half an octave.
+    moved = {
+        by: law_of_paths(X, path_DV, tested=TESTED, far_D=path_DV[:, -1] + by)
+        for by in (-0.6, -0.4, 0.0, 0.4, 0.6)
+    }
+    assert [found["identified"]["plateau"] for found in moved.values()] == [
+        False, True, True, True, False
+    ]  # fmt: skip
+    edge = np.full(len(path_DV), np.log2(TESTED[1]))
+    beyond = law_of_paths(X, path_DV, tested=TESTED, far_D=edge)
+    assert beyond["plateau_interval"][1] is None
+    assert not beyond["identified"]["plateau"]
+    down = 14 - path_DV  # to 2**5
+    falls = law_of_paths(X, down, tested=TESTED, far_D=down[:, -1] - 1)
+    assert falls["plateau_interval"][0] < 16 < 32 < falls["plateau_interval"][1]
+
+
 def test_the_law_does_not_leave_what_was_tested() -> None:
     path_DV, _ = planted(sd=(0.0, 0.0, 0.0, 0.0))  # rises to 2**9 with 2**8 tested at most
     found = law_of_paths(X, np.minimum(path_DV, 8.0), tested=(16.0, 256.0))
@@ -155,6 +181,14 @@ def test_a_running_average_by_hand() -> None:
     assert averaged(u, path, 2.0).tolist() == [[1.5, 3.0, 3.0, 3.0], [1.0, 1.0, 1.0, 1.0]]
     assert averaged(u, path, 1.9).tolist() == path.tolist()
     assert averaged(u, path[0], 2.0).tolist() == [1.5, 3.0, 3.0, 3.0]
+
+
+def test_the_mean_of_ones_is_one() -> None:
+    # Seventy shares of 1/70 add up to a hair less, and an n below 1 is refused.
+    u = np.linspace(4.0, 6.0, 200)
+    n = averaged(u, np.ones(200), 0.7)
+    assert n.tolist() == [1.0] * 200
+    assert fit_law(10**u, n).predict(1e5) == 1.0
 
 
 def test_the_document() -> None:

@@ -48,7 +48,7 @@ def test_it_is_finished_under_its_own_recipe(
     assert {cap for cap, *_ in before.values()} == {None}
     file, out = str(begun / "sweep.yaml"), str(begun / "begun")
     assert main(["run", file, "-o", out, "--workers", "0", "budget=256"]) == 0
-    assert "goes on as it was begun, without truncated importance" in capsys.readouterr().err
+    assert "continues as it began, without truncated importance" in capsys.readouterr().err
     after = records(begun / "begun")
     assert after.keys() == before.keys()  # none was begun anew
     for run, (_cap, steps, counts, successes) in before.items():

@@ -369,7 +369,7 @@ def test_the_published_method_stands_under_its_own_name(
     argv = ["fit", "published:qwen2.5-7b-easy", "--method", "paper"]
     assert main(argv) == 0
     out = capsys.readouterr().out
-    assert out.startswith("avg@4 by the published method (arXiv 2603.12151), nothing added")
+    assert out.startswith("avg@4 by the published method (arXiv 2603.12151)\n")
     assert "n = 8 to 242k, 32 to 973k, 128 to 1.49M, 256 to 2.78M, 512." in out
     assert "n = 1,024 and 2,048 were run and do not extend the frontier" in out
     assert "Confidence" not in out
@@ -455,7 +455,7 @@ def test_a_batch_cap_names_its_cost(capsys: pytest.CaptureFixture[str]) -> None:
     d = json.loads(capsys.readouterr().out)
     assert d["batch_size"] <= 4096
     text = next(w["text"] for w in d["notices"] if w["code"] == "capped_by_max_batch")
-    assert "holds n at" in text
+    assert "limit n to" in text
     assert main([*argv, "--min-steps", "2000", "--json", "-"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] >= 2000
 
@@ -561,7 +561,7 @@ def test_report_writes_one_file_and_the_figures(
     assert main([*argv, "--figures", str(tmp_path / "figures")]) == 0
     assert page.read_text(encoding="utf-8").lower().startswith("<!doctype html>")
     assert "1-law.pdf" in {p.name for p in (tmp_path / "figures").iterdir()}
-    assert f"report: {page}" in capsys.readouterr().out
+    assert f"Report: {page}" in capsys.readouterr().out
 
 
 def falling(rows: Rows) -> Rows:

@@ -145,7 +145,7 @@ def test_status(finished: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status", str(finished)]) == 0
     out = capsys.readouterr().out
     assert "4 runs: 4 done" in out
-    assert "of 4 runs without a finding" in out
+    assert "of 4 runs broke no rule" in out
     assert main(["status", str(finished), "--json", "-"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["states"]["done"] == 4

@@ -115,9 +115,15 @@ def test_where_it_levels_off_and_whether_it_rises() -> None:
     d = document()
     d["law"]["plateau_interval"] = [100.0, 180.4]
     assert fit_lines(d)[3].strip().endswith("at least 3.2; levels off at 120 (100 to 180)")
+    d["law"]["identified"] = {"plateau": False}  # the curves let it move on
+    assert fit_lines(d)[3].strip().endswith("where it levels off is not known")
     d["law"]["rising"]["claimed"] = False
-    assert fit_lines(d)[3].strip() == "rises by 4.0 octaves, which noise alone may do"
+    assert fit_lines(d)[3].strip() == "rises by 4.0 octaves, but noise alone may explain that"
     d["law"]["rising"]["octaves"] = 0.0
+    level = "whether it rises cannot be told: several n score alike"
+    assert fit_lines(d)[3].strip() == level  # beside a best n that goes from 8 to 108
+    for row in d["best"]:
+        row["rollouts_per_problem"] = 8.0
     assert fit_lines(d)[3].strip() == "does not rise with the budget"
     d["law"]["rising"] = {"octaves": -2.0, "lower_bound": -3.0, "claimed": False}
     d["notices"].append({"code": "falling", "level": "note", "text": "", "remedy": "Steps."})
@@ -197,7 +203,10 @@ def test_seeds_are_asked_for_once() -> None:
     ]
     assert line(d, "Next") == "Next: run at least 3 seeds; then train further."
     d["notices"] = [{"code": "n_not_told_apart", "level": "caution", "text": "", "remedy": "Any."}]
-    assert line(d, "Next") == "Next: take any of the tied n, or add seeds to tell them apart."
+    assert line(d, "Next") == "Next: take n = 128, or add seeds to tell them apart."
+    for best in d["best"]:  # what may be best is no tie: only what loses nothing that shows is
+        best["as_good"] = [32, 128]
+    assert line(d, "Next") == "Next: take n = 32, 128, or add seeds to tell them apart."
 
 
 def test_the_picture_names_its_source_where_a_line_holds_it() -> None:
@@ -243,14 +252,14 @@ def test_every_part_is_there_and_fits_the_width() -> None:
     assert "--full" not in text
     assert "0.600  [0.590, 0.620]" in text
     assert "[0.690, ?]" in text
-    assert "900k and ?" in text
+    assert "900k to ?" in text
     assert "extrapolated" in text
     assert "L = 4 [3.00, 5.00], k = 2 [1.00, 3.00]" in " ".join(text.split())
     assert "Flags: non_monotone." in text
-    assert "Back-test, fitted to what lies before 500k and 1M:" in text
+    assert "Back-test, fitted to the evaluations before 500k and 1M:" in text
     flat = " ".join(text.split())
-    assert "missed by 0.0120 on average, by best so far 0.0300 (skill 0.60); 90% lie" in flat
-    assert "Beyond the data intervals are 1.25 times as wide." in flat
+    assert "later scores by 0.0120 on average, best so far by 0.0300 (skill 0.60); 90% lie" in flat
+    assert "Intervals beyond the data are widened 1.25 times." in flat
     assert "the model 0.001, best so far 0.020, the largest n 0.000, the next n after" in flat
     assert "Published method: the published method needs 2 configurations" in text
     assert "caution: Every n has one run. Run at least 3 seeds. [seeds_missing]" in text
@@ -296,7 +305,7 @@ def test_untested_neighbours_are_called_a_guess() -> None:
                         "interval": [0.4, 0.6], "gain": -0.01,
                         "gain_interval": [-0.02, 0.01]}]  # fmt: skip
     text = "\n".join(full_lines(d))
-    assert "n that were not tested, guessed:" in text
+    assert "Guessed scores of n that were not tested:" in text
     assert "0.500  [0.400, 0.600]" in text
 
 
@@ -318,7 +327,7 @@ def test_health_is_counted_by_configuration_and_rule() -> None:
     later: Any = SimpleNamespace(severity="failure", code="entropy_collapse", step=9)
     lines = health_lines(runs, {"a": [later], "b": [found], "c": []})
     assert lines == [
-        "health: 1 of 3 runs without a finding",
+        "health: 1 of 3 runs broke no rule",
         "! failure: entropy_collapse at B_p=32, n=8 in 2 runs, first at step 7",
     ]
 
@@ -343,10 +352,10 @@ def test_difficulty_draws_its_histogram() -> None:
     assert any("very easy" in line and "0.6 to 0.9" in line for line in lines)
     assert "recipe: easy (the mean lies above 0.3)" in lines
     assert (
-        "3 of 60 samples could not be judged and count in no rate: p2 (2, no verdict within 10 s), "
-        "p7 (1, ValueError: torn)"
+        "3 of 60 samples could not be judged and are left out of the rates: p2 (2, no verdict "
+        "within 10 s), p7 (1, ValueError: torn)"
     ) in " ".join(line.strip() for line in lines)
-    assert any(line.startswith("measured at temperature 1: train at the same") for line in lines)
+    assert any(line.startswith("measured at temperature 1: train at it too") for line in lines)
     assert not any("temperature" in line for line in difficulty_lines({**d, "temperature": 0.6}))
 
 
@@ -381,7 +390,7 @@ def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool
     assert ("No fit: one n is too few" in text) is refused
     assert ("Best n " in text) is not refused
     assert ("Run: 32 problems x 128 rollouts x 244 steps" in text) is not refused
-    assert lines[-1] == "report: q/report.html"
+    assert lines[-1] == "Report: q/report.html"
 
 
 class Report:

@@ -113,10 +113,10 @@ def test_a_placeholder_is_the_runs_own_value(tmp_path: Path) -> None:
         ({"command": [*OWN, "{n}"]}, "but the command has {n}; take one of objective"),
         ({"command": [*OWN, "{step}"]}, "but the command has {step}; did you mean {steps}"),
         ({"resume": ["{checkpoint}"]}, "but the command has {checkpoint}"),
-        *(({"command": [w for w in OWN if w != f"{{{name}}}"]}, f"must say .*{{{name}}}")
+        *(({"command": [w for w in OWN if w != f"{{{name}}}"]}, f"must hold .*{{{name}}}")
           for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                        "learning_rate", "folder")),
-        ({"recipe": Recipe(kl_coef=0.5, top_p=0.9)}, "nothing of the command says kl_coef=0.5, "
+        ({"recipe": Recipe(kl_coef=0.5, top_p=0.9)}, "the command does not hold kl_coef=0.5, "
                                                      "top_p=0.9; add {kl_coef} {top_p}"),
     ],
 )  # fmt: skip

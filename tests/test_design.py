@@ -34,7 +34,7 @@ from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.prior import BUDGET_SD
 from isocompute.design.simulate import evaluated_at, simulate
 from isocompute.design.worth import allowed, best_guess, lost_by, one_for_all, planned
-from isocompute.errors import InputError
+from isocompute.errors import InputError, RefusalError
 from isocompute.testing.planted import NOISE, WORLDS
 
 N = (8, 16, 32, 64, 128, 256, 512)
@@ -208,6 +208,9 @@ def test_an_older_study_stays_where_it_is() -> None:
     assert worlds.at(1e6).mean(axis=0) == pytest.approx(truth, abs=0.01)
     with pytest.raises(InputError, match="at least 2 n at one B_p, but older has 1"):
         worlds_of([c for c in curves if c.rollouts_per_problem == 8], "older", 4, 0)
+    level = [c.replace(score_K=np.full(len(c.score_K), 0.4)) for c in curves]
+    with pytest.raises(RefusalError, match=r"older cannot be a prior: No configuration ends hi"):
+        worlds_of(level, "older", 4, 0)
 
 
 # ---- limits ----
@@ -241,7 +244,7 @@ BAD = {
     r"must hold 16 problems with n = 8 \(128 rollouts\), but got --max-batch": {"max_batch": 100},
     r"a budget must be at most 1e\+15 rollouts, but got 1e\+30": {"budget": 1e30},
     r"one update of 16 problems with n = 8 \(128 rollouts\), but got 100": {"budget": 100.0},
-    "the largest a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
+    "the largest with a batch of 512 rollouts, but got --max-batch 200": {"max_batch": 200},
     r"3 n with 20 steps each \(at least 30.7k rollouts": {"budget": 2e4},
 }
 
@@ -356,9 +359,25 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
         assert estimate[unit] == pytest.approx(d["sweep"]["cost"][unit])
     codes = [one["code"] for one in d["notices"]]
     assert ("stand_ins" in codes) == ("verl" not in name)
+    told = " ".join(" ".join(lines).split())
+    assert (", placeholders). Pass --train and --model, or edit it." in told) == (
+        "stand_ins" in codes and "--model" not in asked
+    )
+    # Seconds of this machine stand beside no GPU-hours of others.
+    assert ("cores of this machine" in told) == (d["engine"] == "local")
+    assert d["engine"] != "local" or d["sweep"]["cost"]["gpu_hours"] is None
     assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in
                                         ("2,000 dollars", "an older study"))  # fmt: skip
     assert ("prior_of_others" in codes) == (name != "an older study")
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_rate_of_gpus_leaves_the_time_of_this_machine_out(tmp_path: Path, capsys: Any) -> None:
+    asked = ["design", "--budget", "400k", "--draws", "4", "-o", str(tmp_path / "sweep.yaml")]
+    assert main([*asked, "--rollouts-per-gpu-hour", "900"]) == 0
+    out = capsys.readouterr().out
+    assert "GPU-hours" in out
+    assert "cores of this machine" not in out
 
 
 COMPLAINTS = {
@@ -375,7 +394,7 @@ COMPLAINTS = {
     "one update of 32 problems": ["--budget", "100"],
     "the problems must fill a batch (B_p = 64), but got --problems 40": [
         "--budget", "1M", "--problems", "40", "--problems-per-batch", "64"],
-    "a sweep must hold 3 n": ["--budget", "20k"],
+    "a sweep needs 3 n": ["--budget", "20k"],
     "--validation needs problems to train on": [
         "--budget", "3M", "--validation", "x.jsonl", "-o", "s.yaml"],
 }  # fmt: skip
@@ -405,7 +424,7 @@ def test_a_prior_of_another_metric_is_refused(tmp_path: Path, capsys: Any) -> No
     older.write_text("\n".join(rows) + "\n")
     asked = ["design", "--budget", "3M", "--prior", str(older), "--draws", "4"]
     assert main(asked) == 2
-    assert "must hold the metric that is planned for (avg@k), but" in capsys.readouterr().err
+    assert "must hold the metric to plan for, avg@k, but" in capsys.readouterr().err
     assert main([*asked, "--metric", "best@4"]) == 0
 
 

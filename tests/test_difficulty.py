@@ -13,7 +13,9 @@ from isocompute.difficulty import (
     measure_difficulty,
     recommend,
 )
+from isocompute.engines.base import Unjudged
 from isocompute.errors import InputError, RunError
+from isocompute.intervals import binomial_interval
 from isocompute.problems import Problem, ProblemSet, load_problems, save_problems, select_problems
 
 
@@ -86,7 +88,10 @@ def test_parameters_change_the_measurement() -> None:
     assert measure(samples=8, second_stage=0).rollouts == 21 * 8
     assert measure(second_stage=0).rollouts == 21 * 16
     assert measure(second_stage=64).rollouts < base.rollouts
-    assert np.all(measure(level=0.5).high_P <= base.high_P)
+    half = measure(level=0.5)
+    low, high = binomial_interval(half.successes_P, half.judged_P, level=0.5)
+    assert (half.low_P.tolist(), half.high_P.tolist()) == (low.tolist(), high.tolist())
+    assert np.all(half.high_P - half.low_P < base.high_P - base.low_P)
     assert not np.allclose(measure(method="wilson").high_P, base.high_P)
 
 
@@ -105,6 +110,21 @@ def test_unjudged_samples_count_as_drawn_but_in_no_rate() -> None:
     assert (result.low_P[0], result.high_P[0]) == (0, 1)
     assert result.histogram_C.sum() == 0  # a problem with unjudged samples has no avg@16
     assert result.document["errors"] == 24
+
+
+def test_what_the_verifier_failed_on_comes_back_by_problem() -> None:
+    """Of three pieces, told in another order than that of the set."""
+
+    def sample(index_P: np.ndarray, samples: int) -> Draws:
+        failed = [Unjudged(problem=int(i), rollouts=1, message=f"m{i}", response="?")
+                  for i in reversed(index_P)]  # fmt: skip
+        return Draws(np.ones(index_P.size, int), np.full(index_P.size, samples - 1),
+                     unjudged=failed)  # fmt: skip
+
+    result = measure_difficulty(sample, problem_set(5), samples=4, second_stage=0, chunk=2)
+    assert [(one.problem, one.message) for one in result.unjudged] == [
+        (i, f"m{i}") for i in range(5)
+    ]  # fmt: skip
 
 
 def test_document_is_json_and_complete() -> None:

@@ -94,7 +94,7 @@ def test_unknown_grids_are_told_the_known_ones(capsys):
 
 def test_a_partial_grid_says_so_and_an_empty_package_too(tmp_path, monkeypatch):
     table = pq.read_table(source.grid_files()["hard"])
-    for runs, expected in ((7, ["grid:tiny: 7 of 9 runs are there; the others are not finished"]),
+    for runs, expected in ((7, ["grid:tiny: 7 of 9 runs are finished and included"]),
                            (9, [])):  # fmt: skip
         head = {"study": "tiny", "runs": runs, "of": 9, "problem_set": "hard", "main": None}
         named = table.replace_schema_metadata({b"isocompute": json.dumps(head).encode()})

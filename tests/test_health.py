@@ -71,7 +71,7 @@ def test_a_healthy_run_with_noise_has_no_finding() -> None:
         ("clipped_responses", "warning", {"clipped_share": 0.2}, "allow longer responses"),
         ("dead_batches", "warning", {"zero_variance_share": 0.95}, "raise n"),
         ("dead_batches", "failure", {"zero_variance_share": 1.0}, "raise n"),
-        ("verifier_errors", "warning", {"verifier_error_share": 0.05}, "mend the verifier"),
+        ("verifier_errors", "warning", {"verifier_error_share": 0.05}, "correct the verifier"),
         ("reward_collapse", "failure", {"reward": 0.1}, "0.1 at step 36 after 0.5"),
     ],
 )

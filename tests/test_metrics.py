@@ -142,6 +142,7 @@ def test_landscape_by_hand() -> None:
     assert view.low_B[[0, 1, 4, -1]] == pytest.approx([0, 0, 0.3, 1])
     assert view.high_B[[0, 1, 4, -1]] == pytest.approx([0, 0.1, 0.4, 1])
     assert landscape([0, 0, 1, 3, 3, 9, 10], 10, bins=2).share_B * 7 == pytest.approx([2, 3, 1, 1])
+    assert landscape([0, 4, 5, 10], 10, bins=1).share_B.tolist() == [0.25, 0.5, 0.25]
     with pytest.raises(InputError, match="`bins >= 1` must hold, but got bins=0"):
         landscape([0], 1, bins=0)
 

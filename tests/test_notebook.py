@@ -160,6 +160,20 @@ def test_every_option_of_a_plan_counts(
     assert sweep.plan("2e6", **{option: value}).document[key] != sweep.plan("2e6").document[key]
 
 
+def test_todays_setting_in_the_words_of_the_command_line(sweep: iso.Sweep) -> None:
+    pair = sweep.plan("2e6", current=(32, 8)).document["gain"]
+    assert sweep.plan("2e6", current="n=8,bp=32").document["gain"] == pair
+    assert sweep.plan("2e6", current="n=8").document["gain"]["rollouts_per_problem"] == 8
+    for bad, message in {
+        "8": r"`current` must be n=16 or n=16,bp=32, but got '8'; or give n, or \(B_p, n\)",
+        "bp=32": "`current` must name n, as in n=16,bp=32, but got 'bp=32'",
+        "n=half": "`current` must hold whole numbers >= 1, but got 'n=half'",
+        "n=0": "`current` must hold whole numbers >= 1, but got 'n=0'",
+    }.items():
+        with pytest.raises(iso.InputError, match=message):
+            sweep.plan("2e6", current=bad)
+
+
 def test_a_fixed_batch_is_split(sweep: iso.Sweep) -> None:
     plan = sweep.plan(batch_size=2048, steps=100)
     assert (plan.allocation.steps, plan.document["batch_size"]) == (100, 2048)

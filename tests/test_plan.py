@@ -16,9 +16,10 @@ import pytest
 
 from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
+from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.fit import Fit
-from isocompute.answers.plan import Plan, advice_lines, plan_budget, plan_fixed_batch
+from isocompute.answers.plan import _around
 from isocompute.answers.words import _STEPS, run_next
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
@@ -153,7 +154,7 @@ def test_the_smallest_stable_problems_per_batch_at_the_chosen_n() -> None:
     sick = plan_budget(fit, AT, unhealthy={Configuration(32, 64): "divergence"}).document
     assert arm(sick) == (64, 64)
     assert text(sick, "bp_unhealthy") == (
-        "B_p = 32 at n = 64 failed divergence; B_p = 64 is the next that did not."
+        "B_p = 32 at n = 64 failed divergence, so the plan takes B_p = 64."
     )
     held = plan_budget(fit, AT, max_batch_size=2048).document
     assert arm(held) == (16, 64)  # of what is left it is within 0.002 of the best
@@ -169,7 +170,7 @@ def test_a_batch_that_a_limit_forbids_does_not_decide_which_is_stable() -> None:
 
 def test_one_problems_per_batch_is_taken_and_named() -> None:
     d = plan_budget(planted(), AT).document
-    assert text(d, "bp_untested") == "Only B_p = 32 was compared at n = 32."
+    assert text(d, "bp_untested") == "Only B_p = 32 was tested at n = 32."
     sick = plan_budget(planted(), AT, unhealthy={Configuration(32, 32): "divergence"}).document
     assert "no larger B_p was tested" in text(sick, "bp_unstable")
 
@@ -181,7 +182,7 @@ def test_the_largest_batch_bites_and_says_what_it_costs() -> None:
     d = plan_budget(planted(), AT, max_batch_size=1023).document
     assert arm(d) == (32, 16)
     assert text(d, "capped_by_max_batch") == (
-        "A batch of at most 1,023 holds n at 16 instead of 32: 0.010 lower."
+        "1,023 rollouts per batch limit n to 16 instead of 32: 0.010 lower."
     )
     assert d["as_good"] == [16]  # what the limit forbids is not named
     assert d["expected_regret"] == pytest.approx((0.02 + 0.017) / 2)
@@ -200,7 +201,7 @@ def test_a_limit_that_costs_less_than_anybody_pays_says_nothing() -> None:
 def test_fewest_steps_hold_n() -> None:
     d = plan_budget(planted(), AT, min_steps=977).document
     assert (arm(d), d["steps"]) == ((32, 16), 1953)
-    assert "At least 977 steps hold n at 16 instead of 32" in text(d, "capped_by_min_steps")
+    assert "At least 977 steps limit n to 16 instead of 32" in text(d, "capped_by_min_steps")
     assert arm(plan_budget(planted(), AT, min_steps=976).document) == (32, 32)
 
 
@@ -219,7 +220,7 @@ def test_problems_bound_the_batch_and_their_passes_are_counted() -> None:
     assert d["passes_over_data"] == 488  # steps x 64 / 64
     d = plan_budget(fit, AT, problems=63).document
     assert arm(d) == (32, 16)
-    assert "63 problems hold n at 16 instead of 32: 0.010 lower" in text(d, "capped_by_problems")
+    assert "63 problems limit n to 16 instead of 32: 0.010 lower" in text(d, "capped_by_problems")
     assert plan_budget(fit, AT).document["passes_over_data"] is None
 
 
@@ -367,6 +368,14 @@ def test_with_two_n_those_between_and_an_octave_beyond() -> None:
     assert held["confidence_set"] == [256]
 
 
+def test_only_what_was_trained_is_trained_on() -> None:
+    two = {(32, 16): (0.0, 0.0), (32, 128): (0.0, 0.0)}
+    far = plan_budget(planted(two, surface=steep, notices=[FEW]), 100 * AT, study=None)
+    assert far.document["confidence_set"] == [256]  # nobody ran it
+    (step,) = [s for s in far.document["run_next"] if s["settles"] == "extrapolated"]
+    assert step["do"].startswith("train n = 16, 128 on to ")
+
+
 def test_a_guess_must_gain_more_than_what_nobody_pays_for() -> None:
     # The neighbours say 0.41 at n = 64; n = 32 itself scores 0.4079, or 0.4081.
     kept = planted({(32, 32): (0.0081,) * 2}, surface=steep, notices=[FEW])
@@ -460,7 +469,7 @@ def test_today_has_its_own_score_and_an_n_that_nothing_is_known_of_is_refused() 
     d = plan_budget(planted(), AT, current=128).document
     assert d["gain"]["predicted_score"] == pytest.approx(d["predicted_score"] - d["gain"]["score"])
     assert plan_budget(planted(), AT, current=1024).document["gain"]["tested"] is False
-    with pytest.raises(InputError, match="within 3 octaves of a tested one, but got n = 2048"):
+    with pytest.raises(InputError, match="within a factor of 8 of a tested n, but got n = 2048"):
         plan_budget(planted(), AT, current=2048)
 
 
@@ -536,6 +545,11 @@ def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
         assert "problems_fewer" not in codes(d)
 
 
+def test_the_published_sweep_had_6000_problems() -> None:
+    for source in (None, "published:qwen2.5-7b-easy-bp64"):
+        assert _around(source, "easy", Rates())["trained_on"] == 6000
+
+
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
     fit = planted(tokens={16: 500, 32: 500, 64: 500, 128: 900})
     d = plan_budget(fit, parse_budget("5e8tok")).document
@@ -608,9 +622,41 @@ def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> No
     # Two draws `apart` from each other: the interval between them.
     plan = plan_budget(planted({(32, 16): (0, 0), (32, 64): (0.05, 0.05 + apart)}), AT)
     assert (plan.allocation is None) == refused
-    reason = "What n = 64 would score at 1M rollouts is not known: 0.45 to 0.70. Train it"
+    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train it"
     assert plan.document["verdict"]["reason"].startswith(reason) == refused
     assert codes(plan.document).count("score_unknown") == refused
+
+
+def test_a_refused_budget_comes_with_one_that_would_do() -> None:
+    """The draws fan out beyond the data: at 8 times they are too wide, at 4 times not."""
+
+    def fan(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.5 + 0.0194 * log2_n * np.maximum(x - 6.0, 0.0) + 0.0 * log2_bp
+
+    moves = np.linspace(-8, 8, 200)  # octaves: 90% of them make 0.28 of score at ten times
+    fit = planted({(32, n): np.zeros(200) for n in (16, 64, 256)}, surface=fan, move_D=moves)
+    plan = plan_budget(fit, 8e6)
+    assert plan.refusal is not None
+    assert plan.refusal.run_next == ("Train it further first, or plan for at most 4M rollouts.",)
+    assert plan_budget(fit, 4e6).allocation is not None
+    # Where no half of a half is known either, none is named.
+    early = planted({(32, 16): (0, 0), (32, 64): (0, 0.25)}, first=5.9)
+    refused = plan_budget(early, AT).refusal
+    assert refused is not None
+    assert refused.run_next == ("Train it further first, or plan for a smaller budget.",)
+
+
+def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
+    """Three n lead in a third of the draws each at the budget, whatever the fit said of its own."""
+    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64])
+    luck = np.eye(3).repeat(20, axis=1) * 0.01
+    fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
+    d = plan_budget(fit, AT).document
+    assert text(d, "n_not_told_apart") == "Several n may be best at 1M rollouts: 16, 64, 256."
+    assert codes(d).count("n_not_told_apart") == 1
+    # Of those that the limits leave, one is open to nobody.
+    held = plan_budget(fit, AT, max_batch_size=32 * 16).document
+    assert "n_not_told_apart" not in codes(held)
 
 
 def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
@@ -731,7 +777,7 @@ def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None
     arms = {**FOUR, (32, 8): (0.009, 0.009)}
     plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023, current=8)
     lines = said(plan)
-    cap = "A batch of at most 1,023 holds n at 16 instead of 32: 0.010 lower."
+    cap = "1,023 rollouts per batch limit n to 16 instead of 32: 0.010 lower."
     assert f"  limit      {cap}" in lines
     assert "  as good    n = 8" in lines
     assert len(lines) == 15

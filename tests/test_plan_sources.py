@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from isocompute.allocation import Budget, Rates, parse_budget
+from isocompute.answers import advice_lines, plan_from_source
 from isocompute.answers import plan as planning
 from isocompute.answers.fit import Fit
-from isocompute.answers.plan import advice_lines, plan_from_source
 from isocompute.domain import Configuration
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError, RefusalError

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from isocompute.allocation import Budget, Rates
-from isocompute.answers import plan_budget
+from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.fit import fit_sweep
-from isocompute.answers.plan import _paid_in, advice_lines, plan_from_source
+from isocompute.answers.plan import _paid_in
 from isocompute.answers.price import Price, priced, timed
 from isocompute.cli import main
 from isocompute.domain import Configuration, Curve
@@ -173,6 +173,10 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / 1000)
     line = next(line for line in advice_lines(d) if line.startswith("  cost"))
     assert line.endswith("(your runs' times, within 10%)")
+    # Money and tokens leave no room for both: what a price rests on stays.
+    dear = d | {"cost": d["cost"] | {"gpu_hours": 1364.0, "usd": 3000.0, "tokens": 48.7e9}}
+    line = next(line for line in advice_lines(dear) if line.startswith("  cost"))
+    assert line.endswith("1,364 GPU-hours, $3,000   (your runs' times, within 10%)")
 
 
 def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> None:
@@ -191,6 +195,28 @@ def test_a_budget_that_is_paid_is_planned_by_what_is_paid() -> None:
     assert _paid_in(None, Rates(), runs) == "rollouts"
     assert _paid_in(hours, Rates(rollouts_per_gpu_hour=10.0), runs) == "rollouts"
     assert _paid_in(hours, Rates(), [*runs, curve(64, None)]) == "rollouts"
+    tokens = Budget(amount=1e8, unit="tokens")
+    logged = [c.replace(tokens_K=500 * c.rollouts_K) for c in runs]
+    assert _paid_in(tokens, Rates(), logged) == "tokens"
+    assert _paid_in(tokens, Rates(tokens_per_rollout=500.0), logged) == "rollouts"
+    assert _paid_in(tokens, Rates(), [*logged, curve(64, None)]) == "rollouts"
+
+
+@pytest.mark.parametrize("unit", ["tokens", "gpu_hours"])
+def test_a_plan_never_costs_more_than_a_budget_that_is_paid(unit: str) -> None:
+    # A rollout costs five times as much at n = 512 as at the median n = 64.
+    rng = np.random.default_rng(0)
+    runs = [
+        c.replace(**{f"{unit}_K": c.rollouts_K * (100 + 10 * c.rollouts_per_problem)})
+        for c in WORLDS["constant_large"].until(2.0**21).sample(NOISE["low"], 1, rng)
+    ]
+    asked = Budget(amount=8e8, unit=unit)
+    fit = fit_sweep(runs, draws=50)  # in rollouts, as a notebook and a report have it
+    d = plan_from_source("runs.csv", budget=asked, fit=fit).document
+    assert d["law"]["unit"] == unit.replace("_", "-")
+    assert 0.9 * 8e8 < d["cost"][unit] <= 8e8
+    kept = plan_from_source("runs.csv", budget=asked, fit=fit, unit="rollouts").document
+    assert kept["cost"][unit] > 8e8
 
 
 # ---- times in logs ----

@@ -329,7 +329,7 @@ def test_splits_that_cannot_be_made() -> None:
     same = ProblemSet(
         name="same", problems=[Problem(id=str(i), prompt="p", answer="1") for i in range(4)]
     )
-    with pytest.raises(InputError, match="groups of up to 4 equal prompts .* leave 0 instead of 2"):
+    with pytest.raises(InputError, match="groups of up to 4 equal prompts .* only 0 instead of 2"):
         split_problems(same, 2, np.random.default_rng(0))
 
 

@@ -248,11 +248,11 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "256 rollouts per problem, n",
         "976 steps, M",
         "4M rollouts. Best n at this budget: 301 (200 to 512).",
-        "Confidence: caution. Only Bₚ = 16 was compared at n = 256.",
+        "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
         "Score 0.668 (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over your n = 16",
         "As good n = 512",
-        "2.83e-6 (Qwen2.5-7B-Instruct's; use yours)",
+        "2.8e-6 (Qwen2.5-7B-Instruct's; use yours)",
         "310 GPU-hours, $620, 6.4B tokens",
         "1.3 over the training problems",
         "Test a second Bₚ. isocompute run study.yaml avg@4",  # why is the verdict's reason
@@ -277,12 +277,12 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
     plan = make_plan() | {"learning_rate_from": "study", "gain": None, "as_good": [256],
                           "cost": {"tokens": None, "gpu_hours": None, "usd": None}}  # fmt: skip
     text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
-    assert "2.83e-6 (your study's)" in text
+    assert "2.8e-6 (your study's)" in text
     assert "not known; give --rollouts-per-gpu-hour" in text
     assert "over your n" not in text
     assert "As good" not in text
     plan["learning_rate_from"] = None
-    assert "2.83e-6 Cost" in first_screen(page_of(tmp_path, [("a", make_fit())], plan))
+    assert "2.8e-6 Cost" in first_screen(page_of(tmp_path, [("a", make_fit())], plan))
 
 
 def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureFit) -> None:
@@ -346,6 +346,13 @@ def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None
     assert float(lower["cy"] or 0) == pytest.approx(
         160 - 148 * (0.5 - bottom) / (top - bottom), abs=2
     )
+    # Beyond the data the bold line goes on to the mark, which keeps its radius at the edge.
+    tags = page_of(tmp_path, [("a", fit)], make_plan(4e7)).tags
+    (ahead,) = [a for tag, a in tags if tag == "polyline" and a["class"] == "ahead"]
+    (circle,) = [a for tag, a in tags if tag == "circle"]
+    first, last = [tuple(map(float, pair.split(","))) for pair in (ahead["points"] or "").split()]
+    assert first[0] < last[0] == float(circle["cx"] or 0) <= 360 - 8
+    assert last[1] == float(circle["cy"] or 0)
     without = page_of(tmp_path, [], make_plan()).tags
     assert "polyline" not in {tag for tag, _ in without}
 
@@ -433,10 +440,10 @@ def test_limits_stand_by_level_each_once(tmp_path: Path, fit: FixtureFit) -> Non
     page = page_of(tmp_path, [("a", FixtureFit(document=document, curves=fit.curves))], plan,
                    study=view)  # fmt: skip
     text = page.text[page.text.rindex("What limits these answers") :]
-    assert text.count("Only Bₚ = 16 was compared") == 1
+    assert text.count("Only Bₚ = 16 was tested") == 1
     order = [text.index(w) for w in ("Stop It failed.", "Caution Only", "1 note", "Note Noise is")]
     assert order == sorted(order)
-    assert "Caution run 1 failed 1 more of this kind run 2 failed Start the study again" in text
+    assert "Caution run 1 failed 1 more of this kind run 2 failed Run the study again" in text
 
 
 def test_what_the_study_printed_stands_beside_its_own_panels(tmp_path: Path) -> None:
@@ -585,6 +592,8 @@ def test_summary_names_a_rise_only_where_it_is_claimed() -> None:
     assert summary(document) == goes
     document["best"] = document["best"][-1:]
     assert summary(document) == "The best n is 410 (260 to 512) at 4M rollouts."
+    document["best"][0] |= {"rollouts_per_problem": 13.4, "interval": [8.3, 22.6]}
+    assert summary(document) == "The best n is 13 (8 to 23) at 4M rollouts."  # as fit has it
     document["curves"] = document["curves"][:1]
     assert summary(document) == "Only n = 8 was tested, up to 4M rollouts."
     assert "Nothing can be said" in summary({"best": []})
@@ -599,7 +608,11 @@ def test_how_sure_and_what_the_wrong_n_costs() -> None:
     document["best"][-1]["confidence_set"] = [256, 512]
     assert "n = 256 and 512 are still in contention" in probability_sentence(document)
     assert loss_sentence(document) == (
-        "At 4M rollouts, n = 8 costs 0.090 of score against the true best, n = 512 0.001."
+        "At 4M rollouts, n = 8 costs 0.090 of score against the true best, and n = 512 costs 0.001."
+    )
+    document["best"][-1]["probability"] = {"8": 0.4, "64": 0.35, "512": 0.25}
+    assert probability_sentence(document).startswith(
+        "At 4M rollouts, no n is best with a probability above 40%. n = 256"
     )
     assert probability_sentence({}) == loss_sentence({}) == ""
 
@@ -614,7 +627,9 @@ def test_who_leads_when() -> None:
         "n = 8 scores best at first, n = 512 from 1M rollouts on."
     )
     document["frontier"] = parts[1:3]
-    assert frontier_sentence(document) == ("n = 8 scores best at every budget that was compared.")
+    assert frontier_sentence(document) == "n = 8 scores best at every budget that was compared."
+    document["frontier"] = [{**part, "probability_best": 0.4} for part in parts[1:3]]
+    assert frontier_sentence(document).endswith("that was compared, by no more than noise.")
     document["curves"].append({"problems_per_batch": 64, "rollouts_per_problem": 8})
     assert frontier_sentence(document).startswith("32 × 8 scores best")
     document["curves"] = document["curves"][:1]  # one configuration leads nobody
@@ -627,7 +642,7 @@ def test_backtest_is_compared_with_no_change() -> None:
     assert backtest_sentence({"level": 0.95, "backtest": test}) == (
         "Cut at 2M and at 1M rollouts, the sweep predicts later scores within 0.011 on average; "
         "assuming no further change misses by 0.066. Of 39 held-out scores, 90% lie inside their "
-        "95% intervals. Beyond the data, intervals are 1.3 times wider for it."
+        "95% intervals. So intervals beyond the data are 1.3 times wider."
     )
     assert "wider" not in (backtest_sentence({"backtest": {**test, "widened_by": 1.0}}) or "")
     assert backtest_sentence({"backtest": {"mae_model": None}}) is None

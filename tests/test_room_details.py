@@ -94,7 +94,7 @@ def test_what_goes_together_in_a_recipe():
     assert Recipe(kl_coef=TINY, entropy_coef=1.0).entropy_coef == 1.0
     assert Recipe(entropy_coef=1.0, allow_entropy_without_kl=True).kl_coef == 0.0
     assert Recipe(kl_estimator="k1").kl_coef == 0.0
-    with pytest.raises(InputError, match="an entropy bonus needs the KL anchor"):
+    with pytest.raises(InputError, match="an entropy bonus needs KL to the base model"):
         Recipe(entropy_coef=TINY)
     with pytest.raises(InputError, match="k1's is 0 on average"):
         Recipe(kl_estimator="k1", kl_coef=TINY)
@@ -199,6 +199,16 @@ def test_progress_by_hand():
     assert progress([1, 3], [0, 4], 4, 4).rich_get_richer == pytest.approx(
         polarisation([0, 4], 4) - polarisation([1, 3], 4)
     )
+
+
+@pytest.mark.parametrize(("problems", "known"), [(8, True), (9, False), (11, False)])
+def test_interference_needs_a_movement_of_two_standard_errors(problems, known):
+    """Three go from 0 to 1: mean p = 3/n against 2 sqrt(p (1 - p) / (n - 1)).
+
+    n = 8: 0.375 > 0.366; n = 9: 0.333 = 0.333, which is not more; n = 11: 0.273 < 0.282.
+    """
+    found = progress([0] * problems, [16] * 3 + [0] * (problems - 3), 16, 16)
+    assert (found.interference is not None) == known
 
 
 def _noise(total, before, after):

@@ -348,7 +348,7 @@ def test_row_11_a_writer_stops_when_another_isocompute_changes_the_tables(databa
     other = sqlite3.connect(database.path)
     other.execute("PRAGMA user_version = 99")
     before = database.path.read_bytes()
-    with pytest.raises(StorageError, match=r"another one brought it to 99; start that one"):
+    with pytest.raises(StorageError, match="another version upgraded it to 99; continue"):
         commit(writer, 1)
     assert database.path.read_bytes() == before
 
@@ -367,7 +367,7 @@ def test_row_11_a_runner_ends_in_one_line_when_a_newer_one_changes_the_tables(tm
         if report.rollouts_done > 0:
             change(99)
 
-    with pytest.raises(StorageError, match="another one brought it to 99") as caught:
+    with pytest.raises(StorageError, match="another version upgraded it to 99") as caught:
         run_study(study, folder, workers=workers, settings=FAST, progress=upgrade)
     assert "\n" not in str(caught.value)
     change(schema.SCHEMA_VERSION)  # as if the newer one went on
@@ -391,7 +391,7 @@ def test_row_11_tables_are_not_changed_under_an_older_runner(tmp_path, monkeypat
     thread = threading.Thread(target=beat)
     thread.start()
     Database(tmp_path).close()  # who only reads does not ask
-    with pytest.raises(InputError, match="a runner of an older isocompute works on it; wait"):
+    with pytest.raises(InputError, match="but one of an older isocompute does; wait"):
         Database(tmp_path, create=True)
     over.set()
     thread.join()

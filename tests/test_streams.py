@@ -107,7 +107,7 @@ def test_a_study_of_another_scheme_is_finished_with_it_or_refused(tmp_path, monk
     longer = small_study(rollouts=128)
     monkeypatch.setattr(SimulatorEngine, "revision", 2, raising=False)
     before = (tmp_path / "study.db").read_bytes()
-    rule = "engine 'simulator' drew by scheme 1 and this isocompute draws by scheme 2; finish"
+    rule = "engine 'simulator' began with scheme 1 and this isocompute has scheme 2; finish"
     with pytest.raises(InputError, match=rule):
         run_study(longer, tmp_path, workers=0, settings=FAST)
     assert before == (tmp_path / "study.db").read_bytes()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -210,24 +211,24 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("budget=5gpuh", "needs `rollouts_per_gpu_hour` > 0"),
         ("grid.rollouts_per_problem={low: 8}", r"must have 'grid\.rollouts_per_problem\.high'"),
         ("grid.rollouts_per_problem={low: 8, high: 4}", "`low <= high` must hold"),
-        ("grid.problems_per_batch=[4, 4]", "each number once"),
+        ("grid.problems_per_batch=[4, 4]", "and each once"),
         ("grid.problems_per_batch=2.5", "valid integer"),
         ("grid.problems_per_batch=null", "exactly one of `problems_per_batch` and `batch_size`"),
         ("grid.batch_size=32", "exactly one of `problems_per_batch` and `batch_size`"),
         ("grid.max_steps=0", "greater than or equal to 1"),
-        ("grid.seeds=[]", "each number once, and one at least"),
+        ("grid.seeds=[]", "at least one number, and each once"),
         ("grid.seeds=[-1]", "greater than or equal to 0"),
         ("slices=[0.5]", "ascending fractions in"),
         ("slices=[0.7, 0.5, 1]", "ascending fractions in"),
         ("limits.wall_s=0", "limit `wall_s` must be finite and > 0"),
         ("problems.train.generated=nothing", "`generated` must be one of simulated, world"),
-        ("problems.train.options.sizes=3", "must be the generator's own"),
+        ("problems.train.options.sizes=3", "must be known to the generator"),
         ("problems.train.path=x.jsonl", "exactly one of `path` and `generated`"),
         ("problems.train=missing.jsonl", "missing.jsonl"),
         ("problems.validation={}", "at least 1 item"),
         ("recipes={a: {}}", "only one of `recipe` and `recipes`"),
         ("no equals sign", "an override must read key=value"),
-        ("name.x=1", "must lead through sections, but 'name' is 'a study'"),
+        ("name.x=1", "must name a word inside sections, but 'name' is no section, it is 'a study'"),
         ("budget=[1", "must be valid YAML"),
     ],
 )
@@ -259,6 +260,7 @@ def test_row_21_yaml_is_data(text, message):
     with pytest.raises(InputError, match=message) as caught:
         parse_yaml(text, where="'f.yaml'")
     assert "\n" not in str(caught.value)
+    assert len(re.findall(r" (must|may) ", str(caught.value))) == 1  # no rule inside another
 
 
 def test_row_21_numbers_are_numbers():

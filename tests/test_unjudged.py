@@ -171,7 +171,7 @@ evaluation: {samples: 1, first: 1024}
     given = ["own.jsonl", "--model", "products", "--verifier", "judge.py:judge"]
     assert main(["difficulty", *given, "--samples", "2", "--second-stage", "0"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "samples could not be judged and count in no rate: p" in shown
+    assert "samples could not be judged and are left out of the rates: p" in shown
     assert "ValueError: cannot read" in shown
 
 

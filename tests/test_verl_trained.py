@@ -128,11 +128,10 @@ class World:
         found = list((self.folder / "runs").glob("*/attempt-*"))
         return sorted(found, key=lambda p: (p.parent.name, int(p.name.rpartition("-")[2])))
 
-    def checkpoints(self, *, whole: bool, since: float = 0.0) -> list[int]:
-        """Steps of verl's own made since then, with or without the file that it writes last."""
-        found = (self.folder / "runs").glob("*/checkpoints/global_step_*")
-        return [int(p.name.rpartition("_")[2]) for p in found
-                if (p / "data.pt").is_file() == whole and p.stat().st_mtime > since]  # fmt: skip
+    def checkpoints(self, since: float = 0.0) -> list[int]:
+        """Steps of verl's own whose last file was written since then."""
+        found = (self.folder / "runs").glob("*/checkpoints/global_step_*/data.pt")
+        return [int(p.parent.name.rpartition("_")[2]) for p in found if p.stat().st_mtime > since]
 
     def rows(self, last: int = 99) -> dict[int, dict[str, Any]]:
         """verl's own log of the last attempts: of a step that was trained twice, the later one."""
@@ -231,7 +230,7 @@ def kill_in_validation(world: World) -> int:
         begun = world.attempts[-1] / "command.json"
         if len(world.attempts) == earlier or not begun.is_file():
             return False
-        newest = max(world.checkpoints(whole=True, since=begun.stat().st_mtime), default=0)
+        newest = max(world.checkpoints(since=begun.stat().st_mtime), default=0)
         return newest > 0 and newest not in world.rows(last=1)
 
     world.kill_when(holds)
@@ -239,12 +238,15 @@ def kill_in_validation(world: World) -> int:
 
 
 def kill_in_saving(world: World) -> int:
-    """The folder is there, its end is not."""
-    pause = world.folder / "pause"
+    """The folder is there, its end is not, or is an earlier attempt's: its step is saved again."""
+    pause, reached = world.folder / "pause", world.folder / "pause.reached"
     pause.touch()
-    world.kill_when(Path(f"{pause}.reached").exists)
+    world.kill_when(reached.exists)
     pause.unlink()
-    assert world.checkpoints(whole=False)
+    saving = int(Path(reached.read_text()).parents[1].name.rpartition("_")[2])
+    begun = (world.attempts[-1] / "command.json").stat().st_mtime
+    assert saving > committed(world)
+    assert saving not in world.checkpoints(since=begun)
     return committed(world)
 
 
@@ -268,8 +270,8 @@ def check_killed_run(world: World, committed_by: list[int]) -> None:
         assert e["sampled_rollouts"] == drawn
         assert drawn < e["sampled_tokens"] <= 8 * drawn
         assert sum(json.loads(e["counts"])) == 6  # each problem's own outcome
-    assert 16 in world.checkpoints(whole=True)
-    assert len(world.checkpoints(whole=True)) <= 2  # the store keeps two
+    assert 16 in world.checkpoints()
+    assert len(world.checkpoints()) <= 2  # the store keeps two
     check_processes(world)
 
 

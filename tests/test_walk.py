@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from isocompute.model import fit_posterior
-from isocompute.model import prior as priors
 from isocompute.model import walk as walking
 from isocompute.model.form import KNOTS, Form
 from isocompute.model.prior import Prior
@@ -120,7 +119,7 @@ def test_a_normal_posterior_stays_as_it_is(
     """From its own draws, and (longer) from draws that are too narrow; scales held."""
     monkeypatch.setattr(walking, "LEAST_ROUNDS", rounds)
     monkeypatch.setattr(walking, "MOST_ROUNDS", rounds)
-    monkeypatch.setattr(priors, "SPREAD", 1e-9)
+    monkeypatch.setattr(Prior, "log_scales", lambda self, z: self.median() + 1e-9 * z)
     monkeypatch.setattr(walking, "POSSIBLE", 2)
     rng, D, own = np.random.default_rng(5), 1200, prior()
     of = planes(D)

@@ -48,6 +48,14 @@ def flat(curves: Sweep) -> Sweep:
     return [c.replace(score_K=rng.binomial(1200, 0.4, len(c.score_K)) / 1200) for c in curves]
 
 
+def ends(c: Curve) -> Curve:
+    """Step 0 and the last evaluation."""
+    return Curve(
+        **c.configuration._asdict(), run=c.run, rollouts_K=c.rollouts_K[[0, -1]],
+        score_K=c.score_K[[0, -1]],
+    )  # fmt: skip
+
+
 def train_of(curves: Sweep) -> Sweep:
     """Training scores that rise throughout."""
     return [
@@ -114,6 +122,7 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
         lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")], {"scores_fall"},
     ),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
+    "ends alone": (lambda: [ends(c) for c in sweep("rising")], {"nothing_held_out"}),
     "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"intervals_widened"}),
     "stops rising": (lambda: halted(sweep(LATE), 1.9e6), {"no_skill"}),
     "jumps late": (lambda: moved(sweep("rising"), 2e6, 0.1), {"intervals_missed"}),

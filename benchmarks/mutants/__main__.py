@@ -5,10 +5,11 @@
     python -m mutants run --each 10               # quickly: fewer of the slow tests
     python -m mutants run --again                 # those that no test noticed, after new tests
     python -m mutants table                       # what is known so far
+    python -m mutants run --sample 1              # another sample than the newest whole one
 
-The sample (`sample.csv`) was drawn by SEED before the tests that answer it were written. Lines
-that are gone since are passed over; model and answers have some in reserve. Changes that no test
-can notice are listed with the reason in `equivalent.csv`.
+Each sample (`sample-1.csv` and so on) was drawn by its seed before the tests that answer it were
+written. Lines that are gone since are passed over; in the first, model and answers have some in
+reserve. Changes that no test can notice are listed with the reason in `equivalent.csv`.
 """
 
 from __future__ import annotations
@@ -34,14 +35,16 @@ from mutants.trial import Copy, load_libraries, run_tests
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 OUT = ROOT / "build" / "mutants"
-SEED = 22
+# Seed of each sample, and its size as a share of SIZES: the third tells how far tests that were
+# written for the second hold for other lines.
+SAMPLES = {1: (22, 1.0), 2: (23, 1.0), 3: (24, 0.2)}
 # Lines of each room: about as many as it has, but enough of the small ones to say something of
 # each. Half: intervals wider by a half; twice: two hours.
 SIZES = {
     "engines/local": 110, "recipe": 15, "metrics": 20, "difficulty": 20, "health": 25,
     "model": 50, "answers": 60,
 }  # fmt: skip
-RESERVE = {"model": 25, "answers": 30}  # these rooms are being rebuilt
+RESERVE = {"model": 25, "answers": 30}  # of sample 1: these rooms were being rebuilt
 # Tests of one trial take no longer than this, unbroken: at half 1 of 10 trials leaves tests out
 # that could have noticed, at twice the sample takes more than its hour.
 EACH_S = 30.0
@@ -69,25 +72,38 @@ def _strata() -> dict[str, list[str]]:
     return found
 
 
-def _draw() -> None:
-    sizes = {name: size + RESERVE.get(name, 0) for name, size in SIZES.items()}
-    with (HERE / "sample.csv").open("w", newline="") as file:
+def _drawn(sample: int) -> Path:
+    return HERE / f"sample-{sample}.csv"
+
+
+def _sizes(sample: int) -> dict[str, int]:
+    return {name: round(SAMPLES[sample][1] * size) for name, size in SIZES.items()}
+
+
+def _draw(sample: int) -> None:
+    reserve = RESERVE if sample == 1 else {}
+    sizes = {name: size + reserve.get(name, 0) for name, size in _sizes(sample).items()}
+    with _drawn(sample).open("w", newline="") as file:
         rows = csv.DictWriter(file, ["room", *Place.__dataclass_fields__])
         rows.writeheader()
-        rows.writerows({"room": n, **asdict(p)} for n, p in draw(ROOT, _strata(), sizes, SEED))
+        rows.writerows({"room": n, **asdict(p)}
+                       for n, p in draw(ROOT, _strata(), sizes, SAMPLES[sample][0]))  # fmt: skip
 
 
-def _sample() -> list[tuple[str, Place]]:
-    """Those whose line is still there, as many of a room as belong to it."""
-    with (HERE / "sample.csv").open(newline="") as file:
+def _sample(sample: int) -> list[tuple[str, Place]]:
+    """Those whose line is still there, as many of a room as belong to it.
+
+    Rooms take turns by their size, so that a run that was cut short is a sample of all of them.
+    """
+    with _drawn(sample).open(newline="") as file:
         rows = [(row.pop("room"), Place(**{**row, "nth": int(row["nth"])}))
                 for row in csv.DictReader(file)]  # fmt: skip
-    kept, count = [], defaultdict(int)
+    sizes, kept, count = _sizes(sample), [], defaultdict(int)
     for room, place in rows:
-        if count[room] < SIZES[room] and _there(place):
-            kept.append((room, place))
+        if count[room] < sizes[room] and _there(place):
+            kept.append(((count[room] + 0.5) / sizes[room], room, place))
             count[room] += 1
-    return kept
+    return [(room, place) for _, room, place in sorted(kept, key=lambda turn: turn[:2])]
 
 
 def _there(place: Place) -> bool:
@@ -149,12 +165,12 @@ def _key(place: dict[str, object]) -> str:
     return json.dumps(place, sort_keys=True)
 
 
-def _run(minutes: float, again: bool, each_s: float) -> None:
+def _run(sample: int, minutes: float, again: bool, each_s: float) -> None:
     end = time.monotonic() + 60 * minutes
     reach, known, equivalent = _reach(), _results(), _equivalent()
     load_libraries()
     copy = Copy(ROOT, Path(tempfile.mkdtemp(prefix="mutants-")) / "copy")
-    for room, place in _sample():
+    for room, place in _sample(sample):
         key = _key(asdict(place))
         before = known.get(key, {}).get("result")
         if before is not None and not (again and before == "survived" and key not in equivalent):
@@ -191,12 +207,12 @@ def _equivalent() -> dict[str, str]:
                 for row in csv.DictReader(rows)}  # fmt: skip
 
 
-def _table() -> None:
+def _table(sample: int) -> None:
     known, equivalent = _results(), _equivalent()
-    counts: dict[str, list[int]] = {}
-    for room, place in _sample():
+    counts: dict[str, list[int]] = {name: [0, 0, 0] for name in SIZES}
+    for room, place in _sample(sample):
         key = _key(asdict(place))
-        row = counts.setdefault(room, [0, 0, 0])
+        row = counts[room]
         result = known.get(key, {}).get("result")
         if result is not None:
             row[2 if key in equivalent else 0 if result in ("caught", "hung") else 1] += 1
@@ -208,11 +224,12 @@ def _table() -> None:
             (low,), (high,) = binomial_interval([caught], [caught + missed])
             print(f"| {room} | {caught + missed + same} | {caught} | {missed} | {same} | "
                   f"{caught / (caught + missed):.0%} ({low:.0%} to {high:.0%}) |")  # fmt: skip
-    for room, place in _sample():
+    for room, place in _sample(sample):
         key = _key(asdict(place))
         if known.get(key, {}).get("result") == "survived" and key not in equivalent:
             print(f"\n{room}: {place.path}, {place.function or 'module'}, {place.kind}\n"
-                  f"    {place.before.strip()}\n    {place.after.strip()}", file=sys.stderr)
+                  f"    {place.before.strip()}\n    {place.after.strip()}",
+                  file=sys.stderr)  # fmt: skip
 
 
 def main() -> None:
@@ -221,12 +238,13 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--again", action="store_true")
     parser.add_argument("--each", type=float, default=EACH_S, help="seconds of tests per line")
+    parser.add_argument("--sample", type=int, choices=tuple(SAMPLES), default=2)
     given = parser.parse_args()
     if given.what == "draw":
-        _draw()
+        _draw(given.sample)
     elif given.what == "run":
-        _run(given.minutes, given.again, given.each)
-    _table()
+        _run(given.sample, given.minutes, given.again, given.each)
+    _table(given.sample)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""isocompute: how to spend the rollouts of LLM reinforcement learning, and how sure to be."""
+"""How to spend the rollouts of LLM reinforcement learning, and how sure to be.
+
+`fit` fits a sweep, `Sweep.plan` plans from it, `Recorder` records a training loop.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a budget of rollouts is split: C = B_p * n * M.
+"""How a budget of rollouts is split: C = B_p * n * M, and what rollouts cost.
 
 The only place where rollouts, tokens, GPU-hours and money are converted into each other.
 Source: arXiv 2603.12151, section 2.
@@ -184,7 +184,7 @@ class Budget:
 def parse_budget(text: str) -> Budget:
     """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `2000usd`, `$2000` -> Budget.
 
-    Commas only part thousands: `1,500` is 1500, and `1,5` is refused.
+    Commas separate thousands only: `1,500` is 1500, and `1,5` is refused.
 
     >>> parse_budget("64gpux3d"), parse_budget("$10k")
     (Budget(amount=4608.0, unit='gpu_hours'), Budget(amount=10000.0, unit='usd'))

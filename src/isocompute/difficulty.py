@@ -362,7 +362,7 @@ def measure_difficulty(
     if not judged.any():
         raise RunError(
             f"at least 1 of {drawn} samples must be judged, but the verifier failed on all"
-            f"{_first_reason(unjudged)}; mend the verifier or raise its time-out."
+            f"{_first_reason(unjudged)}; correct the verifier or raise its time-out."
         )
     low, high = binomial_interval(successes, judged, level=level, method=method)
     return Difficulty(

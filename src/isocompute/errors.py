@@ -28,7 +28,7 @@ class RunError(IsocomputeError, RuntimeError):
 
 
 class RefusalError(IsocomputeError):
-    """A question that the data cannot carry.
+    """A question that the data cannot answer.
 
     Args:
         reason: one line: the rule, the values seen, the cure.

@@ -1,4 +1,4 @@
-"""The whole playbook on the embedded engine, from an unknown problem set to a plan.
+"""A whole example on the embedded engine, from an unknown problem set to a plan.
 
 Difficulty of the base model -> Easy set -> its recipe -> a sweep over n -> fit -> plan ->
 report. Every stage leaves its files in the folder and is not done again when they are there,

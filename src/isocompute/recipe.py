@@ -31,12 +31,12 @@ LARGEST = 1e30  # of a recipe's numbers: trainers compute in single precision, w
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything about an update that is not the allocation.
+    """Settings of training other than the allocation.
 
     Args:
         objective: "grpo" (group mean and std, clipped ratio), "ppo" (clipped ratio, advantages of
             a learned value model by GAE), "cispo" (group mean and std, clipped stop-gradient
-            ratio). At one update per batch the ratio is 1, and grpo and cispo have one gradient.
+            ratio). At one update per batch the ratio is 1; grpo and cispo are then the same.
         advantage_std: divisor of the advantage: sample std (ddof 1), population, none. Of the
             group for grpo and cispo; of the batch's tokens, with their mean taken off, for ppo.
         aggregation: how token losses become one number, in the trainers' own words.
@@ -44,9 +44,9 @@ class Recipe:
         kl_estimator: "k3" (low variance, verl's low_var_kl) or "k1", which only measures: it is
             refused with `kl_coef > 0`.
         entropy_coef: weight of the entropy bonus; needs `kl_coef > 0` unless forced.
-        allow_entropy_without_kl: the force.
-        zero_variance_filter: drop groups whose rewards agree from nothing, the whole loss, or
-            only the KL and entropy terms.
+        allow_entropy_without_kl: allows an entropy bonus without KL.
+        zero_variance_filter: where to leave out groups in which all rewards agree: nowhere, in the
+            whole loss, or only in the KL and entropy terms.
         learning_rate: at `base_batch_size` rollouts per batch.
         base_batch_size: B_base of the scaling rule, in rollouts.
         learning_rate_scaling: sqrt(B / B_base), linear, or constant.
@@ -144,12 +144,12 @@ class Recipe:
                 )
         if self.kl_coef > 0 and self.kl_estimator == "k1":
             raise InputError(
-                "a KL term needs an estimator whose gradient is that of the KL, but k1's is 0 on "
-                f"average (got kl_coef={self.kl_coef:g}); use kl_estimator: k3."
+                "recipe `kl_estimator` must be k3 with `kl_coef > 0`, but got k1 and kl_coef="
+                f"{self.kl_coef:g} (the gradient of k1 is 0 on average); use kl_estimator: k3."
             )
         if self.entropy_coef > 0 and self.kl_coef == 0 and not self.allow_entropy_without_kl:
             raise InputError(
-                "an entropy bonus needs the KL anchor (`kl_coef > 0`), but got entropy_coef="
+                "an entropy bonus needs KL to the base model (`kl_coef > 0`), but got entropy_coef="
                 f"{self.entropy_coef}, kl_coef=0; set kl_coef, drop the bonus, or force it with "
                 "allow_entropy_without_kl."
             )
@@ -183,7 +183,7 @@ class Recipe:
         return self.learning_rate * self._scale(batch_size)
 
     def value_learning_rate_at(self, batch_size: int) -> float:
-        """The same for the value model of ppo."""
+        """Learning rate of the value model of ppo, likewise."""
         return self.value_learning_rate * self._scale(batch_size)
 
     def _scale(self, batch_size: int) -> float:
@@ -207,7 +207,7 @@ def check_idle_cap(recipe: Recipe, engine: str) -> None:
     """
     if recipe.importance_cap is not None and recipe.importance_cap < 1:
         raise InputError(
-            f"recipe `importance_cap` must be >= 1 with the engine {engine!r}, whose sampler is "
-            f"the trainer (the ratio is 1), but got {recipe.importance_cap:g}, which would scale "
+            f"recipe `importance_cap` must be >= 1 with the engine {engine!r}, because its sampler "
+            f"and trainer agree (ratio 1), but got {recipe.importance_cap:g}, which would scale "
             "every gradient; raise or remove it."
         )

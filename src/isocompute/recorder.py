@@ -1,11 +1,11 @@
-"""One's own training loop, recorded: a file per run that every command takes as it is.
+"""Record your own training loop: a file per run that every command reads.
 
     rec = isocompute.Recorder("runs/bp32_n64_s0", problems_per_batch=32, rollouts_per_problem=64)
     rec.log(step, score=0.41, tokens=3_100_000)
 
-A line is a record, flushed; nothing written is ever changed. What is wrong is said once, in one
-line, and kept in the file beside its reason: training goes on whatever happens here. It needs the
-standard library alone, so it runs in any trainer's Python.
+Each record is one line, written at once and never changed. A fault is reported once, in one line,
+and kept in the file with its reason; training is never stopped. Only the standard library is
+needed, so it runs in any trainer's Python.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ class Recorder:
     """Records the scores of one run, in a file that every command reads.
 
     Args:
-        path: of the file; `.jsonl` is added where it is missing. A file of the same run is
-            continued (a resume); one of another run is left alone, and `NAME-2.jsonl` is written.
+        path: the file; `.jsonl` is added if missing. A file of the same run is continued (a
+            resume); one of another run is left alone, and `NAME-2.jsonl` is written.
         problems_per_batch, rollouts_per_problem: the configuration.
-        seed: of the run; None where it has none.
-        samples: drawn per problem in an evaluation, the k of avg@k; None where it is not known.
-        score_range: what scores can be.
+        seed: the run's seed, if it has one.
+        samples: samples per problem in an evaluation, the k of avg@k; None: not known.
+        score_range: lowest and highest possible score.
         facts: other settings that tell runs apart, such as {"learning_rate": 1e-6, "model": "..."}.
 
     Raises:
@@ -89,7 +89,7 @@ class Recorder:
 
     @property
     def path(self) -> Path:
-        """Of the file that is written."""
+        """The file that is written."""
         return self._journal.path
 
     def log(
@@ -106,16 +106,16 @@ class Recorder:
     ) -> None:
         """Record what is known after `step` updates; 0 is before the first.
 
-        Never raises: what is wrong is said in one line and kept in the file with its reason.
+        Never raises: a fault is reported in one line and kept in the file with its reason.
 
         Args:
             step: updates since the run began, also after a resume.
             score: mean over the problems.
             tokens: generated in training so far, over the whole run.
             outcomes: 0 or 1 of every sample, by problem; the score is then their mean.
-            samples: k of this score, if others than the run's.
-            rollouts: drawn in training so far, where that is not B_p * n * step.
-            problem_set: its name, where there are several.
+            samples: k of this score, if not the run's.
+            rollouts: drawn in training so far, if not B_p * n * step.
+            problem_set: its name, if there are several.
             split: "validation", or "train" for a score of the training batches.
         """
         with self._lock:
@@ -138,7 +138,7 @@ class Recorder:
             return 0 if step <= 1 else self._tokens.get(step - 1)
 
     def close(self) -> None:
-        """Give the file back; a later `log` opens it again, as a resume."""
+        """Close the file; a later `log` opens it again and resumes."""
         with self._lock:
             self._journal.close()
 

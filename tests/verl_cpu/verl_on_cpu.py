@@ -152,7 +152,9 @@ def _save_or_wait(value, file, *args, **keys):
     """Wait in the middle of a checkpoint, to be killed there, where the test has left its sign."""
     pause = os.environ.get("VERL_ON_CPU_PAUSE", "")
     if "optim_world_size" in str(file) and os.path.exists(pause):
-        open(f"{pause}.reached", "w").close()
+        with open(f"{pause}.part", "w") as handle:
+            handle.write(str(file))
+        os.replace(f"{pause}.part", f"{pause}.reached")  # seen with its content or not at all
         time.sleep(600)
     return _save(value, file, *args, **keys)
 

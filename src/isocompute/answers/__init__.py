@@ -3,13 +3,8 @@
 from isocompute.answers.fit import Fit, fit_sweep, select_curves
 from isocompute.answers.law import Law, fit_law
 from isocompute.answers.paper import PaperFit, paper_fit, printed_law
-from isocompute.answers.plan import (
-    Plan,
-    advice_lines,
-    plan_budget,
-    plan_fixed_batch,
-    plan_from_source,
-)
+from isocompute.answers.plan import Plan, plan_budget, plan_fixed_batch, plan_from_source
+from isocompute.answers.words import advice_lines
 
 __all__ = [
     "Fit",

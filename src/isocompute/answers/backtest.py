@@ -1,8 +1,8 @@
-"""How far the model may be trusted beyond the data: it predicts what it was not shown.
+"""How far the model may be trusted beyond the data: it predicts scores that it was not shown.
 
-The model is fitted to what lies before a cut and says what follows. That is judged by the fit of
-the whole sweep where there are data: it has the noise of single evaluations taken out, and what it
-does not know itself counts in the standardised misses.
+The model is fitted to the evaluations before a cut and predicts the later ones. The fit of the
+whole sweep stands for the truth, because it is free of the noise of single evaluations. Its own
+uncertainty counts in the standardised misses.
 
 Shape legend: D draws, J configurations of the whole sweep, I of the part before a cut, X budgets.
 """

@@ -1,4 +1,4 @@
-"""Which n is best at a budget: everything of it is read off the same draws.
+"""Which n is best at a budget, and how sure that is, from the draws.
 
 Shape legend: D draws, J configurations, X budgets, F values of n (even in log2), P values of B_p.
 """

@@ -1,7 +1,7 @@
-"""Does the optimum follow n or the batch? Along which direction in (log n, log B_p) it lies.
+"""Does the optimum follow n or the batch? The slope of log n* in log B_p at equal budget.
 
-At equal budget the best n at another B_p is the same where n is what counts (slope 0 of log n* in
-log B_p), and smaller by as much as B_p is larger where the batch is (slope -1).
+If n is what counts, the best n is the same at every B_p: slope 0. If the batch is what counts, the
+best n halves when B_p doubles: slope -1.
 
 Shape legend: P values of B_p, D draws, X budgets.
 """

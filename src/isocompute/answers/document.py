@@ -30,9 +30,7 @@ Quantity = Literal["rollouts_per_problem", "problems_per_batch"]
 def fit_document(fit: Fit) -> dict[str, Any]:
     """The JSON document; every number finite or null."""
     frontier, level, paper = fit.frontier, fit.level, fit.paper
-    inside_V = (frontier.x_V >= frontier.support[0] - 1e-6) & (
-        frontier.x_V <= frontier.support[1] + 1e-6
-    )
+    inside_V = frontier.compares(frontier.x_V)
     out: dict[str, Any] = plain({
         "version": 2,
         "setting": fit.setting,
@@ -73,16 +71,17 @@ def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:
 
     `at` is filled from `best`, never from the sigmoid: it summarises, it does not predict.
     """
-    (x_X, path_DX), rising = fit.path, fit.rise
+    (x_X, path_DX), far_D, rising = fit.path, fit.path_far, fit.rise
     # At a fixed batch the law is one of steps, M = C / B.
     per_unit, variable = fit.batch_size or 1, "steps" if fit.batch_size else fit.unit
     if quantity == "problems_per_batch":
-        path_DX = np.log2(per_unit) - path_DX
+        path_DX, far_D = np.log2(per_unit) - path_DX, np.log2(per_unit) - far_D
     tested = [getattr(c, quantity) for c in fit.configurations]
     ends = min(tested), max(tested)
     return {
         **law_of_paths(
-            10**x_X / per_unit, path_DX, tested=ends, variable=cast(Any, variable), level=fit.level
+            10**x_X / per_unit, path_DX, tested=ends, variable=cast(Any, variable),
+            level=fit.level, far_D=far_D,
         ),
         "rising": {"from": 10**rising.start, "octaves": rising.octaves,
                    "lower_bound": rising.lower_bound, "claimed": rising.claimed},

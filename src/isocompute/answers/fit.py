@@ -1,4 +1,4 @@
-"""A whole sweep: curves in; answers, what limits them, a verdict and the document out."""
+"""Fit a whole sweep: curves in; answers, notices, verdict and document out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Select = Literal["best", "final"]
 
 @dataclass(frozen=True, kw_only=True)
 class Fit(Reading):
-    """Everything that a sweep says, with how sure it is."""
+    """A fitted sweep: every answer, and how sure it is."""
 
     @cached_property
     def law(self) -> dict[str, Any]:
@@ -50,6 +50,16 @@ class Fit(Reading):
     def notices(self) -> list[Notice]:
         """What limits these answers, the gravest first."""
         return limits(self)
+
+    def again(self, unit: str) -> Fit:
+        """The same runs fitted in another unit."""
+        kind, value = self.setting["kind"], self.setting["value"]
+        return fit_sweep(
+            self.curves, fix=None if kind == "joint" else (kind.removeprefix("fixed_"), value),
+            joint=kind == "joint", unit=unit, select=self.posterior.select, metric=self.metric,
+            level=self.level, draws=self.draws, seed=self.seed, sources=self.sources,
+            train=self.train,
+        )  # fmt: skip
 
     @property
     def warnings(self) -> list[dict[str, str]]:
@@ -83,10 +93,10 @@ def fit_sweep(
         select: a budget's score is that of the "best" checkpoint so far (the method's) or of
             the "final" one.
         metric: name of the score, for the record.
-        level: of all intervals.
-        draws, seed: of the posterior.
+        level: probability of all intervals.
+        draws, seed: number of draws of the posterior, and their seed.
         sources: where the curves came from, for the record.
-        train: of the same runs, for the train-test gap.
+        train: training curves of the same runs, for the train-test gap.
 
     Raises:
         InputError: an option that does not fit the curves.

@@ -28,6 +28,9 @@ AVERAGED_SHARE = 0.3
 _HEADROOM = 6.0  # octaves that floor and plateau may lie beyond the points
 _SLOPE = 0.5, 80.0  # times half of the span: from nearly a line to a step
 NOTHING = 0.5 / STEPS_PER_OCTAVE  # octaves of n that count as none: half a step of the best n
+# Octaves that n* may move on over a decade beyond the data and still be level: less than to the
+# next power of two. Half of it hides levels that are there, at twice a plan doubles n beyond them.
+LEVEL = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,13 +131,15 @@ def fit_law(
 def averaged(u_V: FloatArray, path_DV: FloatArray, width: float) -> FloatArray:
     """Running average of paths, over all points within half a width of u on either side."""
     near = (np.abs(u_V[:, None] - u_V) <= width / 2 + 1e-12).astype(np.float64)
-    out: FloatArray = path_DV @ (near / near.sum(axis=1, keepdims=True)).T
-    return out
+    mean = path_DV @ (near / near.sum(axis=1, keepdims=True)).T
+    # Rounding takes the mean of ones below 1, where no n is.
+    return np.asarray(np.clip(mean, path_DV.min(), path_DV.max()))
 
 
 def law_of_paths(
     x_V: FloatArray, log2n_DV: FloatArray, *, tested: tuple[float, float],
     variable: Variable = "rollouts", level: float = 0.95, share: float = AVERAGED_SHARE,
+    far_D: FloatArray | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The law through the mean path of n*, and through every draw's path for its intervals.
 
@@ -145,11 +150,14 @@ def law_of_paths(
         variable: what `x_V` holds; "steps" makes the law linear in x.
         level: of the intervals.
         share: of the span of the path over which it is averaged before the fit; 0 for none.
+        far_D: the best of every draw well past the path: the interval of the plateau holds it, so
+            that a path which ends while it rises has no known plateau. None: the path alone.
 
     Returns:
         The keys of `law` in `fit --json` that are the sigmoid's. `identified`: "slope" (no draw
         of the interval is a step), "plateau" (both ends known; at the smallest or largest n tested
-        an end is open).
+        an end is open; and the best n rests: where the curves let it move on, it has not levelled
+        off, however flat its sigmoid ends).
         `flags`: "falling", "non_monotone" (the path goes back by more than half of its change),
         "slope_not_identified", "optimum_at_edge".
 
@@ -170,15 +178,17 @@ def law_of_paths(
     x0 = interval(midpoint[moves], level) if shaped else None
     # A draw whose best n at the end is the largest tested says only that the plateau is no lower.
     final, last = b if falls else b + height, log2n_DV[:, -1]
-    least = interval(np.minimum(final, last), level)[0]
-    most = interval(np.maximum(final, last), level)[1]
+    seen = np.stack([final, last, last if far_D is None else far_D])
+    least = interval(seen.min(axis=0), level)[0]
+    most = interval(seen.max(axis=0), level)[1]
     plateau = (
         None if least <= low + NOTHING else 2.0**least,
         None if most >= high - NOTHING else 2.0**most,
     )
+    rests = far_D is None or abs(float(np.median(far_D - last))) <= LEVEL
     identified = {
         "slope": k is not None and max(map(abs, k)) * span / 2 < 0.99 * _SLOPE[1],
-        "plateau": None not in plateau,
+        "plateau": None not in plateau and rests,
     }
     path = -points[0] if falls else points[0]
     back = float((np.maximum.accumulate(path) - path).max())

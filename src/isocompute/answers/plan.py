@@ -13,14 +13,15 @@ from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import MIN_STEPS, Question, prescribe, tested_n
+from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
-from isocompute.answers.words import advice_lines, run_next
+from isocompute.answers.words import run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
 from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
+from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.studies import (
     study_file,
@@ -33,8 +34,6 @@ from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
     from isocompute.sources.load import Options
-
-__all__ = ["Plan", "advice_lines", "plan_budget", "plan_fixed_batch", "plan_from_source"]
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
 # No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).
@@ -51,8 +50,9 @@ UNKNOWN = 0.2
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
-# Of a fit's largest budget; a plan says for its own where the choice is the last n tested.
-_ELSEWHERE = ("optimum_at_edge",)
+# Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
+# which n may be best.
+_ELSEWHERE = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
     "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
@@ -90,7 +90,7 @@ def plan_budget(
         around: source, difficulty, recipe, rates, current, problems, ...: see `Question`.
 
     Raises:
-        InputError: a number below 1, a rate that nobody gave, limits that leave nothing.
+        InputError: a number below 1, a missing rate, or limits that no tested configuration meets.
     """
     _require_positive(max_batch_size=max_batch_size, min_steps=min_steps)
     amount = budget if isinstance(budget, Budget) else Budget(amount=float(budget), unit="rollouts")
@@ -100,8 +100,8 @@ def plan_budget(
 def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Plan:
     """How to split a fixed batch B into (B_p, n) when M steps will be run.
 
-    n is that of the largest expected score at C = B * M among the splits B_p = B / n of the n
-    tested, B_p not below the smallest tested; B_p * n never exceeds B.
+    Among the tested n, with B_p = B / n not below the smallest tested B_p, the choice has the
+    largest expected score at C = B * M; B_p * n never exceeds B.
 
     Args:
         fit: of the sweep.
@@ -137,16 +137,17 @@ def plan_from_source(
 
     Args:
         source: a SOURCE; None: the published sweep of that difficulty.
-        budget: what may be spent; or
-        batch_size, steps: B and M of a fixed batch, whose split is asked for.
+        budget: what may be spent. Or:
+        batch_size, steps: B and M of a fixed batch that is to be split.
         difficulty: of the problem set to be trained on; None: as the source's name says.
         rates: what a rollout costs; what is missing comes from the source's study file.
         max_batch_size, min_steps: limits, see `plan_budget`.
         current, problems: see `Question`.
-        fit: of the source, where it is at hand already; what follows is then as it was.
+        fit: a fit of the source, if there is one; the options below are then not used. It is fitted
+            again if the budget needs another unit.
         fix, joint, select: see `fit_sweep`.
-        unit: see `fit_sweep`; None: GPU-hours where the budget is paid in them or in money and
-            every run was timed, so that n is compared by what it costs; else rollouts.
+        unit: see `fit_sweep`; None: tokens if the budget is in tokens and every run logged them,
+            GPU-hours if it is in GPU-hours or money and every run was timed; else rollouts.
         loading: metric, problem_set, ...: see `sources.load.Options`.
 
     Raises:
@@ -170,7 +171,8 @@ def plan_from_source(
         from isocompute.sources import load_with_train
 
         curves, train = load_with_train([around["source"]], **loading)
-        unit = unit or _paid_in(budget, around["rates"], curves)
+        fixed = fix is not None and fix[0] == "batch_size"  # a law of steps, in rollouts alone
+        unit = unit or ("rollouts" if fixed else _paid_in(budget, around["rates"], curves))
         if unit == "gpu-hours":
             curves, train = (timed(rows, around["rates"]) for rows in (curves, train))
         splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
@@ -182,6 +184,9 @@ def plan_from_source(
         except RefusalError as refusal:
             known = budget.amount if budget and budget.unit == "rollouts" else None
             return _refused(refusal, around, rollouts=known)
+    elif unit is None and fit.unit == "rollouts" and fit.batch_size is None:
+        unit = _paid_in(budget, around["rates"], fit.curves)
+        fit = fit if unit == fit.unit else fit.again(unit)
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
     assert budget is not None
@@ -191,10 +196,14 @@ def plan_from_source(
 
 def _paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
     """The unit to compare n in, where nobody says."""
-    paid = budget is not None and budget.unit in ("gpu_hours", "usd")
-    known = rates.rollouts_per_gpu_hour is not None
-    every = all(c.gpu_hours_K is not None and c.gpu_hours_K[-1] > 0 for c in curves)
-    return "gpu-hours" if paid and not known and every else "rollouts"
+    asked = None if budget is None else budget.unit
+    if asked == "tokens" and rates.tokens_per_rollout is None:
+        spent, unit = [c.tokens_K for c in curves], "tokens"
+    elif asked in ("gpu_hours", "usd") and rates.rollouts_per_gpu_hour is None:
+        spent, unit = [c.gpu_hours_K for c in curves], "gpu-hours"
+    else:
+        return "rollouts"
+    return unit if all(s is not None and s[-1] > 0 for s in spent) else "rollouts"
 
 
 def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> dict[str, Any]:
@@ -282,7 +291,7 @@ def _answer(q: Question) -> Plan:
     ends = interval(found.score_D, fit.level)
     if ends[1] - ends[0] > UNKNOWN:
         unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x, unit=fit.unit,
-                         low=ends[0], high=ends[1])  # fmt: skip
+                         low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN))  # fmt: skip
         return _stopped(q, [unknown])
     recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
@@ -300,6 +309,8 @@ def _answer(q: Question) -> Plan:
     notices = _by_weight([*own, *(one for one in fit.notices if one.code not in _ELSEWHERE)])
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
+    # What nobody trained has no run to go on with, nor a first seed.
+    contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
     document = {
         **frame,
         **found.answers,
@@ -325,7 +336,7 @@ def _answer(q: Question) -> Plan:
         "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
             notices, chosen, found.settles, min(bought, 2 * longest), spend=bought,
-            study=q.study, contended=found.answers["confidence_set"]),
+            study=q.study, contended=contended or tested_n(fit)),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))

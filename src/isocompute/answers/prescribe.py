@@ -8,6 +8,7 @@ Shape legend: D draws, F candidates.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -20,14 +21,12 @@ from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.fit import Fit
 from isocompute.answers.price import Price, per_rollout
-from isocompute.answers.verdict import ENOUGH_N
+from isocompute.answers.verdict import ENOUGH_N, open_choice
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
-
-__all__ = ["MIN_STEPS", "Prescription", "Question", "prescribe", "tested_n"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +133,10 @@ def prescribe(q: Question) -> Prescription:
     guessed = sorted((f for f in free if not tested[f]), key=lambda f: -worth_F[f])
     first = [] if q.batch_size is not None else guessed if tested[at] else [at]
     share_F = best.probability_best(score_DF[:, :, None])[:, 0]
+    if ran := [f for f in free if tested[f]]:
+        share = best.probability_best(score_DF[:, ran, None])[:, 0]
+        contended = best.confidence_set(share, n_F[ran], fit.level)
+        notes += open_choice(contended, len({*n_F[ran].tolist()}), q.x, fit.unit)
     answers = {
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at
@@ -147,6 +150,23 @@ def prescribe(q: Question) -> Prescription:
     }  # fmt: skip
     settles = int(n_F[first[0]]) if first else None
     return Prescription(which[at], score_DF[:, at], answers, settles, notes)
+
+
+def smaller_budget(q: Question, widest: float) -> str:
+    """The largest of the halves of a budget at which the best score is known, in words.
+
+    Args:
+        q: the question.
+        widest: interval of a score that counts as known.
+    """
+    fit, x = q.fit, q.x / 2
+    while x > fit.support[0]:
+        low, high = fit.best_at(x).score_interval
+        if high - low <= widest:
+            digit = 10 ** math.floor(math.log10(x))
+            return f"at most {compact(x // digit * digit)} {fit.unit}"
+        x /= 2
+    return "a smaller budget"
 
 
 def _candidates(q: Question) -> list[Configuration]:

@@ -13,6 +13,30 @@ from isocompute.errors import InputError
 from isocompute.model.prior import OCTAVES
 
 
+def parse_current(text: str) -> Configuration | int:
+    """Today's setting in words: n=16,bp=32, or n=16; raises ValueError for others.
+
+    >>> parse_current("n=16,bp=32"), parse_current("n=16")
+    (Configuration(problems_per_batch=32, rollouts_per_problem=16), 16)
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        name = {"rollouts_per_problem": "n", "problems_per_batch": "bp"}.get(name, name)
+        if name not in ("n", "bp") or name in found:
+            raise ValueError(f"must be n=16 or n=16,bp=32, but got {text!r}")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not (number >= 1 and number.is_integer()):
+            raise ValueError(f"must hold whole numbers >= 1, but got {text!r}")
+        found[name] = int(number)
+    if "n" not in found:
+        raise ValueError(f"must name n, as in n=16,bp=32, but got {text!r}")
+    return Configuration(found["bp"], found["n"]) if "bp" in found else found["n"]
+
+
 def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     """Score of the choice less that of today's setting; None where no setting was given.
 
@@ -29,8 +53,8 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     apart = min(abs(math.log2(n / other)) for other in known)
     if apart > OCTAVES:
         raise InputError(
-            f"the current n must lie within {OCTAVES:.0f} octaves of a tested one, but got n = "
-            f"{n}, and {known[0]} to {known[-1]} were tested: nothing is known of it; train it, or "
+            f"the current n must lie within a factor of {2**OCTAVES:.0f} of a tested n, but got "
+            f"n = {n} and n = {known[0]} to {known[-1]} were tested; train it, or "
             "correct --current."
         )
     steps = int(q.rollouts(now) // now.batch_size)

@@ -1,21 +1,22 @@
-"""What limits the answers of a sweep, and the verdict that comes of it.
+"""The notices of a fit, and the verdict that follows from them.
 
 Shape legend: D draws, J configurations, X budgets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from isocompute.answers.direction import confounded
 from isocompute.answers.law import NOTHING
-from isocompute.answers.overfit import SURE, WINDOW, falls, noise_scale, windows_of
+from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
 from isocompute.health.shape import roughness
+from isocompute.model.posterior import HALF
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
@@ -28,7 +29,6 @@ WIDE, TOO_WIDE = 1.5, 4.0
 # that misses by that much more than no change has nothing to say of what comes next.
 USELESS = 0.02
 ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says more than they do
-_OCTAVE = float(np.log10(2))
 
 
 class Verdict(NamedTuple):
@@ -48,13 +48,28 @@ def verdict_of(notices: Sequence[Notice]) -> Verdict:
 
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
-    return ordered([*_own_test(fit), *_untested(fit), *_best(fit), *_scores(fit), *_runs(fit)])
+    # Whether the runs learned comes first: of those that did not there is nothing to predict.
+    parts = (_learned, _own_test, _untested, _best, _falls, _runs)
+    return ordered([one for part in parts for one in part(fit)])
 
 
 def name_of(fit: Reading, c: Configuration) -> str:
     """One configuration in words: its n, with its B_p where several were fitted."""
     several = len({one.problems_per_batch for one in fit.configurations}) > 1
     return f"{c} (B_p x n)" if several else f"n = {c.rollouts_per_problem}"
+
+
+def open_choice(contended: Sequence[int], n_tested: int, at: float, unit: str) -> list[Notice]:
+    """The notice that more than half of the n tested, and not two alone, may be best at a budget.
+
+    >>> [one.text for one in open_choice([8, 16], 2, 2e6, "rollouts")]
+    ['Several n may be best at 2M rollouts: 8, 16.']
+    >>> open_choice([8, 16], 3, 2e6, "rollouts")
+    []
+    """
+    several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
+    which = list(contended)
+    return [notice("n_not_told_apart", at=at, unit=unit, which=which)] if several else []
 
 
 def unbounded(fit: Reading) -> list[Configuration]:
@@ -66,6 +81,8 @@ def unbounded(fit: Reading) -> list[Configuration]:
 
 def _own_test(fit: Reading) -> Iterator[Notice]:
     test = fit.backtest
+    if not test.rows:
+        yield notice("nothing_held_out")
     if test.excess is None or test.skill is None or test.coverage is None:
         return
     if test.excess[0] > 0 and sum(test.excess) / 2 > USELESS:
@@ -77,22 +94,26 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
         yield notice("intervals_widened", times=test.widened_by)
 
 
-def _scores(fit: Reading) -> Iterator[Notice]:
+def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = windows_of(fit.curves, fit.unit)
-    ends = {c: w.change(0, -1) for c, w in of.items()}
-    fallen = [c for c, (_, sure) in ends.items() if sure < -SURE]
-    rises = any(
-        sure > SURE or (move > 0 and of[c].x_K[-1] - of[c].x_K[0] < WINDOW)
-        for c, (move, sure) in ends.items()
-    )
-    if 2 * len(fallen) > len(of):
-        yield notice("scores_fall", n_fallen=len(fallen), n_configurations=len(of))
-        return
-    if not rises:
+    if (n_fallen := _n_fallen(of)) * 2 > len(of):
+        yield notice("scores_fall", n_fallen=n_fallen, n_configurations=len(of))
+    elif not any(w.rises for w in of.values()):
         yield notice("scores_flat")
+
+
+def _n_fallen(of: Mapping[Configuration, Windows]) -> int:
+    """How many configurations surely end lower than they began."""
+    return sum(w.change(0, -1)[1] < -SURE for w in of.values())
+
+
+def _falls(fit: Reading) -> Iterator[Notice]:
+    """What fell after a peak, where not most fell from the start."""
+    of = windows_of(fit.curves, fit.unit)
     state = dict(zip(fit.configurations, fit.posterior.state_J, strict=True))
-    if late := [name_of(fit, c) for c, w in of.items() if falls(w) and state.get(c) != "broken"]:
+    late = [name_of(fit, c) for c, w in of.items() if falls(w) and state.get(c) != "broken"]
+    if late and _n_fallen(of) * 2 <= len(of):
         yield notice("falls_after_peak", which=late)
 
 
@@ -118,9 +139,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
     tested = sorted(last.probability)
     if len(tested) == 1:
         return
-    tied = last.confidence_set
-    if 2 * len(tied) > len(tested) and not len(tied) == 2 < len(tested):
-        yield notice("n_not_told_apart", at=last.x, unit=fit.unit, which=tied)
+    yield from open_choice(last.confidence_set, len(tested), last.x, fit.unit)
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end)
@@ -144,8 +163,8 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     rough = [c.configuration for c, r in found if r is not None and r.too_rough]
     over = [row for row in fit.train_test if row["overfits"]]
     worst = max(over, key=lambda row: row["validation_lost"], default={})
-    shared = fit.frontier.compared and of.last_J.max() - high < _OCTAVE
-    short_J = of.last_J <= high + _OCTAVE / 2
+    shared = fit.frontier.compared and of.last_J.max() - high < HALF
+    short_J = of.last_J <= high + HALF / 2
     mixed = [c for c in curves if c.n_repeated > len(c.score_K) / 20]
     sizes = sorted({c.trials for c in curves if c.trials})
 

@@ -1,4 +1,4 @@
-"""A plan in words: the answer, then what to do, then nothing."""
+"""A plan as text: the answer, then what to do."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ def run_next(
     near = sorted(contended, key=lambda m: abs(math.log2(m / n)))[:_CONTENDED] or [n]
     words = {"settles": settles, "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
              "half": max(n // 2, 1), "contended": ", ".join(map(str, sorted(near))),
-             "budget": compact(float(f"{budget:.2g}")) if study is None else _plain(budget),
-             "spend": _plain(spend), "study": study or _STUDY}  # fmt: skip
+             "budget": compact(float(f"{budget:.2g}")) if study is None else plain_rate(budget),
+             "spend": plain_rate(spend), "study": study or _STUDY}  # fmt: skip
     there = {one.code for one in notices}
     if "law_of_another_model" in there:
         there.add("anchor_assumed")  # said there
@@ -125,7 +125,7 @@ def advice_lines(
     return lines
 
 
-def _plain(value: float) -> str:
+def plain_rate(value: float) -> str:
     """Two digits, as a study file has them: 2.6e5, 2.8e-6, 85."""
     return f"{value:.2g}".replace("e+0", "e").replace("e-0", "e-")
 
@@ -159,17 +159,21 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     model = d["learning_rate_from"]
     whose = "from your study" if model == "study" else f"{model}'s; use yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
-    out += _row("rate", f"{_plain(d['learning_rate'])}, {warm_up}", whose)
+    out += _row("rate", f"{plain_rate(d['learning_rate'])}, {warm_up}", whose)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     out += _row("recipe", _recipe(d["recipe"]), "easy set assumed" if assumed else "")
-    return out + _row("cost", *_cost(d["cost"]))
+    spent, whose = _cost(d["cost"])
+    # Where the rate comes from says more of a price than its tokens do.
+    while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
+        spent = spent[:-1]
+    return out + _row("cost", ", ".join(spent), whose)
 
 
-def _row(name: str, text: str, aside: str = "") -> list[str]:
-    """A named line, with an aside where there is room."""
+def _row(name: str, text: str, aside: str = "", *, cut: bool = True) -> list[str]:
+    """A named line, with an aside where there is room (or whether there is or not)."""
     line = f"  {name:<{_LABEL - 2}}{text}"
-    with_aside = f"{line}   ({aside})"
-    return [with_aside if aside and len(with_aside) <= WIDTH else line[:WIDTH]]
+    with_aside = f"{line}   ({aside})" if aside else line
+    return [with_aside if not cut or len(with_aside) <= WIDTH else line[:WIDTH]]
 
 
 def _recipe(r: Mapping[str, Any]) -> str:
@@ -185,16 +189,21 @@ def _amounts(cost: Mapping[str, Any]) -> list[str]:
     return parts + ([f"{compact(tokens)} tokens"] if tokens is not None else [])
 
 
-def _cost(cost: Mapping[str, Any]) -> tuple[str, str]:
+def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
+    """What is spent, tokens last, and where the rate comes from."""
     parts = _amounts(cost)
     found = cost["source"].get("rollouts_per_gpu_hour")
     if found is None:
-        unknown = "" if parts else "not known; give --rollouts-per-gpu-hour"
-        return ", ".join(parts) or unknown, ""
-    whose = {"study": "your study: ", "sweep": "your runs: "}.get(found["from"], "")
+        return parts or ["not known; give --rollouts-per-gpu-hour"], ""
+    return parts, rate_words(found)
+
+
+def rate_words(found: Mapping[str, Any]) -> str:
+    """Where rollouts per GPU-hour come from, and how far off they may be."""
     if found.get("off") is not None:
-        return ", ".join(parts), f"your runs' times, within {max(found['off'], 0.01):.0%}"
-    return ", ".join(parts), f"{whose}{compact(found['value'])} rollouts per GPU-hour"
+        return f"your runs' times, within {max(found['off'], 0.01):.0%}"
+    whose = {"study": "your study: ", "sweep": "your runs: "}.get(str(found.get("from")), "")
+    return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
 
 
 def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]:

@@ -22,7 +22,7 @@ def add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "fit",
         answering.fit,
-        "learning curves -> the best n by budget, how sure that is, what to run next",
+        "the best n at each budget, how sure that is, what to run next",
         "example: isocompute fit published:qwen2.5-7b-easy",
     )
     parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
@@ -33,8 +33,8 @@ def add_fit(stages: argparse._SubParsersAction[Parser]) -> None:
         "--method",
         choices=("model", "paper"),
         default="model",
-        help="model: draws of one model of the sweep (default); paper: the published method as "
-        "it was printed, without intervals",
+        help="model: one model of the whole sweep (default); paper: the published method, "
+        "which has no intervals",
     )
     parser.add_argument(
         "--bin-width",
@@ -56,17 +56,17 @@ def add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "plan",
         answering.plan,
-        "sweep + budget -> problems per batch, rollouts per problem, steps, recipe",
+        "how to spend a budget: problems per batch, rollouts per problem, steps, recipe",
         "example: isocompute plan --budget 2e6 --difficulty easy --for verl",
     )
     parser.add_argument(
         "source",
         nargs="*",
         metavar="SOURCE",
-        help=f"your sweep: {SOURCE_HELP}; default: the published one of that difficulty",
+        help=f"your sweep: {SOURCE_HELP}; default: the published sweep of that difficulty",
     )
     parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000")
-    parser.add_argument("--law", metavar="SOURCE", help="the same as SOURCE")
+    parser.add_argument("--law", metavar="SOURCE", help="another way to name SOURCE")
     _add_setting(parser)
     _add_scores(parser)
     _add_select(parser)
@@ -76,10 +76,10 @@ def add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         "--batch-size",
         type=positive_int,
         metavar="B",
-        help="with --steps, instead of a budget: how to split a fixed batch",
+        help="with --steps, instead of a budget: split a batch of B rollouts into problems and n",
     )
     parser.add_argument("--steps", type=positive_int, metavar="M", help="see --batch-size")
-    parser.add_argument("--why", action="store_true", help="also the reasoning and every note")
+    parser.add_argument("--why", action="store_true", help="also the reasons and every note")
     parser.add_argument(
         "--quiet",
         action="store_true",
@@ -94,7 +94,7 @@ def add_report(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "report",
         answering.report,
-        "one self-contained HTML file; the first SOURCE is the subject, the others stand beside it",
+        "write one HTML file about the first SOURCE; the others are shown for comparison",
         "example: isocompute report published:qwen2.5-7b-easy -o report.html",
     )
     parser.add_argument("source", nargs="+", metavar="SOURCE", help=SOURCE_HELP)
@@ -113,7 +113,7 @@ def add_report(stages: argparse._SubParsersAction[Parser]) -> None:
     answer.add_argument(
         "--budget", help="also a plan for this budget, from the first SOURCE; see plan"
     )
-    answer.add_argument("--plan", metavar="FILE", help="also this plan, written by plan --json")
+    answer.add_argument("--plan", metavar="FILE", help="also this plan, as plan --json wrote it")
     _add_planning(parser)
     _add_difficulty(parser)
     _add_setting(parser)
@@ -127,12 +127,15 @@ def add_compare(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "compare",
         commands.compare,
-        "two studies, recipes, models or data sets at equal compute, paired, with intervals",
+        "which of two studies, recipes, models or data sets is better at equal compute",
         "example: isocompute compare my-study --where-a recipe=kl --where-b recipe=none",
     )
     parser.add_argument("a", metavar="A", help=SOURCE_HELP)
     parser.add_argument(
-        "b", metavar="B", nargs="?", help="likewise (default: A again); differences are B - A"
+        "b",
+        metavar="B",
+        nargs="?",
+        help="the other side (default: A again, see --where-a); differences are B - A",
     )
     for side in "ab":
         parser.add_argument(
@@ -140,7 +143,7 @@ def add_compare(stages: argparse._SubParsersAction[Parser]) -> None:
             action="append",
             default=[],
             metavar="KEY=VALUE",
-            help=f"--where for {side.upper()} alone",
+            help=f"as --where, for {side.upper()} alone",
         )
     _add_scores(parser)
     add_json(parser)
@@ -152,16 +155,18 @@ def _add_setting(parser: Parser) -> None:
         "--fix",
         type=fix,
         metavar="NAME=VALUE",
-        help="only problems_per_batch=32, or the splits of batch_size=8192",
+        help="use only runs with problems_per_batch=32, or only those with batch_size=8192",
     )
     setting.add_argument(
-        "--joint", action="store_true", help="all (B_p, n) together (default: if there are several)"
+        "--joint",
+        action="store_true",
+        help="use all (B_p, n) together (default if there are several B_p)",
     )
     parser.add_argument(
         "--unit",
         choices=("rollouts", "tokens", "gpu-hours"),
-        help="what compute is counted in (default: rollouts; a plan for a budget in GPU-hours or "
-        "money counts GPU-hours where every run was timed)",
+        help="what compute is counted in (default: rollouts; for a budget in tokens, GPU-hours "
+        "or money: tokens or GPU-hours if every run logged them)",
     )
 
 
@@ -171,7 +176,7 @@ def _add_planning(parser: Parser) -> None:
         "--max-batch",
         type=positive_int,
         metavar="B",
-        help="rollouts per batch that the hardware holds",
+        help="most rollouts per batch that your hardware holds",
     )
     parser.add_argument(
         "--min-steps",
@@ -183,7 +188,7 @@ def _add_planning(parser: Parser) -> None:
         "--current",
         type=current,
         metavar="n=16,bp=32",
-        help="what you run today: the plan says what it gains over it (bp may be left out)",
+        help="what you run today; the plan then says what it gains (bp may be left out)",
     )
     parser.add_argument(
         "--problems",
@@ -239,10 +244,10 @@ def _add_scores(parser: Parser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="only these runs of a study that holds several recipes or problem sets, for example "
+        help="use only these runs of a study with several recipes or problem sets: "
         "recipe=NAME, recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any "
-        "column; of logs, model=NAME, learning_rate=1e-6, run=PATTERN; may be repeated. The same "
-        "in brackets after a source: STUDY[recipe=NAME]",
+        "column; of logs, model=NAME, learning_rate=1e-6, run=PATTERN; may be repeated. Also "
+        "written STUDY[recipe=NAME]",
     )
     parser.add_argument(
         "--range",
@@ -250,7 +255,7 @@ def _add_scores(parser: Parser) -> None:
         type=finite,
         default=(0.0, 1.0),
         metavar=("LOW", "HIGH"),
-        help="what scores may be (default: 0 1); they are rescaled to 0..1",
+        help="lowest and highest possible score (default: 0 1); scores are rescaled to 0..1",
     )
     add_settings(parser)
 
@@ -260,5 +265,5 @@ def _add_select(parser: Parser) -> None:
         "--select",
         choices=("best", "final"),
         default="best",
-        help="the checkpoint whose score counts at a budget: best so far or final (default: best)",
+        help="which checkpoint counts at a budget: the best so far (default) or the last",
     )

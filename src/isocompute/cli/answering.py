@@ -181,7 +181,7 @@ def report(options: Options) -> int:
     study = study_view(first, problem_set=options.problem_set) if is_study else None
     title = {} if options.title is None else {"title": options.title}
     path = render_report(fits, answer, options.output, study=study, **title)
-    show([f"report: {path}"])
+    show([f"Report: {path}"])
     if options.figures is not None:
         files = save_figures(fits, options.figures, plan=answer, study=study)
         show([f"figures: {len(files)} files in {options.figures}"])

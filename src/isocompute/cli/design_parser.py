@@ -15,12 +15,12 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     """`design`."""
     parser = stage(
         stages, "design", designing.design,
-        "budget -> which sweep to run, its price, what it is worth; writes the study file",
+        "which sweep to run for a budget, its cost, what it is worth; writes the study file",
         "example: isocompute design --budget 5e6 --difficulty easy --engine verl -o sweep.yaml",
     )  # fmt: skip
     parser.add_argument(
         "--budget", metavar="B",
-        help="for sweep and final run: 2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000",
+        help="for the sweep and the final run: 2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000",
     )  # fmt: skip
     parser.add_argument(
         "--gpus", type=gpus, metavar="64xH100", help="with --hours, instead of --budget"
@@ -36,11 +36,11 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--problems-per-batch", type=positive_int, metavar="BP",
-        help="B_p (default: that of the prior, or smaller where the budget asks for it)",
+        help="B_p (default: the prior's, or less where the budget is too small for it)",
     )  # fmt: skip
     parser.add_argument(
         "--max-batch", type=positive_int, metavar="B",
-        help="most rollouts per batch that the hardware holds",
+        help="most rollouts per batch that your hardware holds",
     )  # fmt: skip
     parser.add_argument(
         "--difficulty", choices=("easy", "hard", "mixed"),
@@ -48,13 +48,13 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--prior", metavar="SOURCE",
-        help="an earlier study of yours (default: what the shipped published sweeps say)",
+        help="an earlier study of yours (default: the published sweeps)",
     )  # fmt: skip
     parser.add_argument("--metric", help="of the prior, for example avg@4 or best@4")
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set of the prior")
     parser.add_argument(
         "--engine", choices=("local", "trl", "verl"), default="local",
-        help="what the study trains with (default: local)",
+        help="which trainer the study uses (default: local)",
     )  # fmt: skip
     parser.add_argument("--model", metavar="M", help="Hugging Face id or folder, for the study")
     parser.add_argument("--train", metavar="FILE", help="training problems, for the study")
@@ -64,13 +64,13 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     for name, unit, help_ in (
         ("tokens-per-rollout", "T", "for budgets and costs in tokens"),
-        ("rollouts-per-gpu-hour", "R", "for GPU-hours and money (default: as the prior's runs)"),
+        ("rollouts-per-gpu-hour", "R", "for GPU-hours and money (default: as in the prior's runs)"),
         ("usd-per-gpu-hour", "USD", "for money"),
     ):
         parser.add_argument(f"--{name}", type=positive, metavar=unit, help=help_)
     parser.add_argument(
         "--draws", type=_draws, default=40, metavar="N",
-        help="simulated sweeps behind every loss (default: 40, about a minute)",
+        help="simulated sweeps per candidate (default: 40, about a minute)",
     )  # fmt: skip
     parser.add_argument("--seed", type=count, default=0, help="of the simulation (default: 0)")
     parser.add_argument("-o", "--output", metavar="STUDY.yaml", help="write the study file")

@@ -134,8 +134,8 @@ def _prior(options: Options, size: int, notices: list[Notice]) -> tuple[Worlds, 
     metric = curves[0].metric
     if wanted is None and metric.startswith(("best", "worst")):
         raise InputError(
-            f"a prior must hold the metric that is planned for (avg@k), but {options.prior} holds "
-            f"{metric}; add --metric {metric} if that is meant, or name another study."
+            f"a prior must hold the metric to plan for, avg@k, but {options.prior} holds {metric}; "
+            f"add --metric {metric} to plan for that, or name another study."
         )
     return worlds_of(curves, options.prior, size, options.seed), curves
 
@@ -158,7 +158,7 @@ def _written(
     """Write the study file, read it back as `run` would, and time the embedded engine."""
     from isocompute.design import write_study
     from isocompute.runner import calibrate, open_study
-    from isocompute.study.cost import study_cost
+    from isocompute.study.cost import study_cost, time_words
 
     path = Path(options.output)
     before = path.read_bytes() if path.is_file() else None
@@ -170,12 +170,12 @@ def _written(
         path.unlink() if before is None else path.write_bytes(before)
         raise
     found: dict[str, Any] = {"study": options.output}
-    if options.engine == "local":
+    # With a rate the cost is in GPU-hours already, of other machines than this one.
+    if options.engine == "local" and rates.rollouts_per_gpu_hour is None:
         workers = os.cpu_count() or 1
         with contextlib.suppress(Exception):  # the price alone would be missing
             cost = study_cost(study, calibrate(study, seconds=_MEASURED_S), workers=workers)
-            seconds = cost.wall_s or 0.0
-            long = f"{seconds / 60:.0f} min" if seconds > 90 else f"{seconds:.0f} s"
-            found["time"] = f"about {long} on the {workers} cores of this machine, by a short probe"
+            long = time_words(cost.wall_s or 0.0)
+            found["time"] = f"{long} on the {workers} cores of this machine, by a short probe"
             found["wall_s"] = cost.wall_s
     return found

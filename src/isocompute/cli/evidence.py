@@ -1,4 +1,4 @@
-"""What a law is worth, for people: back-test, what was left out, spread, smoothness."""
+"""Evidence as text: back-test, spread of scores, train-test gap, interference."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def backtest_lines(test: Row) -> list[str]:
         return ["Back-test: not possible on this sweep."]
     cuts = " and ".join(compact(cut) for cut in test["cuts"])
     skill = "" if test["skill"] is None else f" (skill {test['skill']:.2f})"
-    widened = "as they are"
+    widened = "not widened"
     if test["widened_by"] > 1.005:
-        widened = f"{test['widened_by']:.2f} times as wide"
-    lines = [f"Back-test, fitted to what lies before {cuts}:"]
+        widened = f"widened {test['widened_by']:.2f} times"
+    lines = [f"Back-test, fitted to the evaluations before {cuts}:"]
     lines += wrapped(
-        f"{test['n_held_out']} scores beyond are missed by {test['mae_model']:.4f} on average, "
-        f"by best so far {test['mae_best_so_far']:.4f}{skill}; {test['coverage']:.0%} lie inside "
-        f"their intervals. Beyond the data intervals are {widened}."
+        f"It misses {test['n_held_out']} later scores by {test['mae_model']:.4f} on average, best "
+        f"so far by {test['mae_best_so_far']:.4f}{skill}; {test['coverage']:.0%} lie inside their "
+        f"intervals. Intervals beyond the data are {widened}."
     )
     rules = ", ".join(
         f"{_RULES.get(name, name)} {lost:.3f}" for name, lost in test["rules"].items()
     )
-    return lines + wrapped(f"Chosen there, score lost at the end: {rules}.")
+    return lines + wrapped(f"Score lost at the end by choosing n at the cut: {rules}.")
 
 
 def spread_lines(document: Row) -> list[str]:
@@ -85,7 +85,7 @@ def best_n_lines(rows: Sequence[Row]) -> list[str]:
         )
         for row in rows
     ]
-    header = ("metric", "B_p", "budget", "n", "score", "best with", "cannot be told from it")
+    header = ("metric", "B_p", "budget", "n", "score", "best with", "still in contention")
     return ["", "Best n at the largest budget:", *indented(table(header, cells, left=1))]
 
 

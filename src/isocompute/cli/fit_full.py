@@ -1,4 +1,4 @@
-"""What stands behind the answer of `fit`: curves, frontier, law, tests, the published method."""
+"""`fit --full`: curves, frontier, law, back-test, the published method, every note."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def paper_lines(document: Row) -> list[str]:
         for c in curves
     ]  # fmt: skip
     lines = [
-        f"{document['metric']} by the published method (arXiv 2603.12151), nothing added",
-        f"{setting_words({**document, 'curves': curves})}; no intervals: it has none",
+        f"{document['metric']} by the published method (arXiv 2603.12151)",
+        f"{setting_words({**document, 'curves': curves})}; it has no intervals",
         "",
         "Sigmoids through the records of each configuration:",
         *indented(table(("B_p", "n", "records", "floor", "ceiling", "slope", "half way"), rows)),
@@ -126,7 +126,7 @@ def _printed(document: Row) -> list[str]:
 
 
 def _neighbour_lines(rows: Sequence[Row]) -> list[str]:
-    """What n that nobody ran would score: a guess of the model."""
+    """The model's guess of the scores of n that nobody ran."""
     if not rows:
         return []
     cells = [
@@ -137,7 +137,7 @@ def _neighbour_lines(rows: Sequence[Row]) -> list[str]:
         for r in rows
     ]  # fmt: skip
     header = ("B_p", "n", "score", "interval", "gain over the best", "interval")
-    return ["", "n that were not tested, guessed:", *indented(table(header, cells))]
+    return ["", "Guessed scores of n that were not tested:", *indented(table(header, cells))]
 
 
 def _curve_table(curves: Sequence[Row], unit: str) -> list[str]:
@@ -189,7 +189,7 @@ def _sparkline(frontier: Sequence[Row]) -> list[str]:
 
 
 def _frontier_table(document: Row) -> list[str]:
-    header = ("from", "to", "n", "B_p", "best with", "begins between", "")
+    header = ("from", "to", "n", "B_p", "best with", "begins (interval)", "")
     begins = {
         round(math.log10(c["at"]), 9): c["interval"] for c in document["crossovers"] if c["at"] > 0
     }
@@ -203,7 +203,7 @@ def _frontier_table(document: Row) -> list[str]:
                 str(s["rollouts_per_problem"]),
                 str(s["problems_per_batch"]),
                 f"{s['probability_best']:.0%}",
-                "" if interval is None else " and ".join(
+                "" if interval is None else " to ".join(
                     "?" if v is None else compact(v) for v in interval
                 ),
                 "extrapolated" if s["extrapolated"] else "",
@@ -245,7 +245,7 @@ def _law_table(law: Row, quantity: str, name: str) -> list[str]:
                 ", ".join(map(str, tied[:_LISTED])) + more,
             )
         )
-    header = (law["variable"], f"{name} (interval)", "regret", "n that may be best")
+    header = (law["variable"], f"{name} (interval)", "regret", "still in contention")
     if quantity == "problems_per_batch":  # the set and the regret are those of n
         return table(header[:2], [row[:2] for row in rows])
     return table(header, rows, left=1)

@@ -34,7 +34,7 @@ def fit_lines(document: Row, options: str = "") -> list[str]:
         textwrap.shorten(_setting(document), WIDTH, placeholder=" ..."),
         "",
         *_best(best, document),
-        *_line("", _rise(document["law"], document["notices"]), best),
+        *_line("", _rise(document["law"], document["notices"], best), best),
         *_line("Wrong n", _wrong(best[-1]), best),
         *_line("Predicts", _predicts(document["backtest"])),
         *_line("Batch or n", _batch_or_n(document)),
@@ -126,18 +126,22 @@ def _packed(label: str, cells: Sequence[str]) -> list[str]:
     return [f"{label:<{_LABEL}}{'    '.join(cells[:-1])}", " " * _LABEL + cells[-1]]
 
 
-def _rise(law: Row, notices: Sequence[Row]) -> str:
+def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
     codes, rising = {one["code"] for one in notices}, law["rising"]
     if "falling" in codes:
         return f"falls by {-rising['octaves']:.1f} octaves as the budget grows"
     if not rising["claimed"]:
         if rising["octaves"] > 0.05:
-            return f"rises by {rising['octaves']:.1f} octaves, which noise alone may do"
+            return f"rises by {rising['octaves']:.1f} octaves, but noise alone may explain that"
+        # Of n that end level the best one moves by chance, and that is no rise.
+        if round(best[-1]["rollouts_per_problem"]) > round(best[0]["rollouts_per_problem"]):
+            return "whether it rises cannot be told: several n score alike"
         return "does not rise with the budget"
     text = f"rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f}"
     if "non_monotone" in codes:
         return f"{text}, but goes up and down on the way"
-    if None in (law["plateau_interval"] or [None]):
+    rests = law.get("identified", {}).get("plateau", True)
+    if not rests or None in (law["plateau_interval"] or [None]):
         return f"{text}; where it levels off is not known"
     low, high = map(whole, law["plateau_interval"])
     return f"{text}; levels off at {whole(law['plateau'])} ({low} to {high})"
@@ -215,7 +219,8 @@ def _step(notice: Row, document: Row) -> str:
             return f"test n = {compact(2 * n[-1])}: {n[-1]} is the largest tested and still best"
         return f"test n = {whole(n[0] / 2)}: {n[0]} is the smallest tested and still best"
     if notice["code"] == "n_not_told_apart":
-        return "take any of the tied n, or add seeds to tell them apart"
+        last = [b for b in document["best"] if not b["extrapolated"]][-1]
+        return f"take n = {', '.join(map(str, last['as_good']))}, or add seeds to tell them apart"
     return str(notice["remedy"][0].lower() + notice["remedy"][1:].rstrip("."))
 
 

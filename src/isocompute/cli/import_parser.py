@@ -15,7 +15,7 @@ def add_import(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "import",
         import_runs,
-        "logs of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL -> study folder",
+        "read logs of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL into a study",
         "example: isocompute import runs/ -o study --set "
         "pattern='bp{problems_per_batch}_n{rollouts_per_problem}'",
     )
@@ -23,11 +23,11 @@ def add_import(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("-o", "--output", metavar="DIR", help="the study folder")
     parser.add_argument(
         "--preview", action="store_true",
-        help="show what would be read and inferred, and write nothing",
+        help="show what would be read and what was inferred; write nothing",
     )  # fmt: skip
     parser.add_argument(
         "--range", nargs=2, type=finite, metavar=("LOW", "HIGH"),
-        help="what the scores may be (default: 0 1); kept with the runs",
+        help="lowest and highest possible score (default: 0 1); kept with the runs",
     )  # fmt: skip
     add_settings(parser)
     add_json(parser)
@@ -45,5 +45,7 @@ def add_settings(parser: Parser) -> None:
         "resumed, run",
     )
     parser.add_argument(
-        "--map", metavar="FILE.yaml", help="the same in a file, with columns: {KEY: avg@4}"
+        "--map",
+        metavar="FILE.yaml",
+        help="a file with what --set says, and names of metrics: columns: {KEY: avg@4}",
     )

@@ -90,11 +90,15 @@ def _add_quickstart(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "quickstart",
         commands.run_quickstart,
-        "the whole playbook on the embedded engine; resumes",
+        "a whole example: train a small model, fit, plan, report; start it again to resume",
         "example: isocompute quickstart my-first-study",
     )
     parser.add_argument(
-        "folder", nargs="?", default="quickstart", metavar="DIR", help="default: quickstart"
+        "folder",
+        nargs="?",
+        default="quickstart",
+        metavar="DIR",
+        help="where to write (default: quickstart)",
     )
     parser.add_argument(
         "--workers",
@@ -109,25 +113,43 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "difficulty",
         commands.difficulty,
-        "pass rates of a base model, sets by difficulty, recommended recipe",
+        "how hard problems are for a base model, and which recipe suits them",
         "example: isocompute difficulty problems.jsonl --model ./base -o measured.jsonl",
     )
     parser.add_argument(
         "problems", metavar="PROBLEMS",
-        help="JSONL, Parquet, or a generated world: world:machine,size=1200,seed=1",
+        help="JSONL or Parquet, or problems made here: world:machine,size=1200,seed=1",
     )  # fmt: skip
-    shipped = "a Hugging Face folder, or shipped: bits, machine, products, countdown"
+    shipped = (
+        "a Hugging Face folder, or one that comes with the package: bits, bits-mlp, countdown, "
+        "machine, products, verbs, verbs-long"
+    )
     parser.add_argument("--model", required=True, metavar="M", help=shipped)
-    parser.add_argument("--verifier", metavar="V", help="default: the file's, else exact")
-    parser.add_argument("--samples", type=positive_int, default=16, metavar="K", help="default 16")
+    parser.add_argument(
+        "--verifier",
+        metavar="V",
+        help="how answers are checked: exact, integer, math, FILE.py:FUNCTION (default: the "
+        "file's, else exact)",
+    )
+    parser.add_argument(
+        "--samples",
+        type=positive_int,
+        default=16,
+        metavar="K",
+        help="samples per problem (default 16)",
+    )
     parser.add_argument(
         "--second-stage", type=count, default=128, metavar="K",
-        help="samples in all for problems without a success (default 128; 0: none)",
+        help="samples in all for problems never solved so far (default 128; 0: no second stage)",
     )  # fmt: skip
-    parser.add_argument("--temperature", type=positive, default=1.0, metavar="T", help="default 1")
-    parser.add_argument("--max-new-tokens", type=positive_int, metavar="N", help="length limit")
-    parser.add_argument("--seed", type=count, default=0, help="of sampling (default 0)")
-    parser.add_argument("--device", default="cpu", help="cpu (the default), cuda, cuda:1")
+    parser.add_argument(
+        "--temperature", type=positive, default=1.0, metavar="T", help="of the sampling (default 1)"
+    )
+    parser.add_argument(
+        "--max-new-tokens", type=positive_int, metavar="N", help="longest response, in tokens"
+    )
+    parser.add_argument("--seed", type=count, default=0, help="of the sampling (default 0)")
+    parser.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"
     )
@@ -147,13 +169,13 @@ def _add_export(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--format",
         choices=("parquet", "csv"),
-        help="default: by the file's ending; parquet for a folder",
+        help="file format (default: by the file's ending; parquet for a folder)",
     )
     parser.add_argument(
         "--no-times",
         action="store_true",
-        help="leave out what depends on clocks, machines and interruptions: two exports of the "
-        "same study are then equal byte for byte",
+        help="leave out times, hosts and interruptions, so that two exports of one study are equal "
+        "byte for byte",
     )
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="where to write")
 
@@ -163,16 +185,23 @@ def _add_interference(stages: argparse._SubParsersAction[Parser]) -> None:
         stages,
         "interference",
         commands.interference,
-        "how progress spreads over problems at equal compute: shares never and always solved, "
-        "interference, rich-get-richer, uniformity, with intervals",
+        "how progress spreads over problems at equal compute: how many are never or always solved, "
+        "how many get worse, how even the gains are",
         "example: isocompute interference my-study --problem-set easy",
     )
     parser.add_argument("folder", metavar="STUDY", help="a study folder (outcomes per problem)")
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
     parser.add_argument(
-        "--where", action="append", default=[], metavar="KEY=VALUE", help="which arm, as in fit"
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only these runs, as in fit",
     )
     parser.add_argument(
-        "--at", type=positive, metavar="C", help="rollouts (default: all that everyone reached)"
+        "--at",
+        type=positive,
+        metavar="C",
+        help="budget in rollouts (default: the largest that every run reached)",
     )
     _add_json(parser)

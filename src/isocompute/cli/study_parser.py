@@ -18,11 +18,11 @@ def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
     _add_study(parser, "the file's name without its ending")
     parser.add_argument(
         "--dry-run", action="store_true",
-        help="say what would be run and its cost; run nothing",
+        help="list the runs and their cost; train nothing",
     )  # fmt: skip
     parser.add_argument(
         "--thaw", type=thawed, metavar="N,...",
-        help="frozen n of an adaptive study that go on to the end of their budget; or all",
+        help="train these frozen n of an adaptive study to the end of their budget; or all",
     )  # fmt: skip
     add_json(parser)
 
@@ -31,18 +31,19 @@ def add_lr_sweep(stages: argparse._SubParsersAction[Parser]) -> None:
     """`lr-sweep`."""
     parser = stage(
         stages, "lr-sweep", commands.lr_sweep,
-        "the learning-rate anchor at one batch size: train a study's recipe at several rates, "
-        "take the best that is stable, say when it was at an edge; resumes",
+        "the learning rate at one batch size: train the study's recipe at several rates, take the "
+        "best that is stable; start it again to resume",
         "example: isocompute lr-sweep sweep.yaml budget=5e4 --rates 1e-4,2e-4,4e-4,8e-4",
     )  # fmt: skip
-    _add_study(parser, "the file's name and -lr")
+    _add_study(parser, "the file's name with -lr")
     parser.add_argument(
         "--rates", type=numbers, metavar="LR,LR,...",
         help="learning rates at that batch (default: 1/8 to 8 times the recipe's, in factors of "
-        "2); rates that the folder holds already stay in",
+        "2); rates already in the folder are kept",
     )  # fmt: skip
     parser.add_argument(
-        "--metric", help="of the last evaluation, for example avg@4 (the default), best@4"
+        "--metric",
+        help="which score of the last evaluation counts, for example avg@4 (default) or best@4",
     )
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set")
     add_json(parser)
@@ -52,17 +53,20 @@ def _add_study(parser: Parser, default: str) -> None:
     """The study file and where it trains."""
     parser.add_argument("study", metavar="STUDY.yaml", help="the study file")
     parser.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="changes to the file, dotted keys"
+        "overrides",
+        nargs="*",
+        metavar="key=value",
+        help="changes to the file, for example grid.seeds=6",
     )
-    parser.add_argument("-o", "--output", metavar="DIR", help=f"default: {default}")
+    parser.add_argument("-o", "--output", metavar="DIR", help=f"study folder (default: {default})")
     parser.add_argument(
         "--workers", type=count, metavar="N",
         help="processes of one thread each (default: one per core, for verl 1; 0: in this process)",
     )  # fmt: skip
     parser.add_argument(
         "--calibrate", type=nonnegative, metavar="SECONDS",
-        help="measure the engine for so long before a new study, to say how long it will take "
-        "(default: 3; for verl, and with 0: do not)",
+        help="before a new study, train for so long to say how long all will take (default: 3; "
+        "for verl, or with 0: not at all)",
     )  # fmt: skip
     parser.add_argument(
         "--retry-failed", action="store_true", help="try failed and invalid runs again"
@@ -72,11 +76,15 @@ def _add_study(parser: Parser, default: str) -> None:
         help="train on Ray: auto (the cluster of this machine), local (start one), or its address",
     )  # fmt: skip
     parser.add_argument(
-        "--num-cpus", type=positive, default=1, metavar="N", help="of one run on Ray (default: 1)"
+        "--num-cpus",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="CPUs of one run on Ray (default: 1)",
     )
     parser.add_argument(
         "--num-gpus", type=nonnegative, default=0, metavar="N",
-        help="of one run on Ray (default: 0)",
+        help="GPUs of one run on Ray (default: 0)",
     )  # fmt: skip
 
 
@@ -84,8 +92,8 @@ def add_folder(stages: argparse._SubParsersAction[Parser]) -> None:
     """`status`, `watch`, `doctor`."""
     for name, command, summary in (
         ("status", commands.status, "how far a study is, and what it has cost"),
-        ("watch", commands.watch, "status, live, until nothing is at work any more"),
-        ("doctor", commands.doctor, "is a study folder sound? exit code 1 where it is damaged"),
+        ("watch", commands.watch, "live status, until nothing is running"),
+        ("doctor", commands.doctor, "check a study folder; exit code 1 if it is damaged"),
     ):
         parser = stage(stages, name, command, summary)
         parser.add_argument("folder", metavar="DIR", help="the study folder")
@@ -95,7 +103,7 @@ def add_folder(stages: argparse._SubParsersAction[Parser]) -> None:
                 type=positive,
                 default=2.0,
                 metavar="SECONDS",
-                help="between two looks (default: 2)",
+                help="how often to look (default: 2)",
             )
         else:
             add_json(parser)

@@ -27,7 +27,7 @@ def compare_lines(document: Row) -> list[str]:
     verdict = {
         "a": f"{a} is better",
         "b": f"{b} is better",
-        "tie": f"a tie (surely within {document['tie']:.2f})",
+        "tie": f"a tie (within {document['tie']:.2f})",
         "undecided": "undecided",
     }
     lines = [
@@ -78,7 +78,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     lines = [
         f"{folder}: {summary.done} of {total} runs done, {summary.failed} failed, "
         f"{summary.invalid} invalid, {summary.pending} to go"
-        + (f", {summary.resting} not asked for" if summary.resting else ""),
+        + (f", {summary.resting} not needed further" if summary.resting else ""),
         f"  training {compact(spent.rollouts)} rollouts, evaluation "
         f"{compact(spent.evaluation_rollouts)}, lost to crashes "
         f"{compact(spent.wasted_rollouts + spent.wasted_evaluation_rollouts)}",
@@ -111,7 +111,7 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
 
 
 def quickstart_lines(result: QuickstartResult) -> list[str]:
-    """What the playbook found: the two short answers, and where to look."""
+    """What the quickstart found: the two short answers, and where the report is."""
     from isocompute.answers import advice_lines
 
     lines = [*summary_lines(result.summary, str(result.folder / "study"))[:3]]
@@ -121,7 +121,7 @@ def quickstart_lines(result: QuickstartResult) -> list[str]:
         lines += ["", *textwrap.wrap(f"No fit: {result.refusal}", WIDTH, subsequent_indent="  ")]
     if result.plan is not None:
         lines += ["", *advice_lines(result.plan)]
-    return [*lines, "", f"report: {result.report}"]
+    return [*lines, "", f"Report: {result.report}"]
 
 
 def difficulty_lines(document: Row) -> list[str]:
@@ -149,12 +149,12 @@ def difficulty_lines(document: Row) -> list[str]:
     lines += table(("set", "pass rate", "problems"), rows, left=2)
     if shares := document.get("mixed_groups"):
         listed = ", ".join(f"{n}: {share:.0%}" for n, share in shares.items())
-        groups = f"groups with mixed rewards, which alone teach, by n: {listed}"
+        groups = f"groups with both rewards (only these teach), by n: {listed}"
         lines += ["", *textwrap.wrap(groups, WIDTH, subsequent_indent="  ")]
     lines += ["", f"recipe: {document['recipe']} ({document['reason']})"]
     if (temperature := document.get("temperature", trained)) != trained:
         lines.append(
-            f"measured at temperature {temperature:g}: train at the same (recipe: temperature: "
+            f"measured at temperature {temperature:g}: train at it too (recipe: temperature: "
             f"{temperature:g}), or measure with --temperature {trained:g}, a study's default"
         )
     if document["errors"]:
@@ -163,7 +163,7 @@ def difficulty_lines(document: Row) -> list[str]:
         ]
         lines += textwrap.wrap(
             f"{document['errors']:,} of {document['rollouts']:,} samples could not be judged and "
-            f"count in no rate: {unjudged_text(failed)}",
+            f"are left out of the rates: {unjudged_text(failed)}",
             WIDTH, subsequent_indent="  ",
         )  # fmt: skip
     return lines + warning_lines(document["warnings"])
@@ -208,7 +208,7 @@ def health_lines(runs: Sequence[StoredRun], health: Mapping[str, Sequence[Findin
             b_p, n = run.spec["problems_per_batch"], run.spec["rollouts_per_problem"]
             broken.setdefault((b_p, n, f.severity, f.code), []).append(f.step)
     healthy = sum(not health.get(run.hash) for run in runs)
-    lines = [f"health: {healthy} of {len(runs)} runs without a finding"]
+    lines = [f"health: {healthy} of {len(runs)} runs broke no rule"]
     for (b_p, n, severity, code), steps in sorted(broken.items()):
         seeds = f"{len(steps)} runs" if len(steps) > 1 else "1 run"
         lines.append(

@@ -130,18 +130,10 @@ def fix(text: str) -> tuple[str, int]:
 
 
 def current(text: str) -> Configuration | int:
-    """Today's setting: n=16,bp=32, or n=16.
+    """Today's setting: n=16,bp=32, or n=16."""
+    from isocompute.answers.today import parse_current
 
-    >>> current("n=16,bp=32"), current("n=16")
-    (Configuration(problems_per_batch=32, rollouts_per_problem=16), 16)
-    """
-    found: dict[str, int] = {}
-    for part in text.split(","):
-        name, _, value = part.strip().partition("=")
-        name = {"rollouts_per_problem": "n", "problems_per_batch": "bp"}.get(name, name)
-        if name not in ("n", "bp") or name in found:
-            raise argparse.ArgumentTypeError(f"must be n=16 or n=16,bp=32, but got {text!r}")
-        found[name] = positive_int(value)
-    if "n" not in found:
-        raise argparse.ArgumentTypeError(f"must name n, as in n=16,bp=32, but got {text!r}")
-    return Configuration(found["bp"], found["n"]) if "bp" in found else found["n"]
+    try:
+        return parse_current(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None

@@ -1,4 +1,4 @@
-"""From a budget to a sweep: which one to run, its price, its worth, and when it has said enough."""
+"""From a budget to a sweep: which one to run, its price, its worth, and when to stop it."""
 
 from isocompute.design.candidates import Limits
 from isocompute.design.choose import Asked, design_sweep, worlds_needed

@@ -1,7 +1,7 @@
 """The next look of an adaptive sweep: what to continue, freeze, repeat, and when to end.
 
 A pure function of the curves and of the look before. All configurations start with one seed and
-are looked at each time their rollouts have doubled; one that cannot come to matter is frozen; the
+are looked at each time their rollouts have doubled; one that can no longer be best is frozen; the
 next slice of a run, or another seed, goes where it lowers the expected loss of the plan most per
 rollout.
 
@@ -113,7 +113,10 @@ def _look(
 
 def _rounded(numbers: Mapping[str, float]) -> dict[str, float]:
     """For people; and so that the last bit of a sum is no difference between two machines."""
-    return {name: float(f"{value:.6g}") for name, value in numbers.items()}
+    return {
+        name: float(value if value == int(value) else f"{value:.6g}")
+        for name, value in numbers.items()
+    }
 
 
 def _resting(decision: Decision) -> Decision:

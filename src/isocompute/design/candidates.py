@@ -27,12 +27,12 @@ LEAST_BP = 8  # below it a batch is too noisy for the recipes here: half of the 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a sweep and its final run must keep to.
+    """Limits of a sweep and its final run.
 
     Args:
         budget: rollouts for both.
         spend: share of it that the sweep may take.
-        n_F: n of which something is known before the sweep.
+        n_F: the n that the prior covers.
         max_batch: rollouts that a batch may hold; None: any number.
         problems: D, size of the training set; None: large enough.
     """
@@ -138,13 +138,13 @@ def _none(limits: Limits, b_p: int) -> InputError:
     n = limits.n_F[: FEWEST_N]
     if limits.max_batch is not None and len(n) == FEWEST_N and limits.max_batch < b_p * n[-1]:
         return InputError(
-            f"a sweep must hold {FEWEST_N} n, the largest a batch of {b_p * n[-1]} rollouts, but "
+            f"a sweep needs {FEWEST_N} n, the largest with a batch of {b_p * n[-1]} rollouts, but "
             f"got --max-batch {limits.max_batch}; raise it."
         )
     takes = LEAST_STEPS * b_p * n[-1] * FEWEST_N
     return InputError(
-        f"a sweep must hold {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
+        f"a sweep needs {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
         f"rollouts at B_p = {b_p}), but may spend {compact(limits.sweep)} ({limits.spend:.3g} of "
-        f"{compact(limits.budget)}); raise --budget or --spend, or take a published law: "
-        "`isocompute plan`."
+        f"{compact(limits.budget)}); raise --budget or --spend, or plan from a "
+        "published sweep: `isocompute plan`."
     )

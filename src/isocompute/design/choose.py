@@ -41,14 +41,14 @@ PRIOR_TIMES = 10.0  # beyond ten times the longest known run a prior is mostly t
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a person knows.
+    """What was asked of a design.
 
     Args:
         limits: to keep to.
         price: of rollouts, as far as it is known.
-        problems_per_batch: asked for; None: that of the prior, or less where it must be.
+        problems_per_batch: B_p; None: the prior's, or less if the budget is too small for it.
         draws: simulated sweeps behind every loss.
-        seed: of everything random.
+        seed: seed of the simulation.
         notices: to carry into the document.
     """
 
@@ -61,7 +61,7 @@ class Asked:
 
 
 def worlds_needed(draws: int) -> int:
-    """Worlds for screening, which are no more than those for judging, and for judging."""
+    """Number of worlds for screening and for judging; the first never exceeds the second."""
     return 2 * min(SCREENED, draws) + draws
 
 

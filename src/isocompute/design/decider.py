@@ -1,4 +1,4 @@
-"""The decisions of a study that is being run: its curves, up to where the last look sent them."""
+"""Decides for a running study, from its curves up to the budgets that the last look set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from isocompute.study.sweep import Study
 
 
 def decider(study: Study, folder: str | Path) -> Callable[[Look], Look]:
-    """What `runner.run_study` asks for the next look of an adaptive study.
+    """The function that `runner.run_study` calls for the next look of an adaptive study.
 
     Args:
         study: adaptive.

@@ -19,7 +19,7 @@ from isocompute.allocation import powers_of_two
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.plan import PUBLISHED_PROBLEMS
 from isocompute.domain import Curve
-from isocompute.errors import InputError
+from isocompute.errors import InputError, RefusalError
 from isocompute.model import Posterior, fit_posterior
 from isocompute.sources.studies import trained_on
 
@@ -47,7 +47,7 @@ RANGE = (2.0, 10.0)  # log10 rollouts over which a world is known
 
 @dataclass(frozen=True, kw_only=True)
 class Worlds:
-    """Equally likely truths.
+    """Sets of true learning curves, all equally likely.
 
     Args:
         problems_per_batch: B_p at which the curves were measured.
@@ -86,7 +86,7 @@ class Worlds:
 
 
 def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
-    """Worlds from what the shipped sweeps say, moved along the budget and n.
+    """Worlds drawn from the published sweeps, moved along the budget and n.
 
     Args:
         difficulty: easy, hard, mixed (as hard), or None: both.
@@ -120,12 +120,13 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
 
 
 def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Worlds:
-    """Worlds that an earlier sweep leaves possible, at the B_p of most of its n.
+    """Worlds drawn from the fit of an earlier sweep, at the B_p of most of its n.
 
-    Beyond its data the draws stand as far apart as its back-test says they must, as in a plan.
+    Beyond its data the draws are widened by its back-test, as in a plan.
 
     Raises:
         InputError: fewer than two n at one B_p.
+        RefusalError: runs that did not learn.
     """
     tested = sorted({c.configuration for c in curves})
     of_bp = {b: [n for bp, n in tested if bp == b] for b in {c[0] for c in tested}}
@@ -137,6 +138,12 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
         )
     n_F = _octaves((min(of_bp[b_p]), max(of_bp[b_p])))
     fit = fit_sweep(curves, draws=max(size, LEAST_DRAWS), seed=seed)
+    # A fit that failed its back-test is widened by it; of runs that stay level nothing is left.
+    if stops := [one for one in fit.notices if one.code in ("scores_fall", "scores_flat")]:
+        raise RefusalError(
+            f"{source} cannot be a prior: {stops[0].text} {stops[0].remedy} Or leave --prior out.",
+            [one.remedy for one in stops],
+        )
     score_WFX = _moved(fit.posterior, b_p, n_F, np.zeros(size), np.zeros(size), fit.wider)
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,

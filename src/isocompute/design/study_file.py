@@ -131,8 +131,8 @@ def _engine_options(trainer: Trainer) -> dict[str, Any]:
         nodes = -(-trainer.gpus // PER_NODE)
         if trainer.gpus % nodes:
             raise InputError(
-                f"GPUs must fill nodes of at most {PER_NODE} evenly, but got {trainer.gpus}; give "
-                "a multiple."
+                f"GPUs must fill nodes of at most {PER_NODE} evenly, but got {trainer.gpus}; "
+                f"give for example {nodes * PER_NODE}."
             )
         options |= {"nodes": nodes, "gpus_per_node": trainer.gpus // nodes}
     return options

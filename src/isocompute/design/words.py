@@ -1,4 +1,4 @@
-"""A design in words: the sweep, its price, its worth, what to do."""
+"""A design as text: the sweep, its price, its worth, what to do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 WIDTH = 80
 _LABEL = 8  # columns of the names at the left
-_SAID = ("no_sweep", "passes_over_data")  # in lines of their own
+_SAID = ("no_sweep", "passes_over_data", "stand_ins")  # in lines of their own
 
 
 def design_lines(d: Row) -> list[str]:
@@ -47,7 +47,9 @@ def design_lines(d: Row) -> list[str]:
         more = f" ({len(notes) - 1} more: --json)" if len(notes) > 1 else ""
         lines += _row("Note", f"{notes[0]['text']} {notes[0]['remedy']}{more}")
     if d["study"] is not None:
-        lines += _row("Wrote", f"{d['study']} ({d['engine']})")
+        toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
+        held = f", placeholders). {toys[0]}" if toys else ")"
+        lines += _row("Wrote", f"{d['study']} ({d['engine']}{held}")
         if d["answer"] == "sweep":
             lines += _row("Run", f"isocompute run {d['study']}")
     return lines

@@ -1,4 +1,4 @@
-"""What every later room speaks in: configurations, learning curves, notices."""
+"""What every later module uses: configurations, learning curves, notices."""
 
 from isocompute.domain.curve import Configuration, Curve
 from isocompute.domain.notices import Notice, as_warnings, documented, notice, ordered

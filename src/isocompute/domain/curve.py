@@ -57,16 +57,16 @@ class Curve:
         rollouts_K: cumulative training rollouts, ascending, >= 0.
         score_K: finite scores in 0..1.
         metric: "avg@4", "best@4", ...; "" where the source does not name it.
-        problem_set, split: on what it was measured.
+        problem_set, split: what the score was measured on.
         arm: of a tidy file whose runs differ in recipe or data; "" where there is one.
         tokens_K, steps_K, gpu_hours_K: of training alone; None where they are not known.
         trials: independent 0/1 outcomes behind each score (problems times samples for avg@k,
             problems for best@k and worst@k); None where the source does not say.
         n_missing: rows of this run left out because their score was missing.
-        n_repeated: rows at rollouts that this run has another score for; nobody's run, where
-            they are many, but several under one name.
+        n_repeated: rows left out because the run has another score at the same rollouts; if
+            they are many, several runs probably share a name.
         failed_rules: health rules that the run failed, where the source has its steps.
-        is_frozen: an adaptive sweep ended the run because its n cannot come to matter.
+        is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
     """
 
     problems_per_batch: int
@@ -113,7 +113,7 @@ class Curve:
         return spent_K
 
     def until(self, limit: float, unit: str = "rollouts") -> Curve:
-        """The part of the curve that had spent at most `limit`; empty where that is none of it.
+        """The part of the curve up to a budget of `limit`; it may be empty.
 
         Raises:
             InputError: see `position`.

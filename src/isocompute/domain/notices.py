@@ -37,8 +37,8 @@ _stop, _caution, _note = (partial(Template, level) for level in get_args(Level))
 TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a fit": {
         "no_skill": _stop(
-            "The fit failed its own test: it predicts held-out scores worse than no change does "
-            "(skill {skill:.2f}).",
+            "The fit failed its own test: it predicts held-out scores worse than assuming no "
+            "change (skill {skill:.2f}).",
             "Do not extrapolate; train further or add seeds."),
         "intervals_widened": _caution(
             "Too many held-out scores missed their intervals: beyond the data, intervals are now "
@@ -49,6 +49,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
             "their {level:.0%} intervals.",
             "Train further before you rely on a plan."),
+        "nothing_held_out": _caution(
+            "The sweep is too short for a back-test: how well the fit predicts is not known.",
+            "Evaluate more often, or train further."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
             "If these are losses, give 1 - loss; otherwise change the recipe."),
@@ -61,25 +64,25 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Fewer than 3 runs: {which}; their spread is taken from the others.",
             "Run at least 3 seeds."),
         "one_or_two_n": _caution(
-            "Only n = {which} was tested: what other n score is a guess from other sweeps.",
+            "Only n = {which} was tested: scores of other n are a guess from other sweeps.",
             "Test n = {wanted} first."),
         "n_confounded_with_batch": _note(
-            "One B_p per n was tested, so the optimum may follow n or the batch.",
+            "Each n was tested at one B_p, so n and the batch size cannot be told apart.",
             "Test a second B_p at two n."),
         "n_not_told_apart": _caution(
-            "Several n are tied at {at:k} {unit}: {which}.",
-            "Any of them will do; more seeds or larger budgets tell them apart."),
+            "Several n may be best at {at:k} {unit}: {which}.",
+            "Any n listed as good will do; more seeds or larger budgets tell the others apart."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Test n beyond it."),
         "rise_not_claimed": _caution(
-            "The best n rises by {octaves:.1f} octaves, which noise alone may do.",
+            "The best n rises by {octaves:.1f} octaves, but noise alone may explain that.",
             "Add seeds or larger budgets."),
         "falling": _caution(
             "The best n falls with the budget, by {octaves:.1f} octaves.",
             "With a larger budget, run more steps."),
         "non_monotone": _note(
-            "The best n goes up and down by more than noise, so the sigmoid misses it.",
+            "The best n goes up and down by more than noise, so no sigmoid fits it.",
             "Read the best n off the table."),
         "slope_not_identified": _note(
             "The law is nearly a step, so its slope k is not known.",
@@ -95,7 +98,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{at:k} {unit} on.",
             "Add problems, or stop there."),
         "unhealthy_run": _caution(
-            "A run broke and other seeds did not; it counts only up to there: {which}.",
+            "A run broke while other seeds did not: {which}. Only its scores before that count.",
             "Look at its health, then run that seed again."),
         "failed_health": _caution(
             "{n_failed} of {n_runs} runs failed a health rule: {which}.",
@@ -104,16 +107,16 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{n_rough} of {n_runs} runs are too rough for a curve: {which}.",
             "Look at their health, or evaluate on more problems."),
         "stopped_early": _note(
-            "Stopped before the largest budget: {which}.", "Continue only what may still win."),
+            "Stopped before the largest budget: {which}.", "Continue only n that may still win."),
         "budgets_not_shared": _note(
-            "Beyond {at:k} {unit} not every n is compared: {which} end there.",
+            "Beyond {at:k} {unit} not every n can be compared: {which} end there.",
             "Train these further."),
         "configuration_left_out": _caution(
             "{which} was left out: {why}.",
-            "Evaluate more often, or leave it out on purpose."),
+            "Evaluate it more often."),
         "runs_mixed": _caution(
-            "{n_rows} rows give one run a second score at the same rollouts: several runs share a "
-            "name.",
+            "{n_rows} rows give a run a second score at the same rollouts: several runs seem to "
+            "share a name.",
             "Tell them apart by a column `seed` or `run`."),
         "scores_missing": _note(
             "{n_rows} rows without a score were left out.", "If these are many, fix the export."),
@@ -127,15 +130,15 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     },
     "Of a plan": {
         "score_unknown": _stop(
-            "What n = {n} would score at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
-            "Train it further first, or plan for a smaller budget."),
+            "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
+            "Train it further first, or plan for {smaller}."),
         "extrapolated": _caution(
             "This budget is {times:k}x {side} those compared; intervals assume that the trend "
             "continues.",
             "Extend the sweep, or check one run there."),
         "bp_untested": _caution(
-            "Only B_p = {bp} was compared at n = {n}.",
-            "Test a second B_p there, or drop --fix if there is one."),
+            "Only B_p = {bp} was tested at n = {n}.",
+            "Test a second B_p there; if you have one, drop --fix."),
         "split_untested": _caution(
             "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
             "Train this split once."),
@@ -143,8 +146,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "n = {n} lies outside the interval of the best n, {low:.0f} to {high:.0f}: {why}.",
             "Nothing to do."),
         "bp_unhealthy": _caution(
-            "B_p = {bp} at n = {n} failed {rules}; B_p = {taken} is the next that did not.",
-            "Look at its health, or take the larger one."),
+            "B_p = {bp} at n = {n} failed {rules}, so the plan takes B_p = {taken}.",
+            "Look at its health before you go back to it."),
         "bp_unstable": _caution(
             "B_p = {bp} at n = {n} failed {rules}, and no larger B_p was tested.",
             "Try a larger B_p or a smaller learning rate."),
@@ -164,16 +167,16 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "This budget takes {passes:k} passes over {problems:k} problems.",
             "Add problems, or watch for overfitting."),
         "problems_fewer": _caution(
-            "{problems:k} problems are far fewer than the sweep's {known:k}: small sets cap n.",
+            "{problems:k} problems are far fewer than the sweep's {known:k}; smaller n may win.",
             "Sweep on your own problems."),
         "capped_by_max_batch": _note(
-            "A batch of at most {limit:k} holds n at {n} instead of {wanted}: {cost}.",
+            "{limit:k} rollouts per batch limit n to {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
         "capped_by_min_steps": _note(
-            "At least {limit:k} steps hold n at {n} instead of {wanted}: {cost}.",
+            "At least {limit:k} steps limit n to {n} instead of {wanted}: {cost}.",
             "Raise the budget, or lower --min-steps."),
         "capped_by_problems": _note(
-            "{limit:k} problems hold n at {n} instead of {wanted}: {cost}.",
+            "{limit:k} problems limit n to {n} instead of {wanted}: {cost}.",
             "Add problems, or accept the cost."),
         "capped_by_tested_n": _caution(
             "n = {n} is the largest tested and scores best: larger n may gain.", "Test larger n."),
@@ -181,8 +184,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "n = {n} is the smallest tested and scores best: smaller n may gain.",
             "Test smaller n."),
         "fixed_batch_law_missing": _note(
-            "No two n were tested at a batch of {batch:k}: n is chosen by what it scores at this "
-            "budget.",
+            "No two n were tested at a batch of {batch:k}: n is chosen by its predicted score at "
+            "this budget.",
             "Sweep n at that batch."),
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
@@ -193,27 +196,27 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No sweep within this budget gains more than it costs: run n = {n}.",
             "Raise --budget, or name a study of your own with --prior."),
         "bp_of_prior": _note(
-            "The sweep has B_p = {bp}; what is known of n comes from B_p = {known}.",
+            "The sweep uses B_p = {bp}, but the prior comes from B_p = {known}.",
             "Raise --budget or --spend for the larger B_p."),
         "beyond_prior": _caution(
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "True of models like {model}; for others a guess loses twice as much.",
+            "The worth holds for models like {model}; for others a guess loses twice as much.",
             "Name a study of your own with --prior."),
         "prior_alone": _note(
-            "No difficulty was given: easy and hard worlds are simulated; the recipe is for easy.",
+            "No difficulty was given: easy and hard sets are simulated; the recipe is for easy.",
             "Measure it with `isocompute difficulty`, pass --difficulty."),
         "stand_ins": _caution(
             "The study file has placeholders for {what}.",
-            "Pass {options}, or edit it before you run it."),
+            "Pass {options}, or edit it."),
     },
     "Of a comparison": {
         "seeds_unpaired": _note(
-            "The sides do not share seeds everywhere: means are compared, with wider intervals.",
+            "The sides do not share all seeds: means are compared, and intervals are wider.",
             "Use the same seeds on both sides."),
         "no_interval": _caution(
-            "One configuration with one run on a side: no interval can be given.",
+            "One configuration with a single run on a side: no interval can be given.",
             "Run at least 3 seeds."),
     },
     "Of a learning-rate sweep": {
@@ -225,8 +228,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "little_left": _caution(
             "The mean pass rate is {rate:.3g}: little is left to learn.", "Bring harder problems."),
         "between_bands": _caution(
-            "The mean pass rate is {rate:.3g}; recipes are known up to {hard:g} and from {easy:g}.",
-            "Run it with and without KL and entropy bonus."),
+            "The mean pass rate, {rate:.3g}, lies between hard (to {hard:g}) and easy ({easy:g}).",
+            "Train with and without KL and entropy bonus, and compare."),
     },
 }  # fmt: skip
 

@@ -228,7 +228,7 @@ class Monitor:
             yield _Broken(
                 "verifier_errors", "warning", {"verifier_error_share": errors},
                 f"at most {limits.verifier_errors:g} of the responses should fail to be judged, "
-                f"but {errors:.3g} do at step {step}; mend the verifier or raise its time-out.",
+                f"but {errors:.3g} do at step {step}; correct the verifier or raise its time-out.",
             )
 
     def _broken_reward(self, step: int) -> Iterable[_Broken]:
@@ -249,7 +249,7 @@ class Monitor:
 def check_steps(
     steps: Iterable[tuple[int, Mapping[str, float]]], thresholds: Thresholds | None = None
 ) -> list[Finding]:
-    """Findings of a finished run: exactly what `Monitor` would have said live.
+    """Findings of a finished run, the same that `Monitor` reports live.
 
     Args:
         steps: (step, numbers of that step), in order.

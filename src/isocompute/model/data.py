@@ -41,37 +41,23 @@ class Runs(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepData:
-    """A sweep as the model sees it.
+    """A sweep as the model sees it."""
 
-    Args:
-        configurations: J, sorted by (B_p, n).
-        x_JK, score_JK, has_JK: log10 position, mean score, and where there is one.
-        white_JK: variance of the mean score per unit of one evaluation's variance.
-        overlap_JKK: share of a run's own (lasting) variance in the covariance of two bins.
-        runs_J: number of runs.
-        of_runs: per configuration its runs, for what differs between them.
-        floor: mean score at step 0; None where nobody evaluated it.
-        floor_evaluations: how many such evaluations.
-        trials: outcomes behind one evaluation (median); None where no source says.
-        broken: (configuration, run) pairs that lost what they had learnt.
-        first_J, last_J: log10 position of the first evaluation with 20 steps, and of the last.
-    """
-
-    configurations: tuple[Configuration, ...]
-    x_JK: FloatArray
-    score_JK: FloatArray
-    has_JK: NDArray[np.bool_]
-    white_JK: FloatArray
-    overlap_JKK: FloatArray
-    runs_J: IntArray
-    points_J: IntArray
-    of_runs: tuple[Runs, ...]
-    floor: float | None
-    floor_evaluations: int
-    trials: float | None
-    broken: tuple[tuple[Configuration, str], ...]
-    first_J: FloatArray
-    last_J: FloatArray
+    configurations: tuple[Configuration, ...]  # J, sorted by (B_p, n)
+    x_JK: FloatArray  # log10 position
+    score_JK: FloatArray  # mean score there
+    has_JK: NDArray[np.bool_]  # where there is one
+    white_JK: FloatArray  # variance of the mean score per unit of one evaluation's variance
+    overlap_JKK: FloatArray  # share of a run's own (lasting) variance in the covariance of two bins
+    runs_J: IntArray  # number of runs
+    points_J: IntArray  # number of evaluations, step 0 left out
+    of_runs: tuple[Runs, ...]  # per configuration its runs, for what differs between them
+    floor: float | None  # mean score at step 0; None where nobody evaluated it
+    floor_evaluations: int  # how many such evaluations
+    trials: float | None  # outcomes behind one evaluation (median); None where no source says
+    broken: tuple[tuple[Configuration, str], ...]  # runs that lost what they had learnt
+    first_J: FloatArray  # log10 position of the first evaluation with 20 steps; inf: none
+    last_J: FloatArray  # log10 position of the last evaluation
 
     @property
     def log2_n_J(self) -> FloatArray:

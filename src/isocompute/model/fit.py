@@ -13,15 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import RefusalError
 from isocompute.model.data import TYPICAL_TRIALS, SweepData, reduce_curves
-from isocompute.model.form import KNOTS, Form, sigma
+from isocompute.model.form import KNOTS, FloatArray, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
 from isocompute.model.importance import systematic
 from isocompute.model.noise import (
@@ -35,8 +33,6 @@ from isocompute.model.posterior import Drawn, Posterior, Select
 from isocompute.model.prior import SHARED, Prior
 from isocompute.model.solve import Problem, linear_evidence, solve_modes
 from isocompute.model.walk import Walkers, walk
-
-FloatArray = NDArray[np.floating[Any]]
 
 ROUNDS = 3  # of hypotheses, the first from the prior
 TRIED, LEAST_TRIED = 32, 8  # hypotheses of one round; fewer where few draws are asked for
@@ -201,19 +197,9 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
     precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
     luck = rng.standard_normal((size, covariance.shape[1], 1))
     mean = prior.mean() + (np.linalg.cholesky(covariance)[back] @ luck)[..., 0]
-    problem = Problem(
-        form=form,
-        x_JK=data.x_JK,
-        whiten=hypotheses.scaling.whiten,
-        group_B=setting,
-    )
+    problem = Problem(form=form, x_JK=data.x_JK, whiten=hypotheses.scaling.whiten, group_B=setting)
     found = solve_modes(
-        problem,
-        hypotheses.mode[row],
-        score,
-        mean,
-        precision[back],
-        iterations=DRAWN_IN,
+        problem, hypotheses.mode[row], score, mean, precision[back], iterations=DRAWN_IN
     )
     begun = Walkers(found.parameters, hypotheses.log_scales[row], setting)
     log_weight_S = np.log(hypotheses.noise.weight_S) - hypotheses.scaling.log_det

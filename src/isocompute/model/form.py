@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.int64]
 
 # A fall sets in over this many decades: half of the spacing of usual evaluation grids. Half and
 # twice of it move no score of the planted worlds that fall by more than 0.001.

@@ -8,41 +8,27 @@ Shape legend: H hypotheses, S settings of the noise, J configurations, K positio
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from isocompute.model.data import SweepData
-from isocompute.model.form import Form
+from isocompute.model.form import FloatArray, Form, IntArray
 from isocompute.model.importance import Sampler, flattened, systematic
 from isocompute.model.noise import Noise, Scaling
 from isocompute.model.prior import Prior
 from isocompute.model.solve import Problem, solve_modes
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.int64]
-
 
 @dataclass
 class Hypotheses:
-    """Hypotheses about one form of curves.
-
-    Args:
-        data: the sweep.
-        form: of its curves.
-        prior: of their parameters and scales.
-        noise: settings of the noise.
-        scaling: factors of the settings' covariances.
-        start: parameters to begin from, (P,).
-    """
+    """Hypotheses about one form of curves."""
 
     data: SweepData
     form: Form
-    prior: Prior
-    noise: Noise
-    scaling: Scaling
-    start: FloatArray
+    prior: Prior  # of the curves' parameters and their scales
+    noise: Noise  # its settings
+    scaling: Scaling  # factors of the settings' covariances
+    start: FloatArray  # parameters to begin from, (P,)
     log_scales: FloatArray = field(init=False)
     setting: IntArray = field(init=False)
     evidence: FloatArray = field(init=False)
@@ -84,10 +70,7 @@ class Hypotheses:
         covariance = self.prior.covariance(log_scales)
         precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         problem = Problem(
-            form=self.form,
-            x_JK=self.data.x_JK,
-            whiten=self.scaling.whiten,
-            group_B=setting,
+            form=self.form, x_JK=self.data.x_JK, whiten=self.scaling.whiten, group_B=setting
         )
         shape = (len(setting), len(self.start))
         found = solve_modes(

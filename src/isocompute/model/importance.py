@@ -9,13 +9,11 @@ Shape legend: H points, Z their coordinates (standard normal in the prior), S se
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.int64]
+from isocompute.model.form import FloatArray, IntArray
 
 FROM_PRIOR = 0.15  # of later proposals, so that no region of the prior is forgotten
 LEAST_WORTH = 0.2  # weights are flattened until they are worth this share of their number
@@ -44,15 +42,10 @@ class _Proposal(NamedTuple):
 
 @dataclass
 class Sampler:
-    """Points proposed so far.
+    """Points proposed so far."""
 
-    Args:
-        coordinates: of a point.
-        prior_S: prior probability of each setting that goes with a point.
-    """
-
-    coordinates: int
-    prior_S: FloatArray = field(default_factory=lambda: np.ones(1))
+    coordinates: int  # of a point
+    prior_S: FloatArray = field(default_factory=lambda: np.ones(1))  # of each setting of a point
     z_HZ: FloatArray = field(init=False)
     setting_H: IntArray = field(init=False)
     _proposals: list[_Proposal] = field(init=False, default_factory=list)

@@ -15,16 +15,15 @@ Shape legend: J configurations, K positions, S hypotheses of the noise, R runs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.model.data import TYPICAL_TRIALS, SweepData
+from isocompute.model.form import FloatArray, IntArray
 from isocompute.model.importance import Sampler, systematic
 from isocompute.model.prior import matern
-
-FloatArray = NDArray[np.floating[Any]]
 
 MISFIT_LENGTH = 0.5  # decades of C over which a misfit of the form keeps its sign
 LASTING_LENGTH = 0.7  # decades of C over which a run's own noise lasts
@@ -52,33 +51,20 @@ class Reference(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """S hypotheses of how large the noise is.
+    """S hypotheses of how large the noise is."""
 
-    Args:
-        sizes: (S, 5) white variance per p (1 - p), then ceiling, midpoint, lasting, misfit.
-        weight_S: prior probability, summing to 1.
-        covariance: (S, J, K, K) of the mean curves.
-        misfit: (S,) standard deviation of the misfit, in score.
-    """
-
-    sizes: FloatArray
-    weight_S: FloatArray
-    covariance: FloatArray
-    misfit: FloatArray
+    sizes: FloatArray  # (S, 5) white variance per p (1 - p); ceiling, midpoint, lasting, misfit
+    weight_S: FloatArray  # prior probability, summing to 1
+    covariance: FloatArray  # (S, J, K, K) of the mean curves
+    misfit: FloatArray  # (S,) standard deviation of the misfit, in score
 
 
 class Scaling(NamedTuple):
-    """Covariances ready for use: factors, their inverses, half the log determinants.
+    """Covariances ready for use."""
 
-    Args:
-        lower: (S, J, K, K) Cholesky factors.
-        whiten: their inverses, zero where there are no data.
-        log_det: (S,).
-    """
-
-    lower: FloatArray
-    whiten: FloatArray
-    log_det: FloatArray
+    lower: FloatArray  # (S, J, K, K) Cholesky factors
+    whiten: FloatArray  # their inverses, zero where there are no data
+    log_det: FloatArray  # (S,) half the log determinants
 
 
 def scaling_of(covariance: FloatArray, has_JK: NDArray[np.bool_]) -> Scaling:
@@ -185,7 +171,7 @@ def _run_evidence(data: SweepData, reference: Reference, sizes: FloatArray) -> F
 
 
 def _of_run(
-    reference: Reference, x: FloatArray, j: int, at: NDArray[np.int64], sizes: FloatArray
+    reference: Reference, x: FloatArray, j: int, at: IntArray, sizes: FloatArray
 ) -> FloatArray:
     """Covariance (S, K, K) of what a run has of its own."""
     k = len(x)

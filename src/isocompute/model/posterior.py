@@ -148,8 +148,8 @@ class Posterior:
     ) -> FloatArray:
         """Scores (D, F, X) of the same draws at any n, through those of the tested ones.
 
-        The smooth part of the curves, and what a tested n has of its own, carried over to its
-        neighbours: in full at that n, fading to nothing at the next tested one or an octave away.
+        The smooth part of the curves, plus each tested n's own deviation, which fades to nothing at
+        the next tested n or an octave away.
 
         Args:
             problems_per_batch: B_p of every point, or one for all.
@@ -199,12 +199,16 @@ class Posterior:
             shared = part.parameters.T[-part.form.shared :]
             fitted_JKD = part.form.value(own, shared, data.x_JK)
             drawn = np.zeros((len(part.parameters), J, len(lattice)))
+            at_J = [np.flatnonzero(has_K) for has_K in data.has_JK]
+            alike_J = [
+                matern(lattice[:, None] - x_K[at], MISFIT_LENGTH)
+                for x_K, at in zip(data.x_JK, at_J, strict=True)
+            ]
             for s in np.unique(part.setting):
                 rows = np.flatnonzero(part.setting == s)
                 square = self.noise.misfit[s] ** 2
-                for j in range(J):
-                    at = np.flatnonzero(data.has_JK[j])
-                    cross = square * matern(lattice[:, None] - data.x_JK[j, at], MISFIT_LENGTH)
+                for j, at in enumerate(at_J):
+                    cross = square * alike_J[j]
                     gain = cross @ np.linalg.inv(self.noise.covariance[s, j][np.ix_(at, at)])
                     rest = square * among - gain @ cross.T
                     rest += 1e-9 * max(square, 1e-12) * np.eye(len(lattice))
@@ -227,7 +231,7 @@ def _between(
     J, D = len(prior.log2_n_J), len(part.parameters)
     n, bp = np.append(log2_n, prior.log2_n_J), np.append(log2_bp, prior.log2_bp_J)
     from_n, from_bp = n - prior.log2_n_J.mean(), bp - prior.log2_bp_J.mean()
-    lower = np.linalg.cholesky(similarity(n, bp) + 1e-6 * np.eye(F + J))
+    lower = np.linalg.cholesky(similarity((n, bp), (n, bp)) + 1e-6 * np.eye(F + J))
     distinct, back = np.unique(part.log_scales, axis=0, return_inverse=True)
     out = np.empty((D, prior.own * F))
     for i in range(prior.own):
@@ -238,9 +242,9 @@ def _between(
         anywhere += line_bp * luck[2] * from_bp
         anywhere += rough * (rng.standard_normal((D, F + J)) @ lower.T)
         mean = prior.centre[i] + scale.mean_line_n * from_n + scale.mean_line_bp * from_bp
-        inside = prior.smooth(i, distinct, prior.log2_n_J, prior.log2_bp_J)
+        inside = prior.smooth(i, distinct, prior.places, prior.places)
         inside += np.exp(2 * distinct[:, 4 * i + 3])[:, None, None] * np.eye(J)
-        across = prior.smooth(i, distinct, log2_n, log2_bp, prior.log2_n_J, prior.log2_bp_J)
+        across = prior.smooth(i, distinct, (log2_n, log2_bp), prior.places)
         gain = across @ np.linalg.inv(inside)
         missed = part.parameters[:, i * J : (i + 1) * J] - mean[F:] - anywhere[:, F:]
         missed -= nugget * rng.standard_normal((D, J))

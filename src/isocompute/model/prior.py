@@ -4,9 +4,9 @@ Every parameter of a configuration's curve is a smooth function of (log2 n, log2
 
     parameter = constant + line in log2 n + line in log2 B_p + smooth part + nugget
 
-Its scales are hyperparameters, each log-normal around what the shipped sweeps have (docs/model.md
-has the prior-predictive figure). The model weighs them by evidence, so pooling is as strong as a
-sweep bears out.
+Its scales are hyperparameters, each log-normal around what the shipped sweeps have: one standard
+deviation is a factor e (docs/model.md has the prior-predictive figure). The model weighs them by
+evidence, so pooling is as strong as a sweep bears out.
 
 Shape legend: J configurations, H hypotheses (hyperparameters), P parameters.
 """
@@ -14,14 +14,15 @@ Shape legend: J configurations, H hypotheses (hyperparameters), P parameters.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.floating[Any]]
+from isocompute.model.form import FloatArray
 
-OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; half or twice: docs/model.md
+OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; docs/validation.md: half, twice
+
+Places = tuple[FloatArray, FloatArray]  # log2 n and log2 B_p of some points
 
 
 class Scale(NamedTuple):
@@ -45,26 +46,23 @@ SCALES: tuple[Scale, ...] = (
     Scale(0.3, 0.05, 0.05, 0.05, 0.05),  # onset of the fall, decades
 )
 BUMP = 0.02  # of the form, in shares of the rise
-SPREAD = 1.0  # standard deviation of the logarithm of every scale
 SHARED = ((-0.7, 1.0), (-1.0, 1.0))  # log nu, log q: mean and standard deviation
 
 
 @dataclass(frozen=True)
 class Prior:
-    """Priors of a sweep's curves under H hypotheses.
+    """Priors of a sweep's curves under H hypotheses."""
 
-    Args:
-        log2_n_J, log2_bp_J: the configurations.
-        centre: mean of each parameter at the centre of the sweep, (own + shared,).
-        floor_sd: standard deviation of the logit of the floor.
-        own: parameters per configuration.
-    """
-
-    log2_n_J: FloatArray
+    log2_n_J: FloatArray  # the configurations
     log2_bp_J: FloatArray
-    centre: FloatArray
-    floor_sd: float
-    own: int
+    centre: FloatArray  # mean of each parameter at the centre of the sweep, (own + shared,)
+    floor_sd: float  # standard deviation of the logit of the floor
+    own: int  # parameters per configuration
+
+    @property
+    def places(self) -> Places:
+        """Where the configurations lie."""
+        return self.log2_n_J, self.log2_bp_J
 
     @property
     def scales(self) -> int:
@@ -76,7 +74,7 @@ class Prior:
 
         For each parameter line in n, line in B_p, smooth part, nugget; then that of the bumps.
         """
-        out: FloatArray = self.median() + SPREAD * z
+        out: FloatArray = self.median() + z
         return out
 
     def sample(self, size: int, rng: np.random.Generator) -> FloatArray:
@@ -105,7 +103,7 @@ class Prior:
         o = own * J
         out = np.zeros((H, P, P))
         for i in range(own):
-            smooth = self.smooth(i, log_scales, self.log2_n_J, self.log2_bp_J)
+            smooth = self.smooth(i, log_scales, self.places, self.places)
             nugget = np.exp(2 * log_scales[:, 4 * i + 3])[:, None, None]
             out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = smooth + nugget * np.eye(J)
         out[:, o, o] = self.floor_sd**2
@@ -116,40 +114,26 @@ class Prior:
         return out
 
     def smooth(
-        self,
-        parameter: int,
-        log_scales: FloatArray,
-        log2_n: FloatArray,
-        log2_bp: FloatArray,
-        other_n: FloatArray | None = None,
-        other_bp: FloatArray | None = None,
+        self, parameter: int, log_scales: FloatArray, here: Places, there: Places
     ) -> FloatArray:
         """Covariance of the smooth part of a parameter between two sets of points, (H, ., .)."""
-        other_n = log2_n if other_n is None else other_n
-        other_bp = log2_bp if other_bp is None else other_bp
         line_n, line_bp, rough, _ = (
             np.exp(2 * log_scales[:, 4 * parameter + i])[:, None, None] for i in range(4)
         )
-        mid_n, mid_bp = self.log2_n_J.mean(), self.log2_bp_J.mean()
-        lines = np.outer(log2_n - mid_n, other_n - mid_n)
-        lines_bp = np.outer(log2_bp - mid_bp, other_bp - mid_bp)
-        alike = similarity(log2_n, log2_bp, other_n, other_bp)
+        lines_n, lines_bp = (
+            np.outer(a - own.mean(), b - own.mean())
+            for a, b, own in zip(here, there, self.places, strict=True)
+        )
         constant = SCALES[parameter].constant ** 2
-        out: FloatArray = constant + line_n * lines + line_bp * lines_bp + rough * alike
+        alike = similarity(here, there)
+        out: FloatArray = constant + line_n * lines_n + line_bp * lines_bp + rough * alike
         return out
 
 
-def similarity(
-    log2_n: FloatArray,
-    log2_bp: FloatArray,
-    other_n: FloatArray | None = None,
-    other_bp: FloatArray | None = None,
-) -> FloatArray:
+def similarity(here: Places, there: Places) -> FloatArray:
     """Correlation of the smooth part of a parameter between two sets of points."""
-    other_n = log2_n if other_n is None else other_n
-    other_bp = log2_bp if other_bp is None else other_bp
-    apart = (log2_n[:, None] - other_n) ** 2 + (log2_bp[:, None] - other_bp) ** 2
-    out: FloatArray = np.exp(-0.5 * apart / OCTAVES**2)
+    square_n, square_bp = ((a[:, None] - b) ** 2 for a, b in zip(here, there, strict=True))
+    out: FloatArray = np.exp(-0.5 * (square_n + square_bp) / OCTAVES**2)
     return out
 
 

@@ -11,15 +11,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
-from isocompute.model.form import Form
-
-FloatArray = NDArray[np.floating[Any]]
+from isocompute.model.form import FloatArray, Form, IntArray
 
 LONGEST_STEP = 1.0  # of any parameter: all live on scales of about one
 CONVERGED = 3e-3  # longest step of a problem that is done, far below any posterior spread
@@ -36,26 +34,14 @@ class Mode(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """Curves and what weighs their residuals.
+    """Curves and what weighs their residuals."""
 
-    Args:
-        form: of the curves.
-        x_JK: positions.
-        whiten: (G, J, K, K) inverse Cholesky factors, one per hypothesis of the noise; zero where
-            there are no data.
-        group_B: which of them each problem uses, ascending.
-    """
+    form: Form  # of the curves
+    x_JK: FloatArray  # positions
+    whiten: FloatArray  # (G, J, K, K) inverse Cholesky factors of the noise; zero without data
+    group_B: IntArray  # which of them each problem uses, ascending
 
-    form: Form
-    x_JK: FloatArray
-    whiten: FloatArray
-    group_B: NDArray[np.int64]
-
-    def only(self, rows: NDArray[np.int64]) -> Problem:
-        """Some of the problems."""
-        return replace(self, group_B=self.group_B[rows])
-
-    def grouped(self, group_B: NDArray[np.int64]) -> Problem:
+    def grouped(self, group_B: IntArray) -> Problem:
         """Other problems of the same curves."""
         return replace(self, group_B=group_B)
 
@@ -111,7 +97,7 @@ def solve_modes(
         step *= np.minimum(1.0, LONGEST_STEP / np.maximum(length, 1e-12))[:, None]
         trial = p[going] + step
         new_loss, new_hessian, new_gradient = _normal(
-            problem.only(going),
+            problem.grouped(problem.group_B[going]),
             trial,
             score_BJK if len(score_BJK) == 1 else score_BJK[going],
             mean_BP[going],

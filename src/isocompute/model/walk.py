@@ -10,17 +10,13 @@ Shape legend: D draws, J configurations, K positions, P parameters, S settings, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from isocompute.model.form import BEFORE_BUMPS
+from isocompute.model.form import BEFORE_BUMPS, FloatArray, IntArray
 from isocompute.model.prior import Prior
 from isocompute.model.solve import Problem, gauss_newton, slope
-
-FloatArray = NDArray[np.floating[Any]]
-IntArray = NDArray[np.int64]
 
 # Rounds times configurations, and fewest and most rounds: small sweeps start further from their
 # posterior and walk longer. docs/validation.md has how close that comes to full sampling, and what

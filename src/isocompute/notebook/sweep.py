@@ -1,4 +1,4 @@
-"""A sweep and its plans, as short as on the command line."""
+"""A fitted sweep and its plans, for a notebook."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _WORDS = (
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Prescription:
-    """How to spend a budget; shows itself as `isocompute plan` prints it.
+    """How to spend a budget. Printed, it is what `isocompute plan` prints.
 
     Args:
-        allocation: (B_p, n, M); None where the data cannot carry a plan.
-        document: the `plan --json` contract.
-        trainer: whose settings are shown.
+        allocation: (B_p, n, M); None where the plan was refused.
+        document: the content of `plan --json`.
+        trainer: the trainer of `settings`, if any.
     """
 
     allocation: Allocation | None
@@ -53,7 +53,7 @@ class Prescription:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Keys of the trainer and their values.
+        """Settings of the trainer: its keys and their values.
 
         Raises:
             InputError: no trainer was asked for, or there is no plan.
@@ -69,11 +69,11 @@ class Prescription:
 
     @property
     def notices(self) -> Table:
-        """What limits the plan, the gravest first."""
+        """What limits the plan, the most serious first."""
         return Table([dict(one) for one in self.document["notices"]])
 
     def to_frame(self) -> pd.DataFrame:
-        """One row: the numbers of the document that stand alone."""
+        """One row: the entries of the document that are single values."""
         alone = (str, int, float, bool, type(None))
         return Table([{k: v for k, v in self.document.items() if isinstance(v, alone)}]).to_frame()
 
@@ -86,11 +86,11 @@ class Prescription:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sweep:
-    """What a sweep says; shows itself as `isocompute fit` prints it.
+    """A fitted sweep. Printed, it is what `isocompute fit` prints.
 
     Args:
         fit: everything that was estimated.
-        names: of the sources.
+        names: names of the sources.
     """
 
     fit: Fit = field(repr=False)
@@ -98,20 +98,20 @@ class Sweep:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The `fit --json` contract."""
+        """The content of `fit --json`."""
         return self.fit.document
 
     @property
     def notices(self) -> Table:
-        """What limits the answers, the gravest first."""
+        """What limits the answers, the most serious first."""
         return Table([dict(one) for one in self.document["notices"]])
 
     def best(self, budget: float | str | Sequence[float | str] | None = None) -> Table:
         """The best n at a budget, with its interval, and the tested configuration that leads.
 
         Args:
-            budget: in the unit of the fit, a number or as "2e6"; several; None: every budget of
-                the document.
+            budget: one or several, in the unit of the fit, as numbers or texts ("2e6"); None: all
+                budgets of the document.
 
         Raises:
             InputError: a budget in another unit; `plan` converts.
@@ -145,7 +145,7 @@ class Sweep:
         budget: float | str | None = None,
         *,
         trainer: str | None = None,
-        current: int | tuple[int, int] | None = None,
+        current: int | tuple[int, int] | str | None = None,
         difficulty: Difficulty | None = None,
         batch_size: int | None = None,
         steps: int | None = None,
@@ -156,15 +156,15 @@ class Sweep:
         rollouts_per_gpu_hour: float | None = None,
         usd_per_gpu_hour: float | None = None,
     ) -> Prescription:
-        """How to spend a budget, by what this sweep says.
+        """Plan how to spend a budget, from this sweep.
 
         Args:
             budget: a number of rollouts, or "2e6", "5e9tok", "400gpuh", "64gpux3d", "$2000".
-            trainer: show its settings, too.
-            current: today's n, or (B_p, n): what the plan gains over it.
+            trainer: also give this trainer's settings.
+            current: the n, (B_p, n) or "n=16,bp=32" that you run today, to see what the plan gains.
             difficulty: of your problems: easy, hard or mixed.
-            batch_size, steps: instead of a budget, the split of a fixed batch.
-            max_batch, min_steps: limits.
+            batch_size, steps: instead of a budget: split a fixed batch into problems and n.
+            max_batch, min_steps: most rollouts per batch; fewest steps.
             problems: size of the training set.
             tokens_per_rollout, rollouts_per_gpu_hour, usd_per_gpu_hour: what a rollout costs.
 
@@ -192,7 +192,7 @@ class Sweep:
             ),
             max_batch_size=max_batch,
             min_steps=min_steps,
-            current=Configuration(*current) if isinstance(current, tuple) else current,
+            current=_current(current),
             problems=problems,
             fit=self.fit,
         )
@@ -209,8 +209,8 @@ class Sweep:
         """Write the report, one HTML file.
 
         Args:
-            path: of the file.
-            plan: what `plan` gave; None: the page says what is best when.
+            path: the file to write.
+            plan: result of `plan`; None: the page shows the best n by budget instead.
             beside: other sweeps, for comparison.
             title: heading of the page.
         """
@@ -281,18 +281,18 @@ def fit(
     """Fit a sweep.
 
     Args:
-        source: a data frame (pandas, polars, Arrow) with the columns of a tidy file, or a path to
-            a table, a study folder, a log that `import` knows, or published:NAME; or several.
+        source: a data frame (pandas, polars, Arrow) with the columns of a table of curves; or a
+            path to a table, a study folder or a log; or published:NAME; or a list of these.
         fix: ("problems_per_batch", B_p) or ("batch_size", B).
-        joint: all (B_p, n) together.
-        unit: "rollouts" or "tokens".
+        joint: fit all (B_p, n) together.
+        unit: "rollouts", "tokens" or "gpu-hours".
         select: "best" checkpoint so far, or the "final" one.
         loading: metric, problem_set, split, where, score_range, settings: see
-            `sources.load.Options`. What was left out of a source is said as a warning.
+            `sources.load.Options`. Rows that were left out are reported as a Python warning.
 
     Raises:
         InputError: a source that cannot be read, or an option that does not fit.
-        RefusalError: no usable curve.
+        RefusalError: no curve can be fitted.
     """
     said: list[str] = []
     loading.setdefault("say", said.append)
@@ -338,3 +338,17 @@ def _png(figure: Figure) -> bytes:
     with mpl.rc_context(MATPLOTLIB):
         figure.savefig(to, format="png")
     return to.getvalue()
+
+
+def _current(given: int | tuple[int, int] | str | None) -> Configuration | int | None:
+    """Today's setting, also in the words of the command line."""
+    from isocompute.answers.today import parse_current
+
+    if isinstance(given, tuple | list) and len(given) == 2:
+        return Configuration(*given)
+    if given is None or isinstance(given, int):
+        return given
+    try:
+        return parse_current(str(given))
+    except ValueError as error:
+        raise InputError(f"`current` {error}; or give n, or (B_p, n).") from None

@@ -1,4 +1,4 @@
-"""Rows that show themselves in a notebook and become a data frame."""
+"""Tables of results: shown in a notebook, or turned into a data frame."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SHOWN = 30  # rows that are printed
 
 
 class Table(Sequence[dict[str, Any]]):
-    """Rows under the same keys; shows itself, and becomes a data frame.
+    """A table of results; `to_frame` and `to_arrow` turn it into a data frame.
 
     Args:
-        rows: every row a mapping, in the same order of keys.
+        rows: one dictionary per row, all with the same keys in the same order.
     """
 
     def __init__(self, rows: Sequence[dict[str, Any]]) -> None:

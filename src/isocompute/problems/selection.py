@@ -169,9 +169,9 @@ def split_problems(
             held_out.update(members[g])
     if len(held_out) != validation:
         raise InputError(
-            "equal prompts must stay on one side of a split, but groups of up to "
-            f"{max(map(len, members))} equal prompts in set {problems.name!r} leave "
-            f"{len(held_out)} instead of {validation} validation problems; ask for "
+            "equal prompts must stay on one side of a split, but with groups of up to "
+            f"{max(map(len, members))} equal prompts in set {problems.name!r} only "
+            f"{len(held_out)} instead of {validation} validation problems are possible; ask for "
             f"{len(held_out)} or drop the repeats."
         )
     sides: tuple[list[Problem], list[Problem]] = ([], [])

@@ -59,8 +59,8 @@ def learning_curves(fit: Fit, *, title: str | None = None) -> Figure:
 def frontier(fit: Fit, *, title: str | None = None) -> Figure:
     """The upper envelope of the fitted curves, in the colour of the configuration that leads.
 
-    A stretch is the wider, the more probable it is that its leader is best, and dashed where not
-    all that could be best were compared. Vertical bands are the crossovers' intervals.
+    The surer it is that the leader is best, the wider the line. It is dashed at budgets at which
+    some configurations that may be best have no data. Vertical bands are the crossovers' intervals.
 
     Args:
         fit: the fit to draw.

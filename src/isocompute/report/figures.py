@@ -100,7 +100,7 @@ FIGURES: tuple[FitFigure, ...] = (
         words.frontier_sentence,
         "Faint: every evaluation. Line and band: the score of the best checkpoint so far, without "
         "evaluation noise, and its interval; dotted beyond a configuration's own data. Broad "
-        "underlay: the frontier, in the colour of who leads.",
+        "line behind: the frontier, in the colour of the leader.",
         lambda document: bool(document.get("curves")),
     ),
     FitFigure(
@@ -131,20 +131,20 @@ FIGURES: tuple[FitFigure, ...] = (
     FitFigure(
         "loss-by-n", loss_by_n, "What the wrong n costs",
         words.loss_sentence,
-        "Expected score below the true best, lower is worse; zero would be certain.",
+        "How far each n is expected to score below the true best. Zero is best.",
         _several,
     ),
     FitFigure(
-        "direction", direction, "Does the best follow n, or the batch?",
+        "direction", direction, "Does the best follow n or the batch?",
         lambda document: str((document.get("direction") or {}).get("sentence") or ""),
-        "Every tested pair, and the path of the best from the smallest budget to the largest. "
+        "Every tested pair, and the path of the best pair from the smallest budget to the largest. "
         "Along a dotted line the batch stays the same.",
         _moves,
     ),
     FitFigure(
         "backtest", backtest, "Predictions for budgets not seen",
         lambda document: words.backtest_sentence(document) or "",
-        "Prediction minus what was there. Filled marks: the model, with its interval. Hollow "
+        "Prediction minus observed score. Filled marks: the model, with its interval. Hollow "
         "marks: no change since the cut. Nearer to zero is better.",
         lambda document: bool((document.get("backtest") or {}).get("rows")),
     ),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from isocompute.answers.plan import PUBLISHED_MODEL
+from isocompute.answers.words import plain_rate, rate_words
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -65,7 +66,7 @@ def answer(
     headline = "What these curves say"
     if last is not None:
         at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
-        headline = f"Best n at {at}: {compact(last['rollouts_per_problem'])}"
+        headline = f"Best n at {at}: {words.whole(last['rollouts_per_problem'])}"
     return section | {
         "headline": headline,
         "lead": words.summary(fit),
@@ -219,7 +220,7 @@ def _learning_rate(plan: Document) -> str:
     rate = plan.get("learning_rate")
     if rate is None:
         return ""
-    text, whose = f"{rate:.2e}".replace("e-0", "e-"), plan.get("learning_rate_from")
+    text, whose = plain_rate(rate), plan.get("learning_rate_from")
     if not whose:
         return text
     return f"{text} (your study's)" if whose == "study" else f"{text} ({whose}'s; use yours)"
@@ -235,13 +236,8 @@ def _cost(cost: Document) -> str:
         parts.append(f"{compact(cost['tokens'])} tokens")
     if not parts:
         return "not known; give --rollouts-per-gpu-hour"
-    rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour") or {}
-    whose = {"study": "the study's rate", "sweep": "by the runs' own times"}.get(
-        str(rate.get("from"))
-    )
-    if whose and rate.get("off") is not None:
-        whose += f", within {max(rate['off'], 0.01):.0%}"
-    return ", ".join(parts) + (f" ({whose})" if whose else "")
+    rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
+    return ", ".join(parts) + (f" ({rate_words(rate)})" if rate else "")
 
 
 def _passes(passes: float | None) -> str:
@@ -309,11 +305,18 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
     across, up = max(right - x.min(), 1e-9), max(top - bottom, 1e-9)
 
     def place(log10_x: float, value: float) -> tuple[float, float]:
-        return (
-            round(float(6 + 348 * (log10_x - x.min()) / across), 1),
+        return (  # the mark of the choice keeps its whole radius at every edge
+            round(float(9 + 342 * (log10_x - x.min()) / across), 1),
             round(float(160 - 148 * (value - bottom) / up), 1),
         )
 
+    choice = None if not at or height is None else place(math.log10(at), float(height))
+    bold = None if pair is None else lines.get(pair)
+    ahead = None
+    if choice and pair and bold is not None and math.log10(at or 1.0) > math.log10(bold.x[-1]):
+        ends = place(math.log10(bold.x[-1]), float(bold.score[-1])), choice
+        ahead = {"points": " ".join("{},{}".format(*end) for end in ends),
+                 "light": styles[pair].light, "dark": styles[pair].dark}  # fmt: skip
     n = "" if pair is None else f"; bold: n = {pair[1]}"
     return {
         "says": f"Score against rollouts, one line per n{n}",
@@ -329,7 +332,8 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
             }
             for one, line in lines.items()
         ],
-        "choice": None if not at or height is None else place(math.log10(at), float(height)),
+        "choice": choice,
+        "ahead": ahead,  # from where the bold line ends to the choice: beyond the data
     }
 
 

@@ -52,8 +52,8 @@ def render_report(
     """Write the report of one or several fits.
 
     Args:
-        fits: (name, fit); the first is the subject, the others stand beside it.
-        plan: the `plan --json` document, or None: then the first screen says what is best when.
+        fits: (name, fit); the report is about the first; the others are for comparison.
+        plan: the `plan --json` document, or None: the first screen then shows the best n.
         path: the HTML file to write; its folder is made. Written whole or not at all.
         study: the study behind the first fit (folder, store or view), for health, accounting,
             landscapes and the train-test gap.

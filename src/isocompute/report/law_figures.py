@@ -114,7 +114,7 @@ def law(
 def paper_method(fit: Fit, *, title: str = "Beside the paper's own method") -> Figure:
     """The best n with its interval, and the law of the published pipeline by width of its bins.
 
-    Where the runs are a panel of the study itself, its printed law stands there too.
+    For a published sweep, the law that the paper printed is drawn too.
 
     Args:
         fit: the fit to draw.

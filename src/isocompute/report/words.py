@@ -73,6 +73,9 @@ def setting_name(fit: Document) -> str:
     }.get(str(setting.get("kind")), "")
 
 
+# Below this no n is named as the best: it is more likely that another one is.
+_LIKELY = 0.5
+
 RULES = {
     "model": "this model",
     "best_so_far": "the best so far",
@@ -119,9 +122,14 @@ def best_at(fit: Document, x: float) -> dict[str, Any] | None:
     return dict(min(rows, key=lambda row: abs(math.log(row["x"] / x))))
 
 
+def whole(n: float) -> str:
+    """An n as a whole number, as `fit` prints it."""
+    return compact(round(n))
+
+
 def n_with_interval(row: Document) -> str:
     """Best n of a row with its interval: "52 (30 to 90)"."""
-    said, wide = compact(row["rollouts_per_problem"]), interval(row.get("interval"))
+    said, wide = whole(row["rollouts_per_problem"]), interval(row.get("interval"), whole)
     return said if said == wide else f"{said} ({wide})"
 
 
@@ -180,7 +188,7 @@ def backtest_sentence(fit: Document) -> str | None:
             f"inside their {percent(fit.get('level') or 0.95)} intervals."
         )
     if (test.get("widened_by") or 1) > 1.005:
-        text += f" Beyond the data, intervals are {test['widened_by']:.1f} times wider for it."
+        text += f" So intervals beyond the data are {test['widened_by']:.1f} times wider."
     return text
 
 
@@ -200,7 +208,9 @@ def frontier_sentence(fit: Document) -> str:
     if not path or len(fit.get("curves") or []) < 2:
         return ""
     if len(path) == 1:
-        return f"{_name(fit, path[0])} scores best at every budget that was compared."
+        text = f"{_name(fit, path[0])} scores best at every budget that was compared"
+        unsure = all((part.get("probability_best") or 1.0) < _LIKELY for part in parts)
+        return text + (", by no more than noise." if unsure else ".")
     unit = str(fit.get("unit") or "rollouts")
     steps = [f"{_name(fit, part)} from {compact(part['from'])}" for part in path[1:]]
     return f"{_name(fit, path[0])} scores best at first, {', '.join(steps)} {unit} on."
@@ -224,10 +234,10 @@ def probability_sentence(fit: Document) -> str:
     left = f"Only n = {top} is"
     if len(known) > 1:
         left = f"n = {', '.join(known[:-1])} and {known[-1]} are"
-    return (
-        f"At {at}, n = {top} is best with probability {chance(share[top])}. {left} still in "
-        "contention there."
-    )
+    says = f"n = {top} is best with probability {chance(share[top])}"
+    if share[top] < _LIKELY:
+        says = f"no n is best with a probability above {chance(share[top])}"
+    return f"At {at}, {says}. {left} still in contention there."
 
 
 def loss_sentence(fit: Document) -> str:
@@ -239,7 +249,8 @@ def loss_sentence(fit: Document) -> str:
     worst, least = max(lost, key=lambda n: lost[n]), min(lost, key=lambda n: lost[n])
     return (
         f"At {compact(last['x'])} {fit.get('unit') or 'rollouts'}, n = {worst} costs "
-        f"{lost[worst]:.3f} of score against the true best, n = {least} {lost[least]:.3f}."
+        f"{lost[worst]:.3f} of score against the true best, and n = {least} costs "
+        f"{lost[least]:.3f}."
     )
 
 
@@ -267,7 +278,7 @@ def printed_sentences(fit: Document) -> list[str]:
 
 
 def changes(fit: Document | None, plan: Document) -> list[str]:
-    """What would move the prescription: half and twice the budget, the nearest crossovers."""
+    """What would change the plan: half and twice the budget, the nearest crossovers."""
     budget = plan.get("budget_rollouts") or plan.get("rollouts")
     if fit is None or not budget or str(fit.get("unit")) != "rollouts":
         return []

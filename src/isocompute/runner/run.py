@@ -66,9 +66,9 @@ def run_study(
         settings: timing.
         retry_failed: try failed and invalid runs again.
         pool: where to train instead (`ray.ray_pool`); `workers` then only scales estimated time.
-        calibration: what was measured before; what it drew is booked.
+        calibration: timing measured before; its rollouts are counted in the cost.
         decide: what an adaptive study does next (`design.decider`); unused by others.
-        thaw: frozen n that go on to the end of their budget; True: all.
+        thaw: frozen n to train to the end of their budget; True: all.
 
     Raises:
         InputError: if the study, an engine or the folder's content does not fit.

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
@@ -16,13 +16,6 @@ GRID, JOINT = "grid:", "-joint"
 # Of the columns of a file, what a curve is made of; the rest is for pandas and DuckDB.
 _COLUMNS = ("run", "arm", "problems_per_batch", "rollouts_per_problem", "seed", "steps", "rollouts",
             "tokens", "split", "metric", "problem_set", "score", "best", "worst")  # fmt: skip
-
-
-class GridCurves(NamedTuple):
-    """Curves of one split of a grid, and those of the training problems beside them."""
-
-    curves: list[Curve]
-    train: list[Curve]
 
 
 def grid_files() -> dict[str, Path]:
@@ -57,8 +50,8 @@ def load_grid(
     split: str = "validation",
     where: Mapping[str, str] | None = None,
     say: Callable[[str], None] | None = None,
-) -> GridCurves:
-    """Curves of one study of the grid that is shipped with the package.
+) -> tuple[list[Curve], list[Curve]]:
+    """Curves of one study of the grid that is shipped, and those of its training batches.
 
     Args:
         name: of the study, for example "hard": its runs at one B_p where it has a main one
@@ -86,8 +79,7 @@ def load_grid(
     if set(table.column("arm").to_pylist()) == {""}:
         table = table.drop_columns(["arm"])
     if head["runs"] < head["of"] and say is not None:
-        say(f"{GRID}{name}: {head['runs']} of {head['of']} runs are there; the others are not "
-            "finished")  # fmt: skip
+        say(f"{GRID}{name}: {head['runs']} of {head['of']} runs are finished and included")
     chosen_where = dict(where or {})
     if main_b_p is not None and not name.endswith(JOINT):
         chosen_where.setdefault("problems_per_batch", str(main_b_p))
@@ -96,4 +88,4 @@ def load_grid(
     chosen = [c for c in curves if c.split == split]
     if problem_set is None:
         chosen = [c for c in chosen if c.problem_set == wanted]
-    return GridCurves(chosen, [c for c in curves if c.split == "train"])
+    return chosen, [c for c in curves if c.split == "train"]

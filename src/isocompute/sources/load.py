@@ -44,18 +44,18 @@ class Loaded(NamedTuple):
 
 
 class Options(TypedDict, total=False):
-    """What `load_curves` and `load_with_train` may be asked for.
+    """Options of `load_curves` and `load_with_train`.
 
     Args:
-        metric: avg@k, best@k, worst@k, or the word a source uses. None: avg@k with every sample
-            for a study, the only metric or the only mean there is elsewhere.
+        metric: avg@k, best@k, worst@k, or a source's own name. None: for a study avg@k with every
+            sample; elsewhere the only metric, or the only mean.
         problem_set: None: the only one there is.
         split: "validation" (the default) or "train": of a study, the success on the training
             batches between two evaluations.
         where: KEY=VALUE words that narrow every source, see `store.arms`.
         score_range: of the scores of tidy files.
         settings: what the sources do not say (`importers.load_settings`).
-        say: hears, line by line, what was left out of logs, and why.
+        say: called with each line about what was left out of logs, and why.
     """
 
     metric: str | None
@@ -71,14 +71,14 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
     """Learning curves of one metric on one problem set.
 
     Args:
-        sources: one or more tidy files, folders of nothing but such, study folders, logs that
-            `import` knows, `published:NAME` or `grid:NAME`, each with a selection of its runs
-            where wanted: `STUDY[recipe=kl]`; or tables in memory (pandas, polars, Arrow).
+        sources: one or more tables of curves, folders of such tables, study folders, logs,
+            `published:NAME` or `grid:NAME`; `STUDY[recipe=kl]` selects runs. Or tables in memory
+            (pandas, polars, Arrow).
         options: metric, problem_set, split, where, score_range, settings, say: see `Options`.
 
     Raises:
-        InputError: a source that cannot be read, or that leaves open which metric, problem set
-            or recipe is meant.
+        InputError: a source that cannot be read, or one with several metrics, problem sets or
+            recipes of which none is chosen.
     """
     return _load(sources, train=False, **options).curves
 
@@ -86,8 +86,8 @@ def load_curves(sources: Sources, **options: Unpack[Options]) -> list[Curve]:
 def load_with_train(sources: Sources, **options: Unpack[Options]) -> Loaded:
     """The curves of `load_curves`, and of the same sources on their training batches.
 
-    The second list, for the train-test gap, is empty where a source says nothing about training,
-    or where its split was chosen.
+    The second list, for the train-test gap, is empty if a source holds no training scores, or if
+    a split was chosen.
     """
     return _load(sources, train=True, **options)
 
@@ -200,19 +200,18 @@ def _load_one(asked: _Asked) -> _Found:
 
 def _read(asked: _Asked) -> _Found:
     """Every curve of one source that was asked for, by the kind of source."""
+    how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
     if is_table_in_memory(asked.source):
-        how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
-        found = load_table(asked.source, **how)
-        return _of_split(asked, found)
+        return _of_split(asked, load_table(asked.source, **how))
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
         return _Found(_narrow(asked, [c for c in published if c.split == asked.split]))
     if asked.path.startswith(GRID):
-        grid = load_grid(
+        curves, train = load_grid(
             asked.path.removeprefix(GRID), problem_set=asked.problem_set,
             split=asked.split or "validation", where=asked.where, say=asked.say,
         )  # fmt: skip
-        return _Found(grid.curves, grid.train if asked.train else [])
+        return _Found(curves, train if asked.train else [])
     file = Path(asked.path)
     if is_study(file):
         own = study_curves(
@@ -225,9 +224,7 @@ def _read(asked: _Asked) -> _Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
-        options: Any = {name: getattr(asked, name) for name in _OF_TABLES}
-        curves = [c for table in tables for c in load_tidy(table, **options)]
-        return _of_split(asked, curves)
+        return _of_split(asked, [c for table in tables for c in load_tidy(table, **how)])
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
 
@@ -281,8 +278,8 @@ def _nothing_in(asked: _Asked) -> InputError:
     path = asked.path
     if not is_study(path):
         return InputError(
-            f"{path}: a source must hold curves of the split that is asked for, but none is of "
-            f"{asked.split!r}; choose another with --split."
+            f"{path}: a source must hold scores of the split {asked.split!r}, but has none; choose "
+            "another with --split."
         )
     with Store(path) as store:
         runs = store.runs()

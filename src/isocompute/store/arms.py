@@ -1,7 +1,7 @@
 """Which runs of a source are meant: `STUDY[recipe=kl,seed=0]`, and what tells its arms apart.
 
-An arm is what runs share that may be averaged as repetitions: everything of a specification but
-allocation and seed. A study may hold several (recipes, problem sets); a law is one arm's.
+Runs of one arm may be averaged as repetitions: they share everything but allocation and seed. A
+study may hold several arms (recipes, problem sets); a fit takes one.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _unknown_key(path: str, key: str, known: Sequence[str]) -> InputError:
     close = difflib.get_close_matches(key, known, n=3, cutoff=0.5)
     hint = f"did you mean {' or '.join(close)}?" if close else f"choose from {', '.join(known)}."
     return InputError(
-        f"{path}: a selection must name something that runs have, but got {key!r}; {hint}"
+        f"{path}: a selection must name a setting of the runs, but got {key!r}; {hint}"
     )
 
 
@@ -154,9 +154,9 @@ def require_one_arm(path: str | Path, runs: Sequence[StoredRun]) -> None:
     listed = "; ".join(f"{arm} ({labels.count(arm)} runs)" for arm in arms[:8])
     more = f"; and {len(arms) - 8} more" if len(arms) > 8 else ""
     raise InputError(
-        f"{path}: the curves of one fit must come from one arm, but this holds {len(arms)}: "
+        f"{path}: one fit needs runs of one recipe and problem set, but this holds {len(arms)}: "
         f"{listed}{more}; choose one, for example --where {arms[0].replace(' ', ' --where ')}, or "
-        "set two side by side with `isocompute compare`."
+        "compare two with `isocompute compare`."
     )
 
 

@@ -1,4 +1,4 @@
-"""A study goes on under the recipe that it was begun with, whatever a word means by now."""
+"""A study continues with the recipe that it began with, also under a newer version."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from isocompute.recipe import TIS_CAP, Recipe
 from isocompute.study.sweep import Study
 
 KEPT = (
-    "this study goes on as it was begun, without truncated importance sampling, which `difficulty` "
-    "has come to mean; for a sweep with it begin anew in another folder (-o)"
+    "this study continues as it began, without truncated importance sampling; newer studies with "
+    "`difficulty` have it: to use it, start anew in another folder (-o)"
 )
 
 
-def as_begun(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study) -> Study:
+def keep_begun_recipes(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study) -> Study:
     """The study with the recipes of its runs that have results.
 
-    `difficulty` did not always mean an `importance_cap`. Where the study file leaves it to that
-    word, and runs were trained without, all its runs are: none is begun anew, none is mixed in.
+    Studies of older versions with `difficulty` have no `importance_cap`. If the study file leaves
+    the cap open and some runs were trained without it, all runs are.
 
     Args:
         stored: specification and steps done of every run in the store, by hash.

@@ -186,9 +186,9 @@ class Database:
                 version = connection.execute("PRAGMA user_version").fetchone()[0]
                 if version != schema.SCHEMA_VERSION:
                     raise StorageError(
-                        f"study.db must keep schema {schema.SCHEMA_VERSION} while this isocompute "
-                        f"works on it, but another one brought it to {version}; start that one: "
-                        "nothing committed is lost."
+                        f"study.db must stay at schema {schema.SCHEMA_VERSION} while in use by "
+                        f"this isocompute, but another version upgraded it to {version}; continue "
+                        "with that version: nothing committed is lost."
                     )
                 yield connection
                 connection.execute("COMMIT")

@@ -65,7 +65,7 @@ def adaptive_looks(store: Store) -> list[Look]:
 def resting_states(looks: Sequence[Look], runs: Sequence[StoredRun]) -> dict[str, str]:
     """Why runs that are not done train no further, by hash; those that do are left out.
 
-    "frozen": its n cannot come to matter; "stopped": the sweep has said enough; "unneeded": a seed
+    "frozen": its n can no longer be best; "stopped": the sweep has ended; "unneeded": a seed
     that was never asked for.
     """
     if not looks:
@@ -100,7 +100,7 @@ def decision_lines(looks: Sequence[Look], rollouts_total: int) -> list[str]:
         head += (
             f", {sweep['spent']:,.0f} rollouts seen ({sweep['spent'] / max(rollouts_total, 1):.0%} "
             f"of the grid); the plan at {sweep['target']:,.0f} is expected to lose "
-            f"{sweep['loss_at_target']:.4f}, {sweep['loss_on_path']:.4f} on the way there"
+            f"{sweep['loss_at_target']:.4f}, {sweep['loss_on_path']:.4f} on average up to it"
         )
     lines = [head, f"  {_course(last)}"]
     frozen: dict[Configuration, tuple[int, Decision]] = {}
@@ -126,10 +126,9 @@ def _course(look: Look) -> str:
         numbers = look.of_sweep.numbers
         tolerance = numbers.get("tolerance", 0.0)
         worst = max(numbers.get("loss_at_target", 1.0), numbers.get("loss_on_path", 1.0))
-        why = "its plan loses less than the tolerance" if worst < tolerance else (
-            "nothing that it may spend would help"
-        )  # fmt: skip
-        return f"ended: {why}, {tolerance:g}"
+        if worst < tolerance:
+            return f"ended: its plan loses less than the tolerance, {tolerance:g}"
+        return f"ended: nothing is left that it may train, tolerance {tolerance:g} not met"
     parts = [
         f"n={c.rollouts_per_problem} {d.action} to {d.rollouts[0]:,}"
         + (f" with {len(d.rollouts)} seeds" if len(d.rollouts) > 1 else "")

@@ -78,7 +78,7 @@ def _records(database: Database) -> list[Finding]:
     if database.version < seals.FIRST:
         return [Finding(
             code="older_version", severity="info",
-            message=f"study.db is of version {database.version}, whose records bear no hashes: "
+            message=f"study.db is of version {database.version}, which has no hashes of records: "
             "only their agreement was checked; `isocompute run` brings it up to date.",
         )]  # fmt: skip
     imported = seals.imported(database.read)

@@ -12,7 +12,7 @@ from isocompute.engines import engine_target, load_engine
 from isocompute.errors import InputError
 from isocompute.problems import ProblemSet
 from isocompute.recipe import Recipe
-from isocompute.store.begun import as_begun
+from isocompute.store.begun import keep_begun_recipes
 from isocompute.store.database import Database
 from isocompute.store.files import run_folder
 from isocompute.study.spec import RunSpec
@@ -30,7 +30,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
         retry_failed: make failed and invalid runs pending again.
 
     Returns:
-        The study under the recipes that it was begun with, see `as_begun`.
+        The study under the recipes that it was begun with, see `keep_begun_recipes`.
 
     Raises:
         InputError: if the study was edited in a way that would change runs that have results;
@@ -38,7 +38,7 @@ def register(database: Database, study: Study, *, retry_failed: bool = False) ->
     """
     with database.write() as connection:
         stored = _stored(connection)
-        study = as_begun(stored, study)
+        study = keep_begun_recipes(stored, study)
         if _adopt(connection, database.folder, stored, study):
             stored = _stored(connection)
         _refuse_edits(stored, study)
@@ -82,10 +82,9 @@ def _revisions(connection: sqlite3.Connection, study: Study) -> dict[str, int]:
         before = known.get(name, 1) if begun else revision
         if before != revision and pending:
             raise InputError(
-                "a study must be finished with the random numbers that it was begun with, but "
-                f"engine {name!r} drew by scheme {before} and this isocompute draws by scheme "
-                f"{revision}; finish it with the version that began it, or begin anew in another "
-                "folder (-o)."
+                "a study must draw its random numbers in the same way to its end, but engine "
+                f"{name!r} began with scheme {before} and this isocompute has scheme {revision}; "
+                "finish it with the version that began it, or start anew in another folder (-o)."
             )
         known[name] = before
     return known
@@ -192,7 +191,7 @@ def _refuse_edits(stored: Mapping[str, tuple[dict[str, Any], int]], study: Study
         nearest = min(found, key=len)  # of several variants
         changed = "; ".join(nearest)
         raise InputError(
-            "an edit must not change runs that have results, but for problems_per_batch="
+            "an edit must not change runs that have results, but in the run problems_per_batch="
             f"{new['problems_per_batch']}, rollouts_per_problem={new['rollouts_per_problem']}, "
             f"seed={new['seed']} it changes {changed}; undo it, list both variants, or use "
             "another folder (-o)."

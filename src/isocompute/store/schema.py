@@ -160,9 +160,9 @@ def create(connection: sqlite3.Connection) -> Path | None:
     if version < SCHEMA_VERSION:
         if version and _at_work(connection):
             raise InputError(
-                f"a study of schema {version} must be at rest before it is brought to "
-                f"{SCHEMA_VERSION}, but a runner of an older isocompute works on it; wait for its "
-                "end, or stop it (Ctrl-C): it continues with this one."
+                f"no runner may work on a study of schema {version} while it is upgraded to "
+                f"{SCHEMA_VERSION}, but one of an older isocompute does; wait for its end, or stop "
+                "it (Ctrl-C) and continue with this version."
             )
         connection.execute("BEGIN IMMEDIATE")
         version = check(connection)  # another runner may have come first

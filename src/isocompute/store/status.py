@@ -21,7 +21,7 @@ class Status:
     Args:
         name: of the study.
         states: number of runs that are "done", "failed", "invalid", "running" or "waiting"; in an
-            adaptive study also "frozen", "stopped" (it has said enough) or "unneeded".
+            adaptive study also "frozen", "stopped" (the sweep has ended) or "unneeded".
         rollouts_done, rollouts_total: training rollouts, committed and asked for.
         usable_fraction: smallest fraction of its budget that any run has reached: the sweep is
             complete at that share of its budget.

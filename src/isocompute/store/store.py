@@ -214,8 +214,8 @@ class Store:
         """Evaluations of one run, or of all, optionally of one validation set.
 
         Raises:
-            InputError: if the rows of the run are damaged; those of all where they are not more
-                than 100,000, else `doctor` tells.
+            InputError: if rows of the run are damaged. All runs at once are checked up to
+                100,000 rows; `doctor` checks more.
         """
         where, values = ("", ()) if run_hash is None else (" WHERE hash = ?", (run_hash,))
         rows = self.database.read(f"SELECT run, hash, spec FROM runs{where}", values)

@@ -30,7 +30,7 @@ from isocompute.store.unjudged import TRAINING, insert_unjudged, judged_of, trai
 _PATIENCE_S = 0.25  # a commit that a slow reader blocks is put off: the engine goes on
 _encode = json.JSONEncoder(sort_keys=True).encode  # one encoder: a step takes microseconds
 _LONGEST = 20  # times `checkpoint_every_s`: longer nobody's work stays uncommitted
-_TAKE_IN_S = 1.0  # so much later may a finding be told
+_ROWS_EVERY_S = 1.0  # a finding may be told this much later
 _LAST_PATIENCE_S = 600.0  # the last one has to wait
 
 
@@ -97,7 +97,7 @@ class RunWriter:
         self._has_checkpoint = claim.resume is not None
         # Updates that are not rows yet, with copies of what an engine may use again.
         self._fresh: list[tuple[StepRecord, dict[str, float], IntArray, IntArray]] = []
-        self._took_in_at = -math.inf
+        self._rows_at = -math.inf
         self._steps: list[tuple[Any, ...]] = []
         self._evaluations: list[tuple[Any, ...]] = []
         self._unjudged: list[tuple[int, str, Unjudged]] = []
@@ -177,11 +177,11 @@ class RunWriter:
         )  # fmt: skip
         self._note()
         self._on_step(record.step, record.rollouts)
-        if time.monotonic() - self._took_in_at >= _TAKE_IN_S:
-            self._take_in()
+        if time.monotonic() - self._rows_at >= _ROWS_EVERY_S:
+            self._make_rows()
 
-    def _take_in(self) -> None:
-        """Rows and findings of the updates since the last time.
+    def _make_rows(self) -> None:
+        """Turn the records since the last time into rows and findings.
 
         Not at every update: after an engine's work the processor's caches are cold, and a row then
         costs ten times what it costs in a batch.
@@ -190,7 +190,7 @@ class RunWriter:
             InputError: if counts do not fit.
         """
         fresh, self._fresh = self._fresh, []
-        self._took_in_at = time.monotonic()
+        self._rows_at = time.monotonic()
         for record, measured, problem_Q, successes_Q in fresh:
             health = {k: float(v) if math.isfinite(v) else None for k, v in measured.items()}
             self._steps.append((
@@ -257,7 +257,7 @@ class RunWriter:
                 f"a checkpoint must be of the last step recorded, {self._position.step}, but got "
                 f"step {step}; correct the engine."
             )
-        self._take_in()
+        self._make_rows()
         self._serial += 1
         began = time.monotonic()
         folder = checkpoint_folder(

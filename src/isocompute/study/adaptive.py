@@ -112,17 +112,20 @@ class Grid:
         seeds: runs that each configuration may have.
         slices: shares of a run's budget at which it is looked at, ascending to 1.
         bounds: of the sweep.
+        first_evaluation: rollouts before which no run has a score.
     """
 
     steps: Mapping[Configuration, int]
     seeds: int
     slices: tuple[float, ...]
     bounds: Bounds
+    first_evaluation: int = 1
 
     def levels(self, configuration: Configuration) -> list[int]:
-        """Rollouts of a run at the end of each slice, one update at least, ascending."""
+        """Rollouts of a run at the end of each slice, ascending; the first has a score to show."""
         steps = self.steps[configuration]
-        each = {min(max(1, int(steps * share)), steps) for share in self.slices}
+        least = -(-self.first_evaluation // configuration.batch_size)
+        each = {min(max(1, least, int(steps * share)), steps) for share in self.slices}
         return [s * configuration.batch_size for s in sorted(each)]
 
     def spent(self, decisions: Mapping[Configuration, Decision]) -> int:
@@ -182,8 +185,8 @@ class Grid:
         if not asked <= n:
             known = ", ".join(map(str, sorted(n))) or "none"
             raise InputError(
-                f"only a frozen n can be thawed, but got {', '.join(map(str, sorted(asked - n)))} "
-                f"and frozen are: {known}; name one of these."
+                f"--thaw must name frozen n ({known}), but got "
+                f"{', '.join(map(str, sorted(asked - n)))}; name frozen ones."
             )
         for c in frozen:
             if c.rollouts_per_problem in asked:

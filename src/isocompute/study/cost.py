@@ -62,14 +62,26 @@ class Cost:
         if self.tokens is not None:
             parts.append(f"{self.tokens:.3g} tokens")
         if self.wall_s is not None:
-            minutes = self.wall_s / 60
-            time = f"{minutes:.1f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
-            parts.append(f"about {time}")
+            parts.append(time_words(self.wall_s))
         if self.gpu_hours is not None:
             parts.append(f"{self.gpu_hours:.3g} GPU-hours")
         if self.usd is not None:
             parts.append(f"{self.usd:,.2f} USD")
         return ", ".join(parts)
+
+
+def time_words(wall_s: float) -> str:
+    """A forecast of seconds: "about 3.8 min", "about 2.5 h".
+
+    Processes that start and looks that are taken make up most of a sweep of seconds, and no
+    calibration measures them.
+
+    >>> time_words(1.0), time_words(228.0), time_words(9000.0)
+    ('under a minute', 'about 3.8 min', 'about 2.5 h')
+    """
+    if wall_s < 30:
+        return "under a minute"
+    return f"about {wall_s / 60:.1f} min" if wall_s < 5400 else f"about {wall_s / 3600:.1f} h"
 
 
 def study_cost(

@@ -91,8 +91,8 @@ def _override(content: Any, text: str) -> Any:
         inner = node.get(part, {})
         if inner is None or not isinstance(inner, dict):
             raise InputError(
-                f"override {key!r} must lead through sections, but {'.'.join(parts[: depth + 1])!r}"
-                f" is {inner!r}; check the key."
+                f"override {key!r} must name a word inside sections, but "
+                f"{'.'.join(parts[: depth + 1])!r} is no section, it is {inner!r}; check the key."
             )
         node[part] = dict(inner)
         node = node[part]
@@ -123,7 +123,7 @@ def _refuse_code(file: StudyFile) -> None:
         ):
             raise InputError(
                 f"`engine_options.{key}` must name safetensors, but {value!r} is a pickle, which "
-                "runs code when it is read; convert it, or add pickle to `allow`."
+                "may run code when it is read; convert it, or add pickle to `allow`."
             )
 
 
@@ -182,7 +182,7 @@ class _Loader:
             return self._generators[kind](name, **entry.options)
         except TypeError as error:
             raise InputError(
-                f"the options of generated problems {kind!r} must be the generator's own, but "
+                f"the options of generated problems {kind!r} must be known to the generator, but "
                 f"{error}; correct them."
             ) from error
 
@@ -286,7 +286,7 @@ def _seeds(grid: Grid) -> list[int]:
 def _distinct(values: list[int]) -> list[int]:
     if not values or len(set(values)) != len(values):
         raise InputError(
-            f"a list of the grid must hold each number once, and one at least, but got {values}; "
+            f"a list of the grid must hold at least one number, and each once, but got {values}; "
             "correct the grid."
         )
     return sorted(values)

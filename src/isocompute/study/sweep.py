@@ -118,7 +118,7 @@ class Study:
         if any((s.recipe, s.train.sha256) != (first.recipe, first.train.sha256)
                for s in self.runs):  # fmt: skip
             raise InputError(
-                "an adaptive sweep must have one recipe and one problem set, whose curves can be "
+                "an adaptive sweep must have one recipe and one problem set, so that curves can be "
                 f"compared, but study {self.name!r} has several; make one study of each, or leave "
                 "`adaptive` out."
             )
@@ -143,7 +143,10 @@ class Study:
             )
         steps = {configuration_of(s): s.allocation.steps for s in self.runs}
         seeds = len({s.seed for s in self.runs})
-        return Grid(steps=steps, seeds=seeds, slices=self.slices, bounds=self.adaptive)
+        return Grid(
+            steps=steps, seeds=seeds, slices=self.slices, bounds=self.adaptive,
+            first_evaluation=self.runs[0].first_evaluation,
+        )  # fmt: skip
 
     @property
     def rollouts(self) -> int:

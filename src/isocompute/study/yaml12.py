@@ -70,6 +70,8 @@ def parse_yaml(text: str, *, where: str) -> Any:
     try:
         _refuse_more_than_data(text, where)
         value = YAML(typ="safe", pure=True).load(text)
+    except InputError:  # a ValueError that already says what is wrong
+        raise
     except YAMLError as error:
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
         mark = getattr(error, "problem_mark", None)

@@ -1,4 +1,4 @@
-"""A plan in the words of each trainer, and back: the one mapping of `plan --for` and the engines.
+"""A plan as the settings of each trainer, and back; used by `plan --for` and by the engines.
 
 Trainers disagree on what a batch counts: prompts (verl, SkyRL, NeMo-RL, slime, AReaL,
 OpenRLHF's rollout batch) or completions (TRL, prime-rl). `trainer_settings` writes keys and lists

@@ -1,4 +1,4 @@
-"""The words of trainers that were read, not trained: see docs/trainers.md."""
+"""Settings of trainers that were read but not run: see docs/trainers.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TRL's words, GRPOConfig of 1.16: read and trained, see docs/trainers.md."""
+"""Settings of TRL 1.16 (GRPOConfig), read and trained: see docs/trainers.md."""
 
 from __future__ import annotations
 

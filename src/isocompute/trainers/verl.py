@@ -1,4 +1,4 @@
-"""verl's words. Read in 0.6 to 0.9, trained with 0.9.1: see docs/trainers.md."""
+"""Settings of verl, read in 0.6 to 0.9, trained with 0.9.1: see docs/trainers.md."""
 
 from __future__ import annotations
 

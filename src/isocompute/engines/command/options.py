@@ -116,14 +116,14 @@ def check_spec(spec: RunSpec, options: CommandOptions) -> None:
     for name in sorted(used - set(words)):
         close = difflib.get_close_matches(name, sorted(words), n=1)
         raise InputError(
-            f"a placeholder must be a word of the plan or the recipe, but the command has "
+            f"a placeholder must name a setting of the plan or the recipe, but the command has "
             f"{{{name}}}; "
             + (f"did you mean {{{close[0]}}}?" if close else f"take one of {', '.join(words)}.")
         )
     for names in _NEEDED:
         if not used & set(names):
             raise InputError(
-                f"the command must say {' or '.join(f'{{{n}}}' for n in names)}, or every run "
+                f"the command must hold {' or '.join(f'{{{n}}}' for n in names)}, or every run "
                 f"would have the same, but it reads {' '.join(options.command)[:200]}; add it."
             )
     _require_carried(spec.recipe, used | set(options.fixed))
@@ -165,7 +165,7 @@ def _require_carried(recipe: Recipe, carried: set[str]) -> None:
     if lost:
         names = [word.partition("=")[0] for word in lost]
         raise InputError(
-            f"the recipe must reach the trainer, but nothing of the command says {', '.join(lost)};"
+            f"the recipe must reach the trainer, but the command does not hold {', '.join(lost)};"
             f" add {' '.join(f'{{{n}}}' for n in names)}, or engine_options.fixed: "
             f"[{', '.join(names)}] where the command sets them itself."
         )

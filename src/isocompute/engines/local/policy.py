@@ -169,9 +169,9 @@ class Policy:
                 said = len(self.tokenizer.encode(problem.answer.strip()))
                 if said > self.max_new_tokens:
                     raise InputError(
-                        f"an answer must fit into max_new_tokens={self.max_new_tokens}, but that "
-                        f"of problem {problem.id!r} has {said} tokens and could never be given; "
-                        "raise max_new_tokens."
+                        f"an answer must fit into max_new_tokens={self.max_new_tokens}, but the "
+                        f"answer of problem {problem.id!r} has {said} tokens; raise "
+                        "max_new_tokens."
                     )
         width = max(map(len, rows))
         pad = self.model.sizes.pad_token_id

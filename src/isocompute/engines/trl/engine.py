@@ -189,7 +189,7 @@ class _Run:
             raise RunError(
                 f"step {step} must have {allocation.problems_per_batch} problems with {n} rollouts "
                 f"each, but TRL trained on {len(event['samples'])} with "
-                f"{sorted(set(event['samples']))}; this TRL is not one that the engine knows."
+                f"{sorted(set(event['samples']))}; use TRL 1.16, which was tested."
             )
         order = np.argsort(event["problems"])
         self.at = {"step": step, "tokens": event["tokens"]}
@@ -216,8 +216,8 @@ class _Run:
         if set(event["samples"]) != {k}:
             raise RunError(
                 f"an evaluation must have {k} samples per problem, but step {event['step']} has "
-                f"{min(event['samples'])} to {max(event['samples'])} on {name!r}; this TRL is not "
-                "one that the engine knows."
+                f"{min(event['samples'])} to {max(event['samples'])} on {name!r}; use TRL "
+                "1.16, which was tested."
             )
         self.recorded += 1
         self.sink.evaluation(EvaluationRecord(

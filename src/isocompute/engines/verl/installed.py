@@ -53,8 +53,8 @@ def check_installed(
     version = found["versions"]["verl"]
     if version is not None and _release(version) != _release(options.version):
         raise InputError(
-            "engine_options.version must be the release that `python` has, whose keys differ, but "
-            f"got {options.version!r} and {options.python} has verl {version}; correct it."
+            "engine_options.version must be the release of verl that `python` has, but got "
+            f"{options.version!r} and {options.python} has verl {version}; correct it."
         )
 
 

@@ -169,7 +169,7 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
         )
     if recipe.warmup_steps and options.release < COUNTS_FROM_ONE:
         raise InputError(
-            "recipe `warmup_steps` must be 0 with verl < 0.8, whose warm-up gives the first update "
+            "recipe `warmup_steps` must be 0 with verl < 0.8, where warm-up gives the first update "
             f"a learning rate of 0, but got {recipe.warmup_steps} with version="
             f"{options.version!r}; upgrade verl, or set warmup_steps to 0."
         )

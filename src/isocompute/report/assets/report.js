@@ -277,13 +277,15 @@
         line: { color: fade(color(s), (Number.isFinite(p) ? 0.25 + 0.75 * p : 0.8) * (part.extrapolated ? 0.45 : 1)), width: narrow() ? 7 : 9 },
         meta: { key: keyOf(s.bp, s.n), say: () => `${name(s.bp, s.n)} leads from ${count(part.from / scale)} to ${count(part.to / scale)}${Number.isFinite(p) ? `; probability ${chance(p)}` : ""}${part.extrapolated ? "; extrapolated" : ""}` } });
     }
-    // Where B_p differs too, each bar says which pair leads.
+    // Where B_p differs too, each bar says which pair leads, once and above its start: there the
+    // path of the best n is still below the bar.
     if (severalB && !narrow()) {
-      for (const part of parts) {
+      const said = new Set();
+      for (const part of [...parts].sort((a, b) => Number(!!a.extrapolated) - Number(!!b.extrapolated))) {
         const s = styleOf(part.problems_per_batch, part.rollouts_per_problem);
-        if (!s || !shown(s.bp, s.n) || Math.log(part.to / part.from) < 0.12 * Math.log(hi / lo)) continue;
-        const middle = state.scale === "log" ? Math.sqrt(part.from * part.to) : (part.from + part.to) / 2;
-        traces.push({ x: [middle / scale], y: [s[of] * 1.04], mode: "text", text: [`(${s.bp}, ${s.n})`], textposition: "top center", hoverinfo: "skip",
+        if (!s || !shown(s.bp, s.n) || said.has(s.label) || Math.log(part.to / part.from) < 0.12 * Math.log(hi / lo)) continue;
+        said.add(s.label);
+        traces.push({ x: [part.from / scale], y: [s[of] * 1.04], mode: "text", text: [s.label], textposition: "top right", hoverinfo: "skip",
           textfont: { color: color(s), size: 12, weight: 600 }, meta: { key: keyOf(s.bp, s.n) } });
       }
     }
@@ -419,11 +421,12 @@
   }
   function backtestRows(doc, rows) {
     const [lo, hi] = minmax(rows.map((r) => r.x)), traces = [];
+    const aside = 0.009, edge = 1.1 * 10 ** ((aside * series.size) / 2);
     for (const [key, s] of series) {
       const mine = rows.filter((r) => keyOf(r.problems_per_batch, r.rollouts_per_problem) === key && Number.isFinite(r.observed));
       if (!mine.length || !shown(s.bp, s.n)) continue;
       // Evaluations share their budgets: neighbours stand a little apart, the readout has the true one.
-      const index = [...series.keys()].indexOf(key) - (series.size - 1) / 2, x = mine.map((r) => r.x * 10 ** (index * 0.009));
+      const index = [...series.keys()].indexOf(key) - (series.size - 1) / 2, x = mine.map((r) => r.x * 10 ** (index * aside));
       const gap = (r, field) => (Number.isFinite(r[field]) ? r[field] - r.observed : null);
       const say = (field, words) => (i) => `${name(s.bp, s.n)} at ${count(mine[i].x)}, seen until ${count(mine[i].cut)}: ${words} ${score(mine[i][field])}, was ${score(mine[i].observed)}`;
       traces.push({ x, y: mine.map((r) => gap(r, "best_so_far")), mode: "markers", hoverinfo: "none",
@@ -435,7 +438,7 @@
     }
     if (!traces.length) return null;
     const zero = { type: "line", xref: "paper", x0: 0, x1: 1, y0: 0, y1: 0, line: { color: look.ink, width: 1.2 }, layer: "below" };
-    return { traces, layout: layoutOf(budgetAxis(lo / 1.12, hi * 1.12, unitOf(doc)), { ...base(), nticks: 5, title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
+    return { traces, layout: layoutOf(budgetAxis(lo / edge, hi * edge, unitOf(doc)), { ...base(), nticks: 5, title: { text: "predicted − observed", standoff: 8 } }, { shapes: [zero] }) };
   }
 
   // Our best n, and the law of the published pipeline for three widths of its bins.

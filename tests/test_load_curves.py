@@ -100,7 +100,7 @@ def test_a_study_without_results_says_so_and_how_to_go_on(tmp_path: Path) -> Non
         load_curves([tmp_path / "s"], problem_set="near", metric="avg@2")
     with pytest.raises(InputError, match="an update of a valid run, .*isocompute run STUDY.yaml"):
         load_curves([tmp_path / "s"], split="train")
-    with pytest.raises(InputError, match="split 'train', but has none; choose another with --split"):
+    with pytest.raises(InputError, match="split 'train', but has none; choose another"):
         load_curves(["published:qwen2.5-7b-easy"], split="train")
 
 

@@ -96,7 +96,7 @@ def test_what_goes_together_in_a_recipe():
     assert Recipe(kl_estimator="k1").kl_coef == 0.0
     with pytest.raises(InputError, match="an entropy bonus needs KL to the base model"):
         Recipe(entropy_coef=TINY)
-    with pytest.raises(InputError, match="k1's is 0 on average"):
+    with pytest.raises(InputError, match="gradient of k1 is 0 on average"):
         Recipe(kl_estimator="k1", kl_coef=TINY)
 
 
@@ -317,7 +317,7 @@ def test_a_problem_is_judged_by_what_could_be_judged():
     assert (found.errors, found.document["unjudged"][0]["samples"]) == (3, 3)
     assert found.problems.problems[0].pass_rate_samples == 1
     none = replace(one, rollouts=4)
-    with pytest.raises(RunError, match=r"of 8 samples must be judged.*all \(no luck\); mend"):
+    with pytest.raises(RunError, match=r"of 8 samples must be judged.*all \(no luck\); correct"):
         measure_difficulty(
             lambda *_: Draws([0, 0], judged_P=[0, 0], unjudged=(none,)), problems_of(2), samples=4
         )

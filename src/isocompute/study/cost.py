@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from isocompute.domain.text import compact
 from isocompute.study.sweep import Study
 
 
@@ -56,11 +57,11 @@ class Cost:
         return asdict(self)
 
     def line(self) -> str:
-        """`27 runs, 5,400,000 rollouts + 81,000 for evaluation, 4.3e+07 tokens, 3.8 min`."""
+        """`27 runs, 5,400,000 rollouts + 81,000 for evaluation, 43M tokens, about 3.8 min`."""
         parts = [f"{self.runs} runs", f"{self.rollouts:,} rollouts + "
                  f"{self.evaluation_rollouts:,} for evaluation"]  # fmt: skip
         if self.tokens is not None:
-            parts.append(f"{self.tokens:.3g} tokens")
+            parts.append(f"{compact(self.tokens)} tokens")
         if self.wall_s is not None:
             parts.append(time_words(self.wall_s))
         if self.gpu_hours is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isocompute.errors import InputError
-from isocompute.importers import read_log, settings_from
+from isocompute.importers import Settings, read_log, settings_from
 from isocompute.sources import load_curves
 from layouts_blind import put, put_json, put_lines
 
@@ -120,3 +120,11 @@ def test_what_is_no_log_is_told_by_what_it_has(
     put(tmp_path / name, text)
     with pytest.raises(InputError, match=says):
         read_log(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "seed"), [("r7", 7), ("sweep-r7", 7), ("a_r7.csv", 7), ("83r7", 7), ("for83", None)]
+)
+def test_a_pattern_begins_a_word(name: str, seed: int | None) -> None:
+    """`r{seed}` is no part of "for83": a short pattern found any folder."""
+    assert Settings(pattern="r{seed}").for_file(name).seed == seed

@@ -130,7 +130,8 @@ class Settings:
     def for_file(self, name: str) -> Settings:
         """With what `pattern` finds in a name; unchanged where it does not match.
 
-        The first name that says a number decides; a setting fills what no name says.
+        The first name that says a number decides; a setting fills what no name says. A pattern
+        begins a word: `r{seed}` is not in "for83".
         """
         if self.pattern is None:
             return self
@@ -145,7 +146,7 @@ class Settings:
             f"(?P<{part}>[0-9]{{1,12}})" if i % 2 else re.escape(part)
             for i, part in enumerate(parts)
         )
-        match = re.search(regex, name)
+        match = re.search(f"(?<![A-Za-z]){regex}" if parts[0][:1].isalpha() else regex, name)
         if match is None:
             return self
         found = {key: int(text) for key, text in match.groupdict().items() if key not in self.named}

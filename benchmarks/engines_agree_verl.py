@@ -2,8 +2,8 @@
 
 The base model gets heads of 32, the smallest that vLLM's attention on a CPU has, a chat template
 and a token for the end, which verl must have: one beyond the model's own, so that it is never drawn
-and responses have their full length as in the other engines. It is the same function; its query weights are larger by the root of two,
-so that a step of Adam turns them by that much less.
+and responses have their full length as in the other engines. It is the same function; its query
+weights are larger by the root of two, so that a step of Adam turns them by that much less.
 """
 
 from __future__ import annotations

@@ -133,7 +133,7 @@ $(VERL_CPU_VENV)/.isocompute-setup: tests/verl_cpu/requirements.txt
 	  --no-deps --target $(VERL_CPU_VENV)/trl trl==1.16.0
 	@touch $@
 
-test-verl: $(STAMP) $(VERL_CPU_VENV)/.isocompute-setup  ## studies trained by verl with vLLM, on the CPU; a quarter of an hour
+test-verl: $(STAMP) $(VERL_CPU_VENV)/.isocompute-setup  ## studies trained by verl with vLLM, on the CPU; half an hour on busy cores
 	@ISOCOMPUTE_VERL_CPU_PYTHON=$(abspath $(VERL_CPU_VENV))/bin/python \
 	  $(PY) -m pytest -q -n 0 -m verl $(ARGS)
 
@@ -158,7 +158,7 @@ bench-importers: $(STAMP)  ## rows per second of JSON logs; 100 logs to a report
 mutants: $(STAMP)  ## does a test notice a broken line? a sample of 300, an hour at most
 	@OMP_NUM_THREADS=1 PYTHONPATH=src:benchmarks $(PY) -m mutants run --minutes 60 $(ARGS)
 
-# Two hours, nearly all of them verl's; resumes. ARGS='--report' shows what is there.
+# Hours, nearly all of them verl's; resumes. ARGS='--report' shows what is there.
 engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup $(VERL_CPU_VENV)/.isocompute-setup  ## one study through local, TRL and verl, paired
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engines_agree.py benchmarks/out/engines-agree \
 	  --trl-python $(abspath $(TRAINERS_VENV))/bin/python \

@@ -25,6 +25,7 @@ _OF_MAX = "global_step/max_steps"
 _STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update")
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
+_RUN_KEYS = frozenset(_RUN)
 MAX_RUNS = 10_000
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
@@ -73,6 +74,8 @@ class RunsOfRows:
             InputError: if the file has more runs than one file may have.
         """
         if self._key is None:  # looked for in rows until one has it
+            if _RUN_KEYS.isdisjoint(row):  # nearly every row of a million
+                return self._first
             self._key = next((k for k in _RUN if isinstance(row.get(k), str)), None)
             if self._key is None:
                 return self._first

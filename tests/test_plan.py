@@ -373,7 +373,7 @@ def test_only_what_was_trained_is_trained_on() -> None:
     far = plan_budget(planted(two, surface=steep, notices=[FEW]), 100 * AT, study=None)
     assert far.document["confidence_set"] == [256]  # nobody ran it
     (step,) = [s for s in far.document["run_next"] if s["settles"] == "extrapolated"]
-    assert step["do"].startswith("train n = 16, 128 on to ")
+    assert step["do"].startswith("continue n = 16, 128 to ")
 
 
 def test_a_guess_must_gain_more_than_what_nobody_pays_for() -> None:
@@ -713,10 +713,10 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     first, second = run_next(
         [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[8, 32, 64, 128]
     )
-    assert first["do"] == "train n = 32, 64, 128 on to 1.6M rollouts"  # the nearest three
+    assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts"  # the nearest three
     assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
     one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
-    assert one[0]["do"] == "train n = 8 on to 1.6M rollouts"
+    assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
 
 
 def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
@@ -745,6 +745,15 @@ def test_every_step_fits_a_line() -> None:
     assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
 
 
+def test_a_gain_that_may_be_none_says_so() -> None:
+    document = plan_budget(planted(), AT, current=128).document
+    assert document["gain"]["interval"][0] > 0
+    assert "may be none" not in "\n".join(advice_lines(document))
+    document["gain"]["interval"] = [-0.01, 0.05]
+    line = next(line for line in advice_lines(document) if "gain" in line)
+    assert line.endswith("over your n = 128   (may be none)")
+
+
 def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     rates = Rates(rollouts_per_gpu_hour=900.0, usd_per_gpu_hour=2.5)
     seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
@@ -758,7 +767,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "  gain       +0.020 (+0.010 to +0.030) over your n = 128",
         "  today      0.400, 1,110 GPU-hours, $2,776",
         "  as good    n = 64",
-        "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; use yours)",
+        "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
         "  cost       1,110 GPU-hours, $2,776   (your study: 900 rollouts per GPU-hour)",
         "",

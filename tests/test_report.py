@@ -19,6 +19,7 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
+from isocompute.report.first_screen import _gain
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, numbers, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
@@ -252,7 +253,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "Score 0.668 (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over your n = 16",
         "As good n = 512",
-        "2.8e-6 (Qwen2.5-7B-Instruct's; use yours)",
+        "2.8e-6 (Qwen2.5-7B-Instruct's; tune yours)",
         "310 GPU-hours, $620, 6.4B tokens",
         "1.3 over the training problems",
         "Test a second Bₚ. isocompute run study.yaml avg@4",  # why is the verdict's reason
@@ -288,7 +289,7 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
 def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureFit) -> None:
     plan = {**make_plan(4e7), "extrapolation_log10": 1.0, "steps": 15625}
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
-    assert "10x beyond your largest tested budget" in said
+    assert "10x above the budgets compared" in said
     assert "15,625 steps, M" in said  # every digit: it is typed into a trainer
 
 
@@ -543,8 +544,8 @@ def test_all_draws_are_no_certainty() -> None:
 
 def test_extrapolation_in_words() -> None:
     assert extrapolation(0.0) == extrapolation(None) == ""
-    assert extrapolation(-0.30103) == "2x below your smallest tested budget"
-    assert extrapolation(2.0) == "100x beyond your largest tested budget"
+    assert extrapolation(-0.30103) == "2x below the budgets compared"
+    assert extrapolation(2.0) == "100x above the budgets compared"
 
 
 def test_settings_in_words() -> None:
@@ -617,6 +618,15 @@ def test_how_sure_and_what_the_wrong_n_costs() -> None:
     assert probability_sentence({}) == loss_sentence({}) == ""
 
 
+def test_a_gain_that_may_be_none_says_so() -> None:
+    gain = {"score": 0.012, "interval": [-0.031, 0.056], "problems_per_batch": 32,
+            "rollouts_per_problem": 16}  # fmt: skip
+    shown = _gain({"gain": gain, "problems_per_batch": 32})
+    assert shown == "+0.012 (-0.031 to +0.056) over your n\u00a0=\u00a016; it may be none"
+    gain["interval"] = [0.001, 0.056]
+    assert _gain({"gain": gain, "problems_per_batch": 32}).endswith("your n\u00a0=\u00a016")
+
+
 def test_who_leads_when() -> None:
     parts = [
         {"from": x, "problems_per_batch": 32, "rollouts_per_problem": n, "extrapolated": out}
@@ -632,6 +642,7 @@ def test_who_leads_when() -> None:
     assert frontier_sentence(document).endswith("that was compared, by no more than noise.")
     document["curves"].append({"problems_per_batch": 64, "rollouts_per_problem": 8})
     assert frontier_sentence(document).startswith("32 × 8 scores best")
+    assert frontier_sentence(document | {"verdict": {"level": "stop", "reason": ""}}) == ""
     document["curves"] = document["curves"][:1]  # one configuration leads nobody
     assert frontier_sentence(document) == frontier_sentence({}) == ""
 

@@ -40,7 +40,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "try a larger B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
     "extrapolated": (
         "extend the sweep", f"{_RUN} budget={{budget}}",
-        "train n = {contended} on to {budget} rollouts"),
+        "continue n = {contended} to {budget} rollouts"),
     "bp_untested": (
         "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
 }  # fmt: skip
@@ -143,7 +143,9 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         over = f"your n = {gain['rollouts_per_problem']}"
         if gain["problems_per_batch"] != d["problems_per_batch"]:
             over += f", B_p = {gain['problems_per_batch']}"
-        aside = "" if gain["tested"] else "untested"
+        doubts = [] if gain["tested"] else ["untested"]
+        doubts += ["may be none"] if low <= 0 <= high else []
+        aside = ", ".join(doubts)
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
         paid = ", ".join(_amounts(gain["cost"]))
         out += _row("today", f"{gain['predicted_score']:.3f}" + (f", {paid}" if paid else ""))
@@ -157,7 +159,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
                 "{gain_interval[1]:+.3f})")  # fmt: skip
         out += _row("untested n", ", ".join(said.format(**row) for row in guesses))
     model = d["learning_rate_from"]
-    whose = "from your study" if model == "study" else f"{model}'s; use yours"
+    whose = "from your study" if model == "study" else f"{model}'s; tune yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
     out += _row("rate", f"{plain_rate(d['learning_rate'])}, {warm_up}", whose)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])

@@ -210,9 +210,10 @@ def _gain(plan: Document) -> str:
     wide = gain.get("interval") or [None, None]
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
     other = "" if b_p == plan.get("problems_per_batch") else f", Bₚ = {b_p}"
+    doubt = "; it may be none" if None not in wide and wide[0] <= 0 <= wide[1] else ""
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
-        f"your n\u00a0=\u00a0{n}{other}"
+        f"your n\u00a0=\u00a0{n}{other}{doubt}"
     )
 
 
@@ -223,7 +224,7 @@ def _learning_rate(plan: Document) -> str:
     text, whose = plain_rate(rate), plan.get("learning_rate_from")
     if not whose:
         return text
-    return f"{text} (your study's)" if whose == "study" else f"{text} ({whose}'s; use yours)"
+    return f"{text} (your study's)" if whose == "study" else f"{text} ({whose}'s; tune yours)"
 
 
 def _cost(cost: Document) -> str:

@@ -88,14 +88,14 @@ def extrapolation(decades: float | None) -> str:
     """How far a budget lies past the data; nothing inside them.
 
     >>> extrapolation(0.3)
-    '2x beyond your largest tested budget'
+    '2x above the budgets compared'
     """
     if decades is None or not math.isfinite(decades) or abs(decades) < 0.02:
         return ""
     times = f"{compact(10 ** abs(decades))}x"
     if decades > 0:
-        return f"{times} beyond your largest tested budget"
-    return f"{times} below your smallest tested budget"
+        return f"{times} above the budgets compared"
+    return f"{times} below the budgets compared"
 
 
 def signed(value: float | None) -> str:
@@ -202,10 +202,11 @@ def chance(share: float | None) -> str:
 
 
 def frontier_sentence(fit: Document) -> str:
-    """Who leads when."""
+    """Who leads when; nothing where the fit is not to be relied on."""
     parts = [part for part in fit.get("frontier") or [] if not part.get("extrapolated")]
     path = [next(group) for _, group in groupby(parts, key=lambda part: _name(fit, part))]
-    if not path or len(fit.get("curves") or []) < 2:
+    stopped = (fit.get("verdict") or {}).get("level") == "stop"
+    if not path or len(fit.get("curves") or []) < 2 or stopped:
         return ""
     if len(path) == 1:
         text = f"{_name(fit, path[0])} scores best at every budget that was compared"

@@ -283,7 +283,7 @@ def draw_curves(tables: dict[str, pd.DataFrame]) -> None:
             axis.set_xscale("log")
             axis.spines[["top", "right"]].set_visible(False)
         row[0].set_ylabel("avg@4")
-        row[0].legend(frameon=False, fontsize=8, loc="upper left")
+        row[0].legend(frameon=False, fontsize=8, loc="best")
     for axis in axes[-1]:
         axis.set_xlabel("rollouts")
     axes[0, 0].set_ylim(0, 1)

@@ -231,7 +231,9 @@ def picture(table: Sequence[Sequence[Cell]]) -> Figure:
             )  # fmt: skip
             axes.text(x, y, cell.short if cell.says else "·", ha="center", va="center",
                       fontsize=5.2, color="white" if cell.says in ("holds", "does not")
-                      else "#555555")  # fmt: skip
+                      else "#555555",
+                      bbox={"facecolor": COLOURS[cell.says], "edgecolor": "none", "pad": 0.8}
+                      if cell.is_partial and cell.says else None)  # fmt: skip
         y += 1.0
     axes.set_xlim(-0.5, len(columns) - 0.5)
     axes.set_ylim(y - 0.4, -0.6)

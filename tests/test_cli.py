@@ -704,6 +704,27 @@ def test_an_output_must_be_a_file_and_not_an_input(tmp_path: Path) -> None:
         check_target(str(tmp_path))
 
 
+@pytest.mark.parametrize("made", ["pipe", "link to a pipe", "link to a device"])
+def test_an_output_never_takes_the_place_of_a_device(tmp_path: Path, made: str) -> None:
+    pipe, target = tmp_path / "pipe", tmp_path / "target"
+    os.mkfifo(pipe)
+    target.symlink_to("/dev/null" if made == "link to a device" else pipe)
+    target = pipe if made == "pipe" else target
+    before = target.lstat()
+    for write in (lambda: check_target(str(target)), lambda: write_text(target, "x")):
+        with pytest.raises(InputError, match=f"{target.name}' is a device or pipe; name a file"):
+            write()
+    assert target.lstat() == before
+
+
+def test_the_link_of_the_standard_output_is_kept(tmp_path: Path) -> None:
+    # It leads to a file here, but what stood in its place would be one for everybody.
+    code = "from isocompute.cli.output import check_target; check_target('/dev/stdout')"
+    with (tmp_path / "out").open("wb") as out:
+        ended = subprocess.run([sys.executable, "-c", code], stdout=out, stderr=subprocess.PIPE)
+    assert b"InputError: an output must be a file, but '/dev/stdout' is a device" in ended.stderr
+
+
 def test_names_with_control_characters_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fit", "bad\x1b[31m\nname.csv"]) == 2
     assert "\x1b" not in complaint(capsys)

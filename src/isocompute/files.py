@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+
+from isocompute.errors import InputError
 
 
 def not_found(path: str | Path) -> str:
@@ -36,8 +39,13 @@ def drafted(path: str | Path) -> Iterator[Path]:
 
     Its name cannot be guessed, and a link in the target's place is replaced, not followed: in a
     folder that others may write to, nobody chooses which file is overwritten.
+
+    Raises:
+        InputError: if the target is a device or a pipe, or a link to one: a file would stand in
+            its place, and who may do that to /dev/null does it to the whole machine.
     """
     path = Path(path)
+    refuse_device(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
     try:
         yield Path(name)
@@ -49,6 +57,27 @@ def drafted(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         os.close(handle)
+
+
+def refuse_device(path: Path) -> None:
+    """Raise where an output would replace something that is no file.
+
+    Raises:
+        InputError: names it.
+    """
+    mode = stat.S_IFREG  # no such file yet, or a link in a circle, which is replaced
+    with contextlib.suppress(OSError):
+        mode = path.stat().st_mode
+    # /dev/stdout is a link, and where it leads may be a file.
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or _is_link_of_system(path):
+        raise InputError(
+            f"an output must be a file, but {str(path)!r} is a device or pipe; name a file, "
+            "or - for standard output where an option takes it."
+        )
+
+
+def _is_link_of_system(path: Path) -> bool:
+    return path.is_symlink() and path.absolute().parent in (Path("/dev"), Path("/dev/fd"))
 
 
 def _umask() -> int:

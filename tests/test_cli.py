@@ -26,7 +26,7 @@ from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.files import write_text
+from isocompute.files import drafted, write_text
 from isocompute.report import figures
 
 _FIT_SWEEP = answers.fit_sweep
@@ -702,6 +702,24 @@ def test_an_output_must_be_a_file_and_not_an_input(tmp_path: Path) -> None:
         check_target(str(tmp_path / "no" / "x.json"))
     with pytest.raises(InputError, match="a file in a folder that exists"):
         check_target(str(tmp_path))
+
+
+def test_drafts_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from isocompute.files import drafted\n"
+        "with drafted(sys.argv[1]): os.kill(os.getpid(), 9)"
+    )
+    target = tmp_path / "x.json"
+    subprocess.run([sys.executable, "-c", code, str(target)], check=False)
+    mine = tmp_path / ".x.json.my-own-copy.part"
+    mine.write_text("kept")
+    assert len(list(tmp_path.glob(".x.json.????????.part"))) == 1
+    with drafted(target) as first, drafted(target) as second:  # the living keep theirs
+        assert sorted(tmp_path.iterdir()) == sorted([mine, first, second])
+        second.write_text("b")
+        first.write_text("a")
+    assert sorted(tmp_path.iterdir()) == [mine, target]
+    assert target.read_text() == "a"
 
 
 @pytest.mark.parametrize("made", ["pipe", "link to a pipe", "link to a device"])

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import importlib
 import os
 import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from isocompute.errors import InputError
+
+fcntl: Any = None  # where a system has no locks, drafts of killed writers stay
+with contextlib.suppress(ImportError):
+    fcntl = importlib.import_module("fcntl")
+
+_RANDOM = 8  # letters of a draft's name that `mkstemp` chooses
 
 
 def not_found(path: str | Path) -> str:
@@ -46,7 +54,7 @@ def drafted(path: str | Path) -> Iterator[Path]:
     """
     path = Path(path)
     refuse_device(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:50]}.", suffix=".part")
+    handle, name = _draft(path)
     try:
         yield Path(name)
         os.fsync(handle)
@@ -57,6 +65,25 @@ def drafted(path: str | Path) -> Iterator[Path]:
         raise
     finally:
         os.close(handle)
+
+
+def _draft(path: Path) -> tuple[int, str]:
+    """A new locked draft; those of writers that were killed, which nobody locks, are removed."""
+    prefix, suffix = f".{path.name[:50]}.", ".part"
+    with contextlib.suppress(OSError):
+        for old in path.parent.iterdir():
+            word = old.name.removeprefix(prefix).removesuffix(suffix)
+            if old.name == f"{prefix}{word}{suffix}" and len(word) == _RANDOM:
+                with contextlib.suppress(OSError, AttributeError), old.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    old.unlink()
+    while True:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=prefix, suffix=suffix)
+        with contextlib.suppress(OSError, AttributeError):  # a file system without locks
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.fstat(handle).st_nlink:
+            return handle, name
+        os.close(handle)  # somebody took it for one of the dead before it was locked
 
 
 def refuse_device(path: Path) -> None:

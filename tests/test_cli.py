@@ -26,7 +26,7 @@ from isocompute.cli import main
 from isocompute.cli.output import check_target, strict_json
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.files import write_text
+from isocompute.files import drafted, write_text
 from isocompute.report import figures
 
 _FIT_SWEEP = answers.fit_sweep
@@ -702,6 +702,45 @@ def test_an_output_must_be_a_file_and_not_an_input(tmp_path: Path) -> None:
         check_target(str(tmp_path / "no" / "x.json"))
     with pytest.raises(InputError, match="a file in a folder that exists"):
         check_target(str(tmp_path))
+
+
+def test_drafts_of_killed_writers_are_removed(tmp_path: Path) -> None:
+    code = (
+        "import os, sys; from isocompute.files import drafted\n"
+        "with drafted(sys.argv[1]): os.kill(os.getpid(), 9)"
+    )
+    target = tmp_path / "x.json"
+    subprocess.run([sys.executable, "-c", code, str(target)], check=False)
+    mine = tmp_path / ".x.json.my-own-copy.part"
+    mine.write_text("kept")
+    assert len(list(tmp_path.glob(".x.json.????????.part"))) == 1
+    with drafted(target) as first, drafted(target) as second:  # the living keep theirs
+        assert sorted(tmp_path.iterdir()) == sorted([mine, first, second])
+        second.write_text("b")
+        first.write_text("a")
+    assert sorted(tmp_path.iterdir()) == [mine, target]
+    assert target.read_text() == "a"
+
+
+@pytest.mark.parametrize("made", ["pipe", "link to a pipe", "link to a device"])
+def test_an_output_never_takes_the_place_of_a_device(tmp_path: Path, made: str) -> None:
+    pipe, target = tmp_path / "pipe", tmp_path / "target"
+    os.mkfifo(pipe)
+    target.symlink_to("/dev/null" if made == "link to a device" else pipe)
+    target = pipe if made == "pipe" else target
+    before = target.lstat()
+    for write in (lambda: check_target(str(target)), lambda: write_text(target, "x")):
+        with pytest.raises(InputError, match=f"{target.name}' is a device or pipe; name a file"):
+            write()
+    assert target.lstat() == before
+
+
+def test_the_link_of_the_standard_output_is_kept(tmp_path: Path) -> None:
+    # It leads to a file here, but what stood in its place would be one for everybody.
+    code = "from isocompute.cli.output import check_target; check_target('/dev/stdout')"
+    with (tmp_path / "out").open("wb") as out:
+        ended = subprocess.run([sys.executable, "-c", code], stdout=out, stderr=subprocess.PIPE)
+    assert b"InputError: an output must be a file, but '/dev/stdout' is a device" in ended.stderr
 
 
 def test_names_with_control_characters_stay_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -391,6 +391,7 @@ COMPLAINTS = {
     "the shipped sweeps hold avg@4, but got --metric best@4": [
         "--budget", "1M", "--metric", "best@4"],
     "must be at least 4, but got '2'": ["--budget", "1M", "--draws", "2"],
+    "must be at most 2,000, but got '2001'": ["--budget", "1M", "--draws", "2001"],
     "one update of 32 problems": ["--budget", "100"],
     "the problems must fill a batch (B_p = 64), but got --problems 40": [
         "--budget", "1M", "--problems", "40", "--problems-per-batch", "64"],

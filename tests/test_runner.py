@@ -140,6 +140,9 @@ def test_a_refusal_of_the_engine_comes_before_anything_is_written(tmp_path):
     study = small_study(options={"answers": 1})
     with pytest.raises(InputError, match="simulator option `answers`"):
         run_study(study, tmp_path / "s", workers=0)
+    for name in ("answers", "features"):  # memory that no machine has is known before, too
+        with pytest.raises(InputError, match=f"`{name}` must be .* to 100,000, but got 100001"):
+            run_study(small_study(options={name: 100_001}), tmp_path / "s", workers=0)
     with pytest.raises(InputError, match=r"did you mean 'simulator'\?"):
         run_study(small_study(engine="simulater"), tmp_path / "s", workers=0)
     with pytest.raises(InputError, match="`workers >= 0` must hold"):

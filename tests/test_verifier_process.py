@@ -21,6 +21,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at proces
 HOSTILE = '''
 import json, os, signal, subprocess, sys, threading, time
 
+held = []
+
 def pipes():
     for descriptor in range(3, 64):
         try:
@@ -61,6 +63,20 @@ def check(response, answer):
         while not os.path.exists(answer):
             time.sleep(0.01)
         os._exit(1)
+    if word.startswith("daemon"):
+        if os.fork() == 0:
+            sleep_in_a_child(answer, own_session=True)
+            os._exit(0)
+        os.wait()  # the grandchild has neither parent nor group of this process any more
+        while not os.path.exists(answer):
+            time.sleep(0.01)
+        if word == "daemon_die":
+            os._exit(1)
+        return 1
+    if word == "leak":
+        held.append(bytearray(b"1") * 10_000_000)
+        time.sleep(0.02)
+        return 1
     if word == "fork_back":
         return os.fork() != 0  # the copy comes back, too, with the other verdict
     if word == "forge":
@@ -158,10 +174,25 @@ def test_a_checker_that_dies_leaves_no_child(
     assert gone((tmp_path / "children").read_text())
 
 
-def test_a_checker_ends_with_a_runner_that_is_killed(file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["daemon", "daemon_die"])
+def test_a_daemon_ends_with_its_checker(
+    load: Callable[..., Verifier], tmp_path: Path, how: str
+) -> None:
+    verifier = load()
+    outcome = verifier(how, str(tmp_path / "children"))
+    assert outcome == (Outcome(1) if how == "daemon" else
+                       Outcome(None, "the verifier's process ended"))  # fmt: skip
+    verifier.close()
+    assert not alive((tmp_path / "children").read_text())
+
+
+@pytest.mark.parametrize("how", ["fork", "daemon"])
+def test_a_checker_ends_with_a_runner_that_is_killed(
+    file: Path, tmp_path: Path, how: str
+) -> None:
     code = (
-        "import sys; from isocompute.verifiers import load_verifier; "
-        "load_verifier(sys.argv[1], timeout_s=100)('fork', sys.argv[2])"
+        "import sys, time; from isocompute.verifiers import load_verifier; "
+        f"load_verifier(sys.argv[1], timeout_s=100)({how!r}, sys.argv[2]); time.sleep(100)"
     )
     children = tmp_path / "children"
     runner = subprocess.Popen([sys.executable, "-c", code, f"{file}:check", str(children)])
@@ -236,6 +267,16 @@ def test_memory_of_what_a_checker_started_counts(
         monkeypatch.setenv("ISOCOMPUTE_VERIFIER_GB", wrong)
         with pytest.raises(InputError, match=f"must be a number > 0, but got '{wrong}'"):
             load()
+
+
+def test_memory_that_grows_between_questions_counts(
+    load: Callable[..., Verifier], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ISOCOMPUTE_VERIFIER_GB", "0.3")
+    monkeypatch.setattr("isocompute.verifiers.worker._LOOK_S", 60.0)  # no answer takes so long
+    verifier = load()
+    full = Outcome(None, "the verifier's process held more than 0.3 GB")
+    assert any(verifier("leak", "") == full for _ in range(300))  # each is answered in 0.02 s
 
 
 def test_a_checker_gets_no_secret_of_the_environment(

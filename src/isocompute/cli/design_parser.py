@@ -8,7 +8,7 @@ from isocompute.cli import designing
 from isocompute.cli.options import Parser, add_json, stage
 from isocompute.cli.values import count, gpus, positive, positive_int, share
 
-_FEWEST_DRAWS = 4
+_FEWEST_DRAWS, _MOST_DRAWS = 4, 2000  # 2,000 take an hour; memory grows with them
 
 
 def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
@@ -81,4 +81,6 @@ def _draws(text: str) -> int:
     value = positive_int(text)
     if value < _FEWEST_DRAWS:
         raise argparse.ArgumentTypeError(f"must be at least {_FEWEST_DRAWS}, but got {text!r}")
+    if value > _MOST_DRAWS:
+        raise argparse.ArgumentTypeError(f"must be at most {_MOST_DRAWS:,}, but got {text!r}")
     return value

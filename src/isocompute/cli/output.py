@@ -11,7 +11,7 @@ from typing import Any
 
 from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
-from isocompute.files import write_text
+from isocompute.files import refuse_device, write_text
 
 _WARNINGS = ("! ", "stop: ", "caution: ", "Confidence: stop", "Confidence: caution")
 _PLAIN_BARS = str.maketrans("▁▂▃▄▅▆▇█", "_.:-=+*#")
@@ -36,6 +36,7 @@ def check_target(target: str | None, sources: Sequence[str] = ()) -> None:
             f"an output must be a file in a folder that exists, but got {target!r}; "
             "create the folder or change the name."
         )
+    refuse_device(path)
     for source in sources:
         if Path(source).exists() and path.exists() and path.samefile(source):
             raise InputError(

@@ -42,6 +42,8 @@ FloatArray = NDArray[np.float64]
 
 _SUPPORTED = ("learning_rate", "base_batch_size", "learning_rate_scaling", "warmup_steps",
               "advantage_std", "temperature", "importance_cap")  # fmt: skip
+# Of answers and of features: at twice it a set of 1,000 problems holds 1.6 GB, at half 0.4.
+_LARGEST = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +73,12 @@ class World:
 
     def __post_init__(self) -> None:
         rules = (
-            ("answers", "an integer >= 2", _whole(self.answers, 2)),
+            ("answers", f"an integer from 2 to {_LARGEST:,}",
+             _whole(self.answers, 2) and self.answers <= _LARGEST),
             ("correct", "an integer from 1 to answers - 1",
              _whole(self.correct, 1) and self.correct < self.answers),
-            ("features", "an integer >= 1", _whole(self.features, 1)),
+            ("features", f"an integer from 1 to {_LARGEST:,}",
+             _whole(self.features, 1) and self.features <= _LARGEST),
             ("interference", "between 0 and 1", 0 <= self.interference <= 1),
             ("knowledge", "finite", math.isfinite(self.knowledge)),
             ("noise", "finite and >= 0", 0 <= self.noise < math.inf),

@@ -32,7 +32,7 @@ from isocompute.study.adaptive import Bounds
 from isocompute.study.schema import Grid, Powers, ProblemFile, StudyFile, parse_study
 from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Limits, Study
-from isocompute.study.yaml12 import parse_yaml, read_yaml
+from isocompute.study.yaml12 import MAX_DEPTH, parse_yaml, read_yaml
 
 Generator = Callable[..., ProblemSet]
 
@@ -82,6 +82,11 @@ def _override(content: Any, text: str) -> Any:
     if not separator or not all(parts):
         raise InputError(
             f"an override must read key=value, but got {text!r}; write for example budget=4e5."
+        )
+    if len(parts) > MAX_DEPTH:
+        raise InputError(
+            f"an override may name at most {MAX_DEPTH} sections within each other, but one that "
+            f"begins with {key[:40]!r} names {len(parts):,}; check the key."
         )
     if not isinstance(content, dict):
         return content
@@ -177,6 +182,11 @@ class _Loader:
             raise InputError(
                 f"generated problems must be at most {MOST_PROBLEMS:,}, but got size={size}; lower "
                 "it."
+            )
+        if "name" in entry.options:
+            raise InputError(
+                "generated problems take their name from the study file, but the options of "
+                f"{name!r} hold `name`; remove it."
             )
         try:
             return self._generators[kind](name, **entry.options)

@@ -16,13 +16,14 @@ from ruamel.yaml.events import (
     AliasEvent,
     CollectionEndEvent,
     CollectionStartEvent,
+    ScalarEvent,
 )
 
 from isocompute.errors import InputError
 from isocompute.files import not_found
 
 _MAX_BYTES = 1 << 20
-_MAX_DEPTH = 16
+MAX_DEPTH = 16
 
 
 def read_yaml(path: Path) -> Any:
@@ -98,6 +99,11 @@ def _refuse_more_than_data(text: str, where: str) -> None:
                 f"{where} must hold plain data without anchors and aliases, but {line} has one; "
                 "write the value out."
             )
+        if isinstance(event, ScalarEvent) and event.value == "<<" and event.style is None:
+            raise InputError(  # of YAML 1.1: the parser would merge it without a word
+                f"{where} must hold plain data without merge keys, but {line} has one (<<); write "
+                "the values out."
+            )
         tag = getattr(event, "tag", None)
         if tag:
             raise InputError(
@@ -108,9 +114,9 @@ def _refuse_more_than_data(text: str, where: str) -> None:
             depth -= 1
         elif isinstance(event, CollectionStartEvent):
             depth += 1
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             raise InputError(
-                f"{where} may nest at most {_MAX_DEPTH} levels deep, but {line} goes deeper; "
+                f"{where} may nest at most {MAX_DEPTH} levels deep, but {line} goes deeper; "
                 "flatten it."
             )
 

@@ -29,11 +29,13 @@ from typing import Any
 
 from isocompute.credentials import without_secrets
 from isocompute.errors import InputError
-from isocompute.process_tree import end_tree, has_ended, memory_bytes
+from isocompute.process_tree import end_marked, end_tree, has_ended, memory_bytes
 from isocompute.verifiers import Outcome, failed_to_judge
 
 MEMORY_GB = 4.0  # of a checker and what it starts; ISOCOMPUTE_VERIFIER_GB sets another limit
 _LOOK_S = 0.1  # between two looks at memory and life, while a verdict is waited for
+_BETWEEN_S = 1.0  # between two looks at a checker that answers at once: it costs a few ms
+_MARK = "ISOCOMPUTE_CHECKER"  # in the environment of a worker and of all that it starts
 _LONGEST = 100_000  # bytes of a reply: a worker's own are shorter than a thousand
 
 
@@ -65,6 +67,8 @@ class WorkerVerifier:
         self._memory_gb = _memory_limit()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        self._mark = ""
+        self._looked = 0.0
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -127,12 +131,14 @@ class WorkerVerifier:
         # otherwise stand in for the standard library's.
         # The same Python finds the same modules, however this one was told where they are.
         path = {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)}
+        self._mark, self._looked = f"{_MARK}={secrets.token_hex(8)}", time.monotonic()
+        mark = dict([self._mark.split("=")])
         process = self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "isocompute.verifiers.worker", self._target, nonce],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
-            start_new_session=True, env=without_secrets(os.environ, allowed) | path,
+            start_new_session=True, env=without_secrets(os.environ, allowed) | path | mark,
         )  # fmt: skip
-        weakref.finalize(self, _end, process, os.getpid())
+        weakref.finalize(self, _end, process, os.getpid(), self._mark)
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
@@ -168,6 +174,8 @@ class WorkerVerifier:
         source, sink = process.stdout.fileno(), process.stdin.fileno()
         if line and _read(source):
             raise _NoVerdict("the verifier's process wrote a line that answers no question")
+        if time.monotonic() - self._looked > _BETWEEN_S:
+            self._look(process.pid)
         poll = select.poll()
         poll.register(source, select.POLLIN)
         if line:
@@ -191,7 +199,8 @@ class WorkerVerifier:
         return received + _read(source, after=True)
 
     def _look(self, process: int) -> None:
-        """While nothing comes: is it alive, and how much does it hold?"""
+        """While nothing comes, and now and then: is it alive, and how much does it hold?"""
+        self._looked = time.monotonic()
         if has_ended(process):  # a process that it started may hold the pipe open
             raise _NoVerdict("the verifier's process ended")
         if (memory_bytes(process) or 0) > self._memory_gb * 1e9:
@@ -200,7 +209,7 @@ class WorkerVerifier:
     def _kill(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            _end(process, self._owner)
+            _end(process, self._owner, self._mark)
 
 
 def _memory_limit() -> float:
@@ -216,12 +225,13 @@ def _memory_limit() -> float:
     )
 
 
-def _end(process: subprocess.Popen[bytes], owner: int) -> None:
+def _end(process: subprocess.Popen[bytes], owner: int, mark: str) -> None:
     """Kill a worker and what it started, and collect it; only who started it may do so."""
     if owner != os.getpid() or process.returncode is not None:
         return
     end_tree(process.pid)
     process.wait()
+    end_marked(mark)
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             with contextlib.suppress(OSError):
@@ -322,7 +332,7 @@ def answer_question(rule: Callable[[str, str], object], line: str) -> dict[str, 
 
 def main() -> None:
     """Read questions until the parent closes the pipe."""
-    own = os.getpid()
+    own, mark = os.getpid(), f"{_MARK}={os.environ.get(_MARK)}"
     # What the checker prints must not mix with the verdicts.
     replies = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
@@ -338,6 +348,7 @@ def main() -> None:
     def read() -> None:
         for line in source:
             lines.put(line)
+        end_marked(mark)
         if os.getpgrp() == own:  # the parent is gone: so must all be that a checker started
             os.killpg(own, signal.SIGKILL)
         os._exit(0)

@@ -1,0 +1,1 @@
+"""Four attacks from outside, through the command line alone: does anything break silently?"""

@@ -82,7 +82,7 @@ def aim_frames(root: Path) -> list[Truth]:
 
 @layout("a column of milliseconds beside each curve; train and eval share a file")
 def swanlab_openapi(root: Path) -> list[Truth]:
-    """SwanLab OpenApi.get_metrics(...).to_csv(): step, KEY, KEY_timestamp; one file an experiment."""
+    """SwanLab OpenApi.get_metrics(...).to_csv(): step, KEY, KEY_timestamp; a file a run."""
     for bp, n, seed in SWEEP:
         keys = ["eval/reward", "train/reward"]
         header = ["step"] + [cell for key in keys for cell in (key, f"{key}_timestamp")]

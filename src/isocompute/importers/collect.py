@@ -44,6 +44,8 @@ from isocompute.importers.steps import Counters
 from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
+    COUNTS,
+    EVALUATED_SET,
     EVICTED_KEY,
     LENGTH_KEYS,
     PROMPT_KEY,
@@ -68,6 +70,8 @@ _NOTES = 50
 # held against B_p * n, so the first rows will do
 _CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
 _ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% longer
+
+_FEW = 3  # rows on which a step that counts samples agrees with their count; 2 may be chance
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
@@ -109,6 +113,7 @@ class Collector:
         self._redone: int | None = None  # the lowest one that such rows went back to
         self._at_zero = False  # a row of step 0
         self.counters = Counters(settings.step)
+        self._rivals: dict[str, int] | None = None  # what may be counted as steps: on how many rows
 
     def note(self, text: str) -> None:
         """Take one line that a reader of the result should know."""
@@ -161,6 +166,8 @@ class Collector:
             counters.calls = True
         elif not at:
             self._at_zero = True
+        elif self._rivals:
+            self._hold_against(at, values)
         for key, kind in self._plan(values):
             value = values[key]
             if isinstance(kind, str):
@@ -188,9 +195,41 @@ class Collector:
             if any(key not in kinds for key in shape):
                 self._learn(values)
             plan = [(key, kind) for key in shape if (kind := kinds.get(key)) is not None]
+            plan = self._of_one_set(plan, shape)
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
         return plan
+
+    def _hold_against(self, step: int, values: Mapping[str, object]) -> None:
+        """Whether a count of samples or tokens is the step: it is for as long as they agree."""
+        assert self._rivals is not None
+        for key, count in list(self._rivals.items()):
+            value = whole(values.get(key))
+            if value is not None and value != step:
+                del self._rivals[key]
+            elif value is not None and step > 1:
+                self._rivals[key] = count + 1
+        if max(self._rivals.values(), default=0) >= _ENOUGH:
+            self.counters.samples, self._rivals = next(iter(self._rivals)), None
+
+    def _of_one_set(
+        self, plan: list[tuple[str, Points | str]], shape: tuple[str, ...]
+    ) -> list[tuple[str, Points | str]]:
+        """TRL with several evaluation sets: a row each, whose runtime alone says which it is."""
+        name = next((m[1] for key in shape if isinstance(key, str)
+                     and (m := EVALUATED_SET.fullmatch(key))), None)  # fmt: skip
+        if name is None:
+            return plan
+        told: list[tuple[str, Points | str]] = []
+        for key, kind in plan:
+            if isinstance(kind, Points) and kind.column.trainer == "trl" and (
+                kind.column.split == "validation" and not kind.column.problem_set
+            ):
+                own = self._series(replace(kind.column, problem_set=name), key)
+                told.append((key, kind if own is None else own))
+            else:
+                told.append((key, kind))
+        return told
 
     def score(self, column: Column, step: int, value: float, line: int) -> None:
         """Take one score whose meaning is known already."""
@@ -202,6 +241,8 @@ class Collector:
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
                 self.counters.seen.setdefault(key, None)
+        if self._rivals is None and not self.n_rows - 1 and self.settings.step is None:
+            self._rivals = {key: 0 for key in values if COUNTS.search(str(key))}
         for key in values:
             if isinstance(key, str) and key not in self._kinds:
                 kind = self._meaning(key)
@@ -345,6 +386,10 @@ class Collector:
 
     def _settle_steps(self, path: Path, planned: int | None) -> None:
         """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
+        if self._rivals and (key := max(self._rivals, key=self._rivals.__getitem__)) and (
+            self._rivals[key] >= _FEW
+        ):
+            self.counters.samples = key
         last = max((int(p.steps_K.max()) for p in self._points.values() if p.step), default=0)
         elsewhere = [
             (p.key, p.axis, p.n_elsewhere) for p in self._points.values()

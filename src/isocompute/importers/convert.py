@@ -20,6 +20,7 @@ from isocompute.importers.vocabulary import column_of
 
 _MEAN = re.compile(r"avg(?:@([0-9]+))?")
 _RATE = re.compile("acc|correct|solve|success|exact", re.I)  # variables that are success rates
+_NO_SCORE = re.compile("best|max|min|std|len|loss|err|wrong|fail", re.I)
 
 
 class Conversion(NamedTuple):
@@ -143,7 +144,8 @@ def convert_runs(
         if not keep.any():
             excluded.append((
                 run.name,
-                f"all {s.n_missing} of its scores are missing" if s.score_K.size == 0
+                f"all {s.n_missing} of its scores are missing{first_error([run])}"
+                if s.score_K.size == 0
                 else "its cumulative rollouts are not known",
             ))
             continue
@@ -184,7 +186,12 @@ def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
     seen = [first.name, lacking[0].name]
     if len(lacking) > 1:  # folders speak for their logs where a folder of several was read
         seen += [first.parent.name, *("/".join(first.parts[-depth:]) for depth in (3, 4))]
-    return next((p for name in seen if (p := _pattern_in(name, missing))), None)
+    return next((p for name in seen if (p := _pattern_in(name, [*missing, *_unseeded(lacking)]))
+                 or (p := _pattern_in(name, missing))), None)
+
+
+def _unseeded(runs: Sequence[ImportedRun]) -> list[str]:
+    return ["seed"] if all(run.seed is None for run in runs) else []
 
 
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
@@ -198,25 +205,51 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
         return
     missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
     others = len({id(r) for r in lacking}) - 1
-    example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
-    sets = " ".join(f"--set {n}={example[n]}" for n in missing)
-    named = pattern_for(runs)
-    short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
-    pattern = named or "_".join(f"{short[n]}{{{n}}}" for n in missing)
     raise InputError(
         f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
         f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
-        f"{'them' if len(missing) > 1 else 'it'}; add "
-        + (f"--set pattern='{pattern}' where the names say it, as they seem to, or {sets}."
-           if named
-           else f"{sets}, or --set pattern='{pattern}' if the names of files or runs say it.")
+        f"{'them' if len(missing) > 1 else 'it'}; add {_cure(runs, missing)}."
     )
+
+
+def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
+    """What to add where B_p or n is not known."""
+    example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
+    sets = " ".join(f"--set {n}={example[n]}" for n in missing)
+    if named := pattern_for(runs):
+        return f"--set pattern='{named}' where the names say it, as they seem to, or {sets}"
+    short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
+    pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
+    return f"{sets}, or --set pattern='{pattern}' if the names of files or runs say it"
+
+
+def also_asked(runs: Sequence[ImportedRun]) -> str:
+    """The end of a refusal: B_p and n, where they will be asked for next; "" where they are known.
+
+    >>> also_asked([])
+    ''
+    """
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in runs)]
+    if not missing:
+        return ""
+    return f" Nor is {' or '.join(f'`{n}`' for n in missing)} in it: add {_cure(runs, missing)}."
+
+
+def first_error(runs: Sequence[ImportedRun]) -> str:
+    """Why rows were not used, for a message; "" where all were.
+
+    >>> first_error([])
+    ''
+    """
+    error = next((run.errors[0] for run in runs if run.errors), None)
+    return "" if error is None else f" (line {error.line}: {error.reason})"
 
 
 # How names of files and folders write B_p and n: bp32, n16, prompts-32, rollouts_16.
 _WRITTEN = {
-    "problems_per_batch": r"bp|b_p|bsz|bs|batch|prompts|problems(?:_per_batch)?",
-    "rollouts_per_problem": r"n|g|group|gen|rollouts?(?:_per_problem)?|samples",
+    "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
+    "rollouts_per_problem": r"n|nspp|g|group|gen|rollouts?(?:_per_problem)?|samples",
+    "seed": r"seed|s",
 }
 
 
@@ -228,12 +261,16 @@ def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
     """
     places = []
     for name in missing:
-        said = re.search(rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})", text, re.I)
+        said = re.search(  # 8k is a length
+            rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})(?![0-9km])", text, re.I
+        )
         if said is None:
             return None
         places.append((said.start(1), said.end(), said.start(), name))
     pattern, at = "", min(start for _, _, start, _ in places)
     for number, end, _, name in sorted(places):
+        if "seed" in missing and re.search("[0-9]", text[at:number]):
+            return None  # what stands between may be another in the next name
         pattern += f"{text[at:number]}{{{name}}}"
         at = end
     return pattern
@@ -257,8 +294,8 @@ def _label(
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
             f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
-            f"{keys_there(runs)}; {cure}name the keys in a column map (--map columns.yaml with "
-            f"columns: {{{likely_key(runs)}: avg@4}})."
+            f"{keys_there(runs) or first_error(runs)}; {cure}name the keys in a column map (--map "
+            f"columns.yaml with columns: {{{likely_key(runs)}: avg@4}}).{also_asked(runs)}"
         )
     if metric is not None:
         named = column_of(metric)  # by the log's own key
@@ -297,7 +334,7 @@ def likely_key(runs: Sequence[ImportedRun]) -> str:
     'KEY'
     """
     keys = [key for run in runs for key in run.provenance.unread]
-    keys = [key for key in keys if not re.search("best|max|min|std|len", key, re.I)]  # no scores
+    keys = [key for key in keys if not _NO_SCORE.search(key)]
     for words in ("^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
                   "acc|score|reward|pass"):
         if found := next((key for key in keys if re.search(words, key, re.I)), None):

@@ -50,6 +50,7 @@ class Counters:
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
+        self.samples = ""  # a key that says what the step counts instead of updates
         self.apart = False  # and once was another than the counter beside it
         self.inferred: list[str] = []
         self._last: int | None = None
@@ -143,6 +144,12 @@ class Counters:
         self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
         both: int,
     ) -> None:
+        if self.samples:
+            raise UnclearError(
+                f"{what}: steps must be updates, but {self.samples} is the same number (to {last}) "
+                "in every row; name what counts updates with --set step=KEY, or write a table of "
+                "problems_per_batch, rollouts_per_problem, rollouts, score."
+            )
         if self._differ is not None:
             key, step, own = self._differ
             raise UnclearError(
@@ -204,7 +211,9 @@ def from_one(
     Returns:
         None where the steps are right as they are.
     """
-    if not trainer and step_K.size and trains_at_zero and _before_multiples(step_K):
+    if not trainer and step_K.size and _before_multiples(step_K) and (
+        trains_at_zero or step_K.min() > 0  # Lightning 2: the tenth update is logged as step 9
+    ):
         return np.where(step_K == 0, 0, step_K + 1)  # a loop of one's own
     if trainer not in FROM_ZERO or not step_K.size:
         return None

@@ -59,6 +59,7 @@ def tables_or_runs(
         InputError: if there is neither.
     """
     from isocompute.importers.read import read_log
+    from isocompute.importers.runs import UnclearError
 
     if not path.is_dir():
         return ([path], []) if is_table(path) else ([], read_log(path, settings=settings))
@@ -67,6 +68,8 @@ def tables_or_runs(
         return tables, []
     try:
         return [], read_log(path, settings=settings)
+    except UnclearError:
+        raise
     except InputError:
         if not tables:
             raise

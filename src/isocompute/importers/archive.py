@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.importers.convert import (
+from isocompute.importers.asking import (
     also_asked,
     first_error,
     keys_there,

@@ -68,7 +68,7 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
             continue
         config = _content(file)
         found = configuration(config)
-        if not (found.problems_per_batch or found.rollouts_per_problem):
+        if not (found.problems_per_batch or found.rollouts_per_problem or found.notes):
             continue
         if name in own or _is_its_own(path):
             return name, config

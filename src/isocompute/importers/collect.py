@@ -14,8 +14,9 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from isocompute.importers.asking import also_asked_of
 from isocompute.importers.beside import configuration_beside, configuration_in_table
-from isocompute.importers.checks import batches_drawn, tokens_disagree
+from isocompute.importers.checks import B_P_OFF, UNCOUNTED, batches_drawn, counted, tokens_disagree
 from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import count_from_one, to_updates, trained_again
@@ -23,29 +24,17 @@ from isocompute.importers.points import (
     Compute,
     Points,
     after_rows,
+    of_one_set,
     series_of,
     told_of_order,
 )
-from isocompute.importers.reading import (
-    clean_text,
-    flatten,
-    is_missing_word,
-    number,
-    whole,
-)
-from isocompute.importers.runs import (
-    ImportedRun,
-    Outcomes,
-    Provenance,
-    UnclearError,
-)
+from isocompute.importers.reading import clean_text, flatten, is_missing_word, number, whole
+from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import Counters
 from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
-    COUNTS,
-    EVALUATED_SET,
     EVICTED_KEY,
     LENGTH_KEYS,
     PROMPT_KEY,
@@ -70,8 +59,6 @@ _NOTES = 50
 # held against B_p * n, so the first rows will do
 _CHECKS = {"total": TOTAL_TOKENS_KEY, "prompt": PROMPT_KEY, THROUGHPUT: "perf/throughput"}
 _ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% longer
-
-_FEW = 3  # rows on which a step that counts samples agrees with their count; 2 may be chance
 
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
@@ -113,7 +100,6 @@ class Collector:
         self._redone: int | None = None  # the lowest one that such rows went back to
         self._at_zero = False  # a row of step 0
         self.counters = Counters(settings.step)
-        self._rivals: dict[str, int] | None = None  # what may be counted as steps: on how many rows
 
     def note(self, text: str) -> None:
         """Take one line that a reader of the result should know."""
@@ -166,8 +152,8 @@ class Collector:
             counters.calls = True
         elif not at:
             self._at_zero = True
-        elif self._rivals:
-            self._hold_against(at, values)
+        elif counters.rivals:
+            counters.hold(at, values)
         for key, kind in self._plan(values):
             value = values[key]
             if isinstance(kind, str):
@@ -195,41 +181,10 @@ class Collector:
             if any(key not in kinds for key in shape):
                 self._learn(values)
             plan = [(key, kind) for key in shape if (kind := kinds.get(key)) is not None]
-            plan = self._of_one_set(plan, shape)
+            plan = of_one_set(plan, shape, self._series)
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
         return plan
-
-    def _hold_against(self, step: int, values: Mapping[str, object]) -> None:
-        """Whether a count of samples or tokens is the step: it is for as long as they agree."""
-        assert self._rivals is not None
-        for key, count in list(self._rivals.items()):
-            value = whole(values.get(key))
-            if value is not None and value != step:
-                del self._rivals[key]
-            elif value is not None and step > 1:
-                self._rivals[key] = count + 1
-        if max(self._rivals.values(), default=0) >= _ENOUGH:
-            self.counters.samples, self._rivals = next(iter(self._rivals)), None
-
-    def _of_one_set(
-        self, plan: list[tuple[str, Points | str]], shape: tuple[str, ...]
-    ) -> list[tuple[str, Points | str]]:
-        """TRL with several evaluation sets: a row each, whose runtime alone says which it is."""
-        name = next((m[1] for key in shape if isinstance(key, str)
-                     and (m := EVALUATED_SET.fullmatch(key))), None)  # fmt: skip
-        if name is None:
-            return plan
-        told: list[tuple[str, Points | str]] = []
-        for key, kind in plan:
-            if isinstance(kind, Points) and kind.column.trainer == "trl" and (
-                kind.column.split == "validation" and not kind.column.problem_set
-            ):
-                own = self._series(replace(kind.column, problem_set=name), key)
-                told.append((key, kind if own is None else own))
-            else:
-                told.append((key, kind))
-        return told
 
     def score(self, column: Column, step: int, value: float, line: int) -> None:
         """Take one score whose meaning is known already."""
@@ -241,8 +196,8 @@ class Collector:
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
                 self.counters.seen.setdefault(key, None)
-        if self._rivals is None and not self.n_rows - 1 and self.settings.step is None:
-            self._rivals = {key: 0 for key in values if COUNTS.search(str(key))}
+        if self.n_rows == 1:
+            self.counters.look_for_rivals(values)
         for key in values:
             if isinstance(key, str) and key not in self._kinds:
                 kind = self._meaning(key)
@@ -343,8 +298,11 @@ class Collector:
         if found.ticks > 1:
             self._side = to_updates(self._points.values(), self._side, found.ticks)
             self.counters.infer(f"step: the log's counters move by {found.ticks} in an update")
-        self._settle_steps(path, self.settings.steps or found.steps)
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+        try:
+            self._settle_steps(path, self.settings.steps or found.steps)
+        except UnclearError as error:  # everything that will be asked for, in one line
+            raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
         batch = None if b_p is None or n is None else b_p * n
         self._check_batch(batch, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))
@@ -386,10 +344,6 @@ class Collector:
 
     def _settle_steps(self, path: Path, planned: int | None) -> None:
         """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
-        if self._rivals and (key := max(self._rivals, key=self._rivals.__getitem__)) and (
-            self._rivals[key] >= _FEW
-        ):
-            self.counters.samples = key
         last = max((int(p.steps_K.max()) for p in self._points.values() if p.step), default=0)
         elsewhere = [
             (p.key, p.axis, p.n_elsewhere) for p in self._points.values()
@@ -409,10 +363,7 @@ class Collector:
         side = self._side
         text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
         if text is not None and given:
-            raise UnclearError(
-                f"run {self.name}: B_p * n must agree with the tokens of a step, but {text}; "
-                "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
-            )
+            raise UnclearError(f"run {self.name}: {B_P_OFF.format(text)}")
         if text is not None:
             self.note(text)
 
@@ -423,13 +374,9 @@ class Collector:
             return {}
         batches = batches_drawn(drawn, found.drawn_problems, b_p)
         if batches is None:
-            self.note("batches were refilled after filtering, and not every update says how often: "
-                      "more rollouts were drawn than B_p * n * step counts")
+            self.note(UNCOUNTED)
             return {}
-        self.counters.infer(
-            "rollouts: every batch that an update drew under dynamic sampling is counted"
-            + ("" if found.drawn_problems else ", as B_p problems (no gen_batch_size there)")
-        )
+        self.counters.infer(counted(found.drawn_problems))
         return batches
 
     def _merge(self, name: str, found: int | None) -> int | None:

@@ -76,7 +76,8 @@ _TRAINERS = (
 _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
-_SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed")
+_SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed",
+          "rollout_seed")
 
 # What runs have to share to be repetitions of each other: name -> keys of the trainers.
 _FACTS: dict[str, tuple[str, ...]] = {

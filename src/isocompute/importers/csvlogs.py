@@ -28,6 +28,7 @@ from isocompute.importers.reading import (
     iter_lines,
     number,
     open_log,
+    parse_json,
     run_name,
 )
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -51,7 +52,8 @@ _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
 # W&B's table of runs, and MLflow's: a row per run, with the last value of everything
 _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 # Aim 3.29, sdk/sequences/metric.py, dataframe: context and settings are columns
-_SPLIT, _SETTING = ("split", "metric.context.subset"), re.compile(r"^run\.(?:hparams\.)?")
+_SPLIT = ("split", "metric.context.subset", "metric.context")
+_SETTING = re.compile(r"^run\.(?:hparams\.)?")
 _SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
@@ -330,9 +332,11 @@ def _long(
             if constant[j] != cells[i]:
                 constant[j] = None
         key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
-        labels = (
-            key, "" if split is None else cells[split], "" if sets is None else cells[sets]
-        )
+        part = "" if split is None else cells[split]
+        if part[:1] == "{":
+            context, _ = parse_json(part)
+            part = str(context.get("subset", "")) if isinstance(context, dict) else ""
+        labels = (key, part, "" if sets is None else cells[sets])
         if labels not in known and len(known) < MAX_RUNS:
             known[labels] = _column(labels, settings)
         column = known.get(labels)

@@ -78,7 +78,7 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
     """A column map that names nothing which is there has a slip of the pen."""
     if not settings.columns:
         return
-    from isocompute.importers.convert import keys_there
+    from isocompute.importers.asking import keys_there
 
     meant = {(c.metric, c.split) for c in settings.columns.values()}
     if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}

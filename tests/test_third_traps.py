@@ -160,6 +160,7 @@ def test_settings_that_stand_in_every_row_are_taken(tmp_path: Path) -> None:
     assert settings_in_row({"step": 1, "batch_size": 4, "steps": 9}) == {}
 
 
+BAR = " 9%|x | {}/8 [00:01<00:09, 1.0s/it]\n"
 ECHO = "GRPOConfig(\nnum_generations=4,\ngeneration_batch_size=32,\nsteps_per_generation=8,\n"
 ECHO += "gradient_accumulation_steps=8,\nseed=3,\n)\n"
 
@@ -167,7 +168,7 @@ ECHO += "gradient_accumulation_steps=8,\nseed=3,\n)\n"
 @pytest.mark.parametrize("echo", [ECHO, f"args: {ECHO}".replace("\n", " ") + "\n"])
 def test_settings_that_a_console_echoes_are_taken(echo: str, tmp_path: Path) -> None:
     rows = "".join(
-        f"{{'eval_reward': 0.{s + 1}, 'epoch': {s / 8}}}\n 9%|x | {s}/8 [00:01<00:09, 1.0s/it]\n"
+        f"{BAR.format(s)}{{'eval_reward': 0.{s + 1}, 'epoch': {s / 8}}}\n{BAR.format(s)}"
         for s in (2, 4, 8)
     )
     put(tmp_path / "job.out", echo + rows)

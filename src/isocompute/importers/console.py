@@ -32,7 +32,7 @@ _OVERRIDE = re.compile(
     r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
 )
 # print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one
-_ECHO = re.compile(r"\b\w*(?:Config|Arguments)\((?:$|\w+=)")
+_ECHO = re.compile(r"\b\w*(?:Config|Arguments)\(\s*(?:$|\w+=)")
 _SAID = re.compile(r"(?:^|[(,\s])([a-z]\w{2,60})=([0-9][0-9.e+-]{0,30})(?=[,)\s]|$)")
 _MAX_CONFIG_LINES = 3_000
 

@@ -332,11 +332,9 @@ def _long(
             if constant[j] != cells[i]:
                 constant[j] = None
         key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
-        part = "" if split is None else cells[split]
-        if part[:1] == "{":
-            context, _ = parse_json(part)
-            part = str(context.get("subset", "")) if isinstance(context, dict) else ""
-        labels = (key, part, "" if sets is None else cells[sets])
+        labels = (
+            key, "" if split is None else _part(cells[split]), "" if sets is None else cells[sets]
+        )
         if labels not in known and len(known) < MAX_RUNS:
             known[labels] = _column(labels, settings)
         column = known.get(labels)
@@ -357,6 +355,14 @@ def _long(
         collectors[name].configure(says)
         collectors[name].extras.update({k: v[:200] for k, v in says.items()})
     return collectors
+
+
+def _part(text: str) -> str:
+    """A split, by its name or as Aim's context in JSON."""
+    if text[:1] != "{":
+        return text
+    context, _ = parse_json(text)
+    return str(context.get("subset", "")) if isinstance(context, dict) else ""
 
 
 def _column(labels: tuple[str, str, str], settings: Settings) -> Column | None:

@@ -146,7 +146,7 @@ def number(value: object) -> float | None:
         return result if math.isfinite(result) else None
     if isinstance(value, str) and len(value) <= 64:
         text = value.strip()
-        match = _NUMPY_REPR.fullmatch(text)
+        match = _NUMPY_REPR.fullmatch(text) if text[-1:] == ")" else None
         text = match.group(1) if match else text
         if text.lower() in _NOT_NUMBERS or "_" in text:
             return None

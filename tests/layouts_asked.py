@@ -45,7 +45,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
     ),
     "prime_rl_run": (r"'math500/all', .*--problem-set", {"problem_set": "math500/all"}),
     "unsloth_checkpoints": (
-        r"must be known, .*pattern='bp\{problems_per_batch\}_gen\{rollouts_per_problem\}'",
+        r"must be known, .*pattern='bp\{problems_per_batch\}_gen\{rollouts_per_problem\}_seed",
         named("bp{b}_gen{n}_seed{seed}") | {"score_range": (0.0, 2.0)},
     ),
     "verl_signed_reward": (
@@ -59,6 +59,10 @@ SECOND: dict[str, tuple[str, Ask]] = {
     "trackio_rows": (
         r"step says 18 where train/global_step says 60; .*--set step=train/global_step",
         named("forest-{n}", problems_per_batch=8, step="train/global_step"),
+    ),
+    "aim_dataframe": (
+        r"not read: accuracy\).*column map.* Nor is `problems_per_batch` in it",
+        asking(problems_per_batch=8, columns={"accuracy": "avg@1"}),
     ),
     "long_with_gaps": (
         r"not read: pass@4, mean@4, .*column map",
@@ -75,24 +79,20 @@ SECOND: dict[str, tuple[str, Ask]] = {
 }  # fmt: skip
 # Where a table of one's own is the cure.
 REWRITTEN = {
-    "slime_api_dump": r"must be a list of rows .*x16.json' has name, id, config, history; write",
     "areal_console": r"main.log' holds nothing of them; give what its tracker wrote",
     "lm_eval_folders": r"must be a list of rows .* has results, n-shot; write its points",
     "wandb_chart_by_time": r"the step on its x axis, .*'Relative Time \(Process\)'",
     "excel_european": r"column rollouts .* row 5 has '1.280', a fraction or thousands; write 1280",
     "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
     "mlflow_search_runs": r"are missing \(the file has run_id, status, params.data.train_batch",
-    "mlflow_metric_history": r"must be a list of rows .* has info, data, metrics; write its",
-    "aim_dataframe": r"are missing \(the file has run.hash, .*column map",
     "swanlab_chart": r"are missing \(the file has step, bp8-n4-seed0-val/accuracy",
-    "clearml_scalars": r"must be a list of rows .* hyperparameters, scalars; write its points",
     "pandas_two_headers": r"column names must be unique, but '8' occurs more than once",
     "trl_slurm_output": r"must be known, but 'slurm-99120_0' .*--set problems_per_batch=32",
     "epochs_for_steps": r"are missing \(the file has epoch, val_accuracy\)",
 }
 REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN
 # The seed stands where no reader looks: in another file, or in a column of a JSON row.
-SEEDLESS = ("comet_export", "trackio_rows", "two_sets_and_their_mean")
+SEEDLESS = ("comet_export", "two_sets_and_their_mean")
 
 
 def points(runs: list[Truth], *, seeds: bool) -> dict:

@@ -83,7 +83,9 @@ def test_trainer_state_asks_for_what_it_does_not_hold() -> None:
 @pytest.mark.parametrize(
     ("paths", "pattern"),
     [
-        (["run_bp8_n4_seed0.jsonl"], "bp{problems_per_batch}_n{rollouts_per_problem}"),
+        (["run_bp8_n4_seed0.jsonl"], "bp{problems_per_batch}_n{rollouts_per_problem}_seed{seed}"),
+        (["bp8_n4_lr1_s0.jsonl"], "bp{problems_per_batch}_n{rollouts_per_problem}"),
+        (["4b_2k_G4_B8.jsonl"], "G{rollouts_per_problem}_B{problems_per_batch}"),
         (["n4-rate0.1-batch8.jsonl"], "n{rollouts_per_problem}-rate0.1-batch{problems_per_batch}"),
         (["bs8_g4/a.jsonl", "bs8_g8/a.jsonl"], "bs{problems_per_batch}_g{rollouts_per_problem}"),
         (["bs8_g4/a.jsonl"], None),  # alone, a folder does not name its log
@@ -334,7 +336,7 @@ def test_words_of_the_trainers(key: str, label: str | None, problem_set: str) ->
 def test_configurations_of_the_trainers() -> None:
     assert configuration({"orchestrator.batch_size": 512, "orchestrator.group_size": "16",
                           "max_steps": 9})[:3] == (32, 16, 9)
-    assert configuration({"batch_size": 512, "group_size": 16})[:2] == (None, None)
+    assert configuration({"batch_size": 512, "group_size": 16})[:2] == (None, 16)
     assert configuration({"trainer.train_batch_size": 8, "generator.n_samples_per_prompt": 4,
                           "seed": 1})[:4] == (8, 4, None, 1)
     trl = {"num_generations": 8, "gradient_accumulation_steps": 4, "generation_batch_size": 64}

@@ -15,9 +15,11 @@ from layouts_asked import LAYOUTS as BLIND
 from layouts_asked import REFUSED as BLIND_REFUSED
 from layouts_foreign import LAYOUTS as FOREIGN
 from layouts_fresh import LAYOUTS as FRESH
+from layouts_third_asked import LAYOUTS as THIRD
+from layouts_third_asked import REFUSED as THIRD_REFUSED
 from layouts_unseen import LAYOUTS as UNSEEN
 
-ALL = {**LAYOUTS, **FOREIGN, **UNSEEN, **FRESH, **BLIND}
+ALL = {**LAYOUTS, **FOREIGN, **UNSEEN, **FRESH, **BLIND, **THIRD}
 
 # What cannot be known without being told, and the line that asks for it.
 REFUSED = {
@@ -50,6 +52,7 @@ REFUSED = {
     "runs_table": r"is a table of runs with the last value of each; export a chart",
     "two_models": r"must share their model.*--where model=Qwen/Qwen2.5-1.5B",
     **BLIND_REFUSED,
+    **THIRD_REFUSED,
 }
 
 

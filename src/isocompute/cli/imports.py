@@ -104,7 +104,8 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         words += ["--map", options.map]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
-    from isocompute.importers.convert import convert_runs, likely_key, pattern_for
+    from isocompute.importers.asking import likely_key, pattern_for
+    from isocompute.importers.convert import convert_runs
 
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
     lines = [count, *_read_lines(runs)]
@@ -159,7 +160,7 @@ def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
         for alike in inferred.values()
     ])
     unread = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
-    if unread and not any(_main(run) for run in runs):
+    if unread and not any(s.split == "validation" for run in runs for s in run.series):
         lines += _section("Keys that were not read:", unread)
     return lines
 

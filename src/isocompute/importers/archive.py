@@ -18,7 +18,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
-from isocompute.importers.convert import keys_there, require_configuration
+from isocompute.importers.asking import (
+    also_asked,
+    first_error,
+    keys_there,
+    likely_key,
+    require_configuration,
+)
 from isocompute.importers.identity import settle_runs, stands_in
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
@@ -93,7 +99,8 @@ def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary
     if not kept:
         raise InputError(
             f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
-            f"{keys_there(runs)}; name them in a column map (columns: {{KEY: avg@4}})."
+            f"{keys_there(runs) or first_error(runs)}; name them in a column map (--map "
+            f"columns.yaml with columns: {{{likely_key(runs)}: avg@4}}).{also_asked(runs)}"
         )
     require_configuration(kept)
     there = load_imported(folder) if (Path(folder) / "study.db").is_file() else []

@@ -8,6 +8,7 @@
 | `training_args.json` | TRL and transformers, where `to_json_string()` was saved |
 | `config.yaml`, `files/config.yaml` | W&B's folder of a run (`KEY: {value: ...}`), AReaL 1.0.4 |
 | `.hydra/config.yaml`, also in a folder above | whatever Hydra starts: verl |
+| `hparams.yaml` | Lightning 2, CSVLogger and TensorBoardLogger |
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -31,7 +33,7 @@ from isocompute.importers.reading import MAX_LINE_BYTES, flatten, parse_json, ru
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
     "files/config.yaml", ".hydra/config.yaml", "configs/orch.toml", "configs/orchestrator.toml",
-    "configs/rl.toml", "orch.toml",
+    "configs/rl.toml", "orch.toml", "hparams.yaml",
 )
 _HYDRA = ".hydra/config.yaml"
 # verl writes logs/PROJECT/RUN.jsonl below the job's folder: 2 levels; half loses it, twice finds no
@@ -44,7 +46,9 @@ _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
-_NAMING, _COUNTERS = ("name", "run", "run_name"), {"step", "_step", "rollouts", "score", "metric"}
+_NAMING = ("name", "run", "run_name", "experiment")
+_COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
+_SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
 
 
@@ -64,7 +68,7 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
             continue
         config = _content(file)
         found = configuration(config)
-        if not (found.problems_per_batch or found.rollouts_per_problem):
+        if not (found.problems_per_batch or found.rollouts_per_problem or found.notes):
             continue
         if name in own or _is_its_own(path):
             return name, config
@@ -122,6 +126,7 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
             # a history may name its run in every row
             if naming is None or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
                 return {}
+            header = [_SECTION.sub("", cell) for cell in header]
             rows = [(row[naming], dict(zip(header, row, strict=False)))
                     for row in lines if len(row) > naming]  # fmt: skip
     except csv.Error:

@@ -11,6 +11,21 @@ from collections.abc import Mapping
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
+# What is said of dynamic sampling.
+UNCOUNTED = (
+    "batches were refilled after filtering, and not every update says how often: more rollouts "
+    "were drawn than B_p * n * step counts"
+)
+B_P_OFF = (
+    "B_p * n must agree with the tokens of a step, but {}; correct --set problems_per_batch or "
+    "rollouts_per_problem, or the pattern."
+)
+
+
+def counted(drawn_problems: int | None) -> str:
+    """What is said where every drawn batch is counted, of a size that may not be known."""
+    line = "rollouts: every batch that an update drew under dynamic sampling is counted"
+    return line if drawn_problems else f"{line}, as B_p problems (no gen_batch_size there)"
 
 
 def tokens_disagree(

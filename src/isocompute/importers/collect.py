@@ -14,8 +14,9 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
+from isocompute.importers.asking import also_asked_of
 from isocompute.importers.beside import configuration_beside, configuration_in_table
-from isocompute.importers.checks import batches_drawn, tokens_disagree
+from isocompute.importers.checks import B_P_OFF, UNCOUNTED, batches_drawn, counted, tokens_disagree
 from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import count_from_one, to_updates, trained_again
@@ -23,22 +24,12 @@ from isocompute.importers.points import (
     Compute,
     Points,
     after_rows,
+    of_one_set,
     series_of,
     told_of_order,
 )
-from isocompute.importers.reading import (
-    clean_text,
-    flatten,
-    is_missing_word,
-    number,
-    whole,
-)
-from isocompute.importers.runs import (
-    ImportedRun,
-    Outcomes,
-    Provenance,
-    UnclearError,
-)
+from isocompute.importers.reading import clean_text, flatten, is_missing_word, number, whole
+from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import Counters
 from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
@@ -161,6 +152,8 @@ class Collector:
             counters.calls = True
         elif not at:
             self._at_zero = True
+        elif counters.rivals:
+            counters.hold(at, values)
         for key, kind in self._plan(values):
             value = values[key]
             if isinstance(kind, str):
@@ -188,6 +181,7 @@ class Collector:
             if any(key not in kinds for key in shape):
                 self._learn(values)
             plan = [(key, kind) for key in shape if (kind := kinds.get(key)) is not None]
+            plan = of_one_set(plan, shape, self._series)
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
         return plan
@@ -202,6 +196,8 @@ class Collector:
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
                 self.counters.seen.setdefault(key, None)
+        if self.n_rows == 1:
+            self.counters.look_for_rivals(values)
         for key in values:
             if isinstance(key, str) and key not in self._kinds:
                 kind = self._meaning(key)
@@ -302,8 +298,11 @@ class Collector:
         if found.ticks > 1:
             self._side = to_updates(self._points.values(), self._side, found.ticks)
             self.counters.infer(f"step: the log's counters move by {found.ticks} in an update")
-        self._settle_steps(path, self.settings.steps or found.steps)
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+        try:
+            self._settle_steps(path, self.settings.steps or found.steps)
+        except UnclearError as error:  # everything that will be asked for, in one line
+            raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
         batch = None if b_p is None or n is None else b_p * n
         self._check_batch(batch, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))
@@ -364,10 +363,7 @@ class Collector:
         side = self._side
         text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
         if text is not None and given:
-            raise UnclearError(
-                f"run {self.name}: B_p * n must agree with the tokens of a step, but {text}; "
-                "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
-            )
+            raise UnclearError(f"run {self.name}: {B_P_OFF.format(text)}")
         if text is not None:
             self.note(text)
 
@@ -378,13 +374,9 @@ class Collector:
             return {}
         batches = batches_drawn(drawn, found.drawn_problems, b_p)
         if batches is None:
-            self.note("batches were refilled after filtering, and not every update says how often: "
-                      "more rollouts were drawn than B_p * n * step counts")
+            self.note(UNCOUNTED)
             return {}
-        self.counters.infer(
-            "rollouts: every batch that an update drew under dynamic sampling is counted"
-            + ("" if found.drawn_problems else ", as B_p problems (no gen_batch_size there)")
-        )
+        self.counters.infer(counted(found.drawn_problems))
         return batches
 
     def _merge(self, name: str, found: int | None) -> int | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from isocompute.importers.reading import number, whole
+from isocompute.importers.reading import flatten, number, whole
 
 
 class Found(NamedTuple):
@@ -43,6 +43,8 @@ class _Words(NamedTuple):
     mark: str | None = None  # a key that must be there as well, where the others are common words
 
 
+_BATCHES = ("prompts_per_batch", "prompts_per_step", "problems_per_step")
+_GROUPS = ("samples_per_prompt", "rollouts_per_prompt", "samples_per_problem", "group_size")
 _TRAINERS = (
     _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
            "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
@@ -65,6 +67,8 @@ _TRAINERS = (
     _Words("dataset_builder.batch_size", "dataset_builder.group_size", "max_steps", False),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
+    # loops of one's own, in words that mean nothing else
+    *(_Words(batch, group, None, False) for batch in _BATCHES for group in _GROUPS),
     # prime-rl's orchestrator logs its configuration without the prefix
     _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
 )
@@ -72,7 +76,8 @@ _TRAINERS = (
 _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
-_SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed")
+_SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed",
+          "rollout_seed")
 
 # What runs have to share to be repetitions of each other: name -> keys of the trainers.
 _FACTS: dict[str, tuple[str, ...]] = {
@@ -128,7 +133,9 @@ def configuration(config: Mapping[str, object]) -> Found:
         if batch and group:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
-        if part is None and "." in words.batch and not words.completions:
+        if part is None and not words.completions and (
+            "." in words.batch or (words.group in _GROUPS and not batch)
+        ):
             part = found
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
@@ -175,7 +182,11 @@ def _drawn(config: Mapping[str, object], batch: int | None) -> int | None:
 
 
 def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
-    n = whole(config.get("num_generations")) or None
+    n, notes = whole(config.get("num_generations")) or None, []
+    if others := {k: v for k in _GROUPS if (v := whole(config.get(k))) and n and v != n}:
+        key, value = next(iter(others.items()))
+        notes.append(f"num_generations is {n} and {key} {value}: which is n is not known")
+        n = None
     accumulation = whole(config.get("gradient_accumulation_steps")) or None
     generated = whole(config.get("generation_batch_size")) or None
     per_generation = whole(config.get("steps_per_generation")) or accumulation
@@ -184,7 +195,6 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         world = whole(config.get("global_world_size"))
         generated = device * world * per_generation if device and world else None
     iterations = whole(config.get("num_iterations")) or 1
-    notes: list[str] = []
     problems: int | None = None
     if n and accumulation and generated and per_generation:
         batch = generated * accumulation
@@ -212,6 +222,24 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         evaluation_samples=whole(config.get("num_generations_eval")) or n,
         window=window, notes=tuple(notes), updates_per_batch=iterations,
     )
+
+
+_IN_ROWS = frozenset(
+    {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
+    | {"num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
+       "steps_per_generation", "per_device_train_batch_size", "num_iterations", "learning_rate"}
+)  # fmt: skip
+
+
+def settings_in_row(row: Mapping[str, object]) -> dict[str, object]:
+    """Settings that a tracker repeats in every row: by themselves, or as Ray Tune's `config`.
+
+    >>> settings_in_row({"step": 4, "num_generations": 16, "config": {"seed": 1}})
+    {'seed': 1, 'num_generations': 16}
+    """
+    nested = row.get("config")
+    found = flatten(nested) if isinstance(nested, dict) else {}
+    return {**found, **{key: row[key] for key in _IN_ROWS & row.keys()}}
 
 
 def gpus_of(config: Mapping[str, object]) -> int | None:

@@ -31,6 +31,9 @@ _STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
 _OVERRIDE = re.compile(
     r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
 )
+# print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one
+_ECHO = re.compile(r"\b\w*(?:Config|Arguments)\(\s*(?:$|\w+=)")
+_SAID = re.compile(r"(?:^|[(,\s])([a-z]\w{2,60})=([0-9][0-9.e+-]{0,30})(?=[,)\s]|$)")
 _MAX_CONFIG_LINES = 3_000
 
 
@@ -40,6 +43,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     runs = _Runs(path, errors, settings)
     progress = Progress()
     config: list[str] = []
+    echoing = False
     with open_log(path) as handle:
         for number, data in iter_lines(handle, str(path)):
             if data is None:
@@ -56,6 +60,9 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 runs.row(match.group(1), _pairs(match.group(2)), number)
             elif config or (text.startswith("{'") and "'epoch': " not in text):
                 config = _configuration(config, text, runs.pending)
+            elif (echoing := echoing or _ECHO.search(text) is not None):
+                runs.pending.update(_SAID.findall(text))
+                echoing = text.rstrip()[-1:] != ")"
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
     for step, values, at in progress.finish(str(path)):

@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +13,13 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.asking import (
+    also_asked,
+    first_error,
+    keys_there,
+    likely_key,
+    require_configuration,
+)
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.vocabulary import column_of
@@ -143,7 +149,8 @@ def convert_runs(
         if not keep.any():
             excluded.append((
                 run.name,
-                f"all {s.n_missing} of its scores are missing" if s.score_K.size == 0
+                f"all {s.n_missing} of its scores are missing{first_error([run])}"
+                if s.score_K.size == 0
                 else "its cumulative rollouts are not known",
             ))
             continue
@@ -171,74 +178,6 @@ def _of_most_samples(
     return list(most.values())
 
 
-_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
-
-
-def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
-    """The `pattern` that names seem to follow, of runs without B_p or n; None where none."""
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
-    if not lacking:
-        return None
-    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
-    first = Path(lacking[0].provenance.path)
-    seen = [first.name, lacking[0].name]
-    if len(lacking) > 1:  # folders speak for their logs where a folder of several was read
-        seen += [first.parent.name, *("/".join(first.parts[-depth:]) for depth in (3, 4))]
-    return next((p for name in seen if (p := _pattern_in(name, missing))), None)
-
-
-def require_configuration(runs: Sequence[ImportedRun]) -> None:
-    """Ask in one line for the B_p and n that logs do not hold.
-
-    Raises:
-        InputError: names the first run, how many there are, and the settings to add.
-    """
-    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
-    if not lacking:
-        return
-    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
-    others = len({id(r) for r in lacking}) - 1
-    example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
-    sets = " ".join(f"--set {n}={example[n]}" for n in missing)
-    named = pattern_for(runs)
-    short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
-    pattern = named or "_".join(f"{short[n]}{{{n}}}" for n in missing)
-    raise InputError(
-        f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
-        f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
-        f"{'them' if len(missing) > 1 else 'it'}; add "
-        + (f"--set pattern='{pattern}' where the names say it, as they seem to, or {sets}."
-           if named
-           else f"{sets}, or --set pattern='{pattern}' if the names of files or runs say it.")
-    )
-
-
-# How names of files and folders write B_p and n: bp32, n16, prompts-32, rollouts_16.
-_WRITTEN = {
-    "problems_per_batch": r"bp|b_p|bsz|bs|batch|prompts|problems(?:_per_batch)?",
-    "rollouts_per_problem": r"n|g|group|gen|rollouts?(?:_per_problem)?|samples",
-}
-
-
-def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
-    """The part of a name that says what is missing, as a `pattern`; None where it does not.
-
-    >>> _pattern_in("run_bp32_n16_seed0.jsonl", list(_WRITTEN))
-    'bp{problems_per_batch}_n{rollouts_per_problem}'
-    """
-    places = []
-    for name in missing:
-        said = re.search(rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})", text, re.I)
-        if said is None:
-            return None
-        places.append((said.start(1), said.end(), said.start(), name))
-    pattern, at = "", min(start for _, _, start, _ in places)
-    for number, end, _, name in sorted(places):
-        pattern += f"{text[at:number]}{{{name}}}"
-        at = end
-    return pattern
-
-
 def _label(
     runs: Sequence[ImportedRun], chosen: Sequence[tuple[ImportedRun, Series]], metric: str | None,
     problem_set: str | None, split: str | None,
@@ -257,8 +196,8 @@ def _label(
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
             f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
-            f"{keys_there(runs)}; {cure}name the keys in a column map (--map columns.yaml with "
-            f"columns: {{{likely_key(runs)}: avg@4}})."
+            f"{keys_there(runs) or first_error(runs)}; {cure}name the keys in a column map (--map "
+            f"columns.yaml with columns: {{{likely_key(runs)}: avg@4}}).{also_asked(runs)}"
         )
     if metric is not None:
         named = column_of(metric)  # by the log's own key
@@ -288,36 +227,6 @@ def _label(
         f"one metric must be chosen, but the log holds {', '.join(labels)}; "
         f"add --metric {(means or labels)[0]}."
     )
-
-
-def likely_key(runs: Sequence[ImportedRun]) -> str:
-    """The key of logs that was not understood and looks most like a score of an evaluation.
-
-    >>> likely_key([])
-    'KEY'
-    """
-    keys = [key for run in runs for key in run.provenance.unread]
-    keys = [key for key in keys if not re.search("best|max|min|std|len", key, re.I)]  # no scores
-    for words in ("^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
-                  "acc|score|reward|pass"):
-        if found := next((key for key in keys if re.search(words, key, re.I)), None):
-            return found
-    return "KEY"
-
-
-def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
-    """The keys of logs that were not understood, for a message; the likely scores first.
-
-    >>> keys_there([])
-    ''
-    """
-    keys = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
-    likely = [k for k in keys if re.search("eval|val|test|acc|score|reward|pass", k, re.I)]
-    listed = [*likely, *(k for k in keys if k not in likely)]
-    if not listed:
-        return ""
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return f" (keys that were not read: {', '.join(listed[:most])}{more})"
 
 
 def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:

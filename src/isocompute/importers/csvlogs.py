@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -27,9 +28,10 @@ from isocompute.importers.reading import (
     iter_lines,
     number,
     open_log,
+    parse_json,
     run_name,
 )
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Column, Settings, parse_metric
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
 
@@ -42,13 +44,17 @@ _TENSORBOARD = ["wall time", "step", "value"]
 _TEXT_VALUE = ("string_value", "int_value", "bool_value")  # Neptune: a parameter has no step
 _NESTED = "data."  # verl's rows through pandas' json_normalize
 _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
-_RUN = ("run", "run_name", "experiment", "trial", "name")
-_ID = ("run_id", "run_uuid")  # tells runs of one name apart
+_RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
+_ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # A decimal comma, where semicolons part the cells; 1,234 may be thousands and stays as it is.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
 # W&B's table of runs, and MLflow's: a row per run, with the last value of everything
 _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
+# Aim 3.29, sdk/sequences/metric.py, dataframe: context and settings are columns
+_SPLIT = ("split", "metric.context.subset", "metric.context")
+_SETTING = re.compile(r"^run\.(?:hparams\.)?")
+_SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
 
@@ -102,6 +108,11 @@ def read_layout(
 ) -> list[ImportedRun]:
     """The runs of rows under a header of one of the layouts; `configs` by run."""
     header = [cell.removeprefix(_NESTED) for cell in header]
+    if doubles := [cell for cell, count in Counter(header).items() if cell and count > 1]:
+        raise UnclearError(
+            f"{path}: column names must be unique, but {doubles[0]!r:.100} occurs more than once; "
+            "give the runs names of their own (in W&B before the export), or rename a column."
+        )
     kind = layout_of(header) or ""
     if kind == "runs":
         raise InputError(
@@ -216,7 +227,10 @@ def _history(
     if calls:
         at = header.index("_step")
     collectors: dict[str, Collector] = {}
-    keys = [(i, key) for i, key in enumerate(header) if i not in (at, named, own) and key]
+    # DVCLive 3: plots/metrics/eval/reward.tsv has the columns step, reward
+    above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""
+    keys = [(i, key if "/" in key else above + key) for i, key in enumerate(header)
+            if i not in (at, named, own) and key]  # fmt: skip
     count = 0
     for line, cells in rows:
         count += 1
@@ -283,8 +297,8 @@ def _long(
     plain = [cell.strip().lower() for cell in header]
     metric = next(plain.index(c) for c in METRIC_WORDS if c in plain)
     value = next(plain.index(c) for c in VALUE_WORDS if c in plain)
-    wanted = (settings.step or "").lower()
-    step = next((plain.index(c) for c in (wanted, *_STEP) if c in plain), None)
+    wanted = () if settings.step is None else (settings.step.lower(),)  # pandas' index has no name
+    step = next((plain.index(c) for c in (*wanted, *_STEP) if c in plain), None)
     if step is None:
         raise InputError(
             f"a long table must have a column of steps, but {str(path)!r} has "
@@ -292,7 +306,7 @@ def _long(
         )
     named, own = _identity([cell if i != metric else "" for i, cell in enumerate(plain)])
     nan = plain.index("is_nan") if "is_nan" in plain else None  # MLflow keeps NaN as 0 with a mark
-    split = plain.index("split") if "split" in plain else None
+    split = next((plain.index(c) for c in _SPLIT if c in plain), None)
     sets = plain.index("problem_set") if "problem_set" in plain else None
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
     taken = (metric, value, step, named, own, nan, split, sets, *texts)
@@ -319,7 +333,7 @@ def _long(
                 constant[j] = None
         key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
         labels = (
-            key, "" if split is None else cells[split], "" if sets is None else cells[sets]
+            key, "" if split is None else _part(cells[split]), "" if sets is None else cells[sets]
         )
         if labels not in known and len(known) < MAX_RUNS:
             known[labels] = _column(labels, settings)
@@ -336,10 +350,19 @@ def _long(
         else:
             collector.score(column, int(at), score, line)
     for name, constant in told.items():
-        says = {plain[i]: v for i, v in zip(extras, constant, strict=True) if v and plain[i]}
+        says = {_SETTING.sub("", plain[i]): v for i, v in zip(extras, constant, strict=True)
+                if v and plain[i]}  # fmt: skip
         collectors[name].configure(says)
         collectors[name].extras.update({k: v[:200] for k, v in says.items()})
     return collectors
+
+
+def _part(text: str) -> str:
+    """A split, by its name or as Aim's context in JSON."""
+    if text[:1] != "{":
+        return text
+    context, _ = parse_json(text)
+    return str(context.get("subset", "")) if isinstance(context, dict) else ""
 
 
 def _column(labels: tuple[str, str, str], settings: Settings) -> Column | None:

@@ -108,6 +108,9 @@ def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
         return False
     if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
         return False  # two configurations may be meant: they are asked for first
+    rates = [r.provenance.facts.get("learning_rate") for r in (a, b)]
+    if None not in rates and rates[0] != rates[1]:
+        return False  # two runs by their own word: the rate is asked for
     scores_a, scores_b = _scores(a), _scores(b)
     equal: set[float] = set()
     for (metric, problem_set, split), points in scores_a.items():

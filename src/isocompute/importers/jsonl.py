@@ -7,6 +7,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import (
@@ -22,7 +23,9 @@ from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
 _OF_MAX = "global_step/max_steps"
-_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update")
+_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update",
+          "training_iteration")  # Ray Tune 2: result.json
+
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
 _RUN_KEYS = frozenset(_RUN)
@@ -155,6 +158,8 @@ def _take(
             done, _, planned = str(row[key]).partition("/")
             collector.configure({"max_steps": planned})
             row = {**row, key: done}
+        if not collector.n_rows:
+            collector.configure(settings_in_row(row), number)
         nested = any(isinstance(value, dict) for value in row.values())
         flat = flatten(row, separator="/") if nested else unfolded(row)
         collector.row(row[key], flat, number, calls=calls)

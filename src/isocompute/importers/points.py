@@ -6,7 +6,7 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from isocompute.importers.runs import FloatArray, IntArray, Series
 from isocompute.importers.settings import Column
+from isocompute.importers.vocabulary import EVALUATED_SET
 
 # Steps of a metric up to which their cost is kept for the next one, 80 kB: at half or twice the
 # same, since runs have hundreds of evaluations.
@@ -54,6 +55,34 @@ class Points:
     def scores_K(self) -> FloatArray:
         """Scores, in the order of the log; a view."""
         return np.frombuffer(self.value) if self.value else np.zeros(0)
+
+
+def of_one_set(
+    plan: Sequence[tuple[str, Points | str]], keys: Sequence[str],
+    series: Callable[[Column, str], Points | None],
+) -> Sequence[tuple[str, Points | str]]:
+    """What is read of TRL's rows, by the evaluation set that the row's loss or runtime names.
+
+    With several sets TRL logs a row for each, and calls its reward the same in all.
+
+    Args:
+        plan: the keys that are read, and as what.
+        keys: all keys of such a row.
+        series: gives the points of a column and key.
+    """
+    matches = (EVALUATED_SET.fullmatch(key) for key in keys if isinstance(key, str))
+    name = next((match[1] for match in matches if match), None)
+    if name is None:
+        return plan
+    told: list[tuple[str, Points | str]] = []
+    for key, kind in plan:
+        own = None
+        if isinstance(kind, Points) and (
+            (kind.column.trainer, kind.column.split) == ("trl", "validation")
+        ):
+            own = series(replace(kind.column, problem_set=name), key)
+        told.append((key, own or kind))
+    return told
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,8 @@ from isocompute.importers.runs import UnclearError
 _BAR = re.compile(
     r"(?:^|\r)(?:Train:)?\s*[0-9]{1,3}%\|[^|\r]{0,200}\|\s*([0-9]{1,12})/([0-9]{1,12}) \["
 )
-_LOGGED = re.compile(r"\{'[^\r\n]{1,20000}?'epoch': [^\r\n{}]{1,30}\}")
+_LOGGED = re.compile(r"\{'[^\r\n]{1,20000}?'epoch': [^\r\n{}]{1,300}\}")
+OF_MAX = "global_step/max_steps"
 _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 
 
@@ -45,7 +46,13 @@ class Progress:
             if mark.re is _LOGGED:
                 values = _values(mark.group(0))
                 if values is not None and "train_runtime" not in values:
-                    self._rows.append(_Row(line, values, self._bar))
+                    row = _Row(line, values, self._bar)
+                    self._rows.append(row)
+                    if isinstance(said := values.get(OF_MAX), str):  # ms-swift: "10/60"
+                        done, _, planned = said.partition("/")
+                        if done.isdecimal() and planned.isdecimal():
+                            row.before = row.after = int(done)
+                            self.total = self.total or int(planned)
                 continue
             step, total = int(mark.group(1)), int(mark.group(2))
             if self.total is None:

@@ -16,7 +16,7 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.identity import settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.reading import clean_text, open_log
+from isocompute.importers.reading import ROTATED, clean_text, open_log
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
 
@@ -78,7 +78,7 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
     """A column map that names nothing which is there has a slip of the pen."""
     if not settings.columns:
         return
-    from isocompute.importers.convert import keys_there
+    from isocompute.importers.asking import keys_there
 
     meant = {(c.metric, c.split) for c in settings.columns.values()}
     if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
@@ -206,6 +206,8 @@ def _is_mlflow_run(folder: Path, names: list[str], folders: list[str]) -> bool:
 def is_candidate(path: Path) -> bool:
     """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
+    if (whole := ROTATED.sub("", name)).endswith((".jsonl", ".log", ".out")):
+        name = whole
     if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS) or name in _NO_LOGS:
         return False
     return name.endswith((*_LOG_ENDINGS, *_WORKBOOKS)) or "tfevents" in name

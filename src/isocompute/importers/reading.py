@@ -26,7 +26,8 @@ _CHUNK = 1 << 20
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
                 "-infinity", "none", "null", ""}
-_NUMPY_REPR = re.compile(r"np\.[a-z_]+[0-9]*\((.*)\)")
+# np.float64(0.5), and what json.dumps(default=str) makes of a tensor: tensor(0.5, device='cuda:0')
+_NUMPY_REPR = re.compile(r"(?:np\.[a-z_]+[0-9]*|tensor)\(([^,]*?)(?:, [a-z_]+=.*)?\)")
 
 
 class Line(NamedTuple):
@@ -130,8 +131,8 @@ def parse_json(data: bytes | str) -> tuple[Any, str | None]:
 def number(value: object) -> float | None:
     """A finite number, or None where it is missing: NaN, infinite, null, "NaN", text, bool.
 
-    >>> number("NaN"), number(0), number("np.float64(0.5)")
-    (None, 0.0, 0.5)
+    >>> number("NaN"), number(0), number("np.float64(0.5)"), number("tensor(1., device='cuda:0')")
+    (None, 0.0, 0.5, 1.0)
     """
     if type(value) is float:  # nearly all
         return value if math.isfinite(value) else None
@@ -145,7 +146,7 @@ def number(value: object) -> float | None:
         return result if math.isfinite(result) else None
     if isinstance(value, str) and len(value) <= 64:
         text = value.strip()
-        match = _NUMPY_REPR.fullmatch(text)
+        match = _NUMPY_REPR.fullmatch(text) if text[-1:] == ")" else None
         text = match.group(1) if match else text
         if text.lower() in _NOT_NUMBERS or "_" in text:
             return None
@@ -199,8 +200,10 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
     return flat
 
 
-# Columns of a row per number: MLflow, Comet (metricName), Neptune (attribute_path).
-METRIC_WORDS = ("metric", "key", "tag", "metric_name", "metricname", "variable", "attribute_path")
+# Columns of a row per number: MLflow, Comet (metricName), Neptune (attribute_path), Aim
+# (metric.name).
+METRIC_WORDS = ("metric", "key", "tag", "metric_name", "metricname", "variable", "attribute_path",
+                "metric.name")
 VALUE_WORDS = ("value", "metric_value", "metricvalue", "float_value")
 
 
@@ -219,6 +222,8 @@ def unfolded(row: dict[str, object]) -> dict[str, object]:
     return {**rest, str(row[name]): row[value]}
 
 
+# What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
+ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
             ".parquet")
 # Names that trainers give every run's log: the folder is what the run is called.
@@ -232,7 +237,7 @@ def run_name(path: Path) -> str:
     >>> run_name(Path("sweep/qwen2.5-lr1e-6.jsonl.gz")), run_name(Path("n8/metrics.jsonl"))
     ('qwen2.5-lr1e-6', 'n8')
     """
-    name = path.name
+    name = ROTATED.sub("", path.name)
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
     # W&B's history artifact is 0000.parquet

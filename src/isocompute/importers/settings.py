@@ -17,6 +17,7 @@ _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
     "evaluation_problems", "gpus",
 )
+_ERRORS = re.compile(r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong)(?:[/_.-]?rates?)?$", re.I)
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
 
@@ -258,6 +259,11 @@ def _columns(value: object) -> dict[str, Column]:
         )
     columns: dict[str, Column] = {}
     for key, meaning in value.items():
+        if _ERRORS.search(str(key)):
+            raise InputError(
+                f"a score must grow with success, but {key!r} counts errors; write 1 minus it "
+                "under a name of its own, and map that."
+            )
         if isinstance(meaning, str):
             columns[str(key)] = Column(metric=parse_metric(meaning, key=str(key)))
             continue

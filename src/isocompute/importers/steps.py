@@ -15,7 +15,7 @@ import numpy as np
 
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import IntArray, UnclearError
-from isocompute.importers.vocabulary import CALLS, STEP_KEYS, axis_of
+from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
 _OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
@@ -27,6 +27,7 @@ FROM_ZERO = ("verl", "areal", "slime", "prime-rl")
 # Scores on which two counters must agree to be one: a count of calls meets it at 0 and may at 1. At
 # half chance would do, at twice short runs are asked about.
 _ENOUGH = 4
+_FEW = 3  # rows in which a count of samples is the step: at 2 it may be chance, at 6 runs are short
 LATER = (
     "step: the log counts its first update as step 0, so every evaluation stands one update later"
 )
@@ -50,11 +51,26 @@ class Counters:
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
+        self.rivals: dict[str, int] = {}  # counts that are the step in every row: in how many
         self.apart = False  # and once was another than the counter beside it
         self.inferred: list[str] = []
         self._last: int | None = None
         self._filled = 0
         self._differ: tuple[str, int, int] | None = None
+
+    def look_for_rivals(self, values: Mapping[str, object]) -> None:
+        """Take the keys of a first row: counts of samples or tokens, which the step may be."""
+        if self.wanted is None:
+            self.rivals = {key: 0 for key in values if COUNTS.search(str(key))}
+
+    def hold(self, step: int, values: Mapping[str, object]) -> None:
+        """Hold the step of a row against them; those that differ once are no rivals."""
+        for key in list(self.rivals):
+            value = whole(values.get(key))
+            if value is not None and value != step:
+                del self.rivals[key]
+            elif value is not None and step > 1:
+                self.rivals[key] += 1
 
     def found(self) -> None:
         """The named counter is a column that the reader hands over as the step."""
@@ -143,6 +159,12 @@ class Counters:
         self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
         both: int,
     ) -> None:
+        if same := [key for key, count in self.rivals.items() if count >= _FEW]:
+            raise UnclearError(
+                f"{what}: steps must be updates, but {same[0]} is the same number in "
+                "every row; name what counts updates with --set step=KEY, or write a table of "
+                "problems_per_batch, rollouts_per_problem, rollouts, score."
+            )
         if self._differ is not None:
             key, step, own = self._differ
             raise UnclearError(
@@ -204,11 +226,16 @@ def from_one(
     Returns:
         None where the steps are right as they are.
     """
-    if not trainer and step_K.size and trains_at_zero and _before_multiples(step_K):
+    if not trainer and step_K.size and _before_multiples(step_K) and (
+        trains_at_zero or step_K.min() > 0  # Lightning 2: the tenth update is logged as step 9
+    ):
         return np.where(step_K == 0, 0, step_K + 1)  # a loop of one's own
     if trainer not in FROM_ZERO or not step_K.size:
         return None
     if trainer == "slime":
+        after = step_K[step_K > 0]
+        if _on_multiples(after) and bool((np.diff(after) == after[0]).all()):
+            return None  # counted from 1
         # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
         # single one at 0 twice, or at 0 once where the one before training was left out
         gaps = np.diff(np.unique(step_K, return_index=True)[0])

@@ -27,6 +27,8 @@ _MISSING = ("", "nan", "na", "null", "none", "n/a")
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
 _HEAD = 1 << 20
+_TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
+_TITLES = 20  # lines that may stand above a header by mistake; at half a long note hides it
 
 FloatArray = NDArray[np.float64]
 # header of the file -> column -> name that it goes by; columns that are not named are not read
@@ -59,6 +61,7 @@ def tables_or_runs(
         InputError: if there is neither.
     """
     from isocompute.importers.read import read_log
+    from isocompute.importers.runs import UnclearError
 
     if not path.is_dir():
         return ([path], []) if is_table(path) else ([], read_log(path, settings=settings))
@@ -67,6 +70,8 @@ def tables_or_runs(
         return tables, []
     try:
         return [], read_log(path, settings=settings)
+    except UnclearError:
+        raise
     except InputError:
         if not tables:
             raise
@@ -234,6 +239,11 @@ def _head(path: Path) -> tuple[int, str, list[str]]:
         )
     lines = data.removeprefix(b"\xef\xbb\xbf").splitlines() or [b""]
     skipped = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), 0)
+    if (at := _header_below(lines[skipped:])) is not None:
+        raise InputError(
+            f"{path}: the names of the columns must stand in the first line, but stand in line "
+            f"{skipped + at + 1}; delete the lines above it."
+        )
     header = lines[skipped].decode("utf-8", "replace")
     separator = next((s for s in ",;\t" if s in header), ",")
     names = next(csv.reader([header.replace("\0", "")], delimiter=separator), [])
@@ -244,6 +254,18 @@ def _head(path: Path) -> tuple[int, str, list[str]]:
             "occurs more than once; rename or drop one."
         )
     return skipped, separator, names
+
+
+def _header_below(lines: list[bytes]) -> int | None:
+    """Where the header of tidy curves stands, if that is not the first of some lines.
+
+    Excel writes `sep=;` above it, people a title.
+    """
+    for i, line in enumerate(lines[:_TITLES]):
+        words = {w.strip(b' "').lower() for w in line.replace(b";", b",").split(b",")}
+        if any(pair <= words for pair in _TELLING):
+            return i or None
+    return None
 
 
 def _unpacked_bytes(metadata: Any, wanted: list[str]) -> int:

@@ -96,6 +96,17 @@ def check_numbers(
             both & (not _LEAST < share < 1 / _LEAST),
             "give rollouts as whole numbers, or drop one of the columns rollouts and steps",
         )
+    if "tokens" in numbers:
+        tokens, rollouts = numbers["tokens"], numbers["rollouts"]
+        both = (tokens > 0) & (rollouts > 0)
+        mean = float(np.median(tokens[both] / rollouts[both])) if both.any() else 1.0
+        refuse(
+            "tokens",
+            f"cumulative tokens, at least 1 of each rollout ({mean:.3g} at the median; are they "
+            "in thousands?)",
+            both & (mean < 1),
+            "give tokens as whole numbers, or drop the column",
+        )
     if "seed" in numbers:
         v = numbers["seed"]
         refuse(

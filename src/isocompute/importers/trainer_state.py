@@ -8,10 +8,12 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.jsonl import RunsOfRows
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import parse_json, run_name, unfolded
 from isocompute.importers.runs import ImportedRun
+from isocompute.importers.series import points_of, settings_of
 from isocompute.importers.settings import Settings
 
 MAX_BYTES = 256 << 20  # 1e5 logged steps have some 100 MB
@@ -45,6 +47,8 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         history = _recover(data.decode("utf-8", "replace"))
         if not history:
             if isinstance(state, dict) and path.name != "trainer_state.json":
+                if (found := _of_series(state, collector)) is not None:
+                    return [found.finish(path, "series-json")]
                 keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
                 raise InputError(
                     "a JSON log must be a list of rows with a step, or hold one as `log_history`, "
@@ -68,10 +72,23 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     runs = RunsOfRows(collector, path)
     for number, row in enumerate(history, start=1):
         if isinstance(row, dict):
-            runs.of(row).row(row.get("step"), unfolded(row), number)
+            one = runs.of(row)
+            if not one.n_rows:
+                one.configure(settings_in_row(row), number)
+            one.row(row.get("step"), unfolded(row), number)
         else:
             errors.add(number, "an entry of log_history must be an object")
     return [one.finish(path, "trainer-state") for one in runs.finish()]
+
+
+def _of_series(state: dict[str, Any], collector: Collector) -> Collector | None:
+    """The run of a document of series; None where it holds none."""
+    if isinstance(name := state.get("name"), str) and name:
+        collector.rename(name)
+    collector.configure(settings_of(state))
+    for number, point in enumerate(points_of(state), start=1):
+        collector.row(point.step, point.values, number, calls=point.calls)
+    return collector if collector.n_rows else None
 
 
 def _recover(text: str) -> list[Any]:

@@ -27,6 +27,9 @@ _VERL_OLD = re.compile(r"val/test_score/(?P<set>.{1,300})")  # before 0.3: the m
 # TRL 1.16, GRPOTrainer.log; trainer_state.json says eval_reward, the trackers eval/reward.
 # ms-swift 4.4 (rlhf_trainers/grpo_trainer.py) and Unsloth log the same.
 _TRL_EVAL = re.compile(r"eval[_/](?:reward|rewards/(?P<var>.{1,300})/mean)")
+# transformers 5.23, trainer.py, evaluate: of a dictionary of sets each has a prefix of its own,
+# which TRL's own metrics lack (GRPOTrainer.log)
+EVALUATED_SET = re.compile(r"eval[_/](.{1,300})_(?:runtime|loss)")
 _TRL_TRAIN = re.compile(r"(?:train/)?(?:reward|rewards/(?P<var>.{1,300})/mean)")
 # prime-rl, orchestrator: unbiased pass@k and pass^k (all k correct).
 _PRIME = re.compile(rf"eval/{_SET}(?:/(?P<var>[^/@^]+))?/(?P<kind>avg@|pass@|pass\^){_K}")
@@ -200,6 +203,11 @@ BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches
 EVICTED_KEY = "training/filter_groups/evicted_samples"  # verl: drawn, not trained on
 # verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
+
+# What is counted beside updates, by loops of one's own: consumed_samples, tokens_seen.
+COUNTS = re.compile(
+    r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"
+)
 
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime

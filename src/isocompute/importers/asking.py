@@ -1,0 +1,169 @@
+"""What is asked of the user where logs do not say it: B_p and n, and which key is the score."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from isocompute.errors import InputError
+from isocompute.importers.runs import ImportedRun
+
+_NO_SCORE = re.compile("best|max|min|std|len|loss|err|wrong|fail", re.I)
+_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
+
+
+def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
+    """The `pattern` that names seem to follow, of runs without B_p or n; None where none."""
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    if not lacking:
+        return None
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
+    if all(run.seed is None for run in runs):
+        missing.append("seed")
+    # folders speak for their logs where a folder of several was read
+    return _pattern(Path(lacking[0].provenance.path), lacking[0].name, missing, len(lacking) > 1)
+
+
+def _pattern(path: Path, name: str, missing: Sequence[str], folders: bool) -> str | None:
+    """The first name of a log that says what is missing; the seed, too, where it does."""
+    seen = [path.name, name]
+    if folders:
+        seen += [path.parent.name, *("/".join(path.parts[-depth:]) for depth in (3, 4))]
+    asked = [word for word in missing if word != "seed"]
+    for text in seen:
+        if found := _pattern_in(text, missing) or _pattern_in(text, asked):
+            return found
+    return None
+
+
+def require_configuration(runs: Sequence[ImportedRun]) -> None:
+    """Ask in one line for the B_p and n that logs do not hold.
+
+    Raises:
+        InputError: names the first run, how many there are, and the settings to add.
+    """
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    if not lacking:
+        return
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
+    others = len({id(r) for r in lacking}) - 1
+    raise InputError(
+        f"{' and '.join(f'`{n}`' for n in missing)} must be known, but {lacking[0].name!r} "
+        f"({lacking[0].provenance.path}{f', and {others} more' if others else ''}) does not log "
+        f"{'them' if len(missing) > 1 else 'it'}; add {_cure(runs, missing)}."
+    )
+
+
+def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
+    """What to add where B_p or n is not known."""
+    return _both(pattern_for(runs), _sets(missing), missing)
+
+
+def _sets(missing: Sequence[str]) -> str:
+    example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
+    return " ".join(f"--set {n}={example[n]}" for n in missing)
+
+
+def _both(named: str | None, sets: str, missing: Sequence[str]) -> str:
+    if named:
+        return f"--set pattern='{named}' where the names say it, as they seem to, or {sets}"
+    short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
+    pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
+    return f"{sets}, or --set pattern='{pattern}' if the names of files or runs say it"
+
+
+def also_asked(runs: Sequence[ImportedRun]) -> str:
+    """The end of a refusal: B_p and n, where they will be asked for next; "" where they are known.
+
+    >>> also_asked([])
+    ''
+    """
+    missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in runs)]
+    if not missing:
+        return ""
+    return _nor(missing, _cure(runs, missing))
+
+
+def _nor(missing: Sequence[str], cure: str) -> str:
+    return f" Nor is {' or '.join(f'`{n}`' for n in missing)} in it: add {cure}."
+
+
+def also_asked_of(path: Path, name: str, b_p: int | None, n: int | None) -> str:
+    """The same of one log that is refused before it is a run."""
+    known = zip(_SETTINGS, (b_p, n), strict=True)
+    if not (missing := [word for word, value in known if value is None]):
+        return ""
+    named = _pattern(path, name, [*missing, "seed"], folders=True)
+    return _nor(missing, _both(named, _sets(missing), missing))
+
+
+def first_error(runs: Sequence[ImportedRun]) -> str:
+    """Why rows were not used, for a message; "" where all were.
+
+    >>> first_error([])
+    ''
+    """
+    error = next((run.errors[0] for run in runs if run.errors), None)
+    return "" if error is None else f" (line {error.line}: {error.reason})"
+
+
+# How names of files and folders write B_p and n: bp32, n16, prompts-32, rollouts_16.
+_WRITTEN = {
+    "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
+    "rollouts_per_problem": r"n|nspp|g|group|gen|rollouts?(?:_per_problem)?|samples",
+    "seed": r"seed|s",
+}
+
+
+def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
+    """The part of a name that says what is missing, as a `pattern`; None where it does not.
+
+    >>> _pattern_in("run_bp32_n16_seed0.jsonl", list(_WRITTEN))
+    'bp{problems_per_batch}_n{rollouts_per_problem}_seed{seed}'
+    """
+    places = []
+    for name in missing:
+        said = re.search(  # 8k is a length
+            rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})(?![0-9km])", text, re.I
+        )
+        if said is None:
+            return None
+        places.append((said.start(1), said.end(), said.start(), name))
+    pattern, at = "", min(start for _, _, start, _ in places)
+    for number, end, _, name in sorted(places):
+        if "seed" in missing and re.search("[0-9]", text[at:number]):
+            return None  # what stands between may be another in the next name
+        pattern += f"{text[at:number]}{{{name}}}"
+        at = end
+    return pattern
+
+
+def likely_key(runs: Sequence[ImportedRun]) -> str:
+    """The key of logs that was not understood and looks most like a score of an evaluation.
+
+    >>> likely_key([])
+    'KEY'
+    """
+    keys = [key for run in runs for key in run.provenance.unread]
+    keys = [key for key in keys if not _NO_SCORE.search(key)]
+    for words in ("^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
+                  "acc|score|reward|pass"):
+        if found := next((key for key in keys if re.search(words, key, re.I)), None):
+            return found
+    return "KEY"
+
+
+def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
+    """The keys of logs that were not understood, for a message; the likely scores first.
+
+    >>> keys_there([])
+    ''
+    """
+    keys = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
+    likely = [k for k in keys if re.search("eval|val|test|acc|score|reward|pass", k, re.I)]
+    listed = [*likely, *(k for k in keys if k not in likely)]
+    if not listed:
+        return ""
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f" (keys that were not read: {', '.join(listed[:most])}{more})"

@@ -1,0 +1,82 @@
+"""One JSON document of a run: its series by name, and its settings beside them.
+
+| document | series |
+|---|---|
+| SwanLab 0.10, `swanlab api run metrics --save` | `data: {KEY: [{step, value, timestamp}]}` |
+| MLflow, a run and `get_metric_history` | `metrics: {KEY: [{step, value, timestamp}]}` |
+| ClearML, `Task.get_reported_scalars()` | `{TITLE: {SERIES: {x: [...], y: [...]}}}` |
+| W&B's API, a run as its name, config and history | `history: [{_step, KEY: ...}]` |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from isocompute.importers.reading import flatten
+
+_SETTINGS = ("config", "params", "hyperparameters", "hparams", "args")
+_STEPS = ("step", "_step", "global_step")
+_GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
+_DEPTH = 6
+
+
+class Point(NamedTuple):
+    """What one call logged: the tracker's step, and the numbers under their keys."""
+
+    step: object
+    values: dict[str, object]
+    calls: bool
+
+
+def settings_of(document: Mapping[str, object]) -> dict[str, object]:
+    """The settings of a document, flat.
+
+    >>> settings_of({"data": {"params": {"n": "4"}}, "hyperparameters": {"Args": {"seed": "1"}}})
+    {'seed': '1', 'n': '4'}
+    """
+    found: dict[str, object] = {}
+    stack: list[tuple[object, int]] = [(document, 0)]
+    while stack:
+        value, depth = stack.pop()
+        if not isinstance(value, dict) or depth > 2:
+            continue
+        for name, inner in value.items():
+            if name in _SETTINGS and isinstance(inner, dict):
+                for key, setting in flatten(inner).items():
+                    group = next((g for g in _GROUPS if key.startswith(g)), "")
+                    found[key.removeprefix(group)] = setting
+            else:
+                stack.append((inner, depth + 1))
+    return found
+
+
+def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Point]:
+    """Every point of a document, series by series; none where it holds no series.
+
+    >>> list(points_of({"eval/acc": [{"step": 4, "value": 0.5}]}))
+    [Point(step=4, values={'eval/acc': 0.5}, calls=False)]
+    >>> list(points_of({"eval": {"acc": {"x": [4], "y": [0.5]}}}))
+    [Point(step=4, values={'eval/acc': 0.5}, calls=False)]
+    """
+    if isinstance(document, list):
+        for row in document:
+            if not isinstance(row, dict):
+                continue
+            step = next((key for key in _STEPS if key in row), None)
+            if step is None:
+                continue
+            if "value" in row:
+                yield Point(row[step], {name.rpartition("\0")[2]: row["value"]}, False)
+            else:
+                values = {key: value for key, value in row.items() if key != step}
+                yield Point(row[step], values, step == "_step")
+    elif isinstance(document, dict) and depth < _DEPTH:
+        x, y = document.get("x"), document.get("y")
+        if isinstance(x, list) and isinstance(y, list) and len(x) == len(y):
+            key = "/".join(name.split("\0")[-2:])  # the title of the plot and the series
+            yield from (Point(step, {key: value}, False) for step, value in zip(x, y, strict=True))
+            return
+        for key, inner in document.items():
+            if key not in _SETTINGS:
+                yield from points_of(inner, f"{name}\0{key}" if name else str(key), depth + 1)

@@ -86,13 +86,12 @@ def solve_modes(
     p = np.array(start_BP)
     damping = np.full(len(p), 1e-3)
     loss, hessian, gradient = _normal(problem, p, score_BJK, mean_BP, precision_BPP)
-    identity = np.eye(p.shape[1])
     going = np.arange(len(p))
     for _ in range(iterations):
         here = hessian[going]
-        diagonal = damping[going, None] * np.einsum("bpp->bp", here)
-        step = np.linalg.solve(here + diagonal[:, :, None] * identity, gradient[going][:, :, None])
-        step = step[:, :, 0]
+        diagonal = np.einsum("bpp->bp", here)  # a view
+        diagonal += damping[going, None] * diagonal
+        step = np.linalg.solve(here, gradient[going][:, :, None])[:, :, 0]
         length = np.abs(step).max(axis=1)
         step *= np.minimum(1.0, LONGEST_STEP / np.maximum(length, 1e-12))[:, None]
         trial = p[going] + step

@@ -17,9 +17,9 @@ import pytest
 from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
+from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.fit import Fit
-from isocompute.answers.plan import _around
 from isocompute.answers.words import _STEPS, run_next
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
@@ -547,7 +547,7 @@ def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
 
 def test_the_published_sweep_had_6000_problems() -> None:
     for source in (None, "published:qwen2.5-7b-easy-bp64"):
-        assert _around(source, "easy", Rates())["trained_on"] == 6000
+        assert around_source(source, "easy", Rates())["trained_on"] == 6000
 
 
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isocompute.answers.plan import PUBLISHED_MODEL
-from isocompute.answers.words import plain_rate, rate_words
+from isocompute.answers.around import PUBLISHED_MODEL
+from isocompute.answers.half import half_words
+from isocompute.answers.words import plain_rate, rate_origin, rate_words, step_cost
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -81,6 +82,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
+        ("Half", half_words(plan.get("half"))),
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
         ("Cost", _cost(plan.get("cost") or {})),
@@ -175,12 +177,17 @@ def _do_first(document: Document) -> list[Section]:
     rows = [one if isinstance(one, Mapping) else {"do": one} for one in steps[:_FIRST]]
     return [
         {
-            "do": _sentence(str(row.get("do") or "")),
+            "do": _sentence(_with_cost(row)),
             "command": str(row.get("command") or ""),
             "why": str(row.get("why") or why.get(str(row.get("settles")), "")),
         }
         for row in rows
     ]
+
+
+def _with_cost(step: Mapping[str, Any]) -> str:
+    text, cost = str(step.get("do") or ""), step_cost(step)[0]
+    return f"{text} ({cost})" if cost else text
 
 
 def _sentence(text: str) -> str:
@@ -221,10 +228,8 @@ def _learning_rate(plan: Document) -> str:
     rate = plan.get("learning_rate")
     if rate is None:
         return ""
-    text, whose = plain_rate(rate), plan.get("learning_rate_from")
-    if not whose:
-        return text
-    return f"{text} (your study's)" if whose == "study" else f"{text} ({whose}'s; tune yours)"
+    text, whose = plain_rate(rate), rate_origin(plan)
+    return f"{text} ({whose})" if whose else text
 
 
 def _cost(cost: Document) -> str:

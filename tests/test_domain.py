@@ -96,9 +96,13 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 
 
 def test_fields_are_written_as_the_table_says() -> None:
-    found = notice("extrapolated", times=4.0, side="beyond")
+    found = notice(
+        "extrapolated", times=4.0, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
     assert found.text.startswith("This budget is 4x beyond those compared;")
-    far = notice("extrapolated", times=349.9, side="beyond")
+    far = notice(
+        "extrapolated", times=349.9, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
     assert far.text.startswith("This budget is 350x beyond those compared;")
     pairs = notice("few_seeds", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
     assert pairs.text.startswith("Fewer than 3 runs: 32 x 8, 32 x 16 (B_p x n);")
@@ -111,8 +115,12 @@ def test_fields_are_written_as_the_table_says() -> None:
 
 def test_stops_come_first_and_nothing_twice() -> None:
     note = notice("noise_estimated")
-    caution = notice("extrapolated", times=3.0, side="beyond")
-    again = notice("extrapolated", times=3.0, side="beyond")
+    caution = notice(
+        "extrapolated", times=3.0, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
+    again = notice(
+        "extrapolated", times=3.0, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
     stop = notice("scores_flat")
     assert ordered([note, caution, stop, again]) == [stop, caution, note]
     document = documented([note, stop])
@@ -120,6 +128,7 @@ def test_stops_come_first_and_nothing_twice() -> None:
     remedy = "Import logs that hold counts, or run a study."
     assert document["notices"][1] == {
         "code": "noise_estimated", "level": "note", "text": note.text, "remedy": remedy,
+        "rollouts": None,
     }  # fmt: skip
     assert document["warnings"] == as_warnings([stop, note])
     message = f"{note.text} {remedy}"

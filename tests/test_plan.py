@@ -136,7 +136,7 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
 
 
 def test_a_non_monotone_n_star_is_planned_like_any_other() -> None:
-    gone = [notice("non_monotone"), notice("falling", octaves=2.0)]
+    gone = [notice("non_monotone"), notice("falling", octaves=2.0, n=8)]
     d = plan_budget(planted(notices=gone), AT).document
     assert arm(d) == (32, 32)
     assert d["refusal"] is None
@@ -248,7 +248,7 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
     assert "n = 16 is the smallest tested" in text(smallest, "n_at_smallest_tested")
     assert "test n = 8" in [step["do"] for step in smallest["run_next"]]
     # The end of the n at another budget is no limit of this plan.
-    edge = notice("optimum_at_edge", at=8e6, unit="rollouts", n=128, end="largest")
+    edge = notice("optimum_at_edge", at=8e6, unit="rollouts", n=128, end="largest", beyond=256)
     none = {"capped_by_tested_n", "n_at_smallest_tested", "optimum_at_edge"}
     assert not none & set(codes(plan_budget(planted(notices=[edge]), AT).document))
 
@@ -343,6 +343,10 @@ def steep(log2_bp: Any, log2_n: Any, x: Any) -> Any:
     return line(log2_bp, log2_n, x) + 0.01 * (log2_n - 5)
 
 
+ONE_SEED = notice(
+    "seeds_missing", what="Every n has", spread="taken from other sweeps", which="n = 8",
+    rollouts=4e6,
+)  # fmt: skip
 FEW = notice("one_or_two_n", which=[32], wanted=64)
 
 
@@ -579,7 +583,7 @@ def test_a_fit_by_tokens_buys_rollouts_by_the_length_of_each_n() -> None:
 
 
 def test_one_reason_is_named_the_weightiest_first() -> None:
-    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+    seeds = ONE_SEED
     d = plan_budget(planted(notices=[seeds]), AT).document
     assert d["verdict"] == {"level": "caution", "reason": seeds.text}  # before bp_untested
     assert d["notices"][0]["code"] == "seeds_missing"
@@ -597,7 +601,7 @@ def test_warnings_are_the_alias_of_notices() -> None:
     assert {"code": "anchor_assumed", "message": f"{mine.text} {mine.remedy}"} in d["warnings"]
 
 
-STOP = notice("no_skill", skill=-0.5)
+STOP = notice("no_skill", skill=-0.5, which="n = 32", to=2e6, unit="rollouts", rollouts=1e6)
 
 
 def test_a_verdict_of_stop_is_a_refusal_that_says_what_is_known() -> None:
@@ -702,13 +706,13 @@ def said(plan: Plan, **how: Any) -> list[str]:
 
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
-    far = notice("extrapolated", times=4.0, side="above")
+    far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
 
 
 def test_runs_of_another_trainer_are_added_to_in_words() -> None:
-    far = notice("extrapolated", times=4.0, side="above")
+    far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
     hard = notice("difficulty_assumed")
     first, second = run_next(
         [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[8, 32, 64, 128]
@@ -727,7 +731,7 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
 
 def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     long = "a-folder/with-a-long-name/study.yaml"
-    steps = run_next([notice("bp_untested", bp=32, n=8)], Configuration(32, 8), None, 0.0,
+    steps = run_next([notice("bp_untested", bp=32, n=8, other=64)], Configuration(32, 8), None, 0.0,
                      study=long)  # fmt: skip
     plan = plan_budget(planted(), AT)
     lines = advice_lines({**plan.document, "run_next": steps * 3})
@@ -756,7 +760,7 @@ def test_a_gain_that_may_be_none_says_so() -> None:
 
 def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     rates = Rates(rollouts_per_gpu_hour=900.0, usd_per_gpu_hour=2.5)
-    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+    seeds = ONE_SEED
     plan = plan_budget(
         planted(notices=[seeds]), AT, rates=rates, rates_from={"rollouts_per_gpu_hour": "study"},
         current=128, notices=[notice("difficulty_assumed"), notice("anchor_assumed", model="Q")],
@@ -774,14 +778,14 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
         "Before you spend:",
-        "  1. add two seeds      isocompute run study.yaml grid.seeds=3",
+        "  1. add two seeds      isocompute run study.yaml grid.seeds=3   (4M rollouts)",
         "  2. measure the rate   isocompute lr-sweep study.yaml",
         "4 more notes: --why    Trainer settings: --for verl",
     ]
 
 
 def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None:
-    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+    seeds = ONE_SEED
     more = [seeds, notice("difficulty_assumed"), notice("anchor_assumed", model="Q")]
     arms = {**FOUR, (32, 8): (0.009, 0.009)}
     plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023, current=8)

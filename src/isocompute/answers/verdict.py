@@ -108,8 +108,10 @@ def _learned(fit: Reading) -> Iterator[Notice]:
     of = windows_of(fit.curves, fit.unit)
     if (n_fallen := _n_fallen(of)) * 2 > len(of):
         first = _cheapest(fit)
+        own = [c.position(fit.unit)[-1] for c in fit.curves if c.configuration == first]
         yield notice("scores_fall", n_fallen=n_fallen, n_configurations=len(of),
-                     which=named(fit, [first]), rollouts=longest(fit, first) / 4)  # fmt: skip
+                     which=named(fit, [first]), to=float(max(own)) / 4, unit=fit.unit,
+                     rollouts=longest(fit, first) / 4)  # fmt: skip
     elif not any(w.rises for w in of.values()):
         yield notice("scores_flat")
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 Section = dict[str, Any]
 
 _FIRST = 3  # things to do before spending
+_NOTHING = "Nothing: the sweep is enough for this plan, so run it."
+_SOUND = "Nothing in the sweep speaks against this answer."
 _THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "steps"}
 
 
@@ -133,7 +135,8 @@ def verdict_of(document: Document) -> Section | None:
     said = document.get("verdict")
     if not said:
         return None
-    return {"level": str(said.get("level") or "caution"), "reason": str(said.get("reason") or "")}
+    level = str(said.get("level") or "caution")
+    return {"level": level, "reason": str(said.get("reason") or (_SOUND if level == "ok" else ""))}
 
 
 def _verdict(fit: Document, document: Document) -> Section | None:
@@ -172,8 +175,10 @@ def _do_first(document: Document) -> list[Section]:
     if not steps:
         steps = [{"do": row["todo"], "why": row["text"]} for row in told(document)
                  if row["level"] != "note" and row["todo"]]  # fmt: skip
-    reason = (document.get("verdict") or {}).get("reason")  # stands above already
-    why = {row["code"]: row["text"] for row in told(document) if row["text"] != reason}
+    if not steps and (document.get("verdict") or {}).get("level") == "ok":
+        steps = [{"do": _NOTHING}]
+    reason = str((document.get("verdict") or {}).get("reason"))  # stands above already
+    why = {row["code"]: row["text"] for row in told(document) if row["text"] not in reason}
     rows = [one if isinstance(one, Mapping) else {"do": one} for one in steps[:_FIRST]]
     return [
         {

@@ -113,6 +113,13 @@ def test_fields_are_written_as_the_table_says() -> None:
     assert found.text == "Several n may be best at 2M rollouts: 8, 16."
 
 
+def test_a_remedy_says_what_it_takes_where_that_is_known() -> None:
+    about = {"n": 512, "other": 1024}
+    found = notice("capped_by_tested_n", rollouts=8_388_608.0, **about)
+    assert (found.remedy, found.rollouts) == ("Train n = 1024 once (8.4M rollouts).", 8_388_608.0)
+    assert notice("capped_by_tested_n", **about).remedy == "Train n = 1024 once."
+
+
 def test_stops_come_first_and_nothing_twice() -> None:
     note = notice("noise_estimated")
     caution = notice(

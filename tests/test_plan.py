@@ -241,7 +241,14 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
     assert "n = 128 is the largest tested" in text(d, "capped_by_tested_n")
     assert {"settles": "capped_by_tested_n", "do": "test n = 256",
             "command": "isocompute run study.yaml grid.rollouts_per_problem=256",
+            "rollouts": AT, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
             } in d["run_next"]  # fmt: skip
+    priced = plan_budget(largest, AT, rates=Rates(rollouts_per_gpu_hour=1000.0))
+    assert "  1. test n = 256   (1M rollouts, 1,000 GPU-hours)" in said(priced)
+    step = next(s for s in priced.document["run_next"] if s["settles"] == "capped_by_tested_n")
+    assert step["cost"]["gpu_hours"] == pytest.approx(1000)
+    remedy = next(n["remedy"] for n in priced.document["notices"] if n["code"] == step["settles"])
+    assert remedy == "Train n = 256 once (1M rollouts, 1,000 GPU-hours)."
     held = plan_budget(largest, AT, max_batch_size=32 * 128).document
     assert (arm(held), "capped_by_tested_n" in codes(held)) == ((32, 128), False)
     smallest = plan_budget(planted({**FOUR, (32, 16): (0.05, 0.05)}), AT).document
@@ -360,6 +367,7 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     assert d["run_next"][0] == {
         "settles": "one_or_two_n", "do": "train n = 64",
         "command": "isocompute run study.yaml grid.rollouts_per_problem=64",
+        "rollouts": None, "cost": None,
     }  # fmt: skip
 
 
@@ -626,7 +634,7 @@ def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> No
     # Two draws `apart` from each other: the interval between them.
     plan = plan_budget(planted({(32, 16): (0, 0), (32, 64): (0.05, 0.05 + apart)}), AT)
     assert (plan.allocation is None) == refused
-    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train it"
+    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train a run of it"
     assert plan.document["verdict"]["reason"].startswith(reason) == refused
     assert codes(plan.document).count("score_unknown") == refused
 
@@ -641,13 +649,17 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     fit = planted({(32, n): np.zeros(200) for n in (16, 64, 256)}, surface=fan, move_D=moves)
     plan = plan_budget(fit, 8e6)
     assert plan.refusal is not None
-    assert plan.refusal.run_next == ("Train it further first, or plan for at most 4M rollouts.",)
+    assert plan.refusal.run_next == (
+        "Train a run of it to 2M rollouts first (1M rollouts), or plan for at most 4M rollouts.",
+    )
     assert plan_budget(fit, 4e6).allocation is not None
     # Where no half of a half is known either, none is named.
     early = planted({(32, 16): (0, 0), (32, 64): (0, 0.25)}, first=5.9)
     refused = plan_budget(early, AT).refusal
     assert refused is not None
-    assert refused.run_next == ("Train it further first, or plan for a smaller budget.",)
+    assert refused.run_next == (
+        "Train a run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget.",
+    )
 
 
 def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
@@ -865,3 +877,23 @@ def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> No
 def test_budgets_that_could_mean_two_things_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="a budget must be a finite amount"):
         parse_budget(text)
+
+
+# Half the budget
+
+
+def test_half_a_budget_that_does_as_well_is_said_from_the_same_draws() -> None:
+    level = planted(surface=lambda log2_bp, log2_n, x: 0.5 - 0.01 * abs(log2_n - 5) + 0 * x)
+    plan = plan_budget(level, AT)
+    half = plan.document["half"]
+    assert (half["rollouts_per_problem"], half["as_good"]) == (32, True)
+    assert half["predicted_score"] == pytest.approx(plan.document["predicted_score"])
+    assert half["lost"] == pytest.approx(0, abs=1e-9)  # though either score is unsure by itself
+    line_of_it = next(line for line in said(plan) if line.startswith("  half"))
+    as_well = "the budget does as well: 0.520 with n = 32 (at most 0.000 less)"
+    assert line_of_it == f"  half       {as_well}"
+    rising = plan_budget(planted(), AT)
+    assert rising.document["half"]["lost"] > 0.002
+    assert not rising.document["half"]["as_good"]
+    assert not any(line.startswith("  half") for line in said(rising))
+    assert plan_fixed_batch(planted(), 1024, 256).document["half"] is None

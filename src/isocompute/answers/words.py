@@ -275,7 +275,9 @@ def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
         two = [f"  {i}. {step['do']}{cost}" for cost in costs]
         whole += [[line, f"     {step['command']}"] for line in two]
     whole.append([one])
-    return [rows for rows in whole if max(map(len, rows)) <= WIDTH] or [[one]]
+    # A command is never cut; where it is wider than the screen it has a line of its own.
+    fitting = [rows for rows in whole if max(map(len, rows)) <= WIDTH]
+    return fitting or [whole[-2] if step["command"] else [one]]
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:

@@ -136,7 +136,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a plan": {
         "score_unknown": _stop(
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
-            "Train it to {to:k} {unit} first{takes}, or plan for {smaller}."),
+            "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
         "extrapolated": _caution(
             "This budget is {times:k}x {side} those compared; intervals assume that the trend "
             "continues.",

@@ -664,7 +664,7 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
 
 def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     """Three n lead in a third of the draws each at the budget, whatever the fit said of its own."""
-    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64])
+    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good=[16])
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
     d = plan_budget(fit, AT).document

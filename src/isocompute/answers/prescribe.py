@@ -139,7 +139,8 @@ def prescribe(q: Question) -> Prescription:
     if ran := [f for f in free if tested[f]]:
         share = best.probability_best(score_DF[:, ran, None])[:, 0]
         contended = best.confidence_set(share, n_F[ran], fit.level)
-        notes += open_choice(fit, contended, len({*n_F[ran].tolist()}), q.x)
+        good = sorted({int(n_F[f]) for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD})
+        notes += open_choice(fit, contended, good, len({*n_F[ran].tolist()}), q.x)
     answers = {
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at

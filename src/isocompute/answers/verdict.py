@@ -62,14 +62,15 @@ def name_of(fit: Reading, c: Configuration) -> str:
 
 
 def open_choice(
-    fit: Reading, contended: Sequence[int], n_tested: int, at: float
+    fit: Reading, contended: Sequence[int], good: Sequence[int], n_tested: int, at: float
 ) -> list[Notice]:
     """The notice that more than half of the n tested, and not two alone, may be best somewhere."""
     several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
     if not several:
         return []
     cost = 2 * len(contended) * longest(fit)
-    return [notice("n_not_told_apart", rollouts=cost, at=at, unit=fit.unit, which=list(contended))]
+    about = {"which": list(contended), "good": list(good), "at": at, "unit": fit.unit}
+    return [notice("n_not_told_apart", rollouts=cost, **about)]
 
 
 def unbounded(fit: Reading) -> list[Configuration]:
@@ -161,7 +162,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
     tested = sorted(last.probability)
     if len(tested) == 1:
         return
-    yield from open_choice(fit, last.confidence_set, len(tested), last.x)
+    yield from open_choice(fit, last.confidence_set, last.as_good, len(tested), last.x)
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             beyond = 2 * n if end == "largest" else n // 2

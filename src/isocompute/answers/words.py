@@ -111,7 +111,7 @@ def priced_remedy(one: Notice, rates: Rates) -> Notice:
 def step_cost(step: Mapping[str, Any]) -> list[str]:
     """What a step takes, in words, the longest form first: "8.4M rollouts, $23k"."""
     if not step.get("rollouts"):
-        return ["16 answers a problem" if step["settles"] == "difficulty_assumed" else ""]
+        return ["16 answers a problem" if step.get("settles") == "difficulty_assumed" else ""]
     paid = _amounts(step["cost"], digits=2)
     money = [one for one in paid if one.startswith("$")]
     return [", ".join([takes(step["rollouts"]), *some]) for some in (paid, money or paid[:1], [])]

@@ -76,7 +76,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train two of the n at a second B_p{takes}."),
         "n_not_told_apart": _caution(
             "Several n may be best at {at:k} {unit}: {which}.",
-            "Take any of them, or train two more seeds of each{takes}."),
+            "Take n = {good}, or train two more seeds of each{takes}."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Train n = {beyond} once{takes}."),

@@ -365,6 +365,6 @@ class Reading:
         if found in sick:
             notices.append(notice("bp_unstable", rules=sick[found], **other))
         elif wished in sick:
-            about = {"bp": wished.problems_per_batch, "n": n, "rules": sick[wished]}
-            notices.append(notice("bp_unhealthy", **about, taken=b_p))
+            about: dict[str, Any] = {"bp": wished.problems_per_batch, "n": n, "taken": b_p}
+            notices.append(notice("bp_unhealthy", rules=sick[wished], **about))
         return b_p, notices

@@ -93,8 +93,8 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
         held = {"share": test.coverage, "n_held_out": len(test.rows)}
         yield notice("intervals_missed", **held, level=fit.level, **on)
     elif test.widened_by > WIDE:
-        about = {"at": fit.support[1], "unit": fit.unit}
-        yield notice("intervals_widened", times=test.widened_by, **about)
+        yield notice("intervals_widened", times=test.widened_by, at=fit.support[1],
+                     unit=fit.unit)  # fmt: skip
 
 
 def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:

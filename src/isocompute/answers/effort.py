@@ -13,7 +13,8 @@ LEADERS = 3  # n that are named: more of them is a sweep, not a step
 
 def longest(fit: Reading, c: Configuration | None = None) -> float:
     """Rollouts of the longest run, of a configuration or of all."""
-    return max(float(r.rollouts_K[-1]) for r in fit.curves if c in (None, r.configuration))
+    own = [r for r in fit.curves if c in (None, r.configuration)]
+    return max((float(r.rollouts_K[-1]) for r in own), default=0.0)
 
 
 def seeds(fit: Reading, which: Sequence[Configuration], more: int = 2) -> float:
@@ -26,9 +27,9 @@ def further(fit: Reading, which: Sequence[Configuration], to: float) -> float:
     total = 0.0
     for c in which:
         own = [r for r in fit.curves if r.configuration == c]
-        run = max(own, key=lambda r: float(r.position(fit.unit)[-1]))
-        reached = float(run.position(fit.unit)[-1])
-        total += float(run.rollouts_K[-1]) / reached * max(to - reached, 0.0)
+        ends = [(float(r.position(fit.unit)[-1]), float(r.rollouts_K[-1])) for r in own]
+        reached, spent = max(ends, default=(0.0, 0.0))
+        total += spent / reached * max(to - reached, 0.0) if reached > 0 else 0.0
     return total
 
 

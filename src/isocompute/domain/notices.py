@@ -184,7 +184,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Add problems, or watch for overfitting."),
         "problems_fewer": _caution(
             "{problems:k} problems are far fewer than the sweep's {known:k}; smaller n may win.",
-            "Run a sweep on yours: `isocompute design --problems {problems:.0f}`."),
+            "Sweep yours: `isocompute design --problems {problems:.0f}`."),
         "capped_by_max_batch": _note(
             "{limit:k} rollouts per batch limit n to {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),

@@ -33,7 +33,7 @@ def warnings_page() -> str:
 
 
 def _cell(text: str) -> str:
-    return re.sub(r"\{[^}]*\}", "…", text)
+    return re.sub(r"\{[^}]*\}", "…", text.replace("{takes}", ""))
 
 
 if __name__ == "__main__":

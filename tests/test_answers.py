@@ -378,9 +378,9 @@ def test_what_was_not_tested_is_said(rng) -> None:
     two = fit_of(rng, [(32, 8), (32, 64)])
     (said,) = [n for n in two.notices if n.code == "one_or_two_n"]
     assert "8, 64" in said.text
-    assert "Test n = 16 first" in said.remedy or "Test n = 32 first" in said.remedy
+    assert "Train n = 16 once" in said.remedy or "Train n = 32 once" in said.remedy
     (said,) = [n for n in fit_of(rng, [(32, 16)]).notices if n.code == "one_or_two_n"]
-    assert "n = 32 first" in said.remedy
+    assert "n = 32 once" in said.remedy
     assert two.verdict.level == "caution"
 
 
@@ -633,7 +633,7 @@ def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> No
     json.dumps(document, allow_nan=False)
     assert document["version"] == 2
     assert document["verdict"] == {"level": fit.verdict.level, "reason": fit.verdict.reason}
-    assert list(document["notices"][0]) == ["code", "level", "text", "remedy"]
+    assert list(document["notices"][0]) == ["code", "level", "text", "remedy", "rollouts"]
     assert [w["code"] for w in document["warnings"]] == [n["code"] for n in document["notices"]]
     assert len(document["best"]) >= 20
     row = document["best"][-1]

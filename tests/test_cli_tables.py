@@ -83,7 +83,7 @@ def document() -> dict[str, Any]:
              "remedy": "Run at least 3 seeds."},
             {"code": "optimum_at_edge", "level": "caution",
              "text": "The best n at 10M rollouts is 128, the largest tested.",
-             "remedy": "Test n beyond it."},
+             "remedy": "Train n = 256 once (10M rollouts)."},
             {"code": "not_smooth", "level": "caution", "text": "Rough.", "remedy": "Look."},
             {"code": "n_confounded_with_batch", "level": "note", "text": "One.", "remedy": "Two."},
         ],
@@ -101,8 +101,7 @@ def test_the_answer_in_one_screen() -> None:
         "Batch or n  cannot be told from one B_p per n",
         "",
         "Confidence: caution. Every n has one run.",
-        "Next: run at least 3 seeds; then test n = 256: 128 is the largest tested and",
-        "  still best.",
+        "Next: run at least 3 seeds; then train n = 256 once (10M rollouts).",
         "Details and 3 more notes: --full    Picture: isocompute report 'my runs.csv'",
     ]
 
@@ -190,9 +189,9 @@ def test_a_stop_is_mended_before_anything_else() -> None:
 
 def test_the_smallest_n_at_the_edge() -> None:
     d = document()
-    d["notices"] = [{"code": "optimum_at_edge", "level": "caution", "remedy": "Test n beyond it.",
+    d["notices"] = [{"code": "optimum_at_edge", "level": "caution", "remedy": "Train n = 4 once.",
                      "text": "The best n at 10M rollouts is 8, the smallest tested."}]  # fmt: skip
-    assert line(d, "Next") == "Next: test n = 4: 8 is the smallest tested and still best."
+    assert line(d, "Next") == "Next: train n = 4 once."
 
 
 def test_seeds_are_asked_for_once() -> None:
@@ -202,11 +201,6 @@ def test_seeds_are_asked_for_once() -> None:
         for remedy in ("Run at least 3 seeds.", "Add seeds.", "Train further.")
     ]
     assert line(d, "Next") == "Next: run at least 3 seeds; then train further."
-    d["notices"] = [{"code": "n_not_told_apart", "level": "caution", "text": "", "remedy": "Any."}]
-    assert line(d, "Next") == "Next: take n = 128, or add seeds to tell them apart."
-    for best in d["best"]:  # what may be best is no tie: only what loses nothing that shows is
-        best["as_good"] = [32, 128]
-    assert line(d, "Next") == "Next: take n = 32, 128, or add seeds to tell them apart."
 
 
 def test_the_picture_names_its_source_where_a_line_holds_it() -> None:

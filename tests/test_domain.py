@@ -96,23 +96,38 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 
 
 def test_fields_are_written_as_the_table_says() -> None:
-    found = notice("extrapolated", times=4.0, side="beyond")
+    found = notice(
+        "extrapolated", times=4.0, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
     assert found.text.startswith("This budget is 4x beyond those compared;")
-    far = notice("extrapolated", times=349.9, side="beyond")
+    far = notice(
+        "extrapolated", times=349.9, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
     assert far.text.startswith("This budget is 350x beyond those compared;")
     pairs = notice("few_seeds", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
     assert pairs.text.startswith("Fewer than 3 runs: 32 x 8, 32 x 16 (B_p x n);")
     found = notice("few_seeds", which=[f"n = {2**e}" for e in range(3, 11)])
     assert "n = 8, n = 16, n = 32, n = 64, n = 128, n = 256 and 2 more;" in found.text
     assert "n = 8, n = 16;" in notice("few_seeds", which=["n = 8", "n = 16"]).text
-    found = notice("n_not_told_apart", at=2e6, unit="rollouts", which=[8, 16])
+    found = notice("n_not_told_apart", at=2e6, unit="rollouts", which=[8, 16], good=[8])
     assert found.text == "Several n may be best at 2M rollouts: 8, 16."
+
+
+def test_a_remedy_says_what_it_takes_where_that_is_known() -> None:
+    about = {"n": 512, "other": 1024}
+    found = notice("capped_by_tested_n", rollouts=8_388_608.0, **about)
+    assert (found.remedy, found.rollouts) == ("Train n = 1024 once (8.4M rollouts).", 8_388_608.0)
+    assert notice("capped_by_tested_n", **about).remedy == "Train n = 1024 once."
 
 
 def test_stops_come_first_and_nothing_twice() -> None:
     note = notice("noise_estimated")
-    caution = notice("extrapolated", times=3.0, side="beyond")
-    again = notice("extrapolated", times=3.0, side="beyond")
+    caution = notice(
+        "extrapolated", times=3.0, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
+    again = notice(
+        "extrapolated", times=3.0, side="beyond", n=8, to=1e6, unit="rollouts"
+    )
     stop = notice("scores_flat")
     assert ordered([note, caution, stop, again]) == [stop, caution, note]
     document = documented([note, stop])
@@ -120,6 +135,7 @@ def test_stops_come_first_and_nothing_twice() -> None:
     remedy = "Import logs that hold counts, or run a study."
     assert document["notices"][1] == {
         "code": "noise_estimated", "level": "note", "text": note.text, "remedy": remedy,
+        "rollouts": None,
     }  # fmt: skip
     assert document["warnings"] == as_warnings([stop, note])
     message = f"{note.text} {remedy}"

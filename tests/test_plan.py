@@ -17,9 +17,9 @@ import pytest
 from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
+from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.fit import Fit
-from isocompute.answers.plan import _around
 from isocompute.answers.words import _STEPS, run_next
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
@@ -136,7 +136,7 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
 
 
 def test_a_non_monotone_n_star_is_planned_like_any_other() -> None:
-    gone = [notice("non_monotone"), notice("falling", octaves=2.0)]
+    gone = [notice("non_monotone"), notice("falling", octaves=2.0, n=8)]
     d = plan_budget(planted(notices=gone), AT).document
     assert arm(d) == (32, 32)
     assert d["refusal"] is None
@@ -241,14 +241,21 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
     assert "n = 128 is the largest tested" in text(d, "capped_by_tested_n")
     assert {"settles": "capped_by_tested_n", "do": "test n = 256",
             "command": "isocompute run study.yaml grid.rollouts_per_problem=256",
+            "rollouts": AT, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
             } in d["run_next"]  # fmt: skip
+    priced = plan_budget(largest, AT, rates=Rates(rollouts_per_gpu_hour=1000.0))
+    assert "  1. test n = 256   (1M rollouts, 1,000 GPU-hours)" in said(priced)
+    step = next(s for s in priced.document["run_next"] if s["settles"] == "capped_by_tested_n")
+    assert step["cost"]["gpu_hours"] == pytest.approx(1000)
+    remedy = next(n["remedy"] for n in priced.document["notices"] if n["code"] == step["settles"])
+    assert remedy == "Train n = 256 once (1M rollouts, 1,000 GPU-hours)."
     held = plan_budget(largest, AT, max_batch_size=32 * 128).document
     assert (arm(held), "capped_by_tested_n" in codes(held)) == ((32, 128), False)
     smallest = plan_budget(planted({**FOUR, (32, 16): (0.05, 0.05)}), AT).document
     assert "n = 16 is the smallest tested" in text(smallest, "n_at_smallest_tested")
     assert "test n = 8" in [step["do"] for step in smallest["run_next"]]
     # The end of the n at another budget is no limit of this plan.
-    edge = notice("optimum_at_edge", at=8e6, unit="rollouts", n=128, end="largest")
+    edge = notice("optimum_at_edge", at=8e6, unit="rollouts", n=128, end="largest", beyond=256)
     none = {"capped_by_tested_n", "n_at_smallest_tested", "optimum_at_edge"}
     assert not none & set(codes(plan_budget(planted(notices=[edge]), AT).document))
 
@@ -343,6 +350,10 @@ def steep(log2_bp: Any, log2_n: Any, x: Any) -> Any:
     return line(log2_bp, log2_n, x) + 0.01 * (log2_n - 5)
 
 
+ONE_SEED = notice(
+    "seeds_missing", what="Every n has", spread="taken from other sweeps", which="n = 8",
+    rollouts=4e6,
+)  # fmt: skip
 FEW = notice("one_or_two_n", which=[32], wanted=64)
 
 
@@ -356,6 +367,7 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     assert d["run_next"][0] == {
         "settles": "one_or_two_n", "do": "train n = 64",
         "command": "isocompute run study.yaml grid.rollouts_per_problem=64",
+        "rollouts": None, "cost": None,
     }  # fmt: skip
 
 
@@ -547,7 +559,7 @@ def test_far_fewer_problems_than_the_sweep_had_are_said() -> None:
 
 def test_the_published_sweep_had_6000_problems() -> None:
     for source in (None, "published:qwen2.5-7b-easy-bp64"):
-        assert _around(source, "easy", Rates())["trained_on"] == 6000
+        assert around_source(source, "easy", Rates())["trained_on"] == 6000
 
 
 def test_tokens_are_measured_on_the_sweep_unless_given() -> None:
@@ -579,7 +591,7 @@ def test_a_fit_by_tokens_buys_rollouts_by_the_length_of_each_n() -> None:
 
 
 def test_one_reason_is_named_the_weightiest_first() -> None:
-    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+    seeds = ONE_SEED
     d = plan_budget(planted(notices=[seeds]), AT).document
     assert d["verdict"] == {"level": "caution", "reason": seeds.text}  # before bp_untested
     assert d["notices"][0]["code"] == "seeds_missing"
@@ -597,7 +609,7 @@ def test_warnings_are_the_alias_of_notices() -> None:
     assert {"code": "anchor_assumed", "message": f"{mine.text} {mine.remedy}"} in d["warnings"]
 
 
-STOP = notice("no_skill", skill=-0.5)
+STOP = notice("no_skill", skill=-0.5, which="n = 32", to=2e6, unit="rollouts", rollouts=1e6)
 
 
 def test_a_verdict_of_stop_is_a_refusal_that_says_what_is_known() -> None:
@@ -622,7 +634,7 @@ def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> No
     # Two draws `apart` from each other: the interval between them.
     plan = plan_budget(planted({(32, 16): (0, 0), (32, 64): (0.05, 0.05 + apart)}), AT)
     assert (plan.allocation is None) == refused
-    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train it"
+    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train a run of it"
     assert plan.document["verdict"]["reason"].startswith(reason) == refused
     assert codes(plan.document).count("score_unknown") == refused
 
@@ -637,18 +649,22 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     fit = planted({(32, n): np.zeros(200) for n in (16, 64, 256)}, surface=fan, move_D=moves)
     plan = plan_budget(fit, 8e6)
     assert plan.refusal is not None
-    assert plan.refusal.run_next == ("Train it further first, or plan for at most 4M rollouts.",)
+    assert plan.refusal.run_next == (
+        "Train a run of it to 2M rollouts first (1M rollouts), or plan for at most 4M rollouts.",
+    )
     assert plan_budget(fit, 4e6).allocation is not None
     # Where no half of a half is known either, none is named.
     early = planted({(32, 16): (0, 0), (32, 64): (0, 0.25)}, first=5.9)
     refused = plan_budget(early, AT).refusal
     assert refused is not None
-    assert refused.run_next == ("Train it further first, or plan for a smaller budget.",)
+    assert refused.run_next == (
+        "Train a run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget.",
+    )
 
 
 def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     """Three n lead in a third of the draws each at the budget, whatever the fit said of its own."""
-    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64])
+    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good=[16])
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
     d = plan_budget(fit, AT).document
@@ -702,13 +718,13 @@ def said(plan: Plan, **how: Any) -> list[str]:
 
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
-    far = notice("extrapolated", times=4.0, side="above")
+    far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
 
 
 def test_runs_of_another_trainer_are_added_to_in_words() -> None:
-    far = notice("extrapolated", times=4.0, side="above")
+    far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
     hard = notice("difficulty_assumed")
     first, second = run_next(
         [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[8, 32, 64, 128]
@@ -727,7 +743,7 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
 
 def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     long = "a-folder/with-a-long-name/study.yaml"
-    steps = run_next([notice("bp_untested", bp=32, n=8)], Configuration(32, 8), None, 0.0,
+    steps = run_next([notice("bp_untested", bp=32, n=8, other=64)], Configuration(32, 8), None, 0.0,
                      study=long)  # fmt: skip
     plan = plan_budget(planted(), AT)
     lines = advice_lines({**plan.document, "run_next": steps * 3})
@@ -756,7 +772,7 @@ def test_a_gain_that_may_be_none_says_so() -> None:
 
 def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     rates = Rates(rollouts_per_gpu_hour=900.0, usd_per_gpu_hour=2.5)
-    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+    seeds = ONE_SEED
     plan = plan_budget(
         planted(notices=[seeds]), AT, rates=rates, rates_from={"rollouts_per_gpu_hour": "study"},
         current=128, notices=[notice("difficulty_assumed"), notice("anchor_assumed", model="Q")],
@@ -774,14 +790,14 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
         "Before you spend:",
-        "  1. add two seeds      isocompute run study.yaml grid.seeds=3",
+        "  1. add two seeds      isocompute run study.yaml grid.seeds=3   (4M rollouts)",
         "  2. measure the rate   isocompute lr-sweep study.yaml",
         "4 more notes: --why    Trainer settings: --for verl",
     ]
 
 
 def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None:
-    seeds = notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+    seeds = ONE_SEED
     more = [seeds, notice("difficulty_assumed"), notice("anchor_assumed", model="Q")]
     arms = {**FOUR, (32, 8): (0.009, 0.009)}
     plan = plan_budget(planted(arms, notices=more), AT, max_batch_size=1023, current=8)
@@ -861,3 +877,23 @@ def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> No
 def test_budgets_that_could_mean_two_things_are_refused(text: str) -> None:
     with pytest.raises(InputError, match="a budget must be a finite amount"):
         parse_budget(text)
+
+
+# Half the budget
+
+
+def test_half_a_budget_that_does_as_well_is_said_from_the_same_draws() -> None:
+    level = planted(surface=lambda log2_bp, log2_n, x: 0.5 - 0.01 * abs(log2_n - 5) + 0 * x)
+    plan = plan_budget(level, AT)
+    half = plan.document["half"]
+    assert (half["rollouts_per_problem"], half["as_good"]) == (32, True)
+    assert half["predicted_score"] == pytest.approx(plan.document["predicted_score"])
+    assert half["lost"] == pytest.approx(0, abs=1e-9)  # though either score is unsure by itself
+    line_of_it = next(line for line in said(plan) if line.startswith("  half"))
+    as_well = "the budget does as well: 0.520 with n = 32 (at most 0.000 less)"
+    assert line_of_it == f"  half       {as_well}"
+    rising = plan_budget(planted(), AT)
+    assert rising.document["half"]["lost"] > 0.002
+    assert not rising.document["half"]["as_good"]
+    assert not any(line.startswith("  half") for line in said(rising))
+    assert plan_fixed_batch(planted(), 1024, 256).document["half"] is None

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from isocompute.allocation import Budget, Rates, parse_budget
-from isocompute.answers import advice_lines, plan_from_source
+from isocompute.answers import advice_lines, around, plan_from_source
 from isocompute.answers import plan as planning
 from isocompute.answers.fit import Fit
 from isocompute.domain import Configuration
@@ -205,7 +205,7 @@ def test_today_and_problems_reach_the_plan() -> None:
 def test_failed_runs_of_a_study_make_a_batch_unstable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(planning, "unhealthy", lambda _: {Configuration(32, 32): "divergence"})
+    monkeypatch.setattr(around, "unhealthy", lambda _: {Configuration(32, 32): "divergence"})
     assert "bp_unstable" in codes(plan_from_source("x.csv", budget=BUDGET, fit=FIT).document)
     both = planted({**FOUR, (64, 32): (0.0, 0.0)})
     d = plan_from_source("x.csv", budget=BUDGET, fit=both).document

@@ -246,3 +246,16 @@ def test_more_runs_leave_less_to_luck() -> None:
         for seeds in (1, 7)
     )
     assert narrow < 0.7 * wide
+
+
+def test_the_best_score_so_far_never_falls_in_any_draw() -> None:
+    curves = WORLDS["rising"].until(2.0**20).sample(NOISE["high"], 1, np.random.default_rng(3))
+    bent = [c.replace(score_K=c.score_K - 0.03 * (np.arange(len(c.score_K)) % 3)) for c in curves]
+    x = np.linspace(4.0, 7.0, 61)
+    best = fit_posterior(bent, draws=40).scores(x)
+    assert (np.diff(best, axis=2) >= 0).all()
+    final = fit_posterior(bent, draws=40, select="final").scores(x)
+    assert (np.diff(final, axis=2) < -1e-4).any()
+    # In whatever order, and with whatever other budgets, it is asked for.
+    again = fit_posterior(bent, draws=40).scores(x[[30, 10]])
+    assert np.allclose(again, best[:, :, [30, 10]], atol=2e-3)

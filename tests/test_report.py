@@ -278,7 +278,7 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
     plan = make_plan() | {"learning_rate_from": "study", "gain": None, "as_good": [256],
                           "cost": {"tokens": None, "gpu_hours": None, "usd": None}}  # fmt: skip
     text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
-    assert "2.8e-6 (your study's)" in text
+    assert "2.8e-6 (from your study)" in text
     assert "not known; give --rollouts-per-gpu-hour" in text
     assert "over your n" not in text
     assert "As good" not in text

@@ -199,7 +199,8 @@ def _difference(
         return _Difference(mean_X, np.sqrt(total_X), dof_X)
     if len(configs) >= 2:
         few = "Some configurations have"
-        notices.append(notice("seeds_missing", what=few, spread="not in the interval"))
+        spread = "not in the interval"
+        notices.append(notice("seeds_missing", what=few, spread=spread, which="these"))
         error_X = np.std(means_CX, axis=0, ddof=1) / math.sqrt(len(configs))
         return _Difference(mean_X, error_X, np.full_like(mean_X, len(configs) - 1.0))
     notices.append(notice("no_interval"))

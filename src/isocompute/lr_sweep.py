@@ -314,7 +314,7 @@ def _choice(
     notices: list[Notice] = []
     if seeds == 1:
         spread = "unknown, intervals are those of the problems"
-        notices.append(notice("seeds_missing", what="Every rate has", spread=spread))
+        notices.append(notice("seeds_missing", what="Every rate has", spread=spread, which="each"))
     if not calm:
         lower = [_tidy(min(rates) / factor) for factor in (8, 4, 2)]
         return {

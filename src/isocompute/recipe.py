@@ -26,6 +26,11 @@ Difficulty = Literal["easy", "hard", "mixed"]
 # paper names the method, not its bound. At 1 half of all ratios are cut, at 4 few tokens that
 # matter.
 TIS_CAP = 2.0
+# Words of a recipe that the logs of others may record, as numbers.
+RECORDED = (
+    "learning_rate", "kl_coef", "entropy_coef", "clip_low", "clip_high", "temperature", "top_p",
+    "weight_decay", "max_grad_norm", "warmup_steps",
+)  # fmt: skip
 LARGEST = 1e30  # of a recipe's numbers: trainers compute in single precision, which ends at 3e38
 
 

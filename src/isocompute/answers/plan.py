@@ -5,41 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
+from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
+from isocompute.answers.half import half_the_budget
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
+from isocompute.answers.recorded import RATE, REGULARISERS, recorded_recipe
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
-from isocompute.answers.words import run_next
+from isocompute.answers.words import priced_remedy, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
 from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
+from isocompute.lr_sweep import FACTORS
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
-from isocompute.sources.studies import (
-    study_file,
-    study_recipes,
-    trained_on,
-    unhealthy,
-    with_study_rates,
-)
 from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
     from isocompute.sources.load import Options
 
-# Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
-# No sweep of mixtures was published; mixtures train with the recipe of Hard (appendix A).
-PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
-             (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
-PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
 # A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
 # worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
 FEWER = 4
@@ -47,6 +39,7 @@ FEWER = 4
 # whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
 # many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
 UNKNOWN = 0.2
+SPEND, SAMPLES = 0.15, 16  # what `design` spends and `difficulty` draws unless told otherwise
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
@@ -55,7 +48,7 @@ _LIGHTEST = ("bp_untested", "anchor_assumed")
 _ELSEWHERE = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
-    "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
+    "half", "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
     "confidence_set", "as_good", "expected_regret", "predicted_score", "predicted_score_interval",
     "gain", "learning_rate", "passes_over_data", "extrapolation_log10", "printed_law", "refusal",
 )  # fmt: skip
@@ -165,7 +158,7 @@ def plan_from_source(
             "limits belong to a budget, but got max_batch or min_steps with a fixed batch; "
             "leave them out."
         )
-    around = _around(source, difficulty, rates or Rates())
+    around = around_source(source, difficulty, rates or Rates())
     around |= {"current": current, "problems": problems}
     if fit is None:
         from isocompute.sources import load_with_train
@@ -206,45 +199,6 @@ def _paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> st
     return unit if all(s is not None and s[-1] > 0 for s in spent) else "rollouts"
 
 
-def _around(source: str | None, difficulty: Difficulty | None, given: Rates) -> dict[str, Any]:
-    """Recipe, rates, failed runs and notices that go with a source."""
-    if difficulty is not None and difficulty not in get_args(Difficulty):
-        raise InputError(
-            f"difficulty must be one of easy, hard, mixed, but got {difficulty!r}; "
-            "measure it with `isocompute difficulty`."
-        )
-    notices: list[Notice] = []
-    published = source is None or source.startswith("published:")
-    # Published sources carry the difficulty in their name.
-    named = [d for d in ("easy", "hard") if published and source and d in source]
-    resolved: Any = difficulty or (named or ["easy"])[0]
-    recipes = [] if source is None else study_recipes(source)
-    recipe = recipes[0] if len(recipes) == 1 else None
-    if len(recipes) > 1:
-        notices.append(notice("recipes_mixed"))
-    if recipe is not None and difficulty is not None:
-        # The regularisers follow the difficulty asked for; the learning rate follows the model.
-        healthy = Recipe.for_difficulty(difficulty)
-        recipe = recipe.replace(kl_coef=healthy.kl_coef, entropy_coef=healthy.entropy_coef)
-    if recipe is None and difficulty is None and not named:
-        notices.append(notice("difficulty_assumed"))
-    chosen = source or PUBLISHED[resolved]
-    if published:
-        unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
-        model = f"{PUBLISHED_MODEL}, math{unlike}"
-        notices.append(notice("law_of_another_model", source=chosen, model=model))
-    elif recipe is None:
-        notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
-    rates = with_study_rates(source, given)
-    filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
-    sizes = PUBLISHED_PROBLEMS if published else trained_on(source or "")
-    study = "study.yaml" if published else study_file(chosen)
-    return {"source": chosen, "study": study, "difficulty": resolved, "recipe": recipe,
-            "rates": rates,
-            "rates_from": dict.fromkeys(filled, "study"), "notices": notices, "trained_on": sizes,
-            "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
-
-
 def _require_positive(**values: Any) -> None:
     for name, value in values.items():
         if value is not None and (isinstance(value, bool) or value < 1):
@@ -272,9 +226,11 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
 
 def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
     """The refusal that goes with a verdict of stop."""
-    refusal = RefusalError(f"{stops[0].text} {stops[0].remedy}", [s.remedy for s in stops])
+    first = priced_remedy(stops[0], q.price.rates)
+    # One thing to do: the cure of a second fault may be none of the first.
+    refusal = RefusalError(f"{first.text} {first.remedy}", [first.remedy])
     own = {"notices": [*q.notices, *(s for s in stops if s not in q.fit.notices)]}
-    return _refused(refusal, vars(q) | own, rollouts=q.rollouts())
+    return _refused(refusal, vars(q) | own, rollouts=q.rollouts(), code=first.code)
 
 
 def _in_unit(budget: Budget, unit: str, rates: Rates) -> float:
@@ -290,15 +246,17 @@ def _answer(q: Question) -> Plan:
     chosen, frame = found.configuration, _frame(vars(q))
     ends = interval(found.score_D, fit.level)
     if ends[1] - ends[0] > UNKNOWN:
-        unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x, unit=fit.unit,
-                         low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN))  # fmt: skip
+        unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x,
+                         low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN),
+                         **_first_to(q, chosen))  # fmt: skip
         return _stopped(q, [unknown])
-    recipe = q.recipe or Recipe.for_difficulty(q.difficulty)
+    recipe, whose, q = _trained(q, chosen)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END:
-        own.append(notice("extrapolated", times=times, side="above" if q.x > high else "below"))
+        own.append(notice("extrapolated", times=times, side="above" if q.x > high else "below",
+                          n=chosen.rollouts_per_problem, **_first_to(q, chosen)))  # fmt: skip
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
@@ -307,6 +265,7 @@ def _answer(q: Question) -> Plan:
     if q.problems and q.trained_on and q.problems < q.trained_on / FEWER:
         own.append(notice("problems_fewer", problems=q.problems, known=q.trained_on))
     notices = _by_weight([*own, *(one for one in fit.notices if one.code not in _ELSEWHERE)])
+    notices = [priced_remedy(one, q.price.rates) for one in notices]
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
     # What nobody trained has no run to go on with, nor a first seed.
@@ -315,12 +274,14 @@ def _answer(q: Question) -> Plan:
         **frame,
         **found.answers,
         **asdict(a),
+        **whose,
         "budget_rollouts": bought if q.steps is None else a.rollouts,
         "batch_size": a.batch_size,
         "rollouts": a.rollouts,
         "predicted_score": found.score_D.mean(),
         "predicted_score_interval": ends,
         "gain": gain_over_today(q, found),
+        "half": half_the_budget(q, found),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes,
@@ -336,10 +297,54 @@ def _answer(q: Question) -> Plan:
         "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
             notices, chosen, found.settles, min(bought, 2 * longest), spend=bought,
-            study=q.study, contended=contended or tested_n(fit)),
+            study=q.study, contended=contended or tested_n(fit), rates=q.price.rates,
+            instead=_takes(q, bought, longest)),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
+
+
+def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any], Question]:
+    """The recipe of a plan, its keys of the document, and the question without settled notices."""
+    if q.recipe is not None:
+        return q.recipe, {}, q
+    keep = REGULARISERS if q.difficulty_given else ()
+    of = recorded_recipe(q.fit.curves, Recipe.for_difficulty(q.difficulty), chosen, keep=keep)
+    settled = {"anchor_assumed"} if RATE in of.words else set()
+    settled |= {"difficulty_assumed"} if "kl_coef" in of.words else set()
+    notices = [one for one in q.notices if one.code not in settled]
+    said = {"recipe": of.recipe.to_dict(), "recorded": list(of.words)}
+    if RATE in of.words:
+        said["learning_rate_from"] = "runs"
+    return of.recipe, said, replace(q, notices=[*notices, *of.notices])
+
+
+def _first_to(q: Question, c: Configuration) -> dict[str, Any]:
+    """Fields of a remedy: train one run of a configuration on, at most to twice its data."""
+    own = [r.position(q.fit.unit)[-1] for r in q.fit.curves if r.configuration == c]
+    reached = float(max(own, default=0.0))
+    to = min(q.x, 2 * max(reached, q.fit.support[1]))
+    left = to - reached if to > reached else to
+    return {"to": to, "unit": q.fit.unit, "rollouts": left / per_rollout(q.rates_of(c), q.fit.unit)}
+
+
+def _takes(q: Question, bought: float, longest: float) -> dict[str, float]:
+    """Rollouts of the steps that no notice knows, by code.
+
+    A command extends a whole study; in words only the n that may win are trained on.
+    """
+    fit, short = q.fit, min(bought, longest)
+    out = {"law_of_another_model": SPEND * bought}
+    if q.study is None:  # half and twice the rate, a quarter as far
+        out["anchor_assumed"] = 2 * short / 4
+    elif q.recipe is not None:
+        runs, seeds = len(fit.curves), int(max(fit.posterior.n_runs_J))
+        on = max(min(bought, 2 * longest) - longest, 0.0)
+        out |= {"seeds_missing": 2 * runs * longest, "extrapolated": on * runs,
+                "anchor_assumed": len(FACTORS) * seeds * longest}  # fmt: skip
+    if q.problems:
+        out["difficulty_assumed"] = SAMPLES * float(q.problems)
+    return out
 
 
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
@@ -372,14 +377,16 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     nothing = dict.fromkeys(("tokens", "gpu_hours", "usd"))
     return {
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
-        "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
+        "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL, "recorded": [],
         "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
         "trainer_not_set": {}, "trainer_trained": {},
     }  # fmt: skip
 
 
-def _refused(refusal: RefusalError, of: Mapping[str, Any], *, rollouts: float | None) -> Plan:
+def _refused(
+    refusal: RefusalError, of: Mapping[str, Any], *, rollouts: float | None, code: str = ""
+) -> Plan:
     """A plan that says why there is none, in the same contract: every number is None."""
     fit = of.get("fit")
     document = {
@@ -387,7 +394,7 @@ def _refused(refusal: RefusalError, of: Mapping[str, Any], *, rollouts: float | 
         "budget_rollouts": rollouts,
         "verdict": {"level": "stop", "reason": refusal.reason},
         "refusal": {"reason": refusal.reason, "run_next": refusal.run_next},
-        "run_next": [{"settles": "", "do": one, "command": ""} for one in refusal.run_next],
+        "run_next": [{"settles": code, "do": one, "command": ""} for one in refusal.run_next],
         **documented(_by_weight([*of["notices"], *(fit.notices if fit else ())])),
     }
     return Plan(allocation=None, document=plain(document), refusal=refusal)

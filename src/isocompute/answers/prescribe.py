@@ -19,6 +19,7 @@ from isocompute.allocation import Rates, powers_of_two
 from isocompute.answers import best
 from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
+from isocompute.answers.effort import longest
 from isocompute.answers.fit import Fit
 from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.verdict import ENOUGH_N, open_choice
@@ -38,6 +39,7 @@ class Question:
     source: str = ""  # what was fitted, for the record
     study: str | None = "study.yaml"  # its study file; None: another trainer made the runs
     difficulty: Difficulty = "easy"  # of the problem set; chooses the recipe
+    difficulty_given: bool = False  # then the regularisers are its own, not those of the runs
     recipe: Recipe | None = None  # instead of that; its learning rate is the anchor
     price: Price = field(default_factory=Price)  # of every configuration
     current: Configuration | int | None = None  # today's (B_p, n), or n alone
@@ -112,7 +114,8 @@ def prescribe(q: Question) -> Prescription:
         b_p, notes = fit.stable_problems_per_batch(n, q.x, q.unhealthy, among)
         at = which.index(Configuration(b_p, n))
     elif not tested[at] and q.batch_size is not None:
-        notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n)]
+        cost = min(longest(fit), q.rollouts(which[at]))
+        notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n, rollouts=cost)]
     limit = blocked[wanted] if n_F[wanted] != n else None
     lost = mean_F[wanted] - mean_F[at]
     if limit is not None and lost > best.AS_GOOD:
@@ -136,7 +139,8 @@ def prescribe(q: Question) -> Prescription:
     if ran := [f for f in free if tested[f]]:
         share = best.probability_best(score_DF[:, ran, None])[:, 0]
         contended = best.confidence_set(share, n_F[ran], fit.level)
-        notes += open_choice(contended, len({*n_F[ran].tolist()}), q.x, fit.unit)
+        good = sorted({int(n_F[f]) for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD})
+        notes += open_choice(fit, contended, good, len({*n_F[ran].tolist()}), q.x)
     answers = {
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at
@@ -216,7 +220,9 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     twice = Configuration(b_p if q.batch_size is None else b_p // 2, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
     code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 1 else ""
-    return [notice(code, n=n)] if code and len(known) >= ENOUGH_N else []
+    cost = min(longest(q.fit), q.rollouts(chosen))  # a check need not go beyond the plan
+    about = {"n": n, "other": 2 * n if more else n // 2, "rollouts": cost}
+    return [notice(code, **about)] if code and len(known) >= ENOUGH_N else []
 
 
 def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:

@@ -356,10 +356,15 @@ class Reading:
         scores = {c: scores[c] for c in (scores if among is None else among)}
         found = smallest_stable(scores, sick, rollouts_per_problem)
         wished, (b_p, n) = smallest_stable(scores, {}, found.rollouts_per_problem), found
-        notices = [notice("bp_untested", bp=b_p, n=n)] * bool((self._bp_n[1] == n).sum() == 1)
+        own = [c for c in self.curves if c.configuration == found]
+        run = max(own, key=lambda c: float(c.rollouts_K[-1]))
+        share = min(1.0, x / float(run.position(self.unit)[-1]))  # a check need not go further
+        cost = share * float(run.rollouts_K[-1])
+        other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p, "rollouts": cost}
+        notices = [notice("bp_untested", **other)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:
-            notices.append(notice("bp_unstable", bp=b_p, n=n, rules=sick[found]))
+            notices.append(notice("bp_unstable", rules=sick[found], **other))
         elif wished in sick:
-            about = {"bp": wished.problems_per_batch, "n": n, "rules": sick[wished]}
-            notices.append(notice("bp_unhealthy", **about, taken=b_p))
+            about: dict[str, Any] = {"bp": wished.problems_per_batch, "n": n, "taken": b_p}
+            notices.append(notice("bp_unhealthy", rules=sick[wished], **about))
         return b_p, notices

@@ -6,15 +6,17 @@ Shape legend: D draws, J configurations, X budgets.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from isocompute.answers.direction import confounded
+from isocompute.answers.effort import further, leaders, longest, named, seeds
 from isocompute.answers.law import NOTHING
 from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
+from isocompute.health.advice import OF_RUNS
 from isocompute.health.shape import roughness
 from isocompute.model.posterior import HALF
 
@@ -59,17 +61,16 @@ def name_of(fit: Reading, c: Configuration) -> str:
     return f"{c} (B_p x n)" if several else f"n = {c.rollouts_per_problem}"
 
 
-def open_choice(contended: Sequence[int], n_tested: int, at: float, unit: str) -> list[Notice]:
-    """The notice that more than half of the n tested, and not two alone, may be best at a budget.
-
-    >>> [one.text for one in open_choice([8, 16], 2, 2e6, "rollouts")]
-    ['Several n may be best at 2M rollouts: 8, 16.']
-    >>> open_choice([8, 16], 3, 2e6, "rollouts")
-    []
-    """
+def open_choice(
+    fit: Reading, contended: Sequence[int], good: Sequence[int], n_tested: int, at: float
+) -> list[Notice]:
+    """The notice that more than half of the n tested, and not two alone, may be best somewhere."""
     several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
-    which = list(contended)
-    return [notice("n_not_told_apart", at=at, unit=unit, which=which)] if several else []
+    if not several:
+        return []
+    cost = 2 * len(contended) * longest(fit)
+    about = {"which": list(contended), "good": list(good), "at": at, "unit": fit.unit}
+    return [notice("n_not_told_apart", rollouts=cost, **about)]
 
 
 def unbounded(fit: Reading) -> list[Configuration]:
@@ -85,22 +86,40 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
         yield notice("nothing_held_out")
     if test.excess is None or test.skill is None or test.coverage is None:
         return
+    on = _on(fit, leaders(fit))
     if test.excess[0] > 0 and sum(test.excess) / 2 > USELESS:
-        yield notice("no_skill", skill=test.skill)
+        yield notice("no_skill", skill=test.skill, **on)
     if test.widened_by > TOO_WIDE:
         held = {"share": test.coverage, "n_held_out": len(test.rows)}
-        yield notice("intervals_missed", **held, level=fit.level)
+        yield notice("intervals_missed", **held, level=fit.level, **on)
     elif test.widened_by > WIDE:
-        yield notice("intervals_widened", times=test.widened_by)
+        yield notice("intervals_widened", times=test.widened_by, at=fit.support[1],
+                     unit=fit.unit)  # fmt: skip
+
+
+def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
+    """Fields of a remedy: train these to twice the largest budget."""
+    to = 2 * max(float(c.position(fit.unit)[-1]) for c in fit.curves)
+    return {"which": named(fit, which), "to": to, "unit": fit.unit,
+            "rollouts": further(fit, which, to)}  # fmt: skip
 
 
 def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = windows_of(fit.curves, fit.unit)
     if (n_fallen := _n_fallen(of)) * 2 > len(of):
-        yield notice("scores_fall", n_fallen=n_fallen, n_configurations=len(of))
+        first = _cheapest(fit)
+        own = [c.position(fit.unit)[-1] for c in fit.curves if c.configuration == first]
+        yield notice("scores_fall", n_fallen=n_fallen, n_configurations=len(of),
+                     which=named(fit, [first]), to=float(max(own)) / 4, unit=fit.unit,
+                     rollouts=longest(fit, first) / 4)  # fmt: skip
     elif not any(w.rises for w in of.values()):
         yield notice("scores_flat")
+
+
+def _cheapest(fit: Reading) -> Configuration:
+    """The configuration of the shortest run, then of the smallest batch."""
+    return min(fit.configurations, key=lambda c: (longest(fit, c), c.batch_size, c))
 
 
 def _n_fallen(of: Mapping[Configuration, Windows]) -> int:
@@ -120,33 +139,43 @@ def _falls(fit: Reading) -> Iterator[Notice]:
 def _untested(fit: Reading) -> Iterator[Notice]:
     runs_J = np.asarray(fit.posterior.n_runs_J)
     if (runs_J == 1).all():
-        yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps")
+        of = leaders(fit)
+        yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
+                     which=named(fit, of), rollouts=seeds(fit, of))  # fmt: skip
     elif (runs_J < ENOUGH_N).any():
-        few = [c for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N]
-        yield notice("few_seeds", which=[name_of(fit, c) for c in few])
+        few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
+        cost = sum(seeds(fit, [c], ENOUGH_N - int(r)) for c, r in few.items())
+        yield notice("few_seeds", which=[name_of(fit, c) for c in few], rollouts=cost)
     n = sorted({c.rollouts_per_problem for c in fit.configurations})
     if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        yield notice("one_or_two_n", which=n, wanted=wanted)
+        yield notice("one_or_two_n", which=n, wanted=wanted, rollouts=longest(fit))
     if confounded(fit.configurations):
-        yield notice("n_confounded_with_batch")
+        yield notice("n_confounded_with_batch", rollouts=2 * longest(fit))
 
 
 def _best(fit: Fit) -> Iterator[Notice]:
     """What limits the best n, at the end of the support and on the way there."""
-    last = [b for b, inside in zip(fit.best, fit.inside_X, strict=True) if inside][-1]
+    inside = [b for b, is_inside in zip(fit.best, fit.inside_X, strict=True) if is_inside]
+    first, last = inside[0], inside[-1]
     tested = sorted(last.probability)
     if len(tested) == 1:
         return
-    yield from open_choice(last.confidence_set, len(tested), last.x, fit.unit)
+    yield from open_choice(fit, last.confidence_set, last.as_good, len(tested), last.x)
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
-            yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end)
+            beyond = 2 * n if end == "largest" else n // 2
+            if beyond:  # nothing lies below n = 1
+                yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
+                             beyond=beyond, rollouts=longest(fit))  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:
-        yield notice("rise_not_claimed", octaves=fit.rise.octaves)
+        ends = sorted({first.configuration, last.configuration})
+        yield notice("rise_not_claimed", octaves=fit.rise.octaves, those=named(fit, ends),
+                     rollouts=seeds(fit, ends))  # fmt: skip
     if fit.rise.falls:
-        yield notice("falling", octaves=-fit.rise.octaves)
+        n = last.tested_rollouts_per_problem
+        yield notice("falling", octaves=-fit.rise.octaves, n=n)
     for code in ("non_monotone", "slope_not_identified"):
         if code in fit.law["flags"]:
             yield notice(code)
@@ -172,13 +201,15 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         return [name_of(fit, c) for c in sorted(set(which))]
 
     if broken := names(c for c, s in state.items() if s == "broken"):
-        yield notice("unhealthy_run", which=broken)
+        yield notice("unhealthy_run", which=broken, rollouts=len(broken) * longest(fit))
     if stopped := names(c for c, s in state.items() if s == "stopped"):
         yield notice("stopped_early", which=stopped)
     if failed:
         rules = sorted({c.configuration for c in failed})
         listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in rules]
-        yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed)
+        advice = OF_RUNS.get(failed[0].failed_rules[0], "Look at their health.")
+        yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,
+                     advice=advice, rollouts=len(failed) * longest(fit))  # fmt: skip
     if rough:
         yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names(rough))
     if over:

@@ -7,7 +7,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.allocation import Rates
+from isocompute.answers.half import half_words
 from isocompute.domain import Configuration, Notice
+from isocompute.domain.notices import takes
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
@@ -29,7 +32,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (
-        "measure the rate", _LR, "try half and twice the learning rate at n = {n}"),
+        "measure the rate", _LR, "try half and twice the rate at n = {n}, to {quarter} rollouts"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model M", None),
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}", "train n = {twice}"),
@@ -53,8 +56,9 @@ _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "larg
 def run_next(
     notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float, *,
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
-) -> list[dict[str, str]]:  # fmt: skip
-    """Steps that settle what limits a plan: {"settles": code, "do", "command"}.
+    rates: Rates | None = None, instead: Mapping[str, float] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
 
     Args:
         notices: of the plan, the verdict's reason first; its step goes first.
@@ -65,27 +69,54 @@ def run_next(
         study: the study file to extend; None: another trainer made the runs, and no command of
             isocompute adds to them.
         contended: n that may be best; those nearest to the prescription are named.
+        rates: what a rollout costs.
+        instead: rollouts of a step by code, instead of those of the notice.
     """
     b_p, n = chosen
+    short = min(spend, budget) or budget
     near = sorted(contended, key=lambda m: abs(math.log2(m / n)))[:_CONTENDED] or [n]
     words = {"settles": settles, "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
              "half": max(n // 2, 1), "contended": ", ".join(map(str, sorted(near))),
              "budget": compact(float(f"{budget:.2g}")) if study is None else plain_rate(budget),
-             "spend": plain_rate(spend), "study": study or _STUDY}  # fmt: skip
+             "spend": plain_rate(spend), "quarter": compact(float(f"{short / 4:.2g}")),
+             "study": study or _STUDY}  # fmt: skip
     there = {one.code for one in notices}
     if "law_of_another_model" in there:
         there.add("anchor_assumed")  # said there
     codes = [code for code in _STEPS if code in there]
     codes.sort(key=lambda code: code != notices[0].code)
-    steps = []
+    steps, known = list[dict[str, Any]](), {one.code: one.rollouts for one in notices}
+    known |= instead or {}
+    if "law_of_another_model" in there:  # the sweep of one's own is not designed yet
+        known = {code: cost for code, cost in known.items() if code == "law_of_another_model"}
     for code in codes:
         do, command, elsewhere = _STEPS[code]
         if study is None and elsewhere is not None:
             do, command = elsewhere, ""
+        rollouts = known.get(code)
+        cost = (rates or Rates()).cost(rollouts) if rollouts else None
         steps.append(
-            {"settles": code, "do": do.format(**words), "command": command.format(**words)}
-        )
+            {"settles": code, "do": do.format(**words), "command": command.format(**words),
+             "rollouts": rollouts, "cost": cost}
+        )  # fmt: skip
     return steps
+
+
+def priced_remedy(one: Notice, rates: Rates) -> Notice:
+    """A notice whose remedy says hours and money, too, where a rate is known."""
+    if not one.rollouts:
+        return one
+    spent = ", ".join([takes(one.rollouts), *_amounts(rates.cost(one.rollouts), digits=2)])
+    return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
+
+
+def step_cost(step: Mapping[str, Any]) -> list[str]:
+    """What a step takes, in words, the longest form first: "8.4M rollouts, $23k"."""
+    if not step.get("rollouts"):
+        return ["16 answers a problem" if step.get("settles") == "difficulty_assumed" else ""]
+    paid = _amounts(step["cost"], digits=2)
+    money = [one for one in paid if one.startswith("$")]
+    return [", ".join([takes(step["rollouts"]), *some]) for some in (paid, money or paid[:1], [])]
 
 
 def advice_lines(
@@ -154,21 +185,33 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
+    if half := half_words(d.get("half")):
+        out += _row("half", half)
     if guesses := d["neighbours"][:2]:
         said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
                 "{gain_interval[1]:+.3f})")  # fmt: skip
         out += _row("untested n", ", ".join(said.format(**row) for row in guesses))
-    model = d["learning_rate_from"]
-    whose = "from your study" if model == "study" else f"{model}'s; tune yours"
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
-    out += _row("rate", f"{plain_rate(d['learning_rate'])}, {warm_up}", whose)
+    out += _row("rate", f"{plain_rate(d['learning_rate'])}, {warm_up}", rate_origin(d))
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
-    out += _row("recipe", _recipe(d["recipe"]), "easy set assumed" if assumed else "")
+    whose = "as in the runs" if "kl_coef" in d.get("recorded", ()) else ""
+    out += _row("recipe", _recipe(d["recipe"]), "easy set assumed" if assumed else whose)
     spent, whose = _cost(d["cost"])
     # Where the rate comes from says more of a price than its tokens do.
     while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
         spent = spent[:-1]
     return out + _row("cost", ", ".join(spent), whose)
+
+
+def rate_origin(d: Mapping[str, Any]) -> str:
+    """Where the learning rate of a plan comes from; "" where nobody says."""
+    whose = d.get("learning_rate_from")
+    if whose != "runs":
+        return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; tune yours")
+    base = d["recipe"]["base_batch_size"]
+    if base == d["batch_size"]:
+        return "as in the runs"
+    return f"from {plain_rate(d['recipe']['learning_rate'])} at a batch of {compact(base)}"
 
 
 def _row(name: str, text: str, aside: str = "", *, cut: bool = True) -> list[str]:
@@ -184,8 +227,11 @@ def _recipe(r: Mapping[str, Any]) -> str:
     return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
 
 
-def _amounts(cost: Mapping[str, Any]) -> list[str]:
-    hours, usd, tokens = cost["gpu_hours"], cost["usd"], cost["tokens"]
+def _amounts(cost: Mapping[str, Any], digits: int = 9) -> list[str]:
+    hours, usd, tokens = (
+        None if cost[name] is None else float(f"{cost[name]:.{digits}g}")
+        for name in ("gpu_hours", "usd", "tokens")
+    )
     parts = [f"{compact(hours)} GPU-hours"] if hours is not None else []
     parts += [f"${compact(usd)}"] if usd is not None else []
     return parts + ([f"{compact(tokens)} tokens"] if tokens is not None else [])
@@ -214,13 +260,26 @@ def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]
     wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
     rows: list[str] = []
     for i, step in enumerate(steps, 1):
-        row = [f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()]
-        if len(row[0]) > WIDTH and step["command"]:
-            row = [f"  {i}. {step['do']}", f"     {step['command']}"]
-        if len(rows) + len(row) > room:
+        left = room - len(rows)
+        row = next((row for row in _forms(i, step, wide) if len(row) <= left), None)
+        if row is None:
             break
         rows += row
     return ["Before you spend:", *rows] if rows else []
+
+
+def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
+    """A step as lines, the best form first: with its cost, in one line, then in two."""
+    costs = [f"   ({cost})" if cost else "" for cost in step_cost(step)]
+    one = f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()
+    whole = [[one + cost] for cost in costs]
+    if step["command"]:
+        two = [f"  {i}. {step['do']}{cost}" for cost in costs]
+        whole += [[line, f"     {step['command']}"] for line in two]
+    whole.append([one])
+    # A command is never cut; where it is wider than the screen it has a line of its own.
+    fitting = [rows for rows in whole if max(map(len, rows)) <= WIDTH]
+    return fitting or [whole[-2] if step["command"] else [one]]
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:

@@ -198,7 +198,7 @@ def _next(document: Row, source: str) -> list[str]:
     grave = [one for one in document["notices"] if one["level"] != "note"]
     if grave and grave[0]["level"] == "stop":
         grave = grave[:1]
-    steps = [_step(one, document) for one in grave]
+    steps = [one["remedy"][0].lower() + one["remedy"][1:].rstrip(".") for one in grave]
     if not steps:
         top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
         budget = _budget(_PLAN_FACTOR * top).replace(",", "")
@@ -210,18 +210,6 @@ def _next(document: Row, source: str) -> list[str]:
             kept.append(step)
     steps = kept[:2]
     return [*steps[:-1], f"{steps[-1]}."]
-
-
-def _step(notice: Row, document: Row) -> str:
-    if notice["code"] == "optimum_at_edge":
-        n = sorted(c["rollouts_per_problem"] for c in document["curves"])
-        if "largest" in notice["text"]:
-            return f"test n = {compact(2 * n[-1])}: {n[-1]} is the largest tested and still best"
-        return f"test n = {whole(n[0] / 2)}: {n[0]} is the smallest tested and still best"
-    if notice["code"] == "n_not_told_apart":
-        last = [b for b in document["best"] if not b["extrapolated"]][-1]
-        return f"take n = {', '.join(map(str, last['as_good']))}, or add seeds to tell them apart"
-    return str(notice["remedy"][0].lower() + notice["remedy"][1:].rstrip("."))
 
 
 def _source(document: Row) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import powers_of_two
+from isocompute.answers.around import PUBLISHED_PROBLEMS
 from isocompute.answers.fit import fit_sweep
-from isocompute.answers.plan import PUBLISHED_PROBLEMS
 from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
 from isocompute.model import Posterior, fit_posterior

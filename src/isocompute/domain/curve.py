@@ -6,7 +6,8 @@ Shape legend: K evaluations.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from isocompute.errors import InputError
@@ -67,6 +68,7 @@ class Curve:
             they are many, several runs probably share a name.
         failed_rules: health rules that the run failed, where the source has its steps.
         is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
+        recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
     """
 
     problems_per_batch: int
@@ -87,6 +89,7 @@ class Curve:
     n_repeated: int = 0
     failed_rules: tuple[str, ...] = ()
     is_frozen: bool = False
+    recorded: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def configuration(self) -> Configuration:

@@ -1,7 +1,8 @@
 """What limits an answer: one table of codes, each with its level, what is wrong, what to do.
 
 A new notice is one line of the table. Fields in braces are filled by `notice`; `:k` writes a count
-as `text.compact` does, a list is written with commas, six of it at most.
+as `text.compact` does, a list is written with commas, six of it at most. `{takes}` is what the
+remedy costs, " (1.2M rollouts)", or nothing where that is not known.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from isocompute.domain.text import compact
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
 _LISTED = 6
 _PAIR = " (B_p x n)"  # said once of a list
+TAKES = "takes"  # the field of a cost, never required
 
 
 class Template(NamedTuple):
@@ -29,7 +31,7 @@ class Template(NamedTuple):
     def fields(self) -> set[str]:
         """Names of the fields."""
         parsed = string.Formatter().parse(self.text + self.remedy)
-        return {name for _, name, _, _ in parsed if name}
+        return {name for _, name, _, _ in parsed if name and name != TAKES}
 
 
 _stop, _caution, _note = (partial(Template, level) for level in get_args(Level))
@@ -39,48 +41,51 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "no_skill": _stop(
             "The fit failed its own test: it predicts held-out scores worse than assuming no "
             "change (skill {skill:.2f}).",
-            "Do not extrapolate; train further or add seeds."),
+            "Train one run of {which} on to {to:k} {unit}{takes}, then fit again."),
         "intervals_widened": _caution(
             "Too many held-out scores missed their intervals: beyond the data, intervals are now "
             "{times:.1f} times as wide.",
-            "Train further before you rely on a plan far beyond the data.",
+            "Plan for at most {at:k} {unit}, where all n were compared.",
         ),
         "intervals_missed": _stop(
             "The fit failed its own test: {share:.0%} of {n_held_out} held-out scores lay inside "
             "their {level:.0%} intervals.",
-            "Train further before you rely on a plan."),
+            "Train one run of {which} on to {to:k} {unit}{takes}, then fit again."),
         "nothing_held_out": _caution(
             "The sweep is too short for a back-test: how well the fit predicts is not known.",
-            "Evaluate more often, or train further."),
+            "Evaluate every run at 6 budgets or more, evenly in the logarithm."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
-            "If these are losses, give 1 - loss; otherwise change the recipe."),
+            "Train {which} again at half the learning rate, to {to:k} {unit}{takes}; if these "
+            "scores are losses, give 1 - loss."),
         "scores_flat": _stop(
             "No configuration ends higher than it began by more than noise.",
-            "Train further, evaluate on more problems, or take an easier set."),
+            "Measure the problems with `isocompute difficulty` (16 answers each), and train on "
+            "those that the model solves at times, not always."),
         "seeds_missing": _caution(
-            "{what} one run: the spread from seed to seed is {spread}.", "Run at least 3 seeds."),
+            "{what} one run: the spread from seed to seed is {spread}.",
+            "Train two more seeds of {which}{takes}."),
         "few_seeds": _note(
             "Fewer than 3 runs: {which}; their spread is taken from the others.",
-            "Run at least 3 seeds."),
+            "Train the seeds that three each would take{takes}."),
         "one_or_two_n": _caution(
             "Only n = {which} was tested: scores of other n are a guess from other sweeps.",
-            "Test n = {wanted} first."),
+            "Train n = {wanted} once{takes}."),
         "n_confounded_with_batch": _note(
             "Each n was tested at one B_p, so n and the batch size cannot be told apart.",
-            "Test a second B_p at two n."),
+            "Train two of the n at a second B_p{takes}."),
         "n_not_told_apart": _caution(
             "Several n may be best at {at:k} {unit}: {which}.",
-            "Any n listed as good will do; more seeds or larger budgets tell the others apart."),
+            "Take n = {good}, or train two more seeds of each{takes}."),
         "optimum_at_edge": _caution(
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
-            "Test n beyond it."),
+            "Train n = {beyond} once{takes}."),
         "rise_not_claimed": _caution(
             "The best n rises by {octaves:.1f} octaves, but noise alone may explain that.",
-            "Add seeds or larger budgets."),
+            "Train two more seeds of {those}{takes}."),
         "falling": _caution(
             "The best n falls with the budget, by {octaves:.1f} octaves.",
-            "With a larger budget, run more steps."),
+            "Spend a larger budget on more steps of n = {n}."),
         "non_monotone": _note(
             "The best n goes up and down by more than noise, so no sigmoid fits it.",
             "Read the best n off the table."),
@@ -92,20 +97,20 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train further until these curves bend."),
         "falls_after_peak": _caution(
             "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
-            "Look for overfitting or collapse where they end lower."),
+            "Keep the checkpoint of the best validation score of each run, and stop there."),
         "overfitting": _caution(
             "Validation falls while training does not: {which}; at worst by {lost:.3f}, from "
             "{at:k} {unit} on.",
-            "Add problems, or stop there."),
+            "Stop these runs there, or train on more problems."),
         "unhealthy_run": _caution(
             "A run broke while other seeds did not: {which}. Only its scores before that count.",
-            "Look at its health, then run that seed again."),
+            "Train it again{takes}; its entropy, KL and length show where it broke."),
         "failed_health": _caution(
             "{n_failed} of {n_runs} runs failed a health rule: {which}.",
-            "Fix the recipe before you rely on n there."),
+            "{advice} Then train them again{takes}."),
         "not_smooth": _caution(
             "{n_rough} of {n_runs} runs are too rough for a curve: {which}.",
-            "Look at their health, or evaluate on more problems."),
+            "Evaluate their checkpoints on four times as many problems: that halves the noise."),
         "stopped_early": _note(
             "Stopped before the largest budget: {which}.", "Continue only n that may still win."),
         "budgets_not_shared": _note(
@@ -113,11 +118,11 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train these further."),
         "configuration_left_out": _caution(
             "{which} was left out: {why}.",
-            "Evaluate it more often."),
+            "Evaluate it after step 0, too, at 3 budgets or more."),
         "runs_mixed": _caution(
             "{n_rows} rows give a run a second score at the same rollouts: several runs seem to "
             "share a name.",
-            "Tell them apart by a column `seed` or `run`."),
+            "Add a column `seed` or `run` that tells them apart."),
         "scores_missing": _note(
             "{n_rows} rows without a score were left out.", "If these are many, fix the export."),
         "unequal_evaluations": _note(
@@ -131,35 +136,46 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a plan": {
         "score_unknown": _stop(
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
-            "Train it further first, or plan for {smaller}."),
+            "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
         "extrapolated": _caution(
             "This budget is {times:k}x {side} those compared; intervals assume that the trend "
             "continues.",
-            "Extend the sweep, or check one run there."),
+            "Train n = {n} to {to:k} {unit} first{takes}, and compare with the score predicted "
+            "there."),
         "bp_untested": _caution(
             "Only B_p = {bp} was tested at n = {n}.",
-            "Test a second B_p there; if you have one, drop --fix."),
+            "Train B_p = {other} there once{takes}; if you have another B_p, drop --fix."),
         "split_untested": _caution(
             "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
-            "Train this split once."),
+            "Train this split for one run{takes}."),
         "outside_interval": _note(
             "n = {n} lies outside the interval of the best n, {low:.0f} to {high:.0f}: {why}.",
             "Nothing to do."),
         "bp_unhealthy": _caution(
             "B_p = {bp} at n = {n} failed {rules}, so the plan takes B_p = {taken}.",
-            "Look at its health before you go back to it."),
+            "Stay with B_p = {taken}."),
         "bp_unstable": _caution(
             "B_p = {bp} at n = {n} failed {rules}, and no larger B_p was tested.",
-            "Try a larger B_p or a smaller learning rate."),
+            "Train B_p = {other} there once{takes}."),
         "law_of_another_model": _caution(
             "{source} is a sweep of {model}; the best n of another model may differ.",
-            "Sweep yours and plan by it: isocompute plan SOURCE."),
+            "Run a sweep of yours, `isocompute design --budget BUDGET -o study.yaml` (15% of it), "
+            "and plan by that."),
         "difficulty_assumed": _note(
             "No difficulty was given: the recipe for an easy set is used.",
-            "Measure it with `isocompute difficulty`, pass --difficulty."),
+            "Measure it with `isocompute difficulty` (16 answers a problem), pass --difficulty."),
         "anchor_assumed": _caution(
             "This learning rate comes from {model}.",
-            "Use your own, scaled by the square root of the batch, or run `isocompute lr-sweep`."),
+            "Add the rate of your runs as a column `learning_rate`, or measure it: `isocompute "
+            "lr-sweep study.yaml` (seven runs)."),
+        "settings_differ": _caution(
+            "The runs were trained with several values of {which}; the plan takes those of "
+            "{problems_per_batch} x {rollouts_per_problem}.",
+            "Keep runs of one value: --where NAME=VALUE."),
+        "rates_without_a_rule": _caution(
+            "The runs' learning rates follow no rule of the batch size: {which} rollouts.",
+            "Compare n at rates that follow the square root of the batch: train again those that "
+            "do not."),
         "recipes_mixed": _caution(
             "This study has several recipes; the plan uses the usual one for the difficulty.",
             "Plan from one recipe: --where recipe=NAME."),
@@ -168,7 +184,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Add problems, or watch for overfitting."),
         "problems_fewer": _caution(
             "{problems:k} problems are far fewer than the sweep's {known:k}; smaller n may win.",
-            "Sweep on your own problems."),
+            "Sweep yours: `isocompute design --problems {problems:.0f}`."),
         "capped_by_max_batch": _note(
             "{limit:k} rollouts per batch limit n to {n} instead of {wanted}: {cost}.",
             "Raise --max-batch, or accept the cost."),
@@ -179,10 +195,11 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{limit:k} problems limit n to {n} instead of {wanted}: {cost}.",
             "Add problems, or accept the cost."),
         "capped_by_tested_n": _caution(
-            "n = {n} is the largest tested and scores best: larger n may gain.", "Test larger n."),
+            "n = {n} is the largest tested and scores best: larger n may gain.",
+            "Train n = {other} once{takes}."),
         "n_at_smallest_tested": _caution(
             "n = {n} is the smallest tested and scores best: smaller n may gain.",
-            "Test smaller n."),
+            "Train n = {other} once{takes}."),
         "fixed_batch_law_missing": _note(
             "No two n were tested at a batch of {batch:k}: n is chosen by its predicted score at "
             "this budget.",
@@ -217,7 +234,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Use the same seeds on both sides."),
         "no_interval": _caution(
             "One configuration with a single run on a side: no interval can be given.",
-            "Run at least 3 seeds."),
+            "Train two more seeds on each side."),
     },
     "Of a learning-rate sweep": {
         "anchor_at_edge": _caution(
@@ -245,6 +262,7 @@ class Notice(NamedTuple):
     level: Level
     text: str
     remedy: str
+    rollouts: float | None = None  # what the remedy takes, where that is known
 
 
 class _Words(string.Formatter):
@@ -259,12 +277,28 @@ class _Words(string.Formatter):
         return str(super().format_field(value, spec))
 
 
-def notice(code: str, **values: Any) -> Notice:
-    """The notice of a code with its fields filled; exactly those of the table must be given."""
+def notice(code: str, *, rollouts: float | None = None, **values: Any) -> Notice:
+    """The notice of a code with its fields filled; exactly those of the table must be given.
+
+    Args:
+        code: of the table.
+        rollouts: what the remedy takes, said in it where it has a place for that.
+        values: the fields.
+    """
     template = NOTICES[code]
     assert set(values) == template.fields, f"{code} has the fields {sorted(template.fields)}"
+    values[TAKES] = f" ({takes(rollouts)})" if rollouts else ""
     text, remedy = (_Words().format(part, **values) for part in template[1:])
-    return Notice(code, template.level, text, remedy)
+    return Notice(code, template.level, text, remedy, rollouts)
+
+
+def takes(rollouts: float) -> str:
+    """What a run costs, in words, to two digits.
+
+    >>> takes(8_388_608)
+    '8.4M rollouts'
+    """
+    return f"{compact(float(f'{rollouts:.2g}'))} rollouts"
 
 
 def ordered(notices: Iterable[Notice]) -> list[Notice]:

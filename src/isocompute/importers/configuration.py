@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from isocompute.importers.reading import flatten, number, whole
+from isocompute.importers.recorded import recorded_of
 
 
 class Found(NamedTuple):
@@ -255,7 +256,7 @@ def gpus_of(config: Mapping[str, object]) -> int | None:
 
 
 def facts_of(config: Mapping[str, object]) -> dict[str, str]:
-    """What repetitions have to share, as far as a configuration says it.
+    """What repetitions have to share, and words of the recipe, as far as a configuration says it.
 
     >>> facts_of({"model": "Qwen", "learning_rate": "1e-06", "lr": 5})
     {'model': 'Qwen', 'learning_rate': '1e-06'}
@@ -269,4 +270,4 @@ def facts_of(config: Mapping[str, object]) -> dict[str, str]:
             plain = number(value)
             facts[name] = f"{plain:.6g}" if plain is not None else str(value)[:200]
             break
-    return facts
+    return facts | recorded_of(config)

@@ -20,6 +20,7 @@ from isocompute.importers.asking import (
     likely_key,
     require_configuration,
 )
+from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.vocabulary import column_of
@@ -278,7 +279,7 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         tokens_K=tokens if np.isfinite(tokens).all() else None,
         steps_K=steps_K, gpu_hours_K=None if timed is None else steps_K * timed / 3600,
         trials=_trials(run, s),
-        n_missing=s.n_missing + int((~keep).sum()),
+        n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(run.provenance.facts),
     )
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.recorded import recorded_columns, recorded_rows
 from isocompute.importers.scale import require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import (
@@ -28,6 +29,7 @@ from isocompute.importers.table import (
     texts_of,
 )
 from isocompute.importers.tidy_checks import SCORES, check_configurations, check_numbers
+from isocompute.recipe import RECORDED
 from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
@@ -53,8 +55,8 @@ def load_tidy(
     """Read tidy curves.
 
     Args:
-        path: a .csv, .tsv (or packed, .gz) or .parquet file with the columns of the design page;
-            others are ignored. Where `steps` (or `step`) is there and `rollouts` is not, the
+        path: a .csv, .tsv (or packed, .gz) or .parquet file with the columns of the design page or
+            `recipe.RECORDED`. Where `steps` (or `step`) is there and `rollouts` is not, the
             rollouts are B_p * n * steps.
         score_range: what scores may be; they are rescaled from it to 0..1.
         where: column -> value that its rows must have, see `store.arms.matches`.
@@ -139,8 +141,8 @@ def _load(
     there = set(table.column_names)
     numbers = {name: numbers_of(table, name, path) for name in _NUMBERS if name in there}
     texts = {name: texts_of(table, name) for name in _TEXTS if name in there}
-    curves: list[Curve] = []
-    n_copies = 0
+    recorded = recorded_columns(table, path)
+    curves, n_copies = list[Curve](), 0
     for one in scores or [_Scores("score", settings)]:
         mine = dict(numbers)
         if one.column in there:
@@ -163,12 +165,11 @@ def _load(
         if not has_percent_signs(table, one.column):
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
         low, high = score_range
-        for name in set(SCORES) & set(mine):
-            mine[name] = (mine[name] - low) / (high - low)
+        mine |= {name: (mine[name] - low) / (high - low) for name in set(SCORES) & set(mine)}
         words = dict(texts)
         if one.metric is not None:
             words["metric"] = (np.zeros(table.num_rows, dtype=np.int64), [one.metric])
-        found, dropped = _group(mine, words, copies=copies, is_wide=one.is_wide)
+        found, dropped = _group(mine, words, recorded, copies=copies, is_wide=one.is_wide)
         curves += found
         n_copies += dropped
     if n_copies and say is not None:
@@ -201,7 +202,7 @@ def _meanings(
     path: Path, columns: list[str], settings: Settings
 ) -> tuple[dict[str, str], list[_Scores]]:
     """Column -> the name that it goes by, and the columns of scores where they go by their own."""
-    known = (*_NUMBERS, *_TEXTS)
+    known = (*_NUMBERS, *_TEXTS, *RECORDED)
     names = {c: c.strip() for c in columns if c.strip() in known}
     scores: list[_Scores] = []
     for column in (c for c in columns if c not in names):
@@ -328,12 +329,12 @@ def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
 def _group(
     numbers: dict[str, FloatArray],
     texts: dict[str, tuple[NDArray[np.int64], list[str]]],
+    recorded: Mapping[str, FloatArray],
     *,
     copies: bool,
     is_wide: bool,
 ) -> tuple[list[Curve], int]:
     """Curves by configuration and labels, and how many rows were copies of another."""
-    n_copies = 0
     keys: list[NDArray[Any]] = [numbers["problems_per_batch"], numbers["rollouts_per_problem"]]
     keys += [codes for codes, _ in texts.values()]
     seed = numbers.get("seed")
@@ -345,7 +346,7 @@ def _group(
     for key in keys:
         changed[1:] |= np.diff(key[order]) != 0
     starts = np.flatnonzero(changed)
-    curves: list[Curve] = []
+    curves, n_copies = list[Curve](), 0
     for rows in np.split(order, starts[1:]):
         first = rows[0]
         text = {name: values[codes[first]] for name, (codes, values) in texts.items()}
@@ -382,6 +383,7 @@ def _group(
                     arm=text.get("arm", ""),
                     n_missing=n_missing,
                     n_repeated=int((np.diff(x[kept]) == 0).sum()),
+                    recorded=recorded_rows(recorded, rows),
                     **optional,
                 )
             )

@@ -134,14 +134,35 @@ class Posterior:
         )  # fmt: skip
 
     def scores(self, log10_x_X: FloatArray) -> FloatArray:
-        """Mean score (D, J, X) of every configuration: no run's luck, no evaluation noise."""
+        """Mean score (D, J, X) of every configuration: no run's luck, no evaluation noise.
+
+        Of the best checkpoint so far no draw ever falls with the budget.
+        """
         x = np.atleast_1d(np.asarray(log10_x_X, dtype=np.float64))
-        lattice, misfit = self._misfit
+        out = self._plain(x)
+        if self.select == "final":
+            return out
+        lattice, best = self._best_on_lattice
+        before = np.searchsorted(lattice, x, side="right") - 1
+        out = np.maximum(out, np.where(before >= 0, best[:, :, np.maximum(before, 0)], 0.0))
+        order = np.argsort(x, kind="stable")
+        out[:, :, order] = np.maximum.accumulate(out[:, :, order], axis=2)
+        return out
+
+    def _plain(self, x: FloatArray) -> FloatArray:
+        """Scores (D, J, X) of curves and misfit, as they are at each budget."""
         out = np.concatenate(
             [self._curves(part, part.parameters, x, self.data.log2_n_J) for part in self.parts]
         )
-        out += _interpolate(lattice, misfit, x)
+        out += _interpolate(*self._misfit, x)
         return np.asarray(np.clip(out, 0.0, 1.0))
+
+    @cached_property
+    def _best_on_lattice(self) -> tuple[FloatArray, FloatArray]:
+        """Positions (L,) from the first evaluation on, and the best score so far (D, J, L)."""
+        lattice = self._misfit[0]
+        lattice = lattice[lattice >= float(self.data.x_JK[self.data.has_JK].min())]
+        return lattice, np.maximum.accumulate(self._plain(lattice), axis=2)
 
     def smooth_scores(
         self, problems_per_batch: float | FloatArray, log2_n_F: FloatArray, log10_x_X: FloatArray

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isocompute.answers.plan import PUBLISHED_MODEL
-from isocompute.answers.words import plain_rate, rate_words
+from isocompute.answers.around import PUBLISHED_MODEL
+from isocompute.answers.half import half_words
+from isocompute.answers.words import plain_rate, rate_origin, rate_words, step_cost
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Section = dict[str, Any]
 
 _FIRST = 3  # things to do before spending
+_NOTHING = "Nothing: the sweep is enough for this plan, so run it."
+_SOUND = "Nothing in the sweep speaks against this answer."
 _THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "steps"}
 
 
@@ -81,6 +84,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
+        ("Half", half_words(plan.get("half"))),
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
         ("Cost", _cost(plan.get("cost") or {})),
@@ -131,7 +135,8 @@ def verdict_of(document: Document) -> Section | None:
     said = document.get("verdict")
     if not said:
         return None
-    return {"level": str(said.get("level") or "caution"), "reason": str(said.get("reason") or "")}
+    level = str(said.get("level") or "caution")
+    return {"level": level, "reason": str(said.get("reason") or (_SOUND if level == "ok" else ""))}
 
 
 def _verdict(fit: Document, document: Document) -> Section | None:
@@ -170,17 +175,24 @@ def _do_first(document: Document) -> list[Section]:
     if not steps:
         steps = [{"do": row["todo"], "why": row["text"]} for row in told(document)
                  if row["level"] != "note" and row["todo"]]  # fmt: skip
-    reason = (document.get("verdict") or {}).get("reason")  # stands above already
-    why = {row["code"]: row["text"] for row in told(document) if row["text"] != reason}
+    if not steps and (document.get("verdict") or {}).get("level") == "ok":
+        steps = [{"do": _NOTHING}]
+    reason = str((document.get("verdict") or {}).get("reason"))  # stands above already
+    why = {row["code"]: row["text"] for row in told(document) if row["text"] not in reason}
     rows = [one if isinstance(one, Mapping) else {"do": one} for one in steps[:_FIRST]]
     return [
         {
-            "do": _sentence(str(row.get("do") or "")),
+            "do": _sentence(_with_cost(row)),
             "command": str(row.get("command") or ""),
             "why": str(row.get("why") or why.get(str(row.get("settles")), "")),
         }
         for row in rows
     ]
+
+
+def _with_cost(step: Mapping[str, Any]) -> str:
+    text, cost = str(step.get("do") or ""), step_cost(step)[0]
+    return f"{text} ({cost})" if cost else text
 
 
 def _sentence(text: str) -> str:
@@ -221,10 +233,8 @@ def _learning_rate(plan: Document) -> str:
     rate = plan.get("learning_rate")
     if rate is None:
         return ""
-    text, whose = plain_rate(rate), plan.get("learning_rate_from")
-    if not whose:
-        return text
-    return f"{text} (your study's)" if whose == "study" else f"{text} ({whose}'s; tune yours)"
+    text, whose = plain_rate(rate), rate_origin(plan)
+    return f"{text} ({whose})" if whose else text
 
 
 def _cost(cost: Document) -> str:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from isocompute.domain.text import compact, visible
 from isocompute.health import METRICS as HEALTH_METRICS
+from isocompute.health.advice import OF_RUNS
 from isocompute.report import words
-from isocompute.report.advice import OF_RUNS
 from isocompute.report.evidence import fit_tables, progress_tables
 from isocompute.report.figures import FIGURES
 from isocompute.report.first_screen import told, verdict_of

@@ -15,7 +15,8 @@ from isocompute.importers import load_table
 GRID, JOINT = "grid:", "-joint"
 # Of the columns of a file, what a curve is made of; the rest is for pandas and DuckDB.
 _COLUMNS = ("run", "arm", "problems_per_batch", "rollouts_per_problem", "seed", "steps", "rollouts",
-            "tokens", "split", "metric", "problem_set", "score", "best", "worst")  # fmt: skip
+            "tokens", "split", "metric", "problem_set", "score", "best", "worst",
+            "learning_rate")  # fmt: skip
 
 
 def grid_files() -> dict[str, Path]:
@@ -41,6 +42,14 @@ def _unknown(name: str) -> InputError:
     return InputError(
         f"a grid must be one of {listed}, but got {GRID + name!r}; choose one of them."
     )
+
+
+def grid_problem_set(name: str) -> str | None:
+    """The set that a study of the grid trained on, "hard" for example; None for an unknown name."""
+    import pyarrow.parquet as parquet
+
+    file = grid_files().get(name.removesuffix(JOINT))
+    return None if file is None else str(_head(parquet.ParquetFile(file))["problem_set"])
 
 
 def load_grid(

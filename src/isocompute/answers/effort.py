@@ -1,0 +1,51 @@
+"""What it would take to train more of a sweep, in rollouts, and which of it to train more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from isocompute.answers.reading import Reading
+from isocompute.domain import Configuration
+
+LEADERS = 3  # n that are named: more of them is a sweep, not a step
+
+
+def longest(fit: Reading, c: Configuration | None = None) -> float:
+    """Rollouts of the longest run, of a configuration or of all."""
+    own = [r for r in fit.curves if c in (None, r.configuration)]
+    return max((float(r.rollouts_K[-1]) for r in own), default=0.0)
+
+
+def seeds(fit: Reading, which: Sequence[Configuration], more: int = 2) -> float:
+    """Rollouts of so many more runs of each configuration, as long as its longest."""
+    return sum(more * longest(fit, c) for c in which)
+
+
+def further(fit: Reading, which: Sequence[Configuration], to: float) -> float:
+    """Rollouts that take one run of each configuration on to a budget, in the fit's unit."""
+    total = 0.0
+    for c in which:
+        own = [r for r in fit.curves if r.configuration == c]
+        ends = [(float(r.position(fit.unit)[-1]), float(r.rollouts_K[-1])) for r in own]
+        reached, spent = max(ends, default=(0.0, 0.0))
+        total += spent / reached * max(to - reached, 0.0) if reached > 0 else 0.0
+    return total
+
+
+def leaders(fit: Reading) -> list[Configuration]:
+    """What may be best at the largest budget compared: the nearest three n, at their best B_p."""
+    last = [b for b, inside in zip(fit.best, fit.inside_X, strict=True) if inside][-1]
+    scores, n = fit.expected_scores(last.x), last.tested_rollouts_per_problem
+    near = sorted(last.confidence_set, key=lambda m: abs(math.log2(m / n)))[:LEADERS]
+    return [
+        max((c for c in scores if c.rollouts_per_problem == m), key=lambda c: scores[c])
+        for m in sorted(near)
+    ]
+
+
+def named(fit: Reading, which: Sequence[Configuration]) -> str:
+    """Configurations in words: n = 8, 16; with their B_p where several were fitted."""
+    if len({c.problems_per_batch for c in fit.configurations}) > 1:
+        return ", ".join(map(str, which)) + " (B_p x n)"
+    return "n = " + ", ".join(str(c.rollouts_per_problem) for c in which)

@@ -1,0 +1,141 @@
+"""The recipe that the runs of a sweep record, for the configuration that a plan chooses.
+
+A plan's score was measured with the settings of those runs, so the plan keeps them. The learning
+rate of a tested configuration is the one it was trained with. Of another batch it follows the rule
+that the rates of the sweep follow, by default the square root of the batch (arXiv 2603.12151,
+appendix A), from the batch nearest to it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+from isocompute.domain import Configuration, Curve, Notice, notice
+from isocompute.domain.text import compact
+from isocompute.errors import InputError
+from isocompute.recipe import RECORDED, LearningRateScaling, Recipe
+
+RATE, REGULARISERS = "learning_rate", ("kl_coef", "entropy_coef")
+# Rates in a file are rounded to two digits, so that a rule holds to half of the last one. Half of
+# it misses 1.1e-6 beside 1.06e-6, twice of it takes 1e-6 beside 1.1e-6 for one rate.
+ROUNDED = 0.05
+
+
+class Recorded(NamedTuple):
+    """A recipe with the words that the runs record, those words, and where the runs disagree."""
+
+    recipe: Recipe
+    words: tuple[str, ...]
+    notices: list[Notice]
+
+
+def recorded_recipe(
+    curves: Sequence[Curve], usual: Recipe, chosen: Configuration, *, keep: Sequence[str] = ()
+) -> Recorded:
+    """The usual recipe, with what the runs of a sweep were trained with in its place.
+
+    Args:
+        curves: of the sweep.
+        usual: for what no run records.
+        chosen: whose runs decide where runs differ.
+        keep: words of `usual` that stay whatever the runs record.
+    """
+    said = {
+        word: {c: _most(values) for c, values in found.items()}
+        for word in RECORDED if word not in keep if (found := _by_configuration(curves, word))
+    }  # fmt: skip
+    rates, taken = said.pop(RATE, {}), {w: by[_nearest(by, chosen)] for w, by in said.items()}
+    if "kl_coef" in taken and "entropy_coef" not in keep:
+        # A log that has the one has the other, unless its trainer has no such bonus.
+        taken.setdefault("entropy_coef", 0.0)
+    recipe, words = usual, list[str]()
+    if rates:
+        at = _nearest(rates, chosen)
+        own = {RATE: rates[at], "base_batch_size": at.batch_size,
+               "learning_rate_scaling": scaling_of(rates) or "sqrt"}  # fmt: skip
+        recipe, words = _with(recipe, words, [RATE], own)
+    own = {word: taken.pop(word) for word in REGULARISERS if word in taken}
+    alone = own.get("kl_coef", usual.kl_coef) == 0 and bool(own.get("entropy_coef"))
+    recipe, words = _with(recipe, words, list(own), own | {"allow_entropy_without_kl": alone})
+    for word, value in taken.items():
+        own = {word: int(value) if word == "warmup_steps" else value}
+        recipe, words = _with(recipe, words, [word], own)
+    return Recorded(recipe, tuple(words), list(_differing(curves, said, rates, chosen)))
+
+
+def scaling_of(rates: Mapping[Configuration, float]) -> LearningRateScaling | None:
+    """The rule of the batch that learning rates follow; None where they follow none.
+
+    Of one batch size the rule is not seen: it is taken for the square root.
+
+    >>> scaling_of({Configuration(8, 16): 1e-6, Configuration(8, 64): 2e-6})
+    'sqrt'
+    >>> scaling_of({Configuration(8, 16): 1e-6, Configuration(8, 64): 1e-6})
+    'constant'
+    >>> scaling_of({Configuration(8, 16): 1e-6, Configuration(8, 64): 7e-6})
+    """
+    for rule in get_args(LearningRateScaling):
+        one = Recipe(learning_rate_scaling=rule, learning_rate=1.0, base_batch_size=1)
+        bases = [rate / one.learning_rate_at(c.batch_size) for c, rate in rates.items()]
+        if max(bases) <= min(bases) * (1 + ROUNDED):
+            named: LearningRateScaling = rule
+            return named
+    return None
+
+
+def _with(
+    recipe: Recipe, words: list[str], more: list[str], own: Mapping[str, Any]
+) -> tuple[Recipe, list[str]]:
+    """A recipe with what is recorded; without it where no recipe can have such a value."""
+    try:
+        return (recipe.replace(**own), words + more) if more else (recipe, words)
+    except InputError:
+        return recipe, words
+
+
+def _by_configuration(
+    curves: Sequence[Curve], word: str
+) -> dict[Configuration, Counter[float]]:
+    """How many runs of each configuration record which value."""
+    found: dict[Configuration, Counter[float]] = {}
+    for c in curves:
+        if word in c.recorded:
+            found.setdefault(c.configuration, Counter())[c.recorded[word]] += 1
+    return found
+
+
+def _most(values: Counter[float]) -> float:
+    """Of most runs; of equals the smallest."""
+    return min(values, key=lambda value: (-values[value], value))
+
+
+def _nearest(by: Mapping[Configuration, float], chosen: Configuration) -> Configuration:
+    """The configuration chosen, else that of the nearest batch."""
+    if chosen in by:
+        return chosen
+    return min(by, key=lambda c: (abs(math.log(c.batch_size / chosen.batch_size)), c))
+
+
+def _differing(
+    curves: Sequence[Curve], said: Mapping[str, Mapping[Configuration, float]],
+    rates: Mapping[Configuration, float], chosen: Configuration,
+) -> Iterator[Notice]:  # fmt: skip
+    """Words of which the runs record several values, and rates without a rule."""
+    of = {word: {c.recorded[word] for c in curves if word in c.recorded} for word in said}
+    repeated = _by_configuration(curves, RATE)
+    if several := [set(found) for found in repeated.values() if len(found) > 1]:
+        of[RATE] = set().union(*several)
+    which = [f"{w} ({_listed(values)})" for w, values in of.items() if len(values) > 1]
+    if which:
+        yield notice("settings_differ", which=which, **chosen._asdict())
+    if rates and scaling_of(rates) is None:
+        by_batch = {c.batch_size: rate for c, rate in sorted(rates.items())}
+        listed = [f"{rate:g} at {compact(batch)}" for batch, rate in sorted(by_batch.items())]
+        yield notice("rates_without_a_rule", which=listed)
+
+
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:g}" for value in sorted(values))

@@ -1,0 +1,131 @@
+"""Which words of a recipe a trainer's logged configuration says, for a plan to go on with.
+
+Keys are those of each trainer's own sources, at the versions that `docs/trainers.md` lists. A word
+is taken only where the log says all that it depends on; KL that is part of the reward is none of
+the loss, and has no word here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+from isocompute.importers.reading import number
+from isocompute.importers.table import FloatArray, numbers_of
+from isocompute.recipe import RECORDED
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _Key(NamedTuple):
+    """A key of a word; `switch` turns it on, a common one must have `beside`, too."""
+
+    word: str
+    key: str
+    switch: str = ""
+    beside: str = ""
+
+
+_VERL, _SKYRL, _NEMO = "actor_rollout_ref.actor", "trainer.algorithm", "loss_fn"
+_TRL, _OPEN_INSTRUCT = "num_generations", "num_unique_prompts_rollout"
+_KEYS = (
+    _Key("kl_coef", f"{_VERL}.kl_loss_coef", switch=f"{_VERL}.use_kl_loss"),
+    _Key("kl_coef", f"{_SKYRL}.kl_loss_coef", switch=f"{_SKYRL}.use_kl_loss"),
+    _Key("kl_coef", "kl_loss_coef", switch="use_kl_loss"),  # slime
+    _Key("kl_coef", f"{_NEMO}.reference_policy_kl_penalty"),
+    _Key("kl_coef", "actor.kl_ctl"),
+    _Key("kl_coef", "beta", beside=_TRL),
+    _Key("kl_coef", "beta", beside=_OPEN_INSTRUCT),
+    _Key("entropy_coef", f"{_VERL}.entropy_coeff"),
+    _Key("entropy_coef", "entropy_coef"),  # slime, TRL
+    _Key("clip_low", f"{_VERL}.clip_ratio_low"),
+    _Key("clip_low", f"{_SKYRL}.eps_clip_low"),
+    _Key("clip_low", f"{_NEMO}.ratio_clip_min"),
+    _Key("clip_low", "eps_clip"),
+    _Key("clip_low", "epsilon", beside=_TRL),
+    _Key("clip_low", "clip_lower", beside=_OPEN_INSTRUCT),
+    _Key("clip_high", f"{_VERL}.clip_ratio_high"),
+    _Key("clip_high", f"{_SKYRL}.eps_clip_high"),
+    _Key("clip_high", f"{_NEMO}.ratio_clip_max"),
+    _Key("clip_high", "eps_clip_high"),
+    _Key("clip_high", "epsilon_high", beside=_TRL),
+    _Key("clip_high", "clip_higher", beside=_OPEN_INSTRUCT),
+    _Key("top_p", "actor_rollout_ref.rollout.top_p"),
+    _Key("top_p", "top_p", beside=_TRL),
+    _Key("weight_decay", f"{_VERL}.optim.weight_decay"),
+    _Key("weight_decay", "weight_decay", beside=_TRL),
+    _Key("max_grad_norm", f"{_VERL}.grad_clip"),
+    _Key("max_grad_norm", "max_grad_norm", beside=_TRL),
+    _Key("warmup_steps", f"{_VERL}.optim.lr_warmup_steps"),
+    _Key("warmup_steps", "warmup_steps", beside=_TRL),
+)
+_IN_REWARD = ("algorithm.use_kl_in_reward", f"{_SKYRL}.use_kl_in_reward")
+
+
+def recorded_of(config: Mapping[str, object]) -> dict[str, str]:
+    """Words of a recipe in the flattened configuration of a trainer; unsaid ones are left out.
+
+    >>> recorded_of({"num_generations": 8, "beta": 0.04, "epsilon": 0.2, "epsilon_high": None})
+    {'kl_coef': '0.04', 'clip_low': '0.2'}
+    """
+    found: dict[str, str] = {}
+    for one in _KEYS:
+        value = number(config.get(one.key))
+        if one.word in found or (one.beside and one.beside not in config):
+            continue
+        if one.switch:
+            said = _truth(config.get(one.switch))
+            value = None if said is None else value if said else 0.0
+        if value is not None and not _is_elsewhere(one, config):
+            found[one.word] = f"{value:.6g}"
+    return found
+
+
+def recorded_numbers(facts: Mapping[str, str]) -> dict[str, float]:
+    """What a run's facts say in the words of a recipe, as numbers.
+
+    >>> recorded_numbers({"model": "Qwen", "learning_rate": "1e-06", "temperature": "low"})
+    {'learning_rate': 1e-06}
+    """
+    said = {word: number(facts.get(word)) for word in RECORDED}
+    return {word: v for word, v in said.items() if v is not None and math.isfinite(v)}
+
+
+def recorded_columns(table: pa.Table, path: Path) -> dict[str, FloatArray]:
+    """Columns of a table that a word of a recipe names, where they hold numbers."""
+    out = {}
+    for name in (name for name in RECORDED if name in table.column_names):
+        with contextlib.suppress(InputError):  # another thing of that name
+            out[name] = numbers_of(table, name, path)
+    return out
+
+
+def recorded_rows(columns: Mapping[str, FloatArray], rows: NDArray[np.intp]) -> dict[str, float]:
+    """What rows of one run say, where all of them say it; a schedule counts by its largest."""
+    return {k: float(v[rows].max()) for k, v in columns.items() if np.isfinite(v[rows]).all()}
+
+
+def _truth(value: object) -> bool | None:
+    text = str(value).lower()
+    return {"true": True, "false": False, "1": True, "0": False}.get(text)
+
+
+def _is_elsewhere(one: _Key, config: Mapping[str, object]) -> bool:
+    """Whether another key changes what this one means."""
+    if one.word == "kl_coef":  # part of the reward instead
+        return any(_truth(config.get(key)) for key in _IN_REWARD)
+    if one.word == "clip_high" and one.beside == _TRL:  # caps the ratio, not its distance from 1
+        return str(config.get("loss_type")) == "cispo"
+    if one.word == "warmup_steps":  # a share of the steps goes before or instead
+        shares = ("warmup_ratio", f"{_VERL}.optim.lr_warmup_steps_ratio")
+        steps = number(config.get(one.key)) or 0.0
+        return steps < 0 or (steps < 1 and any(number(config.get(key)) for key in shares))
+    return False

@@ -56,8 +56,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Evaluate every run at 6 budgets or more, evenly in the logarithm."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
-            "Train {which} again at half the learning rate, to {to:k} {unit}{takes}; if these "
-            "scores are losses, give 1 - loss."),
+            "If these scores are losses, give 1 - loss; otherwise train {which} again at half the "
+            "learning rate, to {to:k} {unit}{takes}."),
         "scores_flat": _stop(
             "No configuration ends higher than it began by more than noise.",
             "Measure the problems with `isocompute difficulty` (16 answers each), and train on "

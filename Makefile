@@ -162,7 +162,9 @@ mutants: $(STAMP)  ## does a test notice a broken line? a sample of 300, an hour
 engines-agree: $(STAMP) $(TRAINERS_VENV)/.isocompute-setup $(VERL_CPU_VENV)/.isocompute-setup  ## one study through local, TRL and verl, paired
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/engines_agree.py benchmarks/out/engines-agree \
 	  --trl-python $(abspath $(TRAINERS_VENV))/bin/python \
-	  --verl-python $(abspath $(VERL_CPU_VENV))/bin/python $(ARGS)
+	  --verl-python $(abspath $(VERL_CPU_VENV))/bin/python $(ARGS); first=$$?; \
+	  OMP_NUM_THREADS=1 $(PY) benchmarks/engines_agree_weights.py benchmarks/out/engines-agree || exit 1; \
+	  exit $$first
 
 bench: $(STAMP)  ## speed of the model, and of the engine beside TRL; twenty minutes
 	@OMP_NUM_THREADS=1 $(PY) benchmarks/model.py

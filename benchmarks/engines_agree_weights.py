@@ -45,7 +45,8 @@ def as_model(checkpoint: Path, engine: str, target: Path) -> Path:
     shutil.copytree(BASE, target)
     if engine == "local":
         model = load_model(BASE)
-        FlatAdamW(model, weight_decay=0.0, max_grad_norm=1.0).load(checkpoint / "training.safetensors")
+        optimizer = FlatAdamW(model, weight_decay=0.0, max_grad_norm=1.0)
+        optimizer.load(checkpoint / "training.safetensors")
         save_model(model, target)
     elif engine == "trl":
         shutil.copy(checkpoint / "model.safetensors", target)
@@ -95,8 +96,8 @@ def main() -> int:
         print(f"\n{objective}, avg@{options.samples}".ljust(29)
               + "".join(f"{name:>12}" for name in found))  # fmt: skip
         for seed in sorted({seed for one in found.values() for seed in one}):
-            print(f"seed {seed}".ljust(28)
-                  + "".join(f"{one.get(seed, np.nan):12.4f}" for one in found.values()))  # fmt: skip
+            scores = [one.get(seed, np.nan) for one in found.values()]
+            print(f"seed {seed}".ljust(28) + "".join(f"{score:12.4f}" for score in scores))
         for name in [name for name in found if name != "local"]:
             mean, half, seeds = paired(found["local"], found[name])
             inside = -options.within <= mean - half and mean + half <= options.within

@@ -315,7 +315,7 @@ def test_a_verdict_of_stop_is_a_refusal_with_exit_3(
     assert main(["fit", str(source), "--full"]) == 0  # it says why
     out = " ".join(capsys.readouterr().out.split())
     assert "Confidence: stop. " in out
-    assert "stop: 3 of 3 configurations end lower than they began. If these scores are losses," in out
+    assert "3 configurations end lower than they began. If these scores are losses, give" in out
     document = tmp_path / "plan.json"
     argv = ["plan", "--budget", "1e6", "--law", str(source), "--json", str(document)]
     assert main(argv) == 3

@@ -115,6 +115,25 @@ def test_tokens_that_count_the_same_say_the_same(curves: list[Curve], posterior:
         fit_posterior([c.replace(tokens_K=None) for c in curves], unit="tokens")
 
 
+def test_the_best_so_far_counts_from_a_configurations_own_first_evaluation(
+    curves: list[Curve],
+) -> None:
+    """Where nobody has looked draws are wide: their highest is no checkpoint that was kept."""
+    late = curves[0].configuration
+    cut = [
+        c.replace(rollouts_K=c.rollouts_K[6:], score_K=c.score_K[6:], tokens_K=None, steps_K=None)
+        if c.configuration == late else c for c in curves
+    ]  # fmt: skip
+    found = fit_posterior(cut, draws=60)
+    j = found.configurations.index(late)
+    first = float(found.data.x_JK[j][found.data.has_JK[j]].min())
+    assert first > float(found.data.x_JK[found.data.has_JK].min()) + 0.3
+    x = np.linspace(first - 1.5, first, 40)
+    np.testing.assert_array_equal(found.scores(x)[:, j], found._plain(x)[:, j])
+    after = found.scores(np.linspace(first, first + 1, 40))[:, j]
+    assert (np.diff(after, axis=1) >= 0).all()
+
+
 @pytest.mark.long
 def test_the_last_checkpoint_of_a_falling_run_scores_less_than_its_best() -> None:
     world = World(name="f", arms=tuple(a for a in WORLDS["overfit"].arms if a.batch_size < 2000))

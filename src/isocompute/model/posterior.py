@@ -20,6 +20,7 @@ from isocompute.model.prior import SCALES, Prior, matern, similarity
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 Select = Literal["best", "final"]
 
 HALF = float(np.log10(2))
@@ -146,8 +147,17 @@ class Posterior:
         before = np.searchsorted(lattice, x, side="right") - 1
         out = np.maximum(out, np.where(before >= 0, best[:, :, np.maximum(before, 0)], 0.0))
         order = np.argsort(x, kind="stable")
-        out[:, :, order] = np.maximum.accumulate(out[:, :, order], axis=2)
+        known = np.where(self._has_begun(x[order]), out[:, :, order], 0.0)
+        out[:, :, order] = np.maximum(out[:, :, order], np.maximum.accumulate(known, axis=2))
         return out
+
+    def _has_begun(self, x: FloatArray) -> BoolArray:
+        """(J, X): a configuration has been evaluated at that budget or before.
+
+        What lies before has no data: its highest draws are no checkpoints that anyone kept.
+        """
+        first_J = np.where(self.data.has_JK, self.data.x_JK, np.inf).min(axis=1)
+        return np.asarray(x >= first_J[:, None] - 1e-9)
 
     def _plain(self, x: FloatArray) -> FloatArray:
         """Scores (D, J, X) of curves and misfit, as they are at each budget."""
@@ -159,10 +169,10 @@ class Posterior:
 
     @cached_property
     def _best_on_lattice(self) -> tuple[FloatArray, FloatArray]:
-        """Positions (L,) from the first evaluation on, and the best score so far (D, J, L)."""
+        """Positions (L,) and the best score so far (D, J, L) from the first evaluation on."""
         lattice = self._misfit[0]
-        lattice = lattice[lattice >= float(self.data.x_JK[self.data.has_JK].min())]
-        return lattice, np.maximum.accumulate(self._plain(lattice), axis=2)
+        known = np.where(self._has_begun(lattice), self._plain(lattice), 0.0)
+        return lattice, np.maximum.accumulate(known, axis=2)
 
     def smooth_scores(
         self, problems_per_batch: float | FloatArray, log2_n_F: FloatArray, log10_x_X: FloatArray

@@ -645,3 +645,17 @@ def test_charts_of_wandb_with_means_of_several_say_so(tmp_path: Path) -> None:
     sampled = [{"_step": i, KEY: 0.1 + i / 1e3} for i in range(500)]
     (run,) = read_log(table(tmp_path / "h.csv", sampled), settings=GIVEN)
     assert "run.history() samples" in run.provenance.inferred[0]
+
+
+def test_a_long_table_may_name_b_p_and_n_in_columns_of_ours(tmp_path: Path) -> None:
+    """It has no column `score`, so it is no table of tidy curves."""
+    rows = [
+        f"r{n},32,{n},{step},{key},{0.2 + 0.001 * step}"
+        for n in (8, 16) for step in range(1, 41)
+        for key in ("critic/score/mean", "val-core/math/acc/mean@4")
+    ]  # fmt: skip
+    header = "run,problems_per_batch,rollouts_per_problem,step,metric,value"
+    path = tmp_path / "long.csv"
+    path.write_text("\n".join([header, *rows]) + "\n")
+    runs = read_log(path)
+    assert [(r.problems_per_batch, r.rollouts_per_problem) for r in runs] == [(32, 8), (32, 16)]

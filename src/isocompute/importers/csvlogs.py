@@ -69,7 +69,9 @@ def layout_of(cells: Sequence[str]) -> str | None:
     """Which of the layouts a header has; None where it is none of them."""
     cells = [cell.removeprefix(_NESTED) for cell in cells]
     plain = [cell.strip().lower() for cell in cells]
-    if len(plain) < 2 or _TIDY & set(plain):
+    is_long = any(c in METRIC_WORDS for c in plain) and any(c in VALUE_WORDS for c in plain)
+    # A long table may say B_p and n in columns of ours; its scores are not one of them.
+    if len(plain) < 2 or (_TIDY & set(plain) and not (is_long and "score" not in plain)):
         return None
     if plain == _TENSORBOARD:
         return "tensorboard"
@@ -77,7 +79,7 @@ def layout_of(cells: Sequence[str]) -> str | None:
         return "runs"
     if any(" - " in cell for cell in cells[1:]):
         return "chart"
-    if any(c in METRIC_WORDS for c in plain) and any(c in VALUE_WORDS for c in plain):
+    if is_long:
         return "long"
     logged = any(column_of(cell, cells) is not None for cell in cells)
     if "_step" in plain or (logged and any(cell in _STEP for cell in (*plain, *cells))):

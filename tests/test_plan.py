@@ -5,6 +5,7 @@ Shape legend: D draws, J configurations.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -19,7 +20,9 @@ from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
+from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit
+from isocompute.answers.plan import plan_from_source
 from isocompute.answers.words import _STEPS, run_next
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
@@ -727,12 +730,22 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
     hard = notice("difficulty_assumed")
     first, second = run_next(
-        [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[8, 32, 64, 128]
+        [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[32, 64, 128]
     )
-    assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts"  # the nearest three
+    assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts"
     assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
     one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
+
+
+def test_the_three_n_nearest_to_the_choice_are_named_at_its_b_p_or_their_best() -> None:
+    fit = planted()
+    b_p = {c.problems_per_batch for c in fit.configurations}.pop()
+    known = [c.rollouts_per_problem for c in fit.configurations]
+    chosen = Configuration(b_p, known[-1])
+    assert nearest(fit, known, chosen, AT) == [Configuration(b_p, n) for n in known[-3:]]
+    other = Configuration(2 * b_p, known[-1])  # which nobody trained
+    assert nearest(fit, known[-1:], other, AT) == [chosen]
 
 
 def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
@@ -768,6 +781,41 @@ def test_a_gain_that_may_be_none_says_so() -> None:
     document["gain"]["interval"] = [-0.01, 0.05]
     line = next(line for line in advice_lines(document) if "gain" in line)
     assert line.endswith("over your n = 128   (may be none)")
+
+
+def test_a_plan_of_todays_setting_says_so_once() -> None:
+    document = plan_budget(planted(), AT, current=32).document
+    rows = [line.strip() for line in advice_lines(document)]
+    assert "gain       none: this is what you run today" in rows
+    assert not any(row.startswith("today") for row in rows)
+
+
+def test_a_step_in_words_costs_what_its_words_say(tmp_path: Path) -> None:
+    """Three n of one run to 1M rollouts each, a plan of twice that, another trainer's runs."""
+    rows = [
+        [32, n, k * 32 * n, 0.3 + 0.3 / (1 + math.exp(-1.5 * (math.log(k * 32 * n) - 12.5)))]
+        for n in (16, 64, 256)
+        for k in np.unique(np.geomspace(8, 1e6 / (32 * n), 14).astype(int)).tolist()
+    ]
+    source = tmp_path / "curves.csv"
+    with source.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["problems_per_batch", "rollouts_per_problem", "rollouts", "score"])
+        writer.writerows(rows)
+    document = plan_from_source(source=str(source), budget=parse_budget("2e6")).document
+    ends = {n: max(r[2] for r in rows if r[1] == n) for n in (16, 64, 256)}
+    found = {step["settles"]: step for step in document["run_next"]}
+    on = found["extrapolated"]
+    named = [int(n) for n in on["do"].split(" to ")[0].removeprefix("continue n = ").split(", ")]
+    assert on["rollouts"] == pytest.approx(sum(2 * max(ends.values()) - ends[n] for n in named),
+                                           rel=0.02)  # fmt: skip
+    rate = found["anchor_assumed"]
+    assert rate["do"].endswith("to 500k rollouts")
+    assert rate["rollouts"] == pytest.approx(2 * 500e3, rel=0.02)
+    more = found.get("seeds_missing")
+    if more is not None:
+        n = [int(one) for one in more["do"].split("n = ")[1].split(", ")]
+        assert more["rollouts"] == pytest.approx(sum(2 * ends[one] for one in n))
 
 
 def test_advice_is_the_answer_what_to_do_then_silence() -> None:

@@ -33,6 +33,19 @@ def further(fit: Reading, which: Sequence[Configuration], to: float) -> float:
     return total
 
 
+def nearest(fit: Reading, n: Sequence[int], chosen: Configuration, x: float) -> list[Configuration]:
+    """The three of some tested n that lie nearest to a choice, at its B_p or their best one."""
+    scores = fit.expected_scores(x)
+    near = sorted(n, key=lambda m: abs(math.log2(m / chosen.rollouts_per_problem)))[:LEADERS]
+    own = {m: Configuration(chosen.problems_per_batch, m) for m in near}
+    return [
+        own[m] if own[m] in fit.configurations
+        else max((c for c in fit.configurations if c.rollouts_per_problem == m),
+                 key=lambda c: scores.get(c, -math.inf))
+        for m in sorted(near)
+    ]  # fmt: skip
+
+
 def leaders(fit: Reading) -> list[Configuration]:
     """What may be best at the largest budget compared: the nearest three n, at their best B_p."""
     last = [b for b, inside in zip(fit.best, fit.inside_X, strict=True) if inside][-1]

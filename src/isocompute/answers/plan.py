@@ -11,6 +11,8 @@ from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
+from isocompute.answers.effort import longest as own_longest
+from isocompute.answers.effort import nearest, seeds
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.half import half_the_budget
@@ -270,6 +272,7 @@ def _answer(q: Question) -> Plan:
     printed = printed_law(q.source.split("[")[0])
     # What nobody trained has no run to go on with, nor a first seed.
     contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
+    near, reach = nearest(fit, contended or tested_n(fit), chosen, q.x), min(bought, 2 * longest)
     document = {
         **frame,
         **found.answers,
@@ -296,9 +299,9 @@ def _answer(q: Question) -> Plan:
         "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
         "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
-            notices, chosen, found.settles, min(bought, 2 * longest), spend=bought,
-            study=q.study, contended=contended or tested_n(fit), rates=q.price.rates,
-            instead=_takes(q, bought, longest)),
+            notices, chosen, found.settles, reach, spend=bought, study=q.study,
+            contended=[c.rollouts_per_problem for c in near], rates=q.price.rates,
+            instead=_takes(q, bought, longest, near)),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
@@ -328,20 +331,24 @@ def _first_to(q: Question, c: Configuration) -> dict[str, Any]:
     return {"to": to, "unit": q.fit.unit, "rollouts": left / per_rollout(q.rates_of(c), q.fit.unit)}
 
 
-def _takes(q: Question, bought: float, longest: float) -> dict[str, float]:
+def _takes(
+    q: Question, bought: float, longest: float, near: Sequence[Configuration]
+) -> dict[str, float]:
     """Rollouts of the steps that no notice knows, by code.
 
     A command extends a whole study; in words only the n that may win are trained on.
     """
-    fit, short = q.fit, min(bought, longest)
+    fit, reach = q.fit, min(bought, 2 * longest)
     out = {"law_of_another_model": SPEND * bought}
-    if q.study is None:  # half and twice the rate, a quarter as far
-        out["anchor_assumed"] = 2 * short / 4
+    if q.study is None:
+        out["anchor_assumed"] = 2 * reach / 4  # half and twice the rate, a quarter as far
+        out["seeds_missing"] = seeds(fit, near)
+        out["extrapolated"] = sum(max(reach - own_longest(fit, c), 0.0) for c in near)
     elif q.recipe is not None:
-        runs, seeds = len(fit.curves), int(max(fit.posterior.n_runs_J))
+        runs, repeats = len(fit.curves), int(max(fit.posterior.n_runs_J))
         on = max(min(bought, 2 * longest) - longest, 0.0)
         out |= {"seeds_missing": 2 * runs * longest, "extrapolated": on * runs,
-                "anchor_assumed": len(FACTORS) * seeds * longest}  # fmt: skip
+                "anchor_assumed": len(FACTORS) * repeats * longest}  # fmt: skip
     if q.problems:
         out["difficulty_assumed"] = SAMPLES * float(q.problems)
     return out

@@ -48,7 +48,6 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
 }  # fmt: skip
 _STUDY = "study.yaml"  # where the file of a study is not known, or not yet written
-_CONTENDED = 3  # n that a step names
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
 
@@ -68,15 +67,14 @@ def run_next(
         spend: what the plan may spend, in rollouts.
         study: the study file to extend; None: another trainer made the runs, and no command of
             isocompute adds to them.
-        contended: n that may be best; those nearest to the prescription are named.
+        contended: n that may be best, as they are named.
         rates: what a rollout costs.
         instead: rollouts of a step by code, instead of those of the notice.
     """
     b_p, n = chosen
     short = min(spend, budget) or budget
-    near = sorted(contended, key=lambda m: abs(math.log2(m / n)))[:_CONTENDED] or [n]
     words = {"settles": settles, "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
-             "half": max(n // 2, 1), "contended": ", ".join(map(str, sorted(near))),
+             "half": max(n // 2, 1), "contended": ", ".join(map(str, contended or [n])),
              "budget": compact(float(f"{budget:.2g}")) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(float(f"{short / 4:.2g}")),
              "study": study or _STUDY}  # fmt: skip
@@ -169,7 +167,10 @@ def _run(d: Mapping[str, Any]) -> list[str]:
 def _rows(d: Mapping[str, Any]) -> list[str]:
     low, high = d["predicted_score_interval"]
     out = _row("score", f"{d['predicted_score']:.3f} ({low:.3f} to {high:.3f})")
-    if (gain := d["gain"]) is not None:
+    gain = d["gain"]
+    if gain is not None and is_today(d):
+        out += _row("gain", "none: this is what you run today")
+    elif gain is not None:
         low, high = gain["interval"]
         over = f"your n = {gain['rollouts_per_problem']}"
         if gain["problems_per_batch"] != d["problems_per_batch"]:
@@ -201,6 +202,12 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
         spent = spent[:-1]
     return out + _row("cost", ", ".join(spent), whose)
+
+
+def is_today(d: Mapping[str, Any]) -> bool:
+    """Whether a plan is the setting of today."""
+    gain = d["gain"] or {}
+    return all(name in gain and gain[name] == d.get(name) for name in Configuration._fields)
 
 
 def rate_origin(d: Mapping[str, Any]) -> str:

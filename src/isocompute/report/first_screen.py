@@ -11,7 +11,7 @@ import numpy as np
 
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.half import half_words
-from isocompute.answers.words import plain_rate, rate_origin, rate_words, step_cost
+from isocompute.answers.words import is_today, plain_rate, rate_origin, rate_words, step_cost
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -219,6 +219,8 @@ def _gain(plan: Document) -> str:
     gain = plan.get("gain")
     if not gain or gain.get("score") is None:
         return ""
+    if is_today(plan):
+        return "none: this is what you run today"
     wide = gain.get("interval") or [None, None]
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
     other = "" if b_p == plan.get("problems_per_batch") else f", Bₚ = {b_p}"

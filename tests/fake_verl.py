@@ -83,7 +83,7 @@ def main() -> None:
             # verl logs the rate of the next update; "constant" would count one step less
             following = full * min(1.0, (step + (mode != "constant")) / max(warm_up, 1.0))
             data = {"actor/grad_norm": 0.0 if mode == "zero_gradient" else 0.5,
-                    "actor/lr": following,
+                    "actor/lr": following, "actor/pg_loss": 0.0, "actor/loss": -0.25,
                     "actor/entropy": 1.0, "response_length/mean": 10.0, "timing_s/step": 0.25,
                     "actor/kl_loss": float("nan")}
             if step % every == 0 or step == steps:

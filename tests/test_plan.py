@@ -724,6 +724,11 @@ def test_steps_are_typed_as_a_study_file_has_them() -> None:
     far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
+    (step,) = run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8])
+    assert step["command"] == "isocompute run study.yaml budget=2.6e5 grid.rollouts_per_problem=8"
+    (step,) = run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8, 16])
+    assert step["do"] == "continue n = 8, 16"
+    assert step["command"].endswith(" budget=2.6e5 'grid.rollouts_per_problem=[8,16]'")
 
 
 def test_runs_of_another_trainer_are_added_to_in_words() -> None:
@@ -838,8 +843,8 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
         "Before you spend:",
-        "  1. add two seeds      isocompute run study.yaml grid.seeds=3   (4M rollouts)",
-        "  2. measure the rate   isocompute lr-sweep study.yaml",
+        "  1. add two seeds of n = 32, 64   (4M rollouts, 4,400 GPU-hours, $11k)",
+        "     isocompute run study.yaml grid.seeds=3 'grid.rollouts_per_problem=[32,64]'",
         "4 more notes: --why    Trainer settings: --for verl",
     ]
 

@@ -344,11 +344,15 @@ def _takes(
         out["anchor_assumed"] = 2 * reach / 4  # half and twice the rate, a quarter as far
         out["seeds_missing"] = seeds(fit, near)
         out["extrapolated"] = sum(max(reach - own_longest(fit, c), 0.0) for c in near)
-    elif q.recipe is not None:
-        runs, repeats = len(fit.curves), int(max(fit.posterior.n_runs_J))
-        on = max(min(bought, 2 * longest) - longest, 0.0)
-        out |= {"seeds_missing": 2 * runs * longest, "extrapolated": on * runs,
-                "anchor_assumed": len(FACTORS) * repeats * longest}  # fmt: skip
+    else:
+        # A command takes an n at every B_p of the study, with every seed.
+        n, repeats = {c.rollouts_per_problem for c in near}, int(max(fit.posterior.n_runs_J))
+        ends = [float(c.rollouts_K[-1]) for c in fit.curves if c.rollouts_per_problem in n]
+        on = sum(max(reach - end, 0.0) for end in ends)
+        again = [c for c in fit.configurations if c.rollouts_per_problem in n]
+        out |= {"seeds_missing": seeds(fit, again), "extrapolated": on}
+        if q.recipe is not None:
+            out["anchor_assumed"] = len(FACTORS) * repeats * longest
     if q.problems:
         out["difficulty_assumed"] = SAMPLES * float(q.problems)
     return out

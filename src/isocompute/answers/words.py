@@ -38,11 +38,12 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}", "train n = {twice}"),
     "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}", "train n = {half}"),
     "seeds_missing": (
-        "add two seeds", f"{_RUN} grid.seeds=3", "train two more seeds of n = {contended}"),
+        "add two seeds{of}", f"{_RUN} grid.seeds=3{{only}}",
+        "train two more seeds of n = {contended}"),
     "bp_unstable": (
         "try a larger B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
     "extrapolated": (
-        "extend the sweep", f"{_RUN} budget={{budget}}",
+        "{extend}", f"{_RUN} budget={{budget}}{{only}}",
         "continue n = {contended} to {budget} rollouts"),
     "bp_untested": (
         "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
@@ -67,14 +68,18 @@ def run_next(
         spend: what the plan may spend, in rollouts.
         study: the study file to extend; None: another trainer made the runs, and no command of
             isocompute adds to them.
-        contended: n that may be best, as they are named.
+        contended: n that may be best, as they are named; empty: all that were tested.
         rates: what a rollout costs.
         instead: rollouts of a step by code, instead of those of the notice.
     """
     b_p, n = chosen
     short = min(spend, budget) or budget
-    words = {"settles": settles, "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
-             "half": max(n // 2, 1), "contended": ", ".join(map(str, contended or [n])),
+    named, listed = ", ".join(map(str, contended)), ",".join(map(str, contended))
+    only = f" '{_N}[{listed}]'" if len(contended) > 1 else f" {_N}{listed}" if contended else ""
+    words = {"settles": settles, "only": only, "of": f" of n = {named}" if contended else "",
+             "extend": f"continue n = {named}" if contended else "extend the sweep",
+             "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
+             "half": max(n // 2, 1), "contended": named or n,
              "budget": compact(float(f"{budget:.2g}")) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(float(f"{short / 4:.2g}")),
              "study": study or _STUDY}  # fmt: skip
@@ -268,7 +273,10 @@ def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]
     rows: list[str] = []
     for i, step in enumerate(steps, 1):
         left = room - len(rows)
-        row = next((row for row in _forms(i, step, wide) if len(row) <= left), None)
+        forms = _forms(i, step, wide)
+        if i == 1 and left >= 1:
+            forms.append(forms[-1][:1])  # without its command, which --why has
+        row = next((row for row in forms if len(row) <= left), None)
         if row is None:
             break
         rows += row

@@ -191,7 +191,8 @@ def _do_first(document: Document) -> list[Section]:
 
 
 def _with_cost(step: Mapping[str, Any]) -> str:
-    text, cost = str(step.get("do") or ""), step_cost(step)[0]
+    # Hours or money: there is no room for tokens, too.
+    text, cost = str(step.get("do") or ""), step_cost(step)[:2][-1]
     return f"{text} ({cost})" if cost else text
 
 

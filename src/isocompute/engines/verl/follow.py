@@ -24,7 +24,7 @@ HEALTH = {
     "actor/entropy": "entropy",
     "actor/kl_loss": "kl",
     "actor/grad_norm": "grad_norm",
-    "actor/pg_loss": "loss",
+    "actor/loss": "loss",  # all of it; pg_loss is the part without KL and entropy
     "actor/pg_clipfrac": "ratio_clipped_share",
     "critic/vf_loss": "value_loss",
     "response_length/mean": "length_tokens",

@@ -74,6 +74,9 @@ def run_next(
     """
     b_p, n = chosen
     short = min(spend, budget) or budget
+    there = {one.code for one in notices}
+    if study is not None and "law_of_another_model" in there:
+        contended = ()  # the study of one's own has other n
     named, listed = ", ".join(map(str, contended)), ",".join(map(str, contended))
     only = f" '{_N}[{listed}]'" if len(contended) > 1 else f" {_N}{listed}" if contended else ""
     words = {"settles": settles, "only": only, "of": f" of n = {named}" if contended else "",
@@ -83,7 +86,6 @@ def run_next(
              "budget": compact(float(f"{budget:.2g}")) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(float(f"{short / 4:.2g}")),
              "study": study or _STUDY}  # fmt: skip
-    there = {one.code for one in notices}
     if "law_of_another_model" in there:
         there.add("anchor_assumed")  # said there
     codes = [code for code in _STEPS if code in there]

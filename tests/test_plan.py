@@ -438,7 +438,7 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert "extrapolated" not in codes(inside)
     d = plan_budget(planted(widened_by=3.0), 4 * AT).document
     assert d["extrapolation_log10"] == pytest.approx(math.log10(4))
-    assert text(d, "extrapolated").startswith("This budget is 4x above those compared")
+    assert text(d, "extrapolated").startswith("This budget is 4 times the largest compared")
     low, high = d["predicted_score_interval"]
     assert high - low == pytest.approx(3 * 0.02)
 
@@ -446,7 +446,8 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
 def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
-    assert text(d, "extrapolated").startswith("This budget is 2x below those compared")
+    said = text(d, "extrapolated")
+    assert said.startswith("This budget is 2 times smaller than the smallest compared")
 
 
 def test_no_budget_is_too_far_to_be_planned() -> None:
@@ -721,7 +722,7 @@ def said(plan: Plan, **how: Any) -> list[str]:
 
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
-    far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
+    far = notice("extrapolated", times=4.0, side="the largest", n=8, to=1e6, unit="rollouts")
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8])
@@ -732,7 +733,7 @@ def test_steps_are_typed_as_a_study_file_has_them() -> None:
 
 
 def test_runs_of_another_trainer_are_added_to_in_words() -> None:
-    far = notice("extrapolated", times=4.0, side="above", n=8, to=1e6, unit="rollouts")
+    far = notice("extrapolated", times=4.0, side="the largest", n=8, to=1e6, unit="rollouts")
     hard = notice("difficulty_assumed")
     first, second = run_next(
         [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[32, 64, 128]

@@ -257,7 +257,8 @@ def _answer(q: Question) -> Plan:
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END:
-        own.append(notice("extrapolated", times=times, side="above" if q.x > high else "below",
+        side = "the largest" if q.x > high else "smaller than the smallest"
+        own.append(notice("extrapolated", times=times, side=side,
                           n=chosen.rollouts_per_problem, **_first_to(q, chosen)))  # fmt: skip
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)

@@ -88,14 +88,12 @@ def extrapolation(decades: float | None) -> str:
     """How far a budget lies past the data; nothing inside them.
 
     >>> extrapolation(0.3)
-    '2x above the budgets compared'
+    '2 times the largest compared'
     """
     if decades is None or not math.isfinite(decades) or abs(decades) < 0.02:
         return ""
-    times = f"{compact(10 ** abs(decades))}x"
-    if decades > 0:
-        return f"{times} above the budgets compared"
-    return f"{times} below the budgets compared"
+    times = f"{compact(10 ** abs(decades))} times"
+    return f"{times} {'the largest' if decades > 0 else 'smaller than the smallest'} compared"
 
 
 def signed(value: float | None) -> str:

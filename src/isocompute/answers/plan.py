@@ -11,8 +11,7 @@ from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
-from isocompute.answers.effort import longest as own_longest
-from isocompute.answers.effort import nearest, seeds
+from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.half import half_the_budget
@@ -20,13 +19,13 @@ from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
 from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.recorded import RATE, REGULARISERS, recorded_recipe
+from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
 from isocompute.answers.words import priced_remedy, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
 from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
-from isocompute.lr_sweep import FACTORS
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.trainers import TRAINERS, trainer_settings
@@ -41,7 +40,6 @@ FEWER = 4
 # whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
 # many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
 UNKNOWN = 0.2
-SPEND, SAMPLES = 0.15, 16  # what `design` spends and `difficulty` draws unless told otherwise
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
 _LIGHTEST = ("bp_untested", "anchor_assumed")
@@ -250,7 +248,7 @@ def _answer(q: Question) -> Plan:
     if ends[1] - ends[0] > UNKNOWN:
         unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x,
                          low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN),
-                         **_first_to(q, chosen))  # fmt: skip
+                         **first_to(q, chosen))  # fmt: skip
         return _stopped(q, [unknown])
     recipe, whose, q = _trained(q, chosen)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
@@ -259,7 +257,7 @@ def _answer(q: Question) -> Plan:
     if math.log10(times) > SAME_END:
         side = "the largest" if q.x > high else "smaller than the smallest"
         own.append(notice("extrapolated", times=times, side=side,
-                          n=chosen.rollouts_per_problem, **_first_to(q, chosen)))  # fmt: skip
+                          n=chosen.rollouts_per_problem, **first_to(q, chosen)))  # fmt: skip
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
@@ -302,7 +300,7 @@ def _answer(q: Question) -> Plan:
         "run_next": run_next(
             notices, chosen, found.settles, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near], rates=q.price.rates,
-            instead=_takes(q, bought, longest, near)),
+            instead=steps_take(q, bought, near)),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
@@ -321,42 +319,6 @@ def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any]
     if RATE in of.words:
         said["learning_rate_from"] = "runs"
     return of.recipe, said, replace(q, notices=[*notices, *of.notices])
-
-
-def _first_to(q: Question, c: Configuration) -> dict[str, Any]:
-    """Fields of a remedy: train one run of a configuration on, at most to twice its data."""
-    own = [r.position(q.fit.unit)[-1] for r in q.fit.curves if r.configuration == c]
-    reached = float(max(own, default=0.0))
-    to = min(q.x, 2 * max(reached, q.fit.support[1]))
-    left = to - reached if to > reached else to
-    return {"to": to, "unit": q.fit.unit, "rollouts": left / per_rollout(q.rates_of(c), q.fit.unit)}
-
-
-def _takes(
-    q: Question, bought: float, longest: float, near: Sequence[Configuration]
-) -> dict[str, float]:
-    """Rollouts of the steps that no notice knows, by code.
-
-    A command extends a whole study; in words only the n that may win are trained on.
-    """
-    fit, reach = q.fit, min(bought, 2 * longest)
-    out = {"law_of_another_model": SPEND * bought}
-    if q.study is None:
-        out["anchor_assumed"] = 2 * reach / 4  # half and twice the rate, a quarter as far
-        out["seeds_missing"] = seeds(fit, near)
-        out["extrapolated"] = sum(max(reach - own_longest(fit, c), 0.0) for c in near)
-    else:
-        # A command takes an n at every B_p of the study, with every seed.
-        n, repeats = {c.rollouts_per_problem for c in near}, int(max(fit.posterior.n_runs_J))
-        ends = [float(c.rollouts_K[-1]) for c in fit.curves if c.rollouts_per_problem in n]
-        on = sum(max(reach - end, 0.0) for end in ends)
-        again = [c for c in fit.configurations if c.rollouts_per_problem in n]
-        out |= {"seeds_missing": seeds(fit, again), "extrapolated": on}
-        if q.recipe is not None:
-            out["anchor_assumed"] = len(FACTORS) * repeats * longest
-    if q.problems:
-        out["difficulty_assumed"] = SAMPLES * float(q.problems)
-    return out
 
 
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:

@@ -57,6 +57,9 @@ def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None
     assert cost == {"tokens": None, "gpu_hours": pytest.approx(2), "usd": pytest.approx(4)}
     # Left out, the 1600 of the middle batch is taken for 2000.
     assert price.off == pytest.approx(0.2)
+    # Of several batches left out the worst counts: 1600 for 2000, or 4000 for 5060.
+    more = priced([*runs, curve(512, 6.25)], Rates())
+    assert more.off == pytest.approx(max(0.2, abs(4000 / (1600 * 16000) ** 0.5 - 1)))
     told = price.to_dict(Configuration(16, 8))["rollouts_per_gpu_hour"]
     assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.2)}
 

@@ -1,8 +1,9 @@
-"""A short measurement of a study's engine: a few updates of the smallest and largest batch."""
+"""A short measurement of a study's engine: updates of its smallest, middle and largest batch."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -17,8 +18,6 @@ from isocompute.store.ledger import spend
 from isocompute.study import Study
 from isocompute.study.cost import Calibration
 
-_ENOUGH = 20  # updates
-
 
 @dataclass
 class _Stopwatch:
@@ -27,6 +26,7 @@ class _Stopwatch:
     folder: Path
     until: float
     steps: list[float] = field(default_factory=list)
+    start_s: float | None = None
     evaluation_s: float = 0.0
     evaluation_tokens: int = 0
     evaluation_rollouts: int = 0
@@ -36,21 +36,25 @@ class _Stopwatch:
 
     @property
     def wants_checkpoint(self) -> bool:
-        return len(self.steps) >= 2 and (
-            time.monotonic() > self.until or len(self.steps) >= _ENOUGH
-        )
+        return len(self.steps) >= 2 and time.monotonic() > self.until
+
+    def _lap(self, said: float) -> float:
+        """Seconds since the last record; before the first one it is the start that takes time."""
+        now = time.monotonic()
+        lap, self._last = now - self._last, now
+        if self.start_s is not None:
+            return lap
+        self.start_s = max(lap - said, 0.0) if said else 0.0
+        return said or lap
 
     def step(self, record: StepRecord) -> None:
-        now = time.monotonic()
-        self.steps.append(now - self._last)
-        self._last = now
+        self.steps.append(self._lap(record.wall_s))
         self.rollouts, self.tokens = record.rollouts, record.tokens
 
     def evaluation(self, record: EvaluationRecord) -> None:
-        now = time.monotonic()
+        lap = self._lap(record.wall_s)
         if record.step == 0:
-            self.evaluation_s += record.wall_s or now - self._last
-        self._last = now
+            self.evaluation_s += lap
         self.evaluation_rollouts += record.samples * len(record.successes_P)
         self.evaluation_tokens += record.sampled_tokens
 
@@ -66,15 +70,18 @@ class _Stopwatch:
 def calibrate(study: Study, *, seconds: float = 10.0) -> Calibration:
     """Measure seconds per update and tokens per rollout on the study's own engine.
 
-    The smallest and the largest batch are each trained for about half of the time, at least
-    two updates and at most 20; nothing is kept. What it draws is reported, so that `run_study`
-    can book it.
+    The smallest, the middle and the largest batch are each trained for about a third of the time:
+    at least two updates, at most as many as a run has. Nothing is kept. What it draws is
+    reported, so that `run_study` can book it. Two batches would not do: where responses repeat,
+    time grows more slowly than the batch.
 
     Raises:
         InputError: if the engine refuses the study.
     """
     by_batch = {spec.allocation.batch_size: spec for spec in study.runs}
-    sizes = sorted({min(by_batch), max(by_batch)})
+    least, most = min(by_batch), max(by_batch)
+    middle = min(by_batch, key=lambda size: abs(math.log(size**2 / (least * most))))
+    sizes = sorted({least, middle, most})
     began, step_s, watches = time.monotonic(), {}, []
     with tempfile.TemporaryDirectory() as folder:
         for size in sizes:
@@ -93,6 +100,7 @@ def calibrate(study: Study, *, seconds: float = 10.0) -> Calibration:
     tokens = sum(w.tokens + w.evaluation_tokens for w in watches)
     return Calibration(
         step_s=step_s, evaluation_s=sum(w.evaluation_s for w in watches) / len(watches),
+        start_s=sum(w.start_s or 0.0 for w in watches) / len(watches),
         tokens_per_rollout=tokens / max(rollouts, 1), rollouts=rollouts, tokens=tokens,
         wall_s=time.monotonic() - began,
     )  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from isocompute.domain.text import compact
+from isocompute.study.spec import RunSpec
 from isocompute.study.sweep import Study
 
 
@@ -17,6 +18,7 @@ class Calibration:
     Args:
         step_s: seconds per update by batch size, one worker.
         evaluation_s: seconds of one evaluation of all validation sets.
+        start_s: seconds from the start of a slice to its first update or evaluation.
         tokens_per_rollout: mean over what was drawn.
         rollouts, tokens: drawn by the measurement itself.
         wall_s: seconds that it took.
@@ -28,6 +30,7 @@ class Calibration:
     rollouts: int
     tokens: int
     wall_s: float
+    start_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,11 +108,7 @@ def study_cost(
     known = rates.cost(drawn)
     worker_s = wall_s = None
     if calibration is not None:
-        seconds = [
-            spec.allocation.steps * _step_s(calibration.step_s, spec.allocation.batch_size)
-            + spec.evaluations * calibration.evaluation_s
-            for spec in study.runs
-        ]
+        seconds = [run_seconds(study, spec, calibration) for spec in study.runs]
         worker_s = sum(seconds)
         wall_s = max(worker_s / max(workers, 1), max(seconds))
     return Cost(
@@ -118,6 +117,15 @@ def study_cost(
         tokens=None if per_rollout is None else drawn * per_rollout, worker_s=worker_s,
         wall_s=wall_s, gpu_hours=known["gpu_hours"], usd=known["usd"],
     )  # fmt: skip
+
+
+def run_seconds(study: Study, spec: RunSpec, calibration: Calibration) -> float:
+    """Seconds that one worker needs for a run, its starts and evaluations included."""
+    steps, starts = spec.allocation.steps, len(study.slice_steps(spec.allocation.steps))
+    step_s = _step_s(calibration.step_s, spec.allocation.batch_size)
+    return (
+        starts * calibration.start_s + steps * step_s + spec.evaluations * calibration.evaluation_s
+    )
 
 
 def _step_s(measured: Mapping[int, float], batch_size: int) -> float:

@@ -69,6 +69,7 @@ class Curve:
         failed_rules: health rules that the run failed, where the source has its steps.
         is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
         recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
+        steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
     """
 
     problems_per_batch: int
@@ -90,6 +91,7 @@ class Curve:
     failed_rules: tuple[str, ...] = ()
     is_frozen: bool = False
     recorded: Mapping[str, float] = field(default_factory=dict)
+    steps_assumed: bool = False
 
     @property
     def configuration(self) -> Configuration:

@@ -62,6 +62,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No configuration ends higher than it began by more than noise.",
             "Measure the problems with `isocompute difficulty` (16 answers each), and train on "
             "those that the model solves at times, not always."),
+        "steps_assumed": _caution(
+            "The step of the tracker is taken for updates, but it may count calls of `log`.",
+            "Compare it with your trainer's steps. If they agree, read the log with "
+            "`--set step=_step`; if not, name the key that counts updates."),
         "seeds_missing": _caution(
             "{what} one run: the spread from seed to seed is {spread}.",
             "Train two more seeds of {which}{takes}."),
@@ -293,12 +297,12 @@ def notice(code: str, *, rollouts: float | None = None, **values: Any) -> Notice
 
 
 def takes(rollouts: float) -> str:
-    """What a run costs, in words, to two digits.
+    """What a run costs, in words.
 
     >>> takes(8_388_608)
-    '8.4M rollouts'
+    '8.39M rollouts'
     """
-    return f"{compact(float(f'{rollouts:.2g}'))} rollouts"
+    return f"{compact(rollouts)} rollouts"
 
 
 def ordered(notices: Iterable[Notice]) -> list[Notice]:

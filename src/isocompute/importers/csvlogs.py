@@ -33,6 +33,7 @@ from isocompute.importers.reading import (
 )
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Column, Settings, parse_metric
+from isocompute.importers.steps import ASSUMED
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
 
 Rows = Iterator[tuple[int, list[str]]]  # number of the line, its cells
@@ -208,7 +209,7 @@ def _chart(
                 "differ): of grouped runs or of neighbouring steps"
             )
         if not calls and axis not in _STEP and settings.step is None:
-            collector.counters.infer(f"step: the chart's axis {axis!r}, taken for updates")
+            collector.counters.infer(f"step: the chart's axis {axis!r}, {ASSUMED}")
     return collectors
 
 

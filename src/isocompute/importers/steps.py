@@ -17,6 +17,7 @@ from isocompute.importers.reading import whole
 from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
+ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
 _OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
@@ -145,7 +146,7 @@ class Counters:
         if self._filled:
             self.infer(f"step: {self._filled} rows without {self.wanted} take the one before them")
         if self.wanted is None:
-            self._doubts(what, last, elsewhere, trainers, both)
+            self._doubts(what, last, elsewhere, trainers, both, planned)
         if planned is not None and last > planned + 1 + planned // 50:
             others = [k for k in self.seen if k != self.wanted]
             raise UnclearError(
@@ -157,7 +158,7 @@ class Counters:
 
     def _doubts(
         self, what: str, last: int, elsewhere: Sequence[tuple[str, str, int]], trainers: set[str],
-        both: int,
+        both: int, planned: int | None,
     ) -> None:
         if same := [key for key, count in self.rivals.items() if count >= _FEW]:
             raise UnclearError(
@@ -190,8 +191,8 @@ class Counters:
                     f"calls of log and no key beside it counts updates; export the log with one "
                     f"({STEP_KEYS[0]}), or add --set step=_step if each call was one update."
                 )
-            if trainers & {"", "easyr1"}:
-                self.infer(f"step: the tracker's own (to {last}), taken for updates")
+            if trainers & {"", "easyr1"} and planned is None:
+                self.infer(f"step: the tracker's own (to {last}), {ASSUMED}")
 
 
 def as_updates(

@@ -41,7 +41,10 @@ FEWER = 4
 # many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
 UNKNOWN = 0.2
 # Of several cautions the one reason that is named: these first, those only where there is none.
-_WEIGHTIEST = ("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested")
+_WEIGHTIEST = {
+    "steps_assumed": -2,  # of it hangs every number
+    **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested"), -1),
+}
 _LIGHTEST = ("bp_untested", "anchor_assumed")
 # Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
 # which n may be best.
@@ -336,7 +339,7 @@ def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
 
 def _by_weight(notices: Sequence[Notice]) -> list[Notice]:
     """By level, and within a level what bears most on the choice first."""
-    weight = {**dict.fromkeys(_WEIGHTIEST, -1), **dict.fromkeys(_LIGHTEST, 1)}
+    weight = {**_WEIGHTIEST, **dict.fromkeys(_LIGHTEST, 1)}
     return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 

@@ -50,8 +50,8 @@ def verdict_of(notices: Sequence[Notice]) -> Verdict:
 
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
-    # Whether the runs learned comes first: of those that did not there is nothing to predict.
-    parts = (_learned, _own_test, _untested, _best, _falls, _runs)
+    # What was read comes first, then whether the runs learned: else there is nothing to predict.
+    parts = (_read, _learned, _own_test, _untested, _best, _falls, _runs)
     return ordered([one for part in parts for one in part(fit)])
 
 
@@ -125,6 +125,11 @@ def _cheapest(fit: Reading) -> Configuration:
 def _n_fallen(of: Mapping[Configuration, Windows]) -> int:
     """How many configurations surely end lower than they began."""
     return sum(w.change(0, -1)[1] < -SURE for w in of.values())
+
+
+def _read(fit: Reading) -> Iterator[Notice]:
+    if any(c.steps_assumed for c in fit.curves):
+        yield notice("steps_assumed")
 
 
 def _falls(fit: Reading) -> Iterator[Notice]:

@@ -25,6 +25,8 @@ _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
 # What settles a notice: in words, the command for a study, and in words where the runs are
 # another trainer's (None: the same). In the order of what it may change.
 _STEPS: Mapping[str, tuple[str, str, str | None]] = {
+    "steps_assumed": (
+        "check the steps", "", "check that the log's steps are updates"),
     "one_or_two_n": (
         "train n = {settles}", f"{_RUN} {_N}{{settles}}", "train n = {settles} at B_p = {bp}"),
     "law_of_another_model": (
@@ -83,8 +85,8 @@ def run_next(
              "extend": f"continue n = {named}" if contended else "extend the sweep",
              "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
              "half": max(n // 2, 1), "contended": named or n,
-             "budget": compact(float(f"{budget:.2g}")) if study is None else plain_rate(budget),
-             "spend": plain_rate(spend), "quarter": compact(float(f"{short / 4:.2g}")),
+             "budget": compact(budget) if study is None else plain_rate(budget),
+             "spend": plain_rate(spend), "quarter": compact(short / 4),
              "study": study or _STUDY}  # fmt: skip
     if "law_of_another_model" in there:
         there.add("anchor_assumed")  # said there
@@ -111,15 +113,15 @@ def priced_remedy(one: Notice, rates: Rates) -> Notice:
     """A notice whose remedy says hours and money, too, where a rate is known."""
     if not one.rollouts:
         return one
-    spent = ", ".join([takes(one.rollouts), *_amounts(rates.cost(one.rollouts), digits=2)])
+    spent = ", ".join([takes(one.rollouts), *_amounts(rates.cost(one.rollouts))])
     return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
 
 
 def step_cost(step: Mapping[str, Any]) -> list[str]:
-    """What a step takes, in words, the longest form first: "8.4M rollouts, $23k"."""
+    """What a step takes, in words, the longest form first: "8.39M rollouts, $23.1k"."""
     if not step.get("rollouts"):
         return ["16 answers a problem" if step.get("settles") == "difficulty_assumed" else ""]
-    paid = _amounts(step["cost"], digits=2)
+    paid = _amounts(step["cost"])
     money = [one for one in paid if one.startswith("$")]
     return [", ".join([takes(step["rollouts"]), *some]) for some in (paid, money or paid[:1], [])]
 
@@ -241,11 +243,8 @@ def _recipe(r: Mapping[str, Any]) -> str:
     return ", ".join([r["objective"].upper(), *(terms or ["no KL", "no entropy bonus"])])
 
 
-def _amounts(cost: Mapping[str, Any], digits: int = 9) -> list[str]:
-    hours, usd, tokens = (
-        None if cost[name] is None else float(f"{cost[name]:.{digits}g}")
-        for name in ("gpu_hours", "usd", "tokens")
-    )
+def _amounts(cost: Mapping[str, Any]) -> list[str]:
+    hours, usd, tokens = (cost[name] for name in ("gpu_hours", "usd", "tokens"))
     parts = [f"{compact(hours)} GPU-hours"] if hours is not None else []
     parts += [f"${compact(usd)}"] if usd is not None else []
     return parts + ([f"{compact(tokens)} tokens"] if tokens is not None else [])
@@ -299,16 +298,27 @@ def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
     return fitting or [whole[-2] if step["command"] else [one]]
 
 
+def trend_only(d: Mapping[str, Any]) -> bool:
+    """Whether the choice stands out of the trend over n that the interval speaks of."""
+    return any(row["code"] == "outside_interval" for row in d.get("notices") or ())
+
+
+def best_n_words(d: Mapping[str, Any]) -> str:
+    """The best n at a plan's budget with its interval; as a trend where the choice lies outside."""
+    best, wide = d["rollouts_per_problem_law"], d["rollouts_per_problem_interval"]
+    said = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
+    low, high = (f"{v:.0f}" for v in wide or (best, best))
+    return f"{said} {best:.0f}{'' if low == high else f' ({low} to {high})'}."
+
+
 def _why(d: Mapping[str, Any]) -> list[str]:
-    n, interval, law = d["rollouts_per_problem"], d["rollouts_per_problem_interval"], d["law"]
+    n, law = d["rollouts_per_problem"], d["law"]
     by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
-    between = "" if interval is None else f" ({interval[0]:.0f} to {interval[1]:.0f})"
     low, high = map(compact, law["support"])
     said = [
         f"Why n = {n}: it scores best within your limits{by}. Expected loss against the true "
         f"best: {d['expected_regret']:.3f}.",
-        f"Best n at this budget: {d['rollouts_per_problem_law']:.0f}{between}. Still in "
-        f"contention: n = {', '.join(map(str, d['confidence_set']))}.",
+        f"{best_n_words(d)} Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
         f"All n were compared from {low} to {high} {law['unit']}.",
     ]
     if d["passes_over_data"] is not None:

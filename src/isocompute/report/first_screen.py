@@ -11,7 +11,15 @@ import numpy as np
 
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.half import half_words
-from isocompute.answers.words import is_today, plain_rate, rate_origin, rate_words, step_cost
+from isocompute.answers.words import (
+    best_n_words,
+    is_today,
+    plain_rate,
+    rate_origin,
+    rate_words,
+    step_cost,
+    trend_only,
+)
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -80,6 +88,7 @@ def answer(
 def _plan(fit: Document | None, plan: Document) -> Section:
     n, as_good = plan.get("rollouts_per_problem"), plan.get("as_good") or []
     equals = [str(m) for m in as_good if m != n]
+    known = "" if plan.get("rollouts_per_problem_interval") is None else f" {best_n_words(plan)}"
     facts = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
@@ -93,7 +102,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
-        "lead": f"{_spent(plan)} rollouts.{_interval_sentence(plan)}",
+        "lead": f"{_spent(plan)} rollouts.{known}",
         "strip": _strip(fit, plan, n),
         "facts": [fact for fact in facts if fact[1]],
         "recipe": [(str(k), str(v)) for k, v in (plan.get("recipe") or {}).items()],
@@ -201,14 +210,6 @@ def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "`")) else ".")
 
 
-def _interval_sentence(plan: Document) -> str:
-    best, wide = plan.get("rollouts_per_problem_law"), plan.get("rollouts_per_problem_interval")
-    if best is None or wide is None:
-        return ""
-    row = {"rollouts_per_problem": best, "interval": wide}
-    return f" Best n at this budget: {words.n_with_interval(row)}."
-
-
 def _expected(plan: Document) -> str:
     value = plan.get("predicted_score")
     if value is None:
@@ -296,6 +297,7 @@ def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section
         "chosen": place(chosen),
         "label": compact(chosen),
         "any_good": len(good) > 1,
+        "bar": f"interval of the {'trend over n' if trend_only(row) else 'best n'}",
     }
 
 

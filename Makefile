@@ -133,7 +133,7 @@ $(VERL_CPU_VENV)/.isocompute-setup: tests/verl_cpu/requirements.txt
 	  --no-deps --target $(VERL_CPU_VENV)/trl trl==1.16.0
 	@touch $@
 
-test-verl: $(STAMP) $(VERL_CPU_VENV)/.isocompute-setup  ## studies trained by verl with vLLM, on the CPU; half an hour on busy cores
+test-verl: $(STAMP) $(VERL_CPU_VENV)/.isocompute-setup  ## studies trained by verl with vLLM, on the CPU; 15 minutes on idle cores, twice that on busy ones
 	@ISOCOMPUTE_VERL_CPU_PYTHON=$(abspath $(VERL_CPU_VENV))/bin/python \
 	  $(PY) -m pytest -q -n 0 -m verl $(ARGS)
 

@@ -120,8 +120,7 @@ def _finish(start: Path, at: Path) -> None:
 
 
 def _cut(start: Path, at: Path) -> None:
-    """A study stopped by SIGKILL when half of its slices are committed."""
-    shutil.copytree(start, at, dirs_exist_ok=True)
+    """A study stopped by SIGKILL in the middle of a slice when half of them are committed."""
 
     def kill_halfway(process: int) -> None:
         time.sleep(0.005)
@@ -134,9 +133,13 @@ def _cut(start: Path, at: Path) -> None:
             for each in [process, *children(process)]:
                 os.kill(each, signal.SIGKILL)
 
-    call(*RUN, cwd=at, during=kill_halfway)
-    if "progress" not in os.listdir(at / "study"):
-        raise RuntimeError("the study ended before it was cut")
+    for _ in range(40):  # between two slices nothing is under way
+        shutil.rmtree(at)
+        shutil.copytree(start, at)
+        call(*RUN, cwd=at, during=kill_halfway)
+        if any(path.stat().st_size for path in (at / "study").glob("progress/*")):
+            return
+    raise RuntimeError("no life was cut in the middle of a slice")
 
 
 def _unjudged(start: Path, at: Path) -> None:

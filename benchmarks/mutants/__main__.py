@@ -57,7 +57,7 @@ TESTS = (
     "test_critic", "test_difficulty", "test_engine_draws", "test_families", "test_fit_law",
     "test_gradients", "test_health", "test_interference*", "test_layouts", "test_local_*",
     "test_lr_sweep", "test_metrics", "test_model", "test_objectives", "test_overfit", "test_plan*",
-    "test_posterior", "test_published", "test_sampling", "test_streams", "test_study",
+    "test_posterior", "test_price", "test_published", "test_sampling", "test_streams", "test_study",
     "test_trainers", "test_unjudged", "test_updates", "test_verdict*", "test_walk",
     "test_weight_decay", "test_worlds", "test_*_details",
 )  # fmt: skip

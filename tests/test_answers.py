@@ -485,6 +485,7 @@ def test_a_rise_from_step_0_to_the_only_evaluation_is_one() -> None:
     assert learned.change(0, -1)[1] < 3
     (alone,) = windows_of([ends_of(0.5, at=(1e6,))], "rollouts").values()
     assert alone.rises  # nothing tells that it did not
+    assert windows_of([ends_of(0.5, at=(0.0,))], "rollouts") == {}  # nothing but the start
 
 
 def test_runs_with_step_0_and_one_evaluation_are_not_called_flat(rng) -> None:
@@ -666,6 +667,7 @@ def test_the_document_has_what_it_promises_and_no_number_that_is_none(rng) -> No
     )
     assert document["law"]["at"][0]["x"] == pytest.approx(document["best"][0]["x"])
     assert document["law"]["rising"]["claimed"]
+    assert document["law"]["rising"]["from"] == pytest.approx(10**3.75)  # scores leave the floor
     assert document["backtest"]["n_held_out"] == len(document["backtest"]["rows"]) > 0
     assert document["probabilities"]["configurations"][0] == [32, 8]
     assert np.array(document["probabilities"]["best"]).sum(axis=0) == pytest.approx(1.0)

@@ -121,11 +121,12 @@ def test_values_advantages_and_gradient(tmp_path, std, aggregation):
 def test_what_each_update_of_a_batch_is_given(tmp_path, monkeypatch, split):
     """Shares of the problems, each once; rates warmed up and scaled, the critic's too."""
     seen = []
-    update = Critic.update
+    update, losses = Critic.update, []
 
     def recorded(self, experience, rate, **more):
         seen.append((experience.prompts, experience.prompt_PS.clone(), rate))
-        return update(self, experience, rate, **more)
+        losses.append(update(self, experience, rate, **more))
+        return losses[-1]
 
     monkeypatch.setattr(Critic, "update", recorded)
     spec = RunSpec(
@@ -154,6 +155,8 @@ def test_what_each_update_of_a_batch_is_given(tmp_path, monkeypatch, split):
         rate = 4e-3 * (24 / 1024) ** 0.5 * min(1.0, step / 4)
         assert [r for *_, r in parts] == pytest.approx([rate] * 3)
         assert record.health["learning_rate"] == pytest.approx(rate / 4)
+        mean = sum(losses[3 * (step - 1) : 3 * step]) / 3
+        assert record.health["value_loss"] == pytest.approx(mean)
 
 
 def engine_prompts(folder, spec):

@@ -11,6 +11,7 @@ import pytest
 from isocompute.difficulty import (
     Draws,
     measure_difficulty,
+    mixed_share,
     recommend,
 )
 from isocompute.engines.base import Unjudged
@@ -38,6 +39,16 @@ class Planted:
         return self.rng.binomial(samples, self.rates[index_P])
 
 
+def test_what_was_not_counted_is_none() -> None:
+    drawn = Draws(np.array([1]), np.array([2]))
+    assert (drawn.tokens, drawn.unjudged) == (0, ())
+
+
+def test_the_share_of_mixed_groups() -> None:
+    assert mixed_share([0.5, 0.5])[2] == pytest.approx(0.5)
+    assert mixed_share([0.25, 0.0])[4] == pytest.approx((1 - 0.25**4 - 0.75**4) / 2)
+
+
 # ---- measuring ----
 
 
@@ -52,6 +63,7 @@ def test_second_stage_only_where_nothing_succeeded() -> None:
     assert result.rollouts == 4 * 16 + 2 * 112
     assert seen == [(48, 64), (64, 64), (288, 288)]
     assert result.errors == 0
+    assert "_P=" not in repr(result)  # in a notebook: no line per problem
     assert result.high_P[0] < 0.03
     assert result.problems.problems[0].pass_rate_samples == 128
     assert [p.id for p in result.select("extremely_hard").problems] == ["q0", "q3"]

@@ -9,6 +9,7 @@ import hashlib
 import json
 import math
 import shutil
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 import numpy as np  # noqa: E402 (torch is optional)
 
-from isocompute.engines.local import LocalEngine, engine  # noqa: E402
+from isocompute.engines.local import LocalEngine, engine, precision  # noqa: E402
 from isocompute.engines.local import policy as policy_room  # noqa: E402
 from isocompute.engines.local.base_rates import success_counter  # noqa: E402
 from isocompute.engines.local.critic import Critic  # noqa: E402
@@ -27,7 +28,7 @@ from isocompute.engines.local.folders import (  # noqa: E402
     load_model,
     save_model,
 )
-from isocompute.engines.local.gradient import GradientReport  # noqa: E402
+from isocompute.engines.local.gradient import GradientReport, rows_that_fit  # noqa: E402
 from isocompute.engines.local.learner import _averaged  # noqa: E402
 from isocompute.engines.local.model import ModelConfig  # noqa: E402
 from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
@@ -38,6 +39,7 @@ from isocompute.engines.local.precision import (  # noqa: E402
     trained_in,
 )
 from isocompute.engines.local.sampling import nucleus, sample, scaled  # noqa: E402
+from isocompute.engines.local.supervised import _response_logits, _Sequences  # noqa: E402
 from isocompute.engines.local.tokenizer import WordTokenizer  # noqa: E402
 from isocompute.engines.local.worlds import WORLDS, MachineWorld  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
@@ -384,6 +386,51 @@ def test_what_computes_in_which_precision(tmp_path):
         assert torch.equal(one, rounded_to_int8(two) if two.dim() > 1 else two)
 
 
+def test_a_base_model_samples_as_it_was_taught(folder):
+    said = json.loads((folder / "generation_config.json").read_text())
+    assert (said["temperature"], said["top_k"], said["do_sample"]) == (1.0, 0, True)
+
+
+def test_a_response_too_large_for_memory_is_computed_alone():
+    class Wide:
+        def floats_per_token(self, prompt_tokens, tokens):
+            return 10**12 * prompt_tokens * tokens
+
+    class One:
+        token_NT, prompt_PS = torch.zeros(2, 3), torch.zeros(1, 2)
+
+    assert rows_that_fit(Wide(), One()) == 1
+
+
+def test_the_base_model_takes_no_gradient(folder, tmp_path):
+    learner = engine._Run(make_spec(folder), ListSink(tmp_path)).learner
+    assert not any(p.requires_grad for p in learner.reference.parameters())
+    assert all(p.requires_grad for p in learner.model.parameters())
+
+
+def test_half_precision_is_bfloat16_on_every_device():
+    class On:
+        def __init__(self, device):
+            self.device = torch.device(device)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a device that is not there is switched off, and said so
+        found = [precision._autocast(On(device)).fast_dtype for device in ("cpu", "cuda")]
+    assert found == [torch.bfloat16] * 2
+
+
+def test_a_feed_forward_model_is_taught_by_single_demonstrations():
+    model = load_model(base_folder("bits-mlp"))
+    token_PL, start_P = torch.tensor([[1, 2, 3, 4, 1, 2], [2, 1, 4, 3, 2, 1]]), torch.tensor([4, 4])
+    stop_P = start_P + 2
+    logits_NV, target_N = _response_logits(model, _Sequences(token_PL, start_P, stop_P))
+    assert target_N.tolist() == [1, 2, 2, 1]
+    one = _Sequences(token_PL[1:], start_P[1:], stop_P[1:])
+    alone_NV, target_N = _response_logits(model, one)
+    assert target_N.tolist() == [2, 1]
+    torch.testing.assert_close(alone_NV, logits_NV[2:])
+
+
 @pytest.mark.parametrize(
     ("options", "kind", "shared"),
     [
@@ -411,7 +458,9 @@ def test_numbers_of_several_updates_are_put_together():
 
 def test_what_a_saved_tokenizer_says(tmp_path):
     """Read by transformers in tests/test_transformers.py; this holds every word of it."""
-    WordTokenizer(["<p>", "<e>", "a", "b0"], r"[a-z][0-9]?", ["<p>", "<e>"]).save(tmp_path)
+    WordTokenizer(["<p>", "<e>", "a", "b0"], r"[a-z][0-9]?", ["<p>", "<e>"]).save(
+        tmp_path := tmp_path / "new" / "folder"
+    )
     added = {"special": True, "single_word": False, "lstrip": False, "rstrip": False,
              "normalized": False}  # fmt: skip
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == {

@@ -198,6 +198,9 @@ def test_arrays_of_a_store_give_the_same() -> None:
     findings = check_arrays(steps, {"entropy": entropy, "kl": kl})
     assert [(f.code, f.step) for f in findings] == [("entropy_collapse", 39), ("divergence", 50)]
     assert len(check_arrays(steps, {"entropy": entropy}, Thresholds(entropy_collapse=0.01))) == 0
+    # Lists, with None for what a step has not, as JSON gives them.
+    lists = {"entropy": entropy.tolist(), "kl": [None if np.isnan(v) else v for v in kl]}
+    assert check_arrays(steps.tolist(), lists) == findings
 
 
 def test_thresholds_outside_their_range() -> None:

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -199,6 +200,11 @@ def one_token_batch():
         entropy=0.0,
     )  # fmt: skip
     return samples, torch.tensor([1.0, 0.0])
+
+
+def test_a_prompt_without_a_response_counts_none():
+    samples, _ = one_token_batch()
+    assert replace(samples, prompts=3).distinct_P.tolist() == [2, 0, 0]
 
 
 @pytest.mark.long

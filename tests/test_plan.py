@@ -129,6 +129,9 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
     assert d["rollouts_per_problem_interval"] == pytest.approx([2**6.5, 2**6.5])
     assert "n = 128 lies outside" in text(d, "outside_interval")
     assert "none inside was tested" in text(d, "outside_interval")
+    # The interval is not called that of the best n beside a choice that lies outside.
+    shown = " ".join(said(plan_budget(planted(arms, surface=hill), AT), why=True))
+    assert "The trend over n peaks at 91." in shown
     near = planted(arms | {(32, 96): (0.0, 0.0)}, surface=hill, move_D=SHAKEN / 6)
     why = text(plan_budget(near, AT).document, "outside_interval")
     assert "it scores above the trend of its neighbours" in why
@@ -844,7 +847,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
         "Before you spend:",
-        "  1. add two seeds of n = 32, 64   (4M rollouts, 4,400 GPU-hours, $11k)",
+        "  1. add two seeds of n = 32, 64   (4M rollouts, 4,444 GPU-hours, $11.1k)",
         "     isocompute run study.yaml grid.seeds=3 'grid.rollouts_per_problem=[32,64]'",
         "4 more notes: --why    Trainer settings: --for verl",
     ]
@@ -879,7 +882,7 @@ def test_why_gives_the_reasoning_the_rules_the_printed_law_and_every_note() -> N
     for one in plan.document["notices"]:
         assert f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" in page
     assert "more note" not in page
-    assert "Best n at this budget" in page
+    assert "The trend over n peaks at 19." in page
     assert not any("The study's own" in line for line in said(plan))
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from isocompute.answers.fit import fit_sweep
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import InputError, RefusalError
 from isocompute.model import Posterior, fit_posterior
@@ -171,6 +172,9 @@ def test_what_an_n_has_of_its_own_fades_to_its_neighbours() -> None:
     assert not asked._nearness(at, np.full(7, 6.0), n, bp).any()
     near = asked._nearness(np.array([3.25]), np.full(1, 5.0), np.array([3.0, 3.5]), bp[:2])
     np.testing.assert_allclose(near, [[0.5, 0.5]])
+    # The nearest of several others is where it ends, however far the next is.
+    three = asked._nearness(np.array([3.25]), np.full(1, 5.0), np.array([3.0, 3.5, 3.75]), bp)
+    np.testing.assert_allclose(three, [[0.5, 0.5, 0.0]])
 
 
 def test_between_the_tested_n_curves_go_through_their_draws(posterior: Posterior) -> None:
@@ -265,6 +269,14 @@ def test_more_runs_leave_less_to_luck() -> None:
         for seeds in (1, 7)
     )
     assert narrow < 0.7 * wide
+
+
+def test_the_last_score_is_fitted_where_it_is_asked_for() -> None:
+    curves = WORLDS["overfit"].sample(NOISE["low"], 2, np.random.default_rng(4))
+    best, last = (fit_sweep(curves, draws=100, select=select) for select in ("best", "final"))
+    at = best.support[1]
+    first = best.configurations[:1]  # n = 8 falls most after its peak
+    assert best.scores_of(first, at).mean() > last.scores_of(first, at).mean() + 0.01
 
 
 def test_the_best_score_so_far_never_falls_in_any_draw() -> None:

@@ -21,6 +21,12 @@ NUMBER = st.integers(0, 2**64 - 1) | st.sampled_from([0, 1, 2**32 - 1, 2**32, 2*
 KEYS = st.tuples(NUMBER, st.sampled_from(Use), NUMBER, st.integers(0, 2**32 - 1))
 
 
+def test_a_change_of_streams_has_a_revision_of_its_own():
+    # Studies begun under another revision are finished under theirs, or refused.
+    local = pytest.importorskip("isocompute.engines.local")
+    assert (local.LocalEngine.revision, getattr(SimulatorEngine, "revision", 1)) == (2, 1)
+
+
 @given(KEYS, KEYS)
 def test_keys_are_six_words_and_no_two_meet(one, other):
     assert len(stream_key(*one)) == 6

@@ -201,6 +201,7 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
         ("recipe.learning_rate=-1", "`learning_rate` must be finite and > 0"),
         ("budget=0", "finite amount > 0"),
         ("budget=12 bananas", "finite amount > 0"),
+        ("budget=true", "valid number, but got True"),
         ("budget=3", "at least one batch must fit"),
         ("budget=1e30", r"at most 1e\+15 rollouts per run, but got 1e\+30"),
         ("grid.seeds=1000000000", "less than or equal to 1000000, but got 1000000000"),
@@ -380,6 +381,8 @@ def test_cost_before_the_first_rollout(tmp_path):
     each = [32 * 0.1 + evaluations[0], 16 * 0.2 + evaluations[1]]
     assert timed.worker_s == pytest.approx(sum(each))
     assert timed.wall_s == pytest.approx(max(each))
+    begun = study_cost(study, replace(measured, start_s=10.0), workers=2)
+    assert begun.worker_s == pytest.approx(sum(each) + 10 * (2 + 2))  # a start for every slice
     assert timed.tokens == drawn * 10  # the user's rate stands before the measured one
     assert study_cost(small_study(), measured).tokens == drawn * 5
     assert "2 runs, 512 rollouts" in timed.line()
@@ -392,3 +395,12 @@ def test_calibration_measures_the_studys_engine():
     assert measured.tokens_per_rollout == 1.0
     assert 0 < measured.rollouts < 100_000
     assert all(0 < s < 1 for s in measured.step_s.values())
+    # Of many batches the middle one, too: 4 * 32 is halfway between 4 * 2 and 4 * 512 in log.
+    many = small_study(ns=(2, 4, 32, 128, 512), rollouts=100_000)
+    assert set(calibrate(many, seconds=0.1).step_s) == {8, 128, 2048}
+
+
+def test_a_measurement_lasts_as_long_as_is_asked():
+    study = small_study(ns=(2, 4), rollouts=10**8)
+    short, long = (calibrate(study, seconds=s) for s in (0.1, 0.6))
+    assert long.rollouts > 2 * short.rollouts

@@ -121,6 +121,9 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     "falls": (
         lambda: [c.replace(score_K=1 - c.score_K) for c in sweep("rising")], {"scores_fall"},
     ),
+    "steps not known": (
+        lambda: [c.replace(steps_assumed=True) for c in sweep("rising")], {"steps_assumed"},
+    ),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
     "ends alone": (lambda: [ends(c) for c in sweep("rising")], {"nothing_held_out"}),
     "drops late": (lambda: moved(sweep("rising"), 3e6, -0.1), {"intervals_widened"}),

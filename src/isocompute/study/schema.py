@@ -154,7 +154,7 @@ class StudyFile(_Section):
     recipe: RecipeSection | None = None
     recipes: dict[Name, RecipeSection] | None = None
     grid: Grid
-    budget: float | str
+    budget: Annotated[float, Field(strict=True)] | str  # true is no amount
     evaluation: Evaluation = Field(default_factory=Evaluation)
     limits: LimitsSection = Field(default_factory=LimitsSection)
     adaptive: AdaptiveSection | None = None

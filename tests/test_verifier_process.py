@@ -14,7 +14,7 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.process_tree import end_tree, has_ended, memory_bytes, tree_of
-from isocompute.verifiers import Outcome, Verifier, load_verifier
+from isocompute.verifiers import Outcome, Verifier, load_verifier, worker
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 
@@ -184,6 +184,23 @@ def test_a_daemon_ends_with_its_checker(
                        Outcome(None, "the verifier's process ended"))  # fmt: skip
     verifier.close()
     assert not alive((tmp_path / "children").read_text())
+
+
+def test_what_a_checker_started_ends_before_the_worker_that_could_end_it_too(
+    load: Callable[..., Verifier], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A runner killed between the two would leave the daemon, for good.
+    verifier, children, seen = load(), tmp_path / "children", []
+    assert verifier("daemon", str(children)) == Outcome(1)
+    assert alive(children.read_text())
+
+    def end(leader: int) -> None:
+        seen.append(alive(children.read_text()))
+        end_tree(leader)
+
+    monkeypatch.setattr(worker, "end_tree", end)
+    verifier.close()
+    assert seen == [[]]
 
 
 @pytest.mark.parametrize("how", ["fork", "daemon"])

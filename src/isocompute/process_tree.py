@@ -50,11 +50,15 @@ def end_tree(leader: int) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def end_marked(mark: str) -> None:
+def end_marked(mark: str, *, but: int | None = None) -> None:
     """SIGKILL for every other process whose environment holds `mark`, a NAME=value.
 
     It finds what has left the tree: a daemon has neither the parent nor the group of who started
     it, but its environment. Nothing is found where /proc is missing.
+
+    Args:
+        mark: what to look for.
+        but: a process to spare, beside the caller.
     """
     wanted = mark.encode()
     for _ in range(_SWEEPS):
@@ -62,7 +66,7 @@ def end_marked(mark: str) -> None:
         for process in _numbers():
             with contextlib.suppress(OSError):
                 words = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
-                if process != os.getpid() and wanted in words:
+                if process not in (os.getpid(), but) and wanted in words:
                     os.kill(process, signal.SIGKILL)
                     found = True
         if not found:

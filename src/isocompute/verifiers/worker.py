@@ -229,6 +229,8 @@ def _end(process: subprocess.Popen[bytes], owner: int, mark: str) -> None:
     """Kill a worker and what it started, and collect it; only who started it may do so."""
     if owner != os.getpid() or process.returncode is not None:
         return
+    # The worker last: if this process is killed half-way, the worker ends what it started.
+    end_marked(mark, but=process.pid)
     end_tree(process.pid)
     process.wait()
     end_marked(mark)
@@ -342,8 +344,9 @@ def main() -> None:
     os.dup2(devnull, 0)
 
     def reply(message: dict[str, Any]) -> None:
-        replies.write(json.dumps(message) + "\n")
-        replies.flush()
+        with contextlib.suppress(OSError):  # nobody listens any more: `read` sees it and ends all
+            replies.write(json.dumps(message) + "\n")
+            replies.flush()
 
     def read() -> None:
         for line in source:
@@ -353,7 +356,8 @@ def main() -> None:
             os.killpg(own, signal.SIGKILL)
         os._exit(0)
 
-    threading.Thread(target=read, daemon=True).start()
+    reader = threading.Thread(target=read, daemon=True)
+    reader.start()
     nonce = {"nonce": sys.argv[2]}
     try:
         rule = load_rule(sys.argv[1])
@@ -368,6 +372,7 @@ def main() -> None:
         if os.getpid() != own:  # the checker has forked, and this is the copy that came back
             os._exit(0)
         reply(verdict)
+    reader.join()  # whoever leaves first would leave the checker's daemons behind
 
 
 if __name__ == "__main__":

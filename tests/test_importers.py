@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,10 @@ from isocompute.importers import (
     to_curves,
 )
 from isocompute.importers.configuration import configuration
+from isocompute.importers.repetitions import require_one_arm
 from isocompute.importers.runs import Metric, Series
 from isocompute.importers.settings import parse_metric
-from isocompute.importers.vocabulary import column_of
+from isocompute.importers.vocabulary import RATE_KEYS, column_of
 
 LOGS = Path(__file__).parent / "fixtures" / "logs"
 BP_N = {"problems_per_batch": 2, "rollouts_per_problem": 4}
@@ -89,7 +91,9 @@ def test_trainer_state_asks_for_what_it_does_not_hold() -> None:
         (["n4-rate0.1-batch8.jsonl"], "n{rollouts_per_problem}-rate0.1-batch{problems_per_batch}"),
         (["bs8_g4/a.jsonl", "bs8_g8/a.jsonl"], "bs{problems_per_batch}_g{rollouts_per_problem}"),
         (["bs8_g4/a.jsonl"], None),  # alone, a folder does not name its log
-        (["bp8_seed4.jsonl"], None),
+        (["g3b-n4-seed1.jsonl", "g3b-n8-seed1.jsonl"], "n{rollouts_per_problem}-seed{seed}"),
+        (["bp8_seed4.jsonl"], "bp{problems_per_batch}_seed{seed}"),
+        (["seed4.jsonl"], None),
     ],
 )
 def test_the_pattern_that_file_names_suggest_is_named_and_works(
@@ -102,10 +106,15 @@ def test_the_pattern_that_file_names_suggest_is_named_and_works(
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(InputError, match="must be known") as caught:
         to_curves(read_log(tmp_path / "logs"))
-    assert ("as they seem to" in str(caught.value)) == (pattern is not None)
+    assert ("seem to" in str(caught.value)) == (pattern is not None)
     if pattern is not None:
         assert f"--set pattern='{pattern}'" in str(caught.value)
-        curves = to_curves(read_log(tmp_path / "logs", settings={"pattern": pattern}))
+        given = {"problems_per_batch": 8, "rollouts_per_problem": 4}
+        unsaid = {name: value for name, value in given.items() if name not in pattern}
+        for name in given:
+            asked = re.search(f"--set {name}=[0-9]+ with your own number", str(caught.value))
+            assert bool(asked) == (name in unsaid)
+        curves = to_curves(read_log(tmp_path / "logs", settings={"pattern": pattern, **unsaid}))
         assert len(curves) == len(paths)
         assert {(c.problems_per_batch, c.rollouts_per_problem) for c in curves} >= {(8, 4)}
 
@@ -424,3 +433,24 @@ def test_folder_skips_what_is_no_log(tmp_path: Path) -> None:
     run = only(read_log(tmp_path, settings={
         "pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}))
     assert (run.name, run.problems_per_batch) == ("bp2_n4", 2)
+
+
+@pytest.mark.parametrize("key", RATE_KEYS)
+def test_a_logged_learning_rate_is_that_of_the_run(tmp_path: Path, key: str) -> None:
+    for seed, top in enumerate((1e-6, 1e-6, 5e-6)):
+        rows = [{"step": step, "val-core/x/reward/mean@4": 0.1 * step + 0.01 * seed,
+                 key: top * min(step / 2, 1)} for step in range(1, 9)]  # fmt: skip
+        write_jsonl(tmp_path / f"bp2_n4_seed{seed}.jsonl", rows)
+    given = {"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}_seed{seed}"}
+    runs = read_log(tmp_path, settings=given)
+    assert [r.provenance.facts["learning_rate"] for r in runs] == ["1e-06", "1e-06", "5e-06"]
+    assert to_curves(runs[:2])[0].recorded == {"learning_rate": 1e-6}
+    with pytest.raises(InputError, match=r"share their learning rate.* 1e-06 \(2 runs\), 5e-06"):
+        require_one_arm(runs)
+
+
+def test_the_rate_that_a_configuration_says_is_the_nominal_one(tmp_path: Path) -> None:
+    rows = [{"config": {"actor_rollout_ref": {"actor": {"optim": {"lr": 3e-6}}}}},
+            *({"step": s, "critic/score/mean": 0.1 * s, "actor/lr": 1e-6} for s in range(4))]
+    run = only(read_log(write_jsonl(tmp_path / "log.jsonl", rows)))
+    assert run.provenance.facts["learning_rate"] == "3e-06"

@@ -26,14 +26,16 @@ def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
 
 
 def _pattern(path: Path, name: str, missing: Sequence[str], folders: bool) -> str | None:
-    """The first name of a log that says what is missing; the seed, too, where it does."""
+    """The first name of a log that says what is missing, else a part of it; the seed, too."""
     seen = [path.name, name]
     if folders:
         seen += [path.parent.name, *("/".join(path.parts[-depth:]) for depth in (3, 4))]
+    seed = [word for word in missing if word == "seed"]
     asked = [word for word in missing if word != "seed"]
-    for text in seen:
-        if found := _pattern_in(text, missing) or _pattern_in(text, asked):
-            return found
+    for wanted in ([asked] if len(asked) < 2 else [asked, *([word] for word in asked)]):
+        for text in seen:
+            if found := _pattern_in(text, wanted + seed) or _pattern_in(text, wanted):
+                return found
     return None
 
 
@@ -67,7 +69,10 @@ def _sets(missing: Sequence[str]) -> str:
 
 def _both(named: str | None, sets: str, missing: Sequence[str]) -> str:
     if named:
-        return f"--set pattern='{named}' where the names say it, as they seem to, or {sets}"
+        given = f"--set pattern='{named}'"
+        if unsaid := [n for n in missing if f"{{{n}}}" not in named]:
+            return f"{given}, as the names seem to say, and {_sets(unsaid)} with your own number"
+        return f"{given} where the names say it, as they seem to, or {sets}"
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
     return f"{sets}, or --set pattern='{pattern}' if the names of files or runs say it"
@@ -124,9 +129,10 @@ def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
     """
     places = []
     for name in missing:
-        said = re.search(  # 8k is a length
-            rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})(?![0-9km])", text, re.I
-        )
+        said = re.search(  # 8k is a length, 3b a model
+            rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})(?![0-9km]|b(?![0-9]))",
+            text, re.I,
+        )  # fmt: skip
         if said is None:
             return None
         places.append((said.start(1), said.end(), said.start(), name))

@@ -29,6 +29,7 @@ from isocompute.importers.points import (
     told_of_order,
 )
 from isocompute.importers.reading import clean_text, flatten, is_missing_word, number, whole
+from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import Counters
@@ -38,6 +39,7 @@ from isocompute.importers.vocabulary import (
     EVICTED_KEY,
     LENGTH_KEYS,
     PROMPT_KEY,
+    RATE_KEYS,
     ROLLOUTS_KEYS,
     SLIME_MARKS,
     STEP_KEYS,
@@ -64,6 +66,7 @@ _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     **dict.fromkeys(ROLLOUTS_KEYS, "rollouts"), **dict.fromkeys(BATCHES_KEYS, "batches"),
     EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
+    **dict.fromkeys(RATE_KEYS, "rate"),
 }
 _PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
@@ -334,7 +337,8 @@ class Collector:
             errors=tuple(self.errors.kept), n_errors=self.errors.count, n_rows=self.n_rows,
             notes=tuple(self.notes),
             provenance=replace(
-                provenance, facts={**self.extras, **facts_of(self._config)},
+                provenance,
+                facts={**self.extras, **logged_rate(self._side["rate"]), **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
                 gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus or gpus),

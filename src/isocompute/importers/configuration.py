@@ -228,7 +228,7 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
 _IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
     | {"num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
-       "steps_per_generation", "per_device_train_batch_size", "num_iterations", "learning_rate"}
+       "steps_per_generation", "per_device_train_batch_size", "num_iterations"}
 )  # fmt: skip
 
 

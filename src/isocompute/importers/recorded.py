@@ -67,6 +67,7 @@ _KEYS = (
     _Key("warmup_steps", f"{_VERL}.optim.lr_warmup_steps"),
     _Key("warmup_steps", "warmup_steps", beside=_TRL),
 )
+_ROUNDED = 1e-4  # trackers keep seven digits, exports of charts often five
 _IN_REWARD = ("algorithm.use_kl_in_reward", f"{_SKYRL}.use_kl_in_reward")
 
 
@@ -87,6 +88,24 @@ def recorded_of(config: Mapping[str, object]) -> dict[str, str]:
         if value is not None and not _is_elsewhere(one, config):
             found[one.word] = f"{value:.6g}"
     return found
+
+
+def logged_rate(rate: Mapping[int, float]) -> dict[str, str]:
+    """The learning rate of a log without a configuration, where most of its steps have the same.
+
+    Warm-up steps may have less. Of a schedule that falls, no row says what it began with.
+
+    Args:
+        rate: as logged, by step.
+
+    >>> logged_rate({1: 5e-7, 2: 1e-6, 3: 1e-6, 4: 1e-6})
+    {'learning_rate': '1e-06'}
+    >>> logged_rate({1: 1e-6, 2: 9e-7, 3: 8e-7, 4: 7e-7})
+    {}
+    """
+    top = max(rate.values(), default=0.0)
+    steady = sum(value >= top * (1 - _ROUNDED) for value in rate.values())
+    return {"learning_rate": f"{top:.4g}"} if top > 0 and 2 * steady > len(rate) else {}
 
 
 def recorded_numbers(facts: Mapping[str, str]) -> dict[str, float]:

@@ -200,6 +200,11 @@ ROLLOUTS_KEYS = ("progress/total_samples", "progress/total_rollouts")
 # Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
 # dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
 BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")
+# The rate of an update's optimizer: verl 0.9.1, workers/actor; transformers 5.23, trainer.py, and
+# its trackers; OpenRLHF 0.11.0, trainer/ppo_trainer.py; slime 0.3.1, backends.
+RATE_KEYS = (
+    "actor/lr", "learning_rate", "train/learning_rate", "train/actor_lr", "train/lr-pg_0",
+)
 EVICTED_KEY = "training/filter_groups/evicted_samples"  # verl: drawn, not trained on
 # verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"

@@ -136,9 +136,11 @@ def fit(case: Case, *, draws: int, seed: int = 0, **fixed: Any) -> Posterior:
 
     `fixed` replaces names of the package's module.
     """
-    share = 1.0 if case.declines else 0.0
-    with np.errstate(divide="ignore"), patch.multiple(fitted, DECLINE=share, **fixed):
-        return fit_posterior(case.curves(), select="final", draws=draws, seed=seed)
+    share = 1.0 - 2.0**-53 if case.declines else 0.0  # odds of 1 have no number
+    with patch.multiple(fitted, DECLINE=share, **fixed):
+        posterior = fit_posterior(case.curves(), select="final", draws=draws, seed=seed)
+    assert [part.form.declines for part in posterior.parts] == [case.declines]
+    return posterior
 
 
 def budgets(posterior: Posterior) -> np.ndarray:

@@ -741,7 +741,7 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     first, second = run_next(
         [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[32, 64, 128]
     )
-    assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts"
+    assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts each"
     assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
     one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
@@ -783,13 +783,13 @@ def test_every_step_fits_a_line() -> None:
     assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
 
 
-def test_a_gain_that_may_be_none_says_so() -> None:
+def test_a_gain_that_may_be_a_loss_says_so() -> None:
     document = plan_budget(planted(), AT, current=128).document
     assert document["gain"]["interval"][0] > 0
-    assert "may be none" not in "\n".join(advice_lines(document))
+    assert "may be a loss" not in "\n".join(advice_lines(document))
     document["gain"]["interval"] = [-0.01, 0.05]
     line = next(line for line in advice_lines(document) if "gain" in line)
-    assert line.endswith("over your n = 128   (may be none)")
+    assert line.endswith("over your n = 128   (may be a loss)")
 
 
 def test_a_plan_of_todays_setting_says_so_once() -> None:

@@ -618,11 +618,14 @@ def test_how_sure_and_what_the_wrong_n_costs() -> None:
     assert probability_sentence({}) == loss_sentence({}) == ""
 
 
-def test_a_gain_that_may_be_none_says_so() -> None:
+def test_a_gain_that_may_be_a_loss_says_so() -> None:
     gain = {"score": 0.012, "interval": [-0.031, 0.056], "problems_per_batch": 32,
             "rollouts_per_problem": 16}  # fmt: skip
     shown = _gain({"gain": gain, "problems_per_batch": 32})
-    assert shown == "+0.012 (-0.031 to +0.056) over your n\u00a0=\u00a016; it may be none"
+    assert shown == "+0.012 (-0.031 to +0.056) over your n\u00a0=\u00a016 (may be a loss)"
+    assert _gain({"gain": {**gain, "tested": False}, "problems_per_batch": 32}).endswith(
+        "16 (untested, may be a loss)"
+    )
     gain["interval"] = [0.001, 0.056]
     assert _gain({"gain": gain, "problems_per_batch": 32}).endswith("your n\u00a0=\u00a016")
 

@@ -36,7 +36,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "anchor_assumed": (
         "measure the rate", _LR, "try half and twice the rate at n = {n}, to {quarter} rollouts"),
     "difficulty_assumed": (
-        "gauge difficulty", "isocompute difficulty problems.jsonl --model M", None),
+        "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}", "train n = {twice}"),
     "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}", "train n = {half}"),
     "seeds_missing": (
@@ -46,7 +46,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "try a larger B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
     "extrapolated": (
         "{extend}", f"{_RUN} budget={{budget}}{{only}}",
-        "continue n = {contended} to {budget} rollouts"),
+        "continue n = {contended} to {budget} rollouts{each}"),
     "bp_untested": (
         "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
 }  # fmt: skip
@@ -83,6 +83,7 @@ def run_next(
     only = f" '{_N}[{listed}]'" if len(contended) > 1 else f" {_N}{listed}" if contended else ""
     words = {"settles": settles, "only": only, "of": f" of n = {named}" if contended else "",
              "extend": f"continue n = {named}" if contended else "extend the sweep",
+             "each": " each" if len(contended) > 1 else "",
              "bp": b_p, "n": n, "larger": 2 * b_p, "twice": 2 * n,
              "half": max(n // 2, 1), "contended": named or n,
              "budget": compact(budget) if study is None else plain_rate(budget),
@@ -185,7 +186,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         if gain["problems_per_batch"] != d["problems_per_batch"]:
             over += f", B_p = {gain['problems_per_batch']}"
         doubts = [] if gain["tested"] else ["untested"]
-        doubts += ["may be none"] if low <= 0 <= high else []
+        doubts += ["may be a loss"] if low <= 0 <= high else []
         aside = ", ".join(doubts)
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
         paid = ", ".join(_amounts(gain["cost"]))

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Section = dict[str, Any]
 
 _FIRST = 3  # things to do before spending
-_NOTHING = "Nothing: the sweep is enough for this plan, so run it."
+_NOTHING = "No check is needed: run it."
 _SOUND = "Nothing in the sweep speaks against this answer."
 _THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "steps"}
 
@@ -97,7 +97,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
         ("Cost", _cost(plan.get("cost") or {})),
-        ("Budget", words.extrapolation(plan.get("extrapolation_log10"))),
+        ("Budget", _beyond(plan)),
         ("Passes", _passes(plan.get("passes_over_data"))),
     ]
     return {
@@ -226,7 +226,9 @@ def _gain(plan: Document) -> str:
     wide = gain.get("interval") or [None, None]
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
     other = "" if b_p == plan.get("problems_per_batch") else f", Bₚ = {b_p}"
-    doubt = "; it may be none" if None not in wide and wide[0] <= 0 <= wide[1] else ""
+    doubts = [] if gain.get("tested", True) else ["untested"]
+    doubts += ["may be a loss"] if None not in wide and wide[0] <= 0 <= wide[1] else []
+    doubt = f" ({', '.join(doubts)})" if doubts else ""
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
         f"your n\u00a0=\u00a0{n}{other}{doubt}"
@@ -253,6 +255,12 @@ def _cost(cost: Document) -> str:
         return "not known; give --rollouts-per-gpu-hour"
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
     return ", ".join(parts) + (f" ({rate_words(rate)})" if rate else "")
+
+
+def _beyond(plan: Document) -> str:
+    """How far beyond the sweep the budget is; "" where the verdict says it."""
+    said = words.extrapolation(plan.get("extrapolation_log10"))
+    return "" if said in str((plan.get("verdict") or {}).get("reason")) else said
 
 
 def _passes(passes: float | None) -> str:

@@ -99,11 +99,11 @@ def test_fields_are_written_as_the_table_says() -> None:
     found = notice(
         "extrapolated", times=4.0, side="the largest", n=8, to=1e6, unit="rollouts"
     )
-    assert found.text.startswith("This budget is 4 times the largest compared;")
+    assert found.text.startswith("This budget is 4 times the largest at which n were compared;")
     far = notice(
         "extrapolated", times=349.9, side="the largest", n=8, to=1e6, unit="rollouts"
     )
-    assert far.text.startswith("This budget is 350 times the largest compared;")
+    assert far.text.startswith("This budget is 350 times the largest at which n were compared;")
     pairs = notice("few_seeds", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
     assert pairs.text.startswith("Fewer than 3 runs: 32 x 8, 32 x 16 (B_p x n);")
     found = notice("few_seeds", which=[f"n = {2**e}" for e in range(3, 11)])

@@ -441,7 +441,7 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert "extrapolated" not in codes(inside)
     d = plan_budget(planted(widened_by=3.0), 4 * AT).document
     assert d["extrapolation_log10"] == pytest.approx(math.log10(4))
-    assert text(d, "extrapolated").startswith("This budget is 4 times the largest compared")
+    assert text(d, "extrapolated").startswith("This budget is 4 times the largest at which")
     low, high = d["predicted_score_interval"]
     assert high - low == pytest.approx(3 * 0.02)
 
@@ -450,7 +450,7 @@ def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
     said = text(d, "extrapolated")
-    assert said.startswith("This budget is 2 times smaller than the smallest compared")
+    assert said.startswith("This budget is 2 times smaller than the smallest at which")
 
 
 def test_no_budget_is_too_far_to_be_planned() -> None:

@@ -142,8 +142,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
         "extrapolated": _caution(
-            "This budget is {times:k} times {side} compared; intervals assume that the trend "
-            "continues.",
+            "This budget is {times:k} times {side} at which n were compared; intervals assume "
+            "that the trend continues.",
             "Train n = {n} to {to:k} {unit} first{takes}, and compare with the score predicted "
             "there."),
         "bp_untested": _caution(

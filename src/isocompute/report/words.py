@@ -88,12 +88,14 @@ def extrapolation(decades: float | None) -> str:
     """How far a budget lies past the data; nothing inside them.
 
     >>> extrapolation(0.3)
-    '2 times the largest compared'
+    '2 times the largest at which n were compared'
     """
     if decades is None or not math.isfinite(decades) or abs(decades) < 0.02:
         return ""
-    times = f"{compact(10 ** abs(decades))} times"
-    return f"{times} {'the largest' if decades > 0 else 'smaller than the smallest'} compared"
+    times, end = compact(10 ** abs(decades)), "the largest"
+    if decades < 0:
+        end = "smaller than the smallest"
+    return f"{times} times {end} at which n were compared"
 
 
 def signed(value: float | None) -> str:

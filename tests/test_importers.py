@@ -454,3 +454,48 @@ def test_the_rate_that_a_configuration_says_is_the_nominal_one(tmp_path: Path) -
             *({"step": s, "critic/score/mean": 0.1 * s, "actor/lr": 1e-6} for s in range(4))]
     run = only(read_log(write_jsonl(tmp_path / "log.jsonl", rows)))
     assert run.provenance.facts["learning_rate"] == "3e-06"
+
+
+def late_log(path: Path, first: int, every: int = 10, count: int = 8) -> Path:
+    return write_jsonl(path, [
+        {"step": first + k * every, "val-core/x/reward/mean@4": 0.3 + 0.005 * k,
+         "response_length/mean": 7.0} for k in range(count)
+    ])  # fmt: skip
+
+
+def test_a_log_that_begins_far_beyond_step_0_is_told_and_can_begin_there(tmp_path: Path) -> None:
+    path, told = late_log(tmp_path / "log.jsonl", 500), "the log begins at step 500"
+    early = only(read_log(path, settings=BP_N))
+    assert any(told in line for line in early.provenance.inferred)
+    assert to_curves([early])[0].begins_late
+    assert series(early, "avg@4").rollouts_K.tolist()[:2] == [4000, 4080]
+    run = only(read_log(path, settings=BP_N | {"begins": 490}))
+    assert not any(told in line for line in run.provenance.inferred)
+    assert not to_curves([run])[0].begins_late
+    s = series(run, "avg@4")
+    assert s.step_K.tolist() == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert s.rollouts_K.tolist() == [80, 160, 240, 320, 400, 480, 560, 640]
+    assert s.score_K[0] == pytest.approx(0.3)
+    later = only(read_log(path, settings=BP_N | {"begins": 520}))  # two scores are another run's
+    assert series(later, "avg@4").step_K.tolist() == [0, 10, 20, 30, 40, 50]
+    assert series(later, "avg@4").score_K[0] == pytest.approx(0.31)
+    with pytest.raises(InputError, match="ends at step 570, before 571; correct --set begins"):
+        read_log(path, settings=BP_N | {"begins": 571})
+    planned = late_log(tmp_path / "planned.jsonl", 500, every=1, count=101)
+    run = only(read_log(planned, settings=BP_N | {"begins": 500, "steps": 600}))
+    assert run.steps == 100
+    assert series(run, "avg@4").tokens_K.tolist()[1:3] == [56.0, 112.0]
+
+
+@pytest.mark.parametrize(("first", "every"), [(0, 10), (10, 10), (30, 10)])
+def test_a_log_that_begins_where_logs_do_is_not_doubted(
+    tmp_path: Path, first: int, every: int
+) -> None:
+    run = only(read_log(late_log(tmp_path / "log.jsonl", first, every), settings=BP_N))
+    assert not to_curves([run])[0].begins_late
+
+
+def test_scores_at_growing_distances_may_begin_late(tmp_path: Path) -> None:
+    rows = [{"step": round(100 * 1.1**k), "val-core/x/reward/mean@4": 0.3} for k in range(12)]
+    run = only(read_log(write_jsonl(tmp_path / "log.jsonl", rows), settings=BP_N))
+    assert not to_curves([run])[0].begins_late

@@ -42,7 +42,7 @@ FEWER = 4
 UNKNOWN = 0.2
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
-    "steps_assumed": -2,  # of it hangs every number
+    "steps_assumed": -2, "begins_late": -2,  # of them hangs every number
     **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested"), -1),
 }
 _LIGHTEST = ("bp_untested", "anchor_assumed")

@@ -70,6 +70,7 @@ class Curve:
         is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
         recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
+        begins_late: its log begins far beyond step 0, and nothing says whose updates came before.
     """
 
     problems_per_batch: int
@@ -92,6 +93,7 @@ class Curve:
     is_frozen: bool = False
     recorded: Mapping[str, float] = field(default_factory=dict)
     steps_assumed: bool = False
+    begins_late: bool = False
 
     @property
     def configuration(self) -> Configuration:

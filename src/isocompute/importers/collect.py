@@ -19,7 +19,7 @@ from isocompute.importers.beside import configuration_beside, configuration_in_t
 from isocompute.importers.checks import B_P_OFF, UNCOUNTED, batches_drawn, counted, tokens_disagree
 from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.placing import count_from_one, to_updates, trained_again
+from isocompute.importers.placing import begin_at, count_from_one, to_updates, trained_again
 from isocompute.importers.points import (
     Compute,
     Points,
@@ -306,6 +306,10 @@ class Collector:
             self._settle_steps(path, self.settings.steps or found.steps)
         except UnclearError as error:  # everything that will be asked for, in one line
             raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
+        if begins := self.settings.begins:
+            self._side = begin_at(self._points.values(), self._side, begins)
+            if values["steps"] is not None:
+                values["steps"] = max(values["steps"] - begins, 1)
         batch = None if b_p is None or n is None else b_p * n
         self._check_batch(batch, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))

@@ -23,7 +23,7 @@ from isocompute.importers.asking import (
 from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
-from isocompute.importers.steps import ASSUMED
+from isocompute.importers.steps import ASSUMED, BEFORE
 from isocompute.importers.vocabulary import column_of
 
 _MEAN = re.compile(r"avg(?:@([0-9]+))?")
@@ -282,6 +282,7 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         trials=_trials(run, s),
         n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(run.provenance.facts),
         steps_assumed=any(line.endswith(ASSUMED) for line in run.provenance.inferred),
+        begins_late=any(line.endswith(BEFORE) for line in run.provenance.inferred),
     )
 
 

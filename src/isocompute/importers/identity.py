@@ -19,9 +19,13 @@ import numpy as np
 
 from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
+from isocompute.importers.steps import BEFORE
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
 _SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
+# Distances between scores that a log begins late. Half of it doubts a log with one score missing;
+# twice of it believes one that goes on from the fifth evaluation of another run.
+_LATE = 3.0
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
 _Key = tuple[Metric, str, str]
 
@@ -37,9 +41,20 @@ def settle_runs(runs: Sequence[ImportedRun], *, resumed: str | None = None) -> l
         UnclearError: one run at different steps or under different seeds; a log that may go on
             with several others.
     """
-    if len(runs) < 2:
-        return list(runs)
-    return _join_resumed(_merge_doubles(list(runs)), resumed)
+    if len(runs) > 1:
+        runs = _join_resumed(_merge_doubles(list(runs)), resumed)
+    return [_telling_its_beginning(run) for run in runs]
+
+
+def _telling_its_beginning(run: ImportedRun) -> ImportedRun:
+    """With a line where its steps are even, and the first is far beyond one of them."""
+    first, _, width = _span(run) or (0, 0, 1.0)
+    even = [  # where budgets grow by a factor, so does the distance
+        np.mean(np.diff(s.step_K) == width) > 0.5 for s in run.series if s.step_K.size > 1
+    ]
+    if not any(even) or first <= _LATE * width:
+        return run
+    return run.inferring(f"step: the log begins at step {first}, {BEFORE}")
 
 
 def _scores(run: ImportedRun) -> dict[_Key, dict[int, float]]:

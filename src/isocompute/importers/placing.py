@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Collection, Mapping
 
 from isocompute.importers.points import Points, back_to
+from isocompute.importers.runs import UnclearError
 from isocompute.importers.steps import FROM_ZERO, as_updates
 
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
@@ -23,6 +24,33 @@ def to_updates(points: Collection[Points], side: Side, ticks: int) -> dict[str, 
         one.step = array("q", (-(-one.steps_K // ticks)).tolist())
     return {
         kind: {-(-step // ticks): value for step, value in by_step.items()}
+        for kind, by_step in side.items()
+    }
+
+
+def begin_at(points: Collection[Points], side: Side, begins: int) -> dict[str, dict[int, float]]:
+    """Count steps from the one that a run begins at; what stands before it is another run's.
+
+    Args:
+        points: of the run; changed in place.
+        side: numbers beside scores.
+        begins: that step.
+
+    Raises:
+        UnclearError: the log ends before it.
+    """
+    last = max((int(p.steps_K.max()) for p in points if p.step), default=0)
+    if begins > last:
+        raise UnclearError(
+            f"`begins` must be a step of the log, but the log ends at step {last}, before "
+            f"{begins}; correct --set begins."
+        )
+    for one in points:
+        own = one.steps_K >= begins
+        one.value = array("d", one.scores_K[own].tolist())
+        one.step = array("q", (one.steps_K[own] - begins).tolist())
+    return {
+        kind: {step - begins: value for step, value in by_step.items() if step >= begins}
         for kind, by_step in side.items()
     }
 

@@ -15,7 +15,7 @@ from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
-    "evaluation_problems", "gpus",
+    "evaluation_problems", "gpus", "begins",
 )
 _ERRORS = re.compile(r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong)(?:[/_.-]?rates?)?$", re.I)
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
@@ -45,7 +45,9 @@ class Settings:
         evaluation_problems: how many problems an evaluation has, where scores are successes: what
             the noise of a score follows from.
         gpus: of a run, where the log has times and does not say on how many.
-        pattern: names of files, runs or folders with placeholders for the seven above, for example
+        begins: the step from which a run's own updates count, where it went on from another run's
+            checkpoint and its log with that run's counter.
+        pattern: names of files, runs or folders with placeholders for the eight above, for example
             "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
             folders where it holds a slash.
         run: name of the run.
@@ -67,6 +69,7 @@ class Settings:
     evaluation_samples: int | None = None
     evaluation_problems: int | None = None
     gpus: int | None = None
+    begins: int | None = None
     pattern: str | None = None
     run: str | None = None
     problem_set: str | None = None

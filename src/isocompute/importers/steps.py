@@ -17,6 +17,7 @@ from isocompute.importers.reading import whole
 from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
+BEFORE = "and the updates before it count as its own"  # ends that of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
 _OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:

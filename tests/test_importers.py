@@ -92,6 +92,7 @@ def test_trainer_state_asks_for_what_it_does_not_hold() -> None:
         (["bs8_g4/a.jsonl", "bs8_g8/a.jsonl"], "bs{problems_per_batch}_g{rollouts_per_problem}"),
         (["bs8_g4/a.jsonl"], None),  # alone, a folder does not name its log
         (["g3b-n4-seed1.jsonl", "g3b-n8-seed1.jsonl"], "n{rollouts_per_problem}-seed{seed}"),
+        (["n: 4.jsonl", "n: 8.jsonl"], "n: {rollouts_per_problem}"),
         (["bp8_seed4.jsonl"], "bp{problems_per_batch}_seed{seed}"),
         (["seed4.jsonl"], None),
     ],

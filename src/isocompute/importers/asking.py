@@ -113,7 +113,7 @@ def first_error(runs: Sequence[ImportedRun]) -> str:
     return "" if error is None else f" (line {error.line}: {error.reason})"
 
 
-# How names of files and folders write B_p and n: bp32, n16, prompts-32, rollouts_16.
+# How names write B_p and n: bp32, prompts-32, rollouts_16; W&B's grouped charts "n: 16".
 _WRITTEN = {
     "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
     "rollouts_per_problem": r"n|nspp|g|group|gen|rollouts?(?:_per_problem)?|samples",
@@ -130,7 +130,7 @@ def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
     places = []
     for name in missing:
         said = re.search(  # 8k is a length, 3b a model
-            rf"(?<![a-z])(?:{_WRITTEN[name]})[-_=]?([0-9]{{1,12}})(?![0-9km]|b(?![0-9]))",
+            rf"(?<![a-z])(?:{_WRITTEN[name]})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9]))",
             text, re.I,
         )  # fmt: skip
         if said is None:

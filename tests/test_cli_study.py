@@ -69,6 +69,9 @@ def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
     assert main(["run", str(file), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[:3] for line in lines[2:4]] == [["4", "8", "20"], ["8", "4", "20"]]
+    assert main(["lr-sweep", str(file), "--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("tiny: learning rate: 14 runs, 8,960 rollouts + ")
     assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
 
 

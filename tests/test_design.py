@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,7 +83,7 @@ def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: 
     assert d["worth"]["twice"]["rollouts"] > 1.9 * sweep.rollouts
     lines = design_lines(d)
     assert lines[0].startswith("Sweep   n = ")
-    assert any(line.startswith("Worth   plans after it lose 0.0") for line in lines)
+    assert any(line.startswith("Worth   score lost to the best n: 0.0") for line in lines)
 
 
 def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> None:
@@ -361,7 +363,7 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
     codes = [one["code"] for one in d["notices"]]
     assert ("stand_ins" in codes) == ("verl" not in name)
     told = " ".join(" ".join(lines).split())
-    assert (", placeholders). Pass --train and --model, or edit it." in told) == (
+    assert (". Pass --train and --model, or edit it." in told) == (
         "stand_ins" in codes and "--model" not in asked
     )
     # Seconds of this machine stand beside no GPU-hours of others.
@@ -492,3 +494,54 @@ def test_a_model_that_is_named_keeps_its_own_learning_rate(tmp_path: Path) -> No
     content = study_content(tmp_path / "s.yaml", sweep, named, **of)
     assert "learning_rate" not in content["recipe"]
     assert content["engine_options"]["max_new_tokens"] == 1024
+
+
+NO_TORCH = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from isocompute.cli import main
+
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("engine", ["local", "verl"])
+def test_a_design_needs_no_torch(tmp_path: Path, engine: str) -> None:
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([sys.executable, "-c", NO_TORCH, *words], cwd=tmp_path,
+                              capture_output=True, text=True, check=False)  # fmt: skip
+
+    asked = ["--budget", "5e6", "--draws", "4", "--engine", engine, "-o", "sweep.yaml"]
+    done = call("design", *asked)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    lacks = "the engine local needs the package 'torch', which is not installed"
+    assert (f"To train it here: {lacks}; pip install 'isocompute[local]'." in said) == (
+        engine == "local"
+    )
+    dry = call("run", "sweep.yaml", "--dry-run")
+    assert (dry.returncode, lacks in dry.stderr) == ((2, True) if engine == "local" else (0, False))
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_design_says_how_answers_are_checked(tmp_path: Path, capsys: Any) -> None:
+    train, study = problems_file(tmp_path, 2000), tmp_path / "sweep.yaml"
+    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train, "-o", str(study),
+             "--engine", "verl", "--model", "Qwen/Qwen2.5-7B-Instruct"]  # fmt: skip
+    assert main(asked) == 0
+    text = study.read_text()
+    assert text.count('"verifier": "exact"') == 2
+    assert "# Answers are checked by `verifier`: exact (the whole response is the answer)" in text
+    assert main([*asked, "--verifier", "integer"]) == 0
+    assert study.read_text().count('"verifier": "integer"') == 2
+    capsys.readouterr()
+    assert main(["run", str(study), "--dry-run"]) == 0
+    assert main(["design", "--budget", "3M", "--for", "verl"]) == 2
+    assert "unknown option --for, did you mean --engine?" in capsys.readouterr().err

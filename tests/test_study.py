@@ -70,6 +70,21 @@ def test_a_grid_of_all_splits_of_a_batch(load):
         splits("grid.rollouts_per_problem=[2, 3]")
 
 
+def test_columns_of_a_file_may_have_other_names(load, tmp_path):
+    rows = [{"question": f"{i} + 1", "answer": str(i + 1)} for i in range(8)]
+    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = "train: {path: sums.jsonl, columns: {prompt: question}}"
+    text = STUDY.replace("train: {generated: simulated, options: {size: 24}}", named)
+    study = load(text)
+    assert [p.prompt for p in study.runs[0].train.problems][:2] == ["0 + 1", "1 + 1"]
+    with pytest.raises(InputError, match=r"rename it, .*columns: \{prompt: question\}"):
+        load(text.replace(", columns: {prompt: question}", ""))
+    with pytest.raises(InputError, match="`columns` must name id, prompt, answer"):
+        load(text.replace("{prompt: question}", "{text: question}"))
+    with pytest.raises(InputError, match="`columns` needs a `path`"):
+        load(STUDY.replace("options: {size: 24}", "columns: {prompt: q}, options: {size: 24}"))
+
+
 def test_a_run_takes_no_more_updates_than_the_grid_says(load):
     study = load(STUDY, "grid.max_steps=60")
     assert [s.allocation.steps for s in study.runs[:3]] == [60, 60, 31]

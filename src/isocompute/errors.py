@@ -21,6 +21,10 @@ class InputError(IsocomputeError, ValueError):
     exit_code = 2
 
 
+class NotInstalledError(InputError):
+    """A package that this needs is not installed."""
+
+
 class RunError(IsocomputeError, RuntimeError):
     """A run that failed while it was running; what it had committed is kept."""
 

@@ -150,6 +150,8 @@ def lr_sweep(options: Options) -> int:
     study = lr_study(open_study(path, options.overrides), options.rates, folder)
     scores = {"metric": options.metric, "problem_set": options.problem_set}
     check_scores(study, **scores)
+    if options.dry_run:
+        return _dry_run(study, folder, options)
     summary, _ = _train(study, folder, options)
     if summary.pending:
         show(summary_lines(summary, str(folder)), quiet=options.json == "-")

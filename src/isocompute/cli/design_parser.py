@@ -62,6 +62,11 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
         "--validation", metavar="FILE",
         help="validation problems (default: a fifth of --train is held out, at most 300)",
     )  # fmt: skip
+    parser.add_argument(
+        "--verifier", metavar="V",
+        help="how answers are checked: exact (the whole response), integer, math, "
+        "FILE.py:FUNCTION (default: the file's, else exact)",
+    )  # fmt: skip
     for name, unit, help_ in (
         ("tokens-per-rollout", "T", "for budgets and costs in tokens"),
         ("rollouts-per-gpu-hour", "R", "for GPU-hours and money (default: as in the prior's runs)"),

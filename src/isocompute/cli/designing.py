@@ -44,7 +44,7 @@ def design(options: Options) -> int:
     trainer = Trainer(
         engine=options.engine, model=options.model, train=options.train,
         validation=options.validation, gpus=options.gpus and options.gpus[0],
-        difficulty=options.difficulty or "easy",
+        difficulty=options.difficulty or "easy", verifier=options.verifier,
     )  # fmt: skip
     own = options.output and trainer.problems
     if options.problems is not None and own and options.problems > own:
@@ -157,21 +157,29 @@ def _written(
 ) -> dict[str, Any]:
     """Write the study file, read it back as `run` would, and time the embedded engine."""
     from isocompute.design import write_study
+    from isocompute.engines import problem_generators
+    from isocompute.errors import NotInstalledError
     from isocompute.runner import calibrate, open_study
+    from isocompute.study import load_study
     from isocompute.study.cost import study_cost, time_words
 
     path = Path(options.output)
     before = path.read_bytes() if path.is_file() else None
     write_study(path, sweep, trainer, target=target, problems=options.problems, rates=rates)
+    found: dict[str, Any] = {"study": options.output, "lacks": None}
     try:
-        study = open_study(path)
+        try:
+            study = open_study(path)
+        except NotInstalledError as error:  # it is trained elsewhere, or what it needs comes later
+            found["lacks"] = str(error)
+            study = load_study(path, generators=problem_generators())
     except Exception:
         # Never leave a file that `run` refuses, nor lose the one that was there.
         path.unlink() if before is None else path.write_bytes(before)
         raise
-    found: dict[str, Any] = {"study": options.output}
     # With a rate the cost is in GPU-hours already, of other machines than this one.
-    if options.engine == "local" and rates.rollouts_per_gpu_hour is None:
+    timed = options.engine == "local" and found["lacks"] is None
+    if timed and rates.rollouts_per_gpu_hour is None:
         workers = os.cpu_count() or 1
         with contextlib.suppress(Exception):  # the price alone would be missing
             cost = study_cost(study, calibrate(study, seconds=_MEASURED_S), workers=workers)

@@ -67,6 +67,9 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+_SAME = {"--for", "--engine"}  # two words for the trainer: of a plan, and of a study
+
+
 def _unknown(words: Sequence[str], options: argparse.Namespace) -> str:
     """What is not known, and what may have been meant."""
     asked: Parser = options.parser
@@ -77,7 +80,8 @@ def _unknown(words: Sequence[str], options: argparse.Namespace) -> str:
     name = dashed[0].partition("=")[0]
     known = sorted(asked._option_string_actions)
     parts = [one for one in known if one.strip("-") and one.strip("-") in name.split("-")]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7) or parts
+    same = [one for one in _SAME if one != name and {one, name} <= _SAME and one in known]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7) or parts or same
     return (
         f"unknown option {name}"
         + (f", did you mean {near[0]}? See" if near else "; see")

@@ -17,10 +17,6 @@ def add_run(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     _add_study(parser, "the file's name without its ending")
     parser.add_argument(
-        "--dry-run", action="store_true",
-        help="list the runs and their cost; train nothing",
-    )  # fmt: skip
-    parser.add_argument(
         "--thaw", type=thawed, metavar="N,...",
         help="train these frozen n of an adaptive study to the end of their budget; or all",
     )  # fmt: skip
@@ -59,6 +55,9 @@ def _add_study(parser: Parser, default: str) -> None:
         help="changes to the file, for example grid.seeds=6",
     )
     parser.add_argument("-o", "--output", metavar="DIR", help=f"study folder (default: {default})")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="list the runs and their cost; train nothing"
+    )
     parser.add_argument(
         "--workers", type=count, metavar="N",
         help="processes of one thread each (default: one per core, for verl 1; 0: in this process)",

@@ -22,9 +22,14 @@ MAX_NEW_TOKENS = 1024
 PER_NODE = 8  # GPUs of a node, where more than one node is needed
 # What a person settles before the first run.
 _SETTLE = {
-    "trl": "engine_options: max_new_tokens cuts responses; python names its Python.",
-    "verl": "engine_options: max_response_tokens (8192) cuts responses; python names its Python.",
+    "trl": "Responses are cut at max_new_tokens. `python` names the interpreter that has TRL.",
+    "verl": "Responses are cut at max_response_tokens (8192). `python` names the interpreter that "
+            "has verl.",
 }
+_CHECKED = (
+    "Answers are checked by `verifier`: exact (the whole response is the answer), integer, math, "
+    "FILE.py:FUNCTION."
+)
 # What stands in for problems and model that were not named: the smallest shipped world.
 _WORLD, _STAND_IN_SIZE = "bits", 512
 _MODELS = {"local": "bits-mlp", "trl": "bits", "verl": "Qwen/Qwen2.5-7B-Instruct"}
@@ -41,6 +46,7 @@ class Trainer:
         train, validation: problem files; None: generated stand-ins, or a part held out.
         gpus: that each run may use; None: the engine's default.
         difficulty: of the problem set.
+        verifier: how answers are checked; None: as the file says, else exactly.
     """
 
     engine: str = "local"
@@ -49,6 +55,7 @@ class Trainer:
     validation: str | None = None
     gpus: int | None = None
     difficulty: str = "easy"
+    verifier: str | None = None
 
     @property
     def stands_in(self) -> bool:
@@ -83,6 +90,8 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
         lines.append("# Problems or model are placeholders: put yours in before you run it.")
     if trainer.engine != "local":
         lines.append(f"# {_SETTLE[trainer.engine]}")
+    if trainer.train is not None:
+        lines.append(f"# {_CHECKED}")
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
     write_text(path, "\n".join(lines) + "\n")
 
@@ -151,9 +160,10 @@ def _problems(folder: Path, trainer: Trainer, problems: int | None) -> dict[str,
             "validation": {"all": {"generated": "world", "options": {
                 **world, "part": "validation", "size": PROBLEMS}}},
         }  # fmt: skip
-    train: dict[str, Any] = {"path": _beside(trainer.train, folder)}
+    train = {"path": _beside(trainer.train, folder), **_checked(trainer.train, trainer)}
     if trainer.validation is not None:
-        validation: dict[str, Any] = {"path": _beside(trainer.validation, folder)}
+        validation = {"path": _beside(trainer.validation, folder),
+                      **_checked(trainer.validation, trainer)}  # fmt: skip
     else:
         held = {"held_out": _held_out(len(load_problems(trainer.train)))}
         validation = {**train, **held, "part": "validation"}
@@ -161,6 +171,11 @@ def _problems(folder: Path, trainer: Trainer, problems: int | None) -> dict[str,
     if problems is not None:
         train["size"] = problems
     return {"train": train, "validation": {"all": validation}}
+
+
+def _checked(file: str, trainer: Trainer) -> dict[str, Any]:
+    """The verifier of a file, in so many words: nobody has to know what is taken otherwise."""
+    return {"verifier": load_problems(file, verifier=trainer.verifier).verifier}
 
 
 def _held_out(problems: int) -> int:

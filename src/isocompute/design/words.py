@@ -17,7 +17,7 @@ _SAID = ("no_sweep", "passes_over_data", "stand_ins")  # in lines of their own
 
 def design_lines(d: Row) -> list[str]:
     """The `design --json` document in about a dozen lines of 80 columns."""
-    sweep, final, worth = d["sweep"], d["final"], d["worth"]
+    sweep, final = d["sweep"], d["final"]
     listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
     seeds = f"{sweep['seeds']} seed{'s' * (sweep['seeds'] > 1)}"
     runs = f"n = {listed}, B_p = {sweep['problems_per_batch']}, {seeds}"
@@ -29,14 +29,12 @@ def design_lines(d: Row) -> list[str]:
         lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
         lines += _row("Cost", f"{_cost(final)}{_rate(final)}")
         lines += _row("Sweep", f"the best one is {runs}, {_each(sweep)}: {_cost(sweep)} "
-                      f"({sweep['share']:.0%} of the budget)")  # fmt: skip
+                      f"({_share(sweep)} of the budget)")  # fmt: skip
     else:
         lines += _row("Sweep", f"{runs}, adaptive, {_each(sweep)}")
-        lines += _row("Cost", f"at most {_cost(sweep)} ({sweep['share']:.0%} of the budget)")
+        lines += _row("Cost", f"at most {_cost(sweep)} ({_share(sweep)} of the budget)")
         lines += _row("Then", f"{_cost(final)} for the final run{_rate(final)}")
     lines += _row("Worth", _worth(d))
-    if scaled := _scaled(worth):
-        lines += _row("", scaled)
     if d["passes_over_data"] is not None:
         sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
         lines += _row("Passes", f"{compact(final_passes)} in the final run at n = {n}, up to "
@@ -44,12 +42,16 @@ def design_lines(d: Row) -> list[str]:
     if d.get("time") is not None:
         lines += _row("Time", d["time"])
     if notes := [one for one in d["notices"] if one["code"] not in _SAID]:
-        more = f" ({len(notes) - 1} more: --json)" if len(notes) > 1 else ""
+        left = len(notes) - 1
+        more = f" ({left} more: --json -)" if left else ""
         lines += _row("Note", f"{notes[0]['text']} {notes[0]['remedy']}{more}")
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
-        held = f", placeholders). {toys[0]}" if toys else ")"
-        lines += _row("Wrote", f"{d['study']} ({d['engine']}{held}")
+        held = f"{d['engine']}{', placeholders' if toys else ''}"
+        which = f"{d['study']} ({held}){'' if d['answer'] == 'sweep' else ', the sweep above'}"
+        lines += _row("Wrote", f"{which}. {toys[0]}" if toys else which)
+        if d.get("lacks") is not None:
+            lines += _row("", f"To train it here: {d['lacks']}")
         if d["answer"] == "sweep":
             lines += _row("Run", f"isocompute run {d['study']}")
     return lines
@@ -58,6 +60,11 @@ def design_lines(d: Row) -> list[str]:
 def _row(name: str, text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent=f"{name:<{_LABEL}}",
                          subsequent_indent=" " * _LABEL, break_on_hyphens=False)  # fmt: skip
+
+
+def _share(sweep: Row) -> str:
+    """Of the budget, evaluations included."""
+    return f"{sweep['share'] * (1 + sweep['evaluation_rollouts'] / sweep['rollouts']):.0%}"
 
 
 def _each(sweep: Row) -> str:
@@ -86,22 +93,16 @@ def _rate(part: Row) -> str:
 def _worth(d: Row) -> str:
     worth = d["worth"]
     after, none, one = (worth[k] for k in ("after", "without", "one_n"))
-    said = f"plans after it lose {_loss(after)}; without it {_loss(none)} "
-    said += f"(n = {none['rollouts_per_problem']})"
+    parts = [f"{_loss(after)} with it",
+             f"{_loss(none)} without (n = {none['rollouts_per_problem']})"]  # fmt: skip
     if one["rollouts_per_problem"] != none["rollouts_per_problem"]:
-        said += f"; n = {one['rollouts_per_problem']} at every budget loses {one['loss']:.3f}"
-    return said
-
-
-def _scaled(worth: Row) -> str:
-    parts = [
-        f"{said} {worth[word]['loss']:.3f}"
+        parts.append(f"{one['loss']:.3f} with n = {one['rollouts_per_problem']} always")
+    parts += [
+        f"{worth[word]['loss']:.3f} with one {said}"
         for word, said in (("half", "half as long"), ("twice", "twice as long"))
         if worth[word] is not None
     ]
-    if worth["after"]["spending"] >= 0.0005:
-        parts.append(f"its own rollouts cost {worth['after']['spending']:.3f}")
-    return f"{'; '.join(parts)} ({worth['simulated_sweeps']} simulated)".strip()
+    return f"score lost to the best n: {', '.join(parts)}"
 
 
 def _loss(row: Row) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from isocompute.engines.base import Engine
-from isocompute.errors import InputError
+from isocompute.errors import InputError, NotInstalledError
 
 if TYPE_CHECKING:
     from isocompute.problems import ProblemSet
@@ -88,7 +88,7 @@ def load_engine(target: str) -> Engine:
     """The engine at "package.module:Class", constructed.
 
     Raises:
-        InputError: if what it needs is not installed.
+        NotInstalledError: if a package that it needs is not there.
     """
     module = target.partition(":")[0]
     return cast(Engine, _attribute(target, extra=module.rsplit(".", 1)[-1])())
@@ -106,7 +106,7 @@ def embedded_success_counter() -> Callable[..., Any]:
     """`engines.local.base_rates.success_counter`.
 
     Raises:
-        InputError: if torch is not installed.
+        NotInstalledError: if torch is not there.
     """
     target = "isocompute.engines.local.base_rates:success_counter"
     return cast("Callable[..., Any]", _attribute(target, extra="local", what="the embedded engine"))
@@ -117,8 +117,9 @@ def _attribute(target: str, *, extra: str, what: str = "") -> Any:
     try:
         return getattr(importlib.import_module(module), attribute)
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"{what or f'engine {target!r}'} needs the package {error.name!r}, which is not "
-            "installed; "
-            f"install it, for this project's own engines with the extra [{extra}]."
+        own = next((f"the engine {name}" for name, at in _ENGINES.items() if at == target), "")
+        cure = f"pip install 'isocompute[{extra}]'" if what or own else "install it"
+        raise NotInstalledError(
+            f"{what or own or f'engine {target!r}'} needs the package {error.name!r}, which is not "
+            f"installed; {cure}."
         ) from error

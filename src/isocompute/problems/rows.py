@@ -66,7 +66,10 @@ def _required(row: Row, column: str, where: str, columns: Mapping[str, str]) -> 
     similar += difflib.get_close_matches(column, list(row), n=1)
     cure = "add the column"
     if similar:
-        cure = f"if `{similar[0]}` is meant, say columns={{{column!r}: {similar[0]!r}}}"
+        cure = (
+            f"if `{similar[0]}` is meant, rename it, or say so beside the file's path: columns: "
+            f"{{{column}: {similar[0]}}}"
+        )
     raise InputError(
         f"column `{name}` must be there, but {where} has {', '.join(map(str, row)) or 'none'}; "
         f"{cure}."

@@ -68,7 +68,7 @@ class Cost:
         if self.wall_s is not None:
             parts.append(time_words(self.wall_s))
         if self.gpu_hours is not None:
-            parts.append(f"{self.gpu_hours:.3g} GPU-hours")
+            parts.append(f"{compact(self.gpu_hours)} GPU-hours")
         if self.usd is not None:
             parts.append(f"{self.usd:,.2f} USD")
         return ", ".join(parts)

@@ -138,7 +138,7 @@ class _Loader:
     def __init__(self, base: Path, generators: Mapping[str, Generator]) -> None:
         self._base, self._generators = base, generators
         self._sets: dict[str, ProblemSet] = {}
-        self._files: dict[tuple[Path, str | None], ProblemSet] = {}
+        self._files: dict[tuple[Path, str | None, str], ProblemSet] = {}
 
     def __call__(self, name: str, entry: ProblemFile) -> ProblemSet:
         key = f"{name}\0{entry.model_dump_json()}"
@@ -163,11 +163,12 @@ class _Loader:
         return problems.replace(name=name, problems=problems.problems)
 
     def _file(self, name: str, entry: ProblemFile) -> ProblemSet:
-        path, verifier = self._base / str(entry.path), entry.verifier
-        if (path, verifier) not in self._files:  # many sets may be parts of one large file
-            given: Any = {} if verifier is None else {"verifier": verifier}
-            self._files[path, verifier] = load_problems(path, name=name, **given)
-        found = self._files[path, verifier]
+        path = self._base / str(entry.path)
+        key = (path, entry.verifier, repr(sorted(entry.columns.items())))
+        if key not in self._files:  # many sets may be parts of one large file
+            given = {} if entry.verifier is None else {"verifier": entry.verifier}
+            self._files[key] = load_problems(path, name=name, columns=entry.columns, **given)
+        found = self._files[key]
         return found.replace(name=name, problems=found.problems)
 
     def _generated(self, name: str, entry: ProblemFile) -> ProblemSet:

@@ -41,11 +41,14 @@ class Powers(_Section):
 class ProblemFile(_Section):
     """A problem set: `path` (JSONL, Parquet), or a generated one with its options.
 
+    `columns` says where a file holds ours under other names: {prompt: question}.
+
     What is taken of it, in this order: its held-out or its other problems (`held_out` of them,
     `part`), those of a `band` or `pass_rate` or a `mixture` of bands, `size` of these by `seed`.
     """
 
     path: str | None = None
+    columns: dict[str, str] = Field(default_factory=dict)
     verifier: str | None = None
     generated: str | None = None
     options: dict[str, JsonValue] = Field(default_factory=dict)
@@ -68,6 +71,8 @@ class ProblemFile(_Section):
             raise ValueError("exactly one of `path` and `generated` must be given")
         if (self.held_out is None) != (self.part is None):
             raise ValueError("`held_out` and `part` must be given together")
+        if self.columns and self.path is None:
+            raise ValueError("`columns` needs a `path`: a generated set has no other names")
         if sum(x is not None for x in (self.band, self.pass_rate, self.mixture)) > 1:
             raise ValueError("only one of `band`, `pass_rate` and `mixture` may be given")
         return self

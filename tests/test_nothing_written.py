@@ -26,7 +26,7 @@ def test_quickstart_without_torch_leaves_no_folder(
         return real(name, package)
 
     monkeypatch.setattr(importlib, "import_module", without_torch)
-    with pytest.raises(InputError, match=r"needs the package 'torch'.*extra \[local\]"):
+    with pytest.raises(InputError, match=r"needs the package 'torch'.*'isocompute\[local\]'"):
         quickstart(tmp_path / "q")
     assert not (tmp_path / "q").exists()
 

@@ -28,7 +28,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "steps_assumed": (
         "check the steps", "", "check that the log's steps are updates"),
     "begins_late": (
-        "check where the runs began", "", "check whether the runs went on from another"),
+        "check the start", "", "check whether the runs went on from another"),
     "one_or_two_n": (
         "train n = {settles}", f"{_RUN} {_N}{{settles}}", "train n = {settles} at B_p = {bp}"),
     "law_of_another_model": (

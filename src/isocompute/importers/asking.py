@@ -39,6 +39,11 @@ def _pattern(path: Path, name: str, missing: Sequence[str], folders: bool) -> st
     return None
 
 
+def pattern_of(run: ImportedRun) -> str | None:
+    """The `pattern` that a run's names seem to follow; None where they do not say B_p and n."""
+    return _pattern(Path(run.provenance.path), run.name, [*_SETTINGS, "seed"], folders=True)
+
+
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
     """Ask in one line for the B_p and n that logs do not hold.
 
@@ -116,9 +121,33 @@ def first_error(runs: Sequence[ImportedRun]) -> str:
 # How names write B_p and n: bp32, prompts-32, rollouts_16; W&B's grouped charts "n: 16".
 _WRITTEN = {
     "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
-    "rollouts_per_problem": r"n|nspp|g|group|gen|rollouts?(?:_per_problem)?|samples",
+    # an n beside one of the others often counts nodes
+    "rollouts_per_problem": r"nspp|g|group|gen|rollouts?(?:_per_problem)?|samples|n",
     "seed": r"seed|s",
 }
+
+
+def number_in(text: str, name: str) -> int | None:
+    """What a name says of a setting; None where it does not.
+
+    >>> number_in("qwen-n4-g8", "rollouts_per_problem")
+    8
+    """
+    said = _said(text, name)
+    return None if said is None else int(said[1])
+
+
+def _said(text: str, name: str) -> re.Match[str] | None:
+    return next((found for word in _words(name) if (found := re.search(
+        # 8k is a length, 3b a model
+        rf"(?<![a-z])(?:{word})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9]))", text, re.I,
+    ))), None)  # fmt: skip
+
+
+def _words(name: str) -> tuple[str, ...]:
+    """How a name is written, the most telling words first."""
+    telling, _, n = _WRITTEN[name].rpartition("|")
+    return (telling, n) if n == "n" else (_WRITTEN[name],)
 
 
 def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
@@ -129,10 +158,7 @@ def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
     """
     places = []
     for name in missing:
-        said = re.search(  # 8k is a length, 3b a model
-            rf"(?<![a-z])(?:{_WRITTEN[name]})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9]))",
-            text, re.I,
-        )  # fmt: skip
+        said = _said(text, name)
         if said is None:
             return None
         places.append((said.start(1), said.end(), said.start(), name))

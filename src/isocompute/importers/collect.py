@@ -38,6 +38,7 @@ from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
     EVICTED_KEY,
     LENGTH_KEYS,
+    POLICY,
     PROMPT_KEY,
     RATE_KEYS,
     ROLLOUTS_KEYS,
@@ -102,6 +103,7 @@ class Collector:
         self._trained = 0  # the last step with a row of training
         self._redone: int | None = None  # the lowest one that such rows went back to
         self._at_zero = False  # a row of step 0
+        self._policy = ""  # the key of the update whose policy was evaluated
         self.counters = Counters(settings.step)
 
     def note(self, text: str) -> None:
@@ -151,6 +153,7 @@ class Collector:
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
+        counters.follow(at, values.get("epoch"))
         if calls:
             counters.calls = True
         elif not at:
@@ -174,6 +177,10 @@ class Collector:
                 elif own != at:
                     counters.differ(axis, at, own)
             self._take(kind, place, value, line, key)
+            if self._policy and kind.column.split != "train":
+                own = whole(values.get(self._policy))
+                if own is not None and own != place and number(value) is not None:
+                    counters.differ(self._policy, place, own)
 
     def _plan(self, values: Mapping[str, object]) -> Sequence[tuple[str, Points | str]]:
         """The keys of a row that are read, and as what; rows of a log come in few shapes."""
@@ -195,7 +202,7 @@ class Collector:
 
     def _learn(self, values: Mapping[str, object]) -> None:
         """Decide what the keys of a row mean that no row before it had."""
-        before = len(self.counters.seen)
+        before, counters_wanted = len(self.counters.seen), self.counters.wanted
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
                 self.counters.seen.setdefault(key, None)
@@ -203,6 +210,8 @@ class Collector:
             self.counters.look_for_rivals(values)
         for key in values:
             if isinstance(key, str) and key not in self._kinds:
+                if counters_wanted is None and POLICY.search(key):
+                    self._policy = key
                 kind = self._meaning(key)
                 if len(self._kinds) < MAX_KEYS:
                     self._kinds[key] = kind

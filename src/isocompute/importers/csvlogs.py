@@ -25,6 +25,7 @@ from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import (
     METRIC_WORDS,
     VALUE_WORDS,
+    clean_text,
     iter_lines,
     number,
     open_log,
@@ -46,6 +47,7 @@ _TEXT_VALUE = ("string_value", "int_value", "bool_value")  # Neptune: a paramete
 _NESTED = "data."  # verl's rows through pandas' json_normalize
 _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
+_PARENT = ("parent_run_id", "parent_id", "parent")
 _ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # A decimal comma, where semicolons part the cells; 1,234 may be thousands and stays as it is.
@@ -101,7 +103,7 @@ def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
         text = (first or b"").decode("utf-8", "replace")
         separator = _separator(text)
         header = _cells(text, separator)[:MAX_COLUMNS]
-        rows = _rows(lines, len(header), separator, errors)
+        rows = _rows(lines, header, separator, errors)
         return read_layout(path, header, rows, settings, errors)
 
 
@@ -154,14 +156,18 @@ def _cells(line: str, separator: str = ",") -> list[str]:
 
 
 def _rows(
-    lines: Iterator[tuple[int, bytes | None]], width: int, separator: str, errors: Errors
+    lines: Iterator[tuple[int, bytes | None]], header: list[str], separator: str, errors: Errors
 ) -> Rows:
+    """Cells in the order of the header, whatever order a later header has."""
+    width, names, place = len(header), sorted(header), list[int]()
     for line, data in lines:
         cells = _cells(data.decode("utf-8", "replace"), separator) if data is not None else []
         if separator == ";":
             cells = [_POINT.sub(r"\1.\2", cell) for cell in cells]
-        if len(cells) == width:
-            yield line, cells
+        if cells[:1] and cells[0] in names and sorted(cells) == names:
+            place = [] if cells == header else [cells.index(name) for name in header]
+        elif len(cells) == width:
+            yield line, [cells[i] for i in place] if place else cells
         elif data is None or data.strip():
             errors.add(line, f"a row must have {width} cells, but got {len(cells)}")
 
@@ -314,6 +320,7 @@ def _long(
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
     taken = (metric, value, step, named, own, nan, split, sets, *texts)
     extras = [i for i in range(len(plain)) if i not in taken]
+    above, parents = next((plain.index(c) for c in _PARENT if c in plain), None), set[str]()
     collectors: dict[str, Collector] = {}
     told: dict[str, list[str | None]] = {}
     known: dict[tuple[str, str, str], Column | None] = {}
@@ -323,6 +330,8 @@ def _long(
         collector = _collector(run, name, collectors, errors, settings, named is not None)
         if collector is None:
             continue
+        if above is not None:
+            parents.add(cells[above])
         if nan is not None and cells[nan].strip().lower() in ("1", "true", "t"):
             cells[value] = "nan"
         if texts and not cells[step]:
@@ -357,6 +366,10 @@ def _long(
                 if v and plain[i]}  # fmt: skip
         collectors[name].configure(says)
         collectors[name].extras.update({k: v[:200] for k, v in says.items()})
+    for name in parents & collectors.keys():
+        del collectors[name]
+        for collector in collectors.values():
+            collector.counters.infer(f"run: {clean_text(name)} is the parent of others; left out")
     return collectors
 
 

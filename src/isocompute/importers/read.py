@@ -19,6 +19,7 @@ from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.reading import ROTATED, clean_text, open_log
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
+from isocompute.importers.siblings import refuse_siblings
 
 MAX_FILES = 100_000
 _NOTHING = "holds nothing of them"
@@ -71,7 +72,9 @@ def read_log(
             f"a log must be a file or a folder, but {str(path)!r} is neither; check the path."
         )
     _check_columns(path, runs, settings)
-    return settle_runs(runs, resumed=settings.resumed)
+    settled = settle_runs(runs, resumed=settings.resumed)
+    refuse_siblings(settled, named=settings.pattern is not None)
+    return settled
 
 
 def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> None:

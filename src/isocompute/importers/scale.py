@@ -73,11 +73,16 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
         bad = next(c for c in curves if c.score_K.size and not (
             c.score_K.min() >= low - room and c.score_K.max() <= high + room))
         percent = seen[0] >= 0 and 1 < seen[1] <= 100
+        every = np.concatenate([c.score_K for c in curves])
+        odd = np.unique(every[(every < low - room) | (every > high + room)], return_index=True)[0]
+        drop = ""
+        if odd.size == 1 and np.mean(every == odd[0]) > 2 / len(every):  # a word for "none"
+            drop = f"; if {odd[0]:g} stands for no score, drop those rows"
         raise InputError(
             f"{path}: scores must lie in {low:g}..{high:g}, but {bad.metric or 'score'} goes from "
             f"{seen[0]:.4g} to {seen[1]:.4g} (the first such run: {bad.run!r}); give the range "
             f"that they can have: --range LOW HIGH"
-            f"{', for percent --range 0 100' if percent else ''}."
+            f"{', for percent --range 0 100' if percent else ''}{drop}."
         )
     if low == 0 and high >= 10:
         _refuse_two_units(curves, spans, high, path)

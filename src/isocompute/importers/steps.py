@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from isocompute.importers.reading import whole
+from isocompute.importers.reading import number, whole
 from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
@@ -59,6 +59,8 @@ class Counters:
         self._last: int | None = None
         self._filled = 0
         self._differ: tuple[str, int, int] | None = None
+        self._before: tuple[int, object] = (0, None)  # step and epoch of the row before
+        self._per_epoch = False  # steps begin anew with an epoch
 
     def look_for_rivals(self, values: Mapping[str, object]) -> None:
         """Take the keys of a first row: counts of samples or tokens, which the step may be."""
@@ -73,6 +75,13 @@ class Counters:
                 del self.rivals[key]
             elif value is not None and step > 1:
                 self.rivals[key] += 1
+
+    def follow(self, step: int, epoch: object) -> None:
+        """Take a row's step; one that begins anew with another epoch counts within epochs."""
+        if step < self._before[0]:
+            was, now = number(self._before[1]), number(epoch)
+            self._per_epoch |= was is not None and now is not None and now > was
+        self._before = step, epoch
 
     def found(self) -> None:
         """The named counter is a column that the reader hands over as the step."""
@@ -144,6 +153,11 @@ class Counters:
         Raises:
             UnclearError: with both values and the option that settles it.
         """
+        if self._per_epoch and self.wanted is None:
+            raise UnclearError(
+                f"{what}: steps must count on, but they begin anew with every epoch; add the "
+                "updates of the epochs before, or name what counts on with --set step=KEY."
+            )
         if self._filled:
             self.infer(f"step: {self._filled} rows without {self.wanted} take the one before them")
         if self.wanted is None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
 from isocompute.importers.scale import require_range
 from isocompute.importers.settings import Settings
@@ -28,7 +29,12 @@ from isocompute.importers.table import (
     table_in_memory,
     texts_of,
 )
-from isocompute.importers.tidy_checks import SCORES, check_configurations, check_numbers
+from isocompute.importers.tidy_checks import (
+    SCORES,
+    check_configurations,
+    check_numbers,
+    check_rivals,
+)
 from isocompute.recipe import RECORDED
 from isocompute.store.arms import matches, no_match
 
@@ -39,6 +45,10 @@ REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
 _NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
 _TEXTS = ("run", "metric", "problem_set", "split", "arm")
 _SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
+# What says which evaluation a score is of, where no column is called problem_set.
+_SETS = (
+    "eval_set", "eval_file", "eval_dataset", "val_set", "val_file", "validation_set", "benchmark",
+)  # fmt: skip
 _STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
 _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
 IN_MEMORY = "the table"  # what messages call one that has no path
@@ -133,6 +143,7 @@ def _load(
             unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
             raise _not_there(path, unsaid, header, settings)
         goes_by.update({name: column for column, name in names.items()})
+        check_rivals(header, names, path)
         return names
 
     table = _select(read(path, naming), where, path)
@@ -226,6 +237,8 @@ def _meanings(
             names[column] = text
             scores.append(_Scores(text, own, is_wide=True))
             continue
+        if plain in _SETS and "problem_set" not in (_plain(c.strip()) for c in columns):
+            plain = "problem_set"
         if plain in known and plain not in names.values():
             names[column] = plain
     return names, scores
@@ -265,6 +278,11 @@ def _not_there(
         cure += "by what one rollout takes, or give a column steps"
     if "score" in missing:
         cure += _per_seed(header)
+    if numbers := [cell for cell in header if number(cell) is not None]:
+        return InputError(
+            f"{path}: a table must begin with the names of its columns, but the first line looks "
+            f"like a row (it has {numbers[0]}); put a line of names above it."
+        )
     slips = [key for key in settings.columns if key not in (c.strip() for c in header)]
     if slips:
         near = difflib.get_close_matches(slips[0], header, n=1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +19,11 @@ SCORES = ("score", "best", "worst")
 # Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
 # half a batch used for 64 updates is refused, at twice rollouts in hundreds pass.
 _LEAST = 0.02
+# What may be meant beside a column of ours; none of it is of a single evaluation.
+_RIVALS = {
+    "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
+    "tokens": re.compile(r"^(?:completion|output|generated|response)s?_tokens$", re.I),
+}
 
 
 def check_numbers(
@@ -96,6 +103,7 @@ def check_numbers(
             both & (not _LEAST < share < 1 / _LEAST),
             "give rollouts as whole numbers, or drop one of the columns rollouts and steps",
         )
+        _check_cumulative(numbers, path)
     if "tokens" in numbers:
         tokens, rollouts = numbers["tokens"], numbers["rollouts"]
         both = (tokens > 0) & (rollouts > 0)
@@ -127,6 +135,51 @@ def check_numbers(
                 ~np.isnan(v) & ~((v >= low) & (v <= high)),
                 "correct those rows, or give --range LOW HIGH if scores are on another scale"
                 + (f" (they go from {seen.min():.4g} to {seen.max():.4g})" if seen.size else ""),
+            )
+
+
+def _check_cumulative(numbers: Mapping[str, FloatArray], path: Path) -> None:
+    """Rollouts below B_p * n * steps come of batches that serve several updates, or are no sum."""
+    batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+    rollouts, steps = numbers["rollouts"], numbers["steps"]
+    for size in np.unique(batch):
+        rows = np.flatnonzero((batch == size) & (steps > 0) & (rollouts > 0))
+        if not rows.size:
+            continue
+        last = rows[np.argmax(steps[rows])]
+        updates = round(size * steps[last] / rollouts[last])  # that each batch would serve
+        over = rows[rollouts[rows] > (np.ceil(steps[rows] / max(updates, 1)) + 0.5) * size]
+        if updates > 1 and over.size:
+            row = over[0]
+            raise InputError(
+                f"{path}: `rollouts` must be cumulative, but they are {rollouts[row]:,.0f} at step "
+                f"{steps[row]:g} and {rollouts[last]:,.0f} at step {steps[last]:g}, where B_p * n "
+                f"* steps is {size * steps[row]:,.0f} and {size * steps[last]:,.0f}; add them up, "
+                "or drop the column if steps say it."
+            )
+
+
+def check_rivals(header: Sequence[str], names: Mapping[str, str], path: Path) -> None:
+    """Refuse a table whose own words for compute are several.
+
+    Args:
+        header: all columns of the file.
+        names: column -> the name that it goes by.
+        path: for the message.
+
+    Raises:
+        InputError: names the columns, and how one of them is chosen.
+    """
+    for word, pattern in _RIVALS.items():
+        others = [c for c in header if c not in names and pattern.search(c.strip())]
+        there = word in names.values()
+        # B_p * n * steps would stand for rollouts that the file counts otherwise
+        if others and (there if word == "tokens" else not there and "steps" in names.values()):
+            raise InputError(
+                f"{path}: one column must hold {word}, but the file has "
+                f"{', '.join([*([word] if there else []), *others])}; rename the one that counts "
+                f"all that was sampled to {word}, and drop the others"
+                + ("." if there else f", or map it (--map, columns: {{{others[-1]}: {word}}}).")
             )
 
 

@@ -209,6 +209,9 @@ EVICTED_KEY = "training/filter_groups/evicted_samples"  # verl: drawn, not train
 # verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 
+# The update whose policy a score belongs to, where evaluations end later than they began.
+POLICY = re.compile(r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$")
+
 # What is counted beside updates, by loops of one's own: consumed_samples, tokens_seen.
 COUNTS = re.compile(
     r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"

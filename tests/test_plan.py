@@ -761,6 +761,13 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     other = notice("law_of_another_model", source="published:x", model="Q")
     step = run_next([other], Configuration(32, 8), None, 0.0, spend=4.1e6)[0]
     assert step["command"] == "isocompute design --budget 4.1e6 -o study.yaml"
+    # More n of that model tell nothing; seven rates share half of what the sweep may take.
+    top = notice("capped_by_tested_n", n=8, other=16)
+    steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8), None,
+                     0.0, spend=4.2e6, instead={"law_of_another_model": 0.7e6})  # fmt: skip
+    assert [(s["settles"], s["rollouts"]) for s in steps] == [
+        ("law_of_another_model", 0.7e6), ("anchor_assumed", 0.35e6)]  # fmt: skip
+    assert steps[1]["command"] == "isocompute lr-sweep study.yaml budget=5e4"
 
 
 def test_a_long_command_stands_on_a_line_of_its_own() -> None:
@@ -778,7 +785,8 @@ def test_every_step_fits_a_line() -> None:
     lasting = run_next(every, Configuration(1024, 1024), 2048, 1e6, study=None,
                        contended=[1024, 2048, 4096])  # fmt: skip
     assert max(5 + len(step["do"]) for step in lasting if not step["command"]) <= 80
-    steps = run_next(every, Configuration(1024, 1024), 2048, 1e6)
+    own = [one for one in every if one.code != "law_of_another_model"]
+    steps = run_next(own, Configuration(1024, 1024), 2048, 1e6)
     wide = max(len(step["do"]) for step in steps)
     assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
 

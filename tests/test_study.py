@@ -210,6 +210,7 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
     [
         ("grid.sedes=2", r"got 'grid\.sedes'; did you mean 'seeds'\?"),
         ("recipe.kl_coeff=0.1", r"got 'recipe\.kl_coeff'; did you mean 'kl_coef'\?"),
+        ("grid.rollouts_per_problem=2,4", r"got '2,4'; write a list: \[2,4\]\.$"),
         ("zzz=1", r"known words only, but got 'zzz'; remove it"),
         ("recipe.kl_coef=hi", r"recipe\.kl_coef of 'my study\.yaml'.*valid number"),
         ("recipe.objective=grop", "'grpo', 'ppo' or 'cispo', but got 'grop'"),

@@ -13,6 +13,7 @@ from isocompute.domain import Configuration, Notice
 from isocompute.domain.notices import takes
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.lr_sweep import FACTORS
 from isocompute.trainers import key_lines
 
 WIDTH = 80
@@ -20,7 +21,7 @@ _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 _FOREGROUND = 3  # steps that are named
 
-_RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}"
+_RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}{first}"
 _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
 # What settles a notice: in words, the command for a study, and in words where the runs are
 # another trainer's (None: the same). In the order of what it may change.
@@ -52,6 +53,8 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "bp_untested": (
         "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
 }  # fmt: skip
+# The steps that are of one's own model and problems, whatever model was swept.
+_OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
 _STUDY = "study.yaml"  # where the file of a study is not known, or not yet written
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
@@ -79,8 +82,6 @@ def run_next(
     b_p, n = chosen
     short = min(spend, budget) or budget
     there = {one.code for one in notices}
-    if study is not None and "law_of_another_model" in there:
-        contended = ()  # the study of one's own has other n
     named, listed = ", ".join(map(str, contended)), ",".join(map(str, contended))
     only = f" '{_N}[{listed}]'" if len(contended) > 1 else f" {_N}{listed}" if contended else ""
     words = {"settles": settles, "only": only, "of": f" of n = {named}" if contended else "",
@@ -90,15 +91,19 @@ def run_next(
              "half": max(n // 2, 1), "contended": named or n,
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
-             "study": study or _STUDY}  # fmt: skip
+             "study": study or _STUDY, "first": ""}  # fmt: skip
+    known = {one.code: one.rollouts for one in notices} | dict(instead or {})
     if "law_of_another_model" in there:
-        there.add("anchor_assumed")  # said there
+        # The sweep of one's own is not designed yet: more runs of that model tell nothing.
+        there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
+        if sweep := known.get("law_of_another_model"):
+            # Half of it over the seven rates tells those that break: a quarter ends within the
+            # warm-up at 2,048 rollouts a batch, and all of it is the sweep once more.
+            known["anchor_assumed"] = sweep / 2
+            words["first"] = f" budget={plain_rate(sweep / 2 / len(FACTORS))}"
     codes = [code for code in _STEPS if code in there]
     codes.sort(key=lambda code: code != notices[0].code)
-    steps, known = list[dict[str, Any]](), {one.code: one.rollouts for one in notices}
-    known |= instead or {}
-    if "law_of_another_model" in there:  # the sweep of one's own is not designed yet
-        known = {code: cost for code, cost in known.items() if code == "law_of_another_model"}
+    steps = list[dict[str, Any]]()
     for code in codes:
         do, command, elsewhere = _STEPS[code]
         if study is None and elsewhere is not None:

@@ -104,10 +104,26 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
     ]
     most = "" if study.adaptive is None else "adaptive, at most "
     return [
-        *textwrap.wrap(f"{study.name}: {most}{cost.line()}", WIDTH, subsequent_indent="  "),
+        *textwrap.wrap(f"{study.name}: {most}{cost.line()}", WIDTH, subsequent_indent="  ",
+                       break_on_hyphens=False),
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
+        *_elsewhere(study, cost),
         f"Nothing was run. Without --dry-run it goes to {folder}.",
     ]
+
+
+def _elsewhere(study: Study, cost: Cost) -> list[str]:
+    """What is still to be known of a study that another trainer trains."""
+    name, options = study.runs[0].engine, study.runs[0].engine_options
+    if name == "local":
+        return []
+    python = options.get("python") or {"verl": "python3", "trl": "this Python"}.get(name)
+    lines = list[str]()
+    if python is not None:
+        lines.append(f"Trains with {name} in {python} (engine_options.python names another).")
+    if cost.gpu_hours is None:
+        lines.append("GPU-hours: give rates.rollouts_per_gpu_hour.")
+    return lines
 
 
 def quickstart_lines(result: QuickstartResult) -> list[str]:

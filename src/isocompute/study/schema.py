@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -212,8 +213,9 @@ def _explain(error: ValidationError, where: str) -> str:
     # An unknown word explains more than what follows from it.
     # Of the branches of a union, the one that went deepest is the one that was meant.
     first = min(found, key=lambda e: (e["type"] != "extra_forbidden", -len(e["loc"])))
-    location = ".".join(str(part) for part in first["loc"] if part != "" and not _is_branch(part))
-    more = "" if len(found) == 1 else f" ({len(found)} faults in all)"
+    location = _place(first["loc"])
+    faults = len({_place(one["loc"]) for one in found})
+    more = "" if faults == 1 else f" ({faults} faults in all)"
     if first["type"] == "extra_forbidden":
         word = str(first["loc"][-1])
         close = difflib.get_close_matches(word, sorted(_words()), n=1, cutoff=0.6)
@@ -225,7 +227,14 @@ def _explain(error: ValidationError, where: str) -> str:
     got = repr(first["input"])
     got = got if len(got) <= 120 else got[:117] + "..."
     spot = f"{location} of {where}" if location else where
-    return f"{spot}: {message}, but got {got}; correct it.{more}"
+    cure = "correct it."
+    if "," in got and got.startswith("'") and first["type"].startswith(("int", "float")):
+        cure = f"write a list: [{first['input']}]."
+    return f"{spot}: {message}, but got {got}; {cure}{more}"
+
+
+def _place(loc: Sequence[int | str]) -> str:
+    return ".".join(str(part) for part in loc if part != "" and not _is_branch(part))
 
 
 def _is_branch(part: int | str) -> bool:

@@ -549,6 +549,7 @@ def test_a_design_says_how_answers_are_checked(tmp_path: Path, capsys: Any) -> N
     more = ["engine_options.python=/opt/verl/bin/python", "rates.rollouts_per_gpu_hour=900"]
     assert main(["run", str(study), "--dry-run", *more]) == 0
     said = capsys.readouterr().out
-    assert "Trains with verl in /opt/verl/bin/python" in said and "give rates" not in said
+    assert "Trains with verl in /opt/verl/bin/python" in said
+    assert "give rates" not in said
     assert main(["design", "--budget", "3M", "--for", "verl"]) == 2
     assert "unknown option --for, did you mean --engine?" in capsys.readouterr().err

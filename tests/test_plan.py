@@ -23,7 +23,7 @@ from isocompute.answers.backtest import Backtest
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit
 from isocompute.answers.plan import plan_from_source
-from isocompute.answers.words import _STEPS, run_next
+from isocompute.answers.words import _STEPS, best_n_words, run_next
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
 from isocompute.errors import InputError, RefusalError
@@ -789,6 +789,18 @@ def test_every_step_fits_a_line() -> None:
     steps = run_next(own, Configuration(1024, 1024), 2048, 1e6)
     wide = max(len(step["do"]) for step in steps)
     assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
+
+
+def test_a_best_n_that_is_wide_open_is_not_named() -> None:
+    d = {"rollouts_per_problem_law": 34.2, "notices": []}
+    at = "Best n at this budget: 34 (16 to 60)."
+    assert best_n_words({**d, "rollouts_per_problem_interval": [16.0, 60.0]}) == at
+    assert best_n_words({**d, "rollouts_per_problem_interval": [16.0, 64.0]}) == (
+        "The best n at this budget may be any from 16 to 64."
+    )
+    outside = [{"code": "outside_interval"}]
+    wide = {**d, "rollouts_per_problem_interval": [8.0, 64.0], "notices": outside}
+    assert best_n_words(wide) == "The trend over n peaks at 34 (8 to 64)."
 
 
 def test_a_gain_that_may_be_a_loss_says_so() -> None:

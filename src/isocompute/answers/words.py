@@ -20,6 +20,9 @@ WIDTH = 80
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 _FOREGROUND = 3  # steps that are named
+# A best n with an interval so wide is not named: beside a choice at one end, it reads as a
+# contradiction. At 2 the n of most sweeps would go unnamed, at 8 few of the wide ones are caught.
+_OPEN = 4
 
 _RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}{first}"
 _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
@@ -314,8 +317,10 @@ def trend_only(d: Mapping[str, Any]) -> bool:
 def best_n_words(d: Mapping[str, Any]) -> str:
     """The best n at a plan's budget with its interval; as a trend where the choice lies outside."""
     best, wide = d["rollouts_per_problem_law"], d["rollouts_per_problem_interval"]
-    said = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
     low, high = (f"{v:.0f}" for v in wide or (best, best))
+    if wide and wide[1] >= _OPEN * wide[0] and not trend_only(d):
+        return f"The best n at this budget may be any from {low} to {high}."
+    said = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
     return f"{said} {best:.0f}{'' if low == high else f' ({low} to {high})'}."
 
 

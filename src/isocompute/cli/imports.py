@@ -40,7 +40,7 @@ def import_runs(options: argparse.Namespace) -> int:
         write_json(import_document(runs), options.json)
         show(preview_lines(runs, options), quiet=options.json == "-")
         return 0
-    summary = store_runs(runs, options.output)
+    summary = store_runs(runs, options.output, resumed=settings.resumed)
     for line in note_lines(summary.notes):
         warn(line)
     document = import_document(load_imported(options.output), summary)
@@ -57,6 +57,7 @@ def import_document(
         "version": 1,
         "stored": [] if summary is None else summary.stored,
         "known": [] if summary is None else summary.known,
+        "replaced": [] if summary is None else [name for name, _ in summary.replaced],
         "n_errors": sum(run.n_errors for run in runs) if summary is None else summary.n_errors,
         "runs": [
             {
@@ -86,13 +87,28 @@ def stored_lines(
     runs: Sequence[ImportedRun], summary: ImportSummary, options: argparse.Namespace
 ) -> list[str]:
     """What an import wrote."""
-    known = len(summary.known)
-    lines = [f"{len(summary.stored)} runs imported into {options.output}"]
+    known, count = len(summary.known), len(summary.replaced)
+    lines = []
+    if summary.stored or not (known or count):
+        lines.append(f"{len(summary.stored)} runs imported into {options.output}")
+    if count:
+        why = next((why for _, why in summary.replaced if why), "")
+        lines.append(
+            f"{count} run{'' if count == 1 else 's'} of {options.output} read anew"
+            f"{f' ({why})' if why else ''}"
+        )
     if known:
-        lines.append(f"{known} run{' that was' if known == 1 else 's that were'} there already")
+        lines.append(
+            f"{known} run{' was' if known == 1 else 's were'} in {options.output} already"
+        )
     if summary.n_errors:
         lines.append(f"{summary.n_errors} rows were not used: see import_errors in study.db")
-    return [*lines, *_read_lines(runs), f"Next: isocompute fit {shlex.quote(options.output)}"]
+    lines += _read_lines(runs)
+    timed = [run.provenance for run in runs if run.provenance.s_per_step is not None]
+    if timed and all(one.gpu_s_per_step is None for one in timed):
+        lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8 with "
+                     "your own number")  # fmt: skip
+    return [*lines, f"Next: isocompute fit {shlex.quote(options.output)}"]
 
 
 def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> list[str]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from isocompute.errors import InputError
+from isocompute.importers.again import alike, changes, settle_again
 from isocompute.importers.asking import (
     also_asked,
     first_error,
@@ -25,7 +26,7 @@ from isocompute.importers.asking import (
     likely_key,
     require_configuration,
 )
-from isocompute.importers.identity import settle_runs, stands_in
+from isocompute.importers.identity import settle_runs
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
     ImportedRun,
@@ -43,10 +44,19 @@ from isocompute.store.pack import count_text, pack, unpack
 
 
 class ImportSummary(NamedTuple):
-    """What an import wrote: runs stored anew, runs that were there already, rows not used."""
+    """What an import wrote.
+
+    Args:
+        stored: runs stored anew.
+        known: runs that were there already, as they are.
+        replaced: runs that were there and are read otherwise now: name, and what changed.
+        n_errors: rows not used.
+        notes: run and line.
+    """
 
     stored: list[str]
     known: list[str]
+    replaced: list[tuple[str, str]]
     n_errors: int
     notes: list[tuple[str, str]]
 
@@ -74,7 +84,10 @@ def import_logs(
     sources: Sequence[str | Path], folder: str | Path, *, settings: Settings | None = None,
     score_range: tuple[float, float] | None = None,
 ) -> ImportSummary:
-    """Read logs and keep their runs in a study folder; the same run twice is kept once.
+    """Read logs and keep their runs in a study folder, as if all logs were read at once.
+
+    The same run twice is kept once; a log that is there and says otherwise now, because it went on
+    or is read with other settings, is replaced.
 
     Args:
         sources: files and folders that `read_log` knows.
@@ -86,14 +99,23 @@ def import_logs(
         InputError: if a source is no log, or a run's B_p or n is not known. Nothing is written
             then: everything is read before.
     """
-    return store_runs(read_logs(sources, settings=settings, score_range=score_range), folder)
+    runs = read_logs(sources, settings=settings, score_range=score_range)
+    return store_runs(runs, folder, resumed=None if settings is None else settings.resumed)
 
 
-def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary:
-    """Keep imported runs in a study folder, in one transaction.
+def store_runs(
+    runs: Sequence[ImportedRun], folder: str | Path, *, resumed: str | None = None
+) -> ImportSummary:
+    """Keep imported runs in a study folder, in one transaction; see `import_logs`.
+
+    Args:
+        runs: each once.
+        folder: the study folder; made where it is missing.
+        resumed: "join" or "apart", of a log that may go on with one that is there.
 
     Raises:
-        InputError: if a run's B_p or n is not known, or no run has a score.
+        InputError: if a run's B_p or n is not known, no run has a score, or it is not clear how
+            a run and one that is there go together.
     """
     kept = [run for run in runs if run.series]
     if not kept:
@@ -103,11 +125,7 @@ def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary
             f"columns.yaml with columns: {{{likely_key(runs)}: avg@4}}).{also_asked(runs)}"
         )
     require_configuration(kept)
-    there = load_imported(folder) if (Path(folder) / "study.db").is_file() else []
-    doubles = {id(run) for run in kept if stands_in(run, there)}
     database = Database(folder, create=True)
-    stored: list[str] = []
-    known: list[str] = []
     try:
         with database.write() as connection:
             schema.create_imports(connection)
@@ -116,17 +134,42 @@ def store_runs(runs: Sequence[ImportedRun], folder: str | Path) -> ImportSummary
                 "INSERT OR IGNORE INTO study (key, value) VALUES ('name', ?)",
                 (json.dumps(Path(folder).absolute().name),),
             )
-            for run in kept:
-                new = id(run) not in doubles and _store(connection, run)
-                (stored if new else known).append(run.name)
+            there = _loaded(database)
+            settled = settle_again(kept, there, resumed=resumed)
+            gone = [old for old in there if not any(alike(run, old) for run in settled)]
+            for old in gone:
+                _forget(connection, old)
+            fresh = [run for run in settled if not any(alike(run, old) for old in there)]
+            fresh = [run for run in fresh if _store(connection, run)]
     finally:
         database.close()
+    before = [next((old for old in gone if _follows_on(run, old)), None) for run in fresh]
+    stored = [run.name for run, old in zip(fresh, before, strict=True) if old is None]
+    replaced = [(run.name, changes(run, old))
+                for run, old in zip(fresh, before, strict=True) if old is not None]  # fmt: skip
+    written = {run.name for run in fresh}
+    known = [run.name for run in kept if run.name not in written]
     notes = [(run.name, note) for run in kept for note in run.notes]
     notes += [(run.name, "it holds no metric that is known and was left out")
               for run in runs if not run.series]
     # the runs of one file share their errors
     errors = {(r.provenance.path, r.provenance.sha256): r.n_errors for r in runs}
-    return ImportSummary(stored, known, sum(errors.values()), notes)
+    return ImportSummary(stored, known, replaced, sum(errors.values()), notes)
+
+
+def _follows_on(run: ImportedRun, old: ImportedRun) -> bool:
+    return run.name == old.name or run.provenance.sha256 == old.provenance.sha256
+
+
+def _forget(connection: sqlite3.Connection, run: ImportedRun) -> None:
+    """Take a run out, with all that hangs on it."""
+    mine = "(SELECT import FROM imports WHERE name = ? AND sha256 = ?)"
+    key = (run.name, run.provenance.sha256)
+    series = f"series IN (SELECT series FROM import_series WHERE import IN {mine})"
+    connection.execute(f"DELETE FROM import_scores WHERE {series}", key)
+    for table in ("import_series", "import_outcomes", "import_errors"):
+        connection.execute(f"DELETE FROM {table} WHERE import IN {mine}", key)
+    connection.execute("DELETE FROM imports WHERE name = ? AND sha256 = ?", key)
 
 
 def _store(connection: sqlite3.Connection, run: ImportedRun) -> bool:
@@ -176,17 +219,21 @@ def load_imported(folder: str | Path) -> list[ImportedRun]:
     """
     database = Database(folder)
     try:
-        if not seals.has_imports(database.read, str(database.path)):
-            return []
-        database.refuse_damage(seals.imported(database.read))
-        return [
-            _load(database, row) for row in database.read(
-                "SELECT import, name, problems_per_batch, rollouts_per_problem, steps, seed, "
-                "n_rows, n_errors, notes, provenance FROM imports ORDER BY import"
-            )
-        ]
+        return _loaded(database)
     finally:
         database.close()
+
+
+def _loaded(database: Database) -> list[ImportedRun]:
+    if not seals.has_imports(database.read, str(database.path)):
+        return []
+    database.refuse_damage(seals.imported(database.read))
+    return [
+        _load(database, row) for row in database.read(
+            "SELECT import, name, problems_per_batch, rollouts_per_problem, steps, seed, n_rows, "
+            "n_errors, notes, provenance FROM imports ORDER BY import"
+        )
+    ]
 
 
 def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:

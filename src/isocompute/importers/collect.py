@@ -33,7 +33,13 @@ from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import Counters
-from isocompute.importers.timing import SECONDS, THROUGHPUT, TIMING_KEYS, gpu_seconds_per_step
+from isocompute.importers.timing import (
+    SECONDS,
+    THROUGHPUT,
+    TIMING_KEYS,
+    gpu_seconds_per_step,
+    seconds_per_step,
+)
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
     EVICTED_KEY,
@@ -354,6 +360,7 @@ class Collector:
                 facts={**self.extras, **logged_rate(self._side["rate"]), **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+                s_per_step=seconds_per_step(self._side),
                 gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus or gpus),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),

@@ -10,15 +10,16 @@ Shape legend: K points of one series.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
+from isocompute.importers.merging import Key, merged
 from isocompute.importers.repetitions import SETTINGS, differing
-from isocompute.importers.runs import ImportedRun, Metric, Outcomes, Series, UnclearError
+from isocompute.importers.runs import ImportedRun, Outcomes, Series, UnclearError
 from isocompute.importers.steps import BEFORE
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
@@ -27,7 +28,6 @@ _SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run
 # twice of it believes one that goes on from the fifth evaluation of another run.
 _LATE = 3.0
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
-_Key = tuple[Metric, str, str]
 
 
 def settle_runs(runs: Sequence[ImportedRun], *, resumed: str | None = None) -> list[ImportedRun]:
@@ -57,7 +57,8 @@ def _telling_its_beginning(run: ImportedRun) -> ImportedRun:
     return run.inferring(f"step: the log begins at step {first}, {BEFORE}")
 
 
-def _scores(run: ImportedRun) -> dict[_Key, dict[int, float]]:
+def scores_of(run: ImportedRun) -> dict[Key, dict[int, float]]:
+    """The scores of every series by step."""
     return {
         (s.metric, s.problem_set, s.split): dict(
             zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)
@@ -89,7 +90,7 @@ def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
     groups: dict[int, list[ImportedRun]] = defaultdict(list)
     for i, run in enumerate(runs):
         groups[root(i)].append(run)
-    return [_merged(group) for group in groups.values()]
+    return [merged(group) for group in groups.values()]
 
 
 def _marks(run: ImportedRun) -> Iterator[tuple[str, int, float]]:
@@ -126,7 +127,7 @@ def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
     rates = [r.provenance.facts.get("learning_rate") for r in (a, b)]
     if None not in rates and rates[0] != rates[1]:
         return False  # two runs by their own word: the rate is asked for
-    scores_a, scores_b = _scores(a), _scores(b)
+    scores_a, scores_b = scores_of(a), scores_of(b)
     equal: set[float] = set()
     for (metric, problem_set, split), points in scores_a.items():
         for (other, other_set, other_split), others in scores_b.items():
@@ -150,11 +151,6 @@ def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
             f"{a.seed} or its file."
         )
     return True
-
-
-def stands_in(run: ImportedRun, others: Sequence[ImportedRun]) -> bool:
-    """Whether a run is another record of one of these."""
-    return any(_one_run(other, run) for other in others)
 
 
 def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
@@ -184,61 +180,6 @@ def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
 
 def _named(run: ImportedRun) -> str:
     return f"{run.name!r} ({run.provenance.path})"
-
-
-def _merged(group: Sequence[ImportedRun]) -> ImportedRun:
-    """One run of several records: the richest, with what only the others know."""
-    if len(group) == 1:
-        return group[0]
-    ordered = sorted(group, key=lambda r: (-_size(r), r.problems_per_batch is None))
-    best = ordered[0]
-    names = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
-    known = {
-        name: next((v for r in ordered if (v := getattr(r, name)) is not None), None)
-        for name in names
-    }
-    merged = replace(best, **known)  # type: ignore[arg-type]  # the fields' own values
-    merged = _rolled_out(merged, [s for r in ordered for s in r.series])
-    facts = {k: v for r in reversed(ordered) for k, v in r.provenance.facts.items()}
-    merged = replace(
-        merged, provenance=replace(merged.provenance, facts=facts),
-        notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),
-        outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
-    )
-    others = ", ".join(dict.fromkeys(r.provenance.path for r in ordered[1:]))
-    return merged.inferring(
-        *(line for r in ordered for line in r.provenance.inferred),
-        f"counted once: the same scores stand in {others}",
-    )
-
-
-def _size(run: ImportedRun) -> int:
-    return sum(s.step_K.size for s in run.series)
-
-
-def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
-    """The run with one series per metric, the longest, and rollouts where they are known now."""
-    kept: dict[_Key, Series] = {}
-    for s in series:
-        key = (s.metric, s.problem_set, s.split)
-        if key not in kept:
-            kept[key] = s
-        elif np.isnan(kept[key].tokens_K).all() and np.array_equal(kept[key].step_K, s.step_K):
-            kept[key] = replace(kept[key], tokens_K=s.tokens_K)
-    b_p, n = run.problems_per_batch, run.rollouts_per_problem
-    if b_p is not None and n is not None:
-        for key, s in kept.items():
-            if np.isnan(s.rollouts_K).any():
-                rollouts = np.where(np.isnan(s.rollouts_K), s.step_K * float(b_p * n), s.rollouts_K)
-                kept[key] = replace(s, rollouts_K=rollouts)
-    # `avg` of one tracker is `avg@4` of another that knows k
-    bare = {
-        (m, ps, sp) for m, ps, sp in kept if m.samples is None and any(
-            o.samples is not None and (o.kind, o.variable, o.estimator, osp)
-            == (m.kind, m.variable, m.estimator, sp) for o, _, osp in kept
-        )
-    }
-    return replace(run, series=tuple(s for key, s in kept.items() if key not in bare))
 
 
 def _span(run: ImportedRun) -> tuple[int, int, float] | None:
@@ -336,10 +277,10 @@ def _begins_late(part: ImportedRun, whole: ImportedRun) -> bool:
     for s in part.series:
         if s.split == "train" and s.step_K.size > 1:
             return bool(s.step_K[0] > 1.5 * np.median(np.diff(s.step_K)))
-    theirs = _scores(whole)
+    theirs = scores_of(whole)
     return any(
         theirs.get(key, {}).get(step) == value
-        for key, points in _scores(part).items() for step, value in points.items()
+        for key, points in scores_of(part).items() for step, value in points.items()
     )
 
 

@@ -152,6 +152,7 @@ class Provenance:
         facts: settings that repetitions of a run share: model, learning_rate, ...
         score_range: what scores may be, as declared at the import; None: 0..1.
         evaluation_problems: how many problems an evaluation has, where scores are successes.
+        s_per_step: mean seconds of an update, where the log has times.
         gpu_s_per_step: mean GPU-seconds of an update, where the log has time and GPUs.
         unread: keys of the log that were not understood, the first ones.
     """
@@ -165,6 +166,7 @@ class Provenance:
     facts: Mapping[str, str] = field(default_factory=dict)
     score_range: tuple[float, float] | None = None
     evaluation_problems: int | None = None
+    s_per_step: float | None = None
     gpu_s_per_step: float | None = None
     unread: tuple[str, ...] = ()
 

@@ -29,14 +29,15 @@ def gpu_seconds_per_step(side: Mapping[str, Side], gpus: int | None) -> float | 
             by step.
         gpus: as the user says; None: what verl's throughput implies.
     """
-    seconds = _seconds(side)
+    seconds = seconds_per_step(side)
     if seconds is None:
         return None
     count = gpus or _gpus(side)
     return None if count is None else seconds * count
 
 
-def _seconds(side: Mapping[str, Side]) -> float | None:
+def seconds_per_step(side: Mapping[str, Side]) -> float | None:
+    """Mean seconds of an update; None where the log has no times."""
     steps = {s: v for s, v in side[SECONDS].items() if s > 0 and v > 0}
     if steps:
         return sum(steps.values()) / len(steps)

@@ -1,0 +1,94 @@
+"""Several records of one run, made one: the richest, with what only the others know.
+
+Shape legend: K points of one series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from isocompute.importers.runs import ImportedRun, Metric, Series
+
+Key = tuple[Metric, str, str]  # of a series in its run: metric, problem set, split
+
+
+def merged(group: Sequence[ImportedRun]) -> ImportedRun:
+    """One run of several records: the richest, with what only the others know.
+
+    Args:
+        group: of several that say how scores are read, the first is believed.
+    """
+    if len(group) == 1:
+        return group[0]
+    ordered = sorted(group, key=lambda r: (-_size(r), r.problems_per_batch is None))
+    best = ordered[0]
+    names = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
+    known = {
+        name: next((v for r in ordered if (v := getattr(r, name)) is not None), None)
+        for name in names
+    }
+    whole = replace(best, **known)  # type: ignore[arg-type]  # the fields' own values
+    whole = _rolled_out(whole, [s for r in ordered for s in r.series])
+    facts = {k: v for r in reversed(ordered) for k, v in r.provenance.facts.items()}
+    said = {
+        name: next((v for r in group if (v := getattr(r.provenance, name)) is not None), None)
+        for name in ("gpu_s_per_step", "evaluation_problems", "score_range")
+    }
+    whole = replace(
+        whole, provenance=replace(whole.provenance, facts=facts, **said),  # type: ignore[arg-type]  # as above
+        notes=tuple(dict.fromkeys(note for r in ordered for note in r.notes)),
+        outcomes=best.outcomes or next((r.outcomes for r in ordered if r.outcomes), ()),
+    )
+    paths = dict.fromkeys(r.provenance.path for r in ordered[1:])
+    others = ", ".join(path for path in paths if path != best.provenance.path)
+    told = [f"counted once: the same scores stand in {others}"] if others else []
+    return whole.inferring(*(line for r in ordered for line in r.provenance.inferred), *told)
+
+
+def _size(run: ImportedRun) -> int:
+    return sum(s.step_K.size for s in run.series)
+
+
+def _rolled_out(run: ImportedRun, series: Iterable[Series]) -> ImportedRun:
+    """The run with one series per metric, the longest, and rollouts where they are known now."""
+    kept: dict[Key, Series] = {}
+    for s in series:
+        key = (s.metric, s.problem_set, s.split)
+        if key not in kept:
+            kept[key] = s
+        elif np.isnan(kept[key].tokens_K).all() and np.array_equal(kept[key].step_K, s.step_K):
+            kept[key] = replace(kept[key], tokens_K=s.tokens_K)
+        else:
+            kept[key] = _reaching(kept[key], s)
+    b_p, n = run.problems_per_batch, run.rollouts_per_problem
+    if b_p is not None and n is not None:
+        for key, s in kept.items():
+            if np.isnan(s.rollouts_K).any():
+                rollouts = np.where(np.isnan(s.rollouts_K), s.step_K * float(b_p * n), s.rollouts_K)
+                kept[key] = replace(s, rollouts_K=rollouts)
+    # `avg` of one tracker is `avg@4` of another that knows k
+    bare = {
+        (m, ps, sp) for m, ps, sp in kept if m.samples is None and any(
+            o.samples is not None and (o.kind, o.variable, o.estimator, osp)
+            == (m.kind, m.variable, m.estimator, sp) for o, _, osp in kept
+        )
+    }
+    return replace(run, series=tuple(s for key, s in kept.items() if key not in bare))
+
+
+def _reaching(long: Series, other: Series) -> Series:
+    """The longer series, with what another record has before it or beyond."""
+    if not long.step_K.size:
+        return long
+    ends = (other.step_K < long.step_K[0], other.step_K > long.step_K[-1])
+    if not any(end.any() for end in ends):
+        return long
+    parts = {
+        name: np.concatenate([getattr(other, name)[ends[0]], getattr(long, name),
+                              getattr(other, name)[ends[1]]])
+        for name in ("step_K", "rollouts_K", "tokens_K", "score_K")
+    }  # fmt: skip
+    return replace(long, **parts)  # type: ignore[arg-type]  # arrays by the fields' own names

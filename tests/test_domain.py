@@ -96,14 +96,11 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 
 
 def test_fields_are_written_as_the_table_says() -> None:
-    found = notice(
-        "extrapolated", times=4.0, side="the largest", n=8, to=1e6, unit="rollouts"
-    )
-    assert found.text.startswith("This budget is 4 times the largest at which n were compared;")
-    far = notice(
-        "extrapolated", times=349.9, side="the largest", n=8, to=1e6, unit="rollouts"
-    )
-    assert far.text.startswith("This budget is 350 times the largest at which n were compared;")
+    told = {"side": "up to", "edge": 1e6, "than": "that", "n": 8, "to": 1e6, "unit": "rollouts"}
+    found = notice("extrapolated", times=4.0, **told)
+    assert found.text.startswith("All n were compared only up to 1M rollouts; this budget is 4 ")
+    far = notice("extrapolated", times=349.9, **told)
+    assert "this budget is 350 times that, and intervals assume" in far.text
     pairs = notice("few_seeds", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
     assert pairs.text.startswith("Fewer than 3 runs: 32 x 8, 32 x 16 (B_p x n);")
     found = notice("few_seeds", which=[f"n = {2**e}" for e in range(3, 11)])
@@ -125,10 +122,10 @@ def test_a_remedy_says_what_it_takes_where_that_is_known() -> None:
 def test_stops_come_first_and_nothing_twice() -> None:
     note = notice("noise_estimated")
     caution = notice(
-        "extrapolated", times=3.0, side="the largest", n=8, to=1e6, unit="rollouts"
+        "extrapolated", times=3.0, side="up to", edge=1e6, than="that", n=8, to=1e6, unit="rollouts"
     )
     again = notice(
-        "extrapolated", times=3.0, side="the largest", n=8, to=1e6, unit="rollouts"
+        "extrapolated", times=3.0, side="up to", edge=1e6, than="that", n=8, to=1e6, unit="rollouts"
     )
     stop = notice("scores_flat")
     assert ordered([note, caution, stop, again]) == [stop, caution, note]

@@ -441,7 +441,7 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert "extrapolated" not in codes(inside)
     d = plan_budget(planted(widened_by=3.0), 4 * AT).document
     assert d["extrapolation_log10"] == pytest.approx(math.log10(4))
-    assert text(d, "extrapolated").startswith("This budget is 4 times the largest at which")
+    assert text(d, "extrapolated").startswith("All n were compared only up to ")
     low, high = d["predicted_score_interval"]
     assert high - low == pytest.approx(3 * 0.02)
 
@@ -450,7 +450,7 @@ def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
     said = text(d, "extrapolated")
-    assert said.startswith("This budget is 2 times smaller than the smallest at which")
+    assert said.startswith("All n were compared only above 100k rollouts; this budget is 2 times ")
 
 
 def test_no_budget_is_too_far_to_be_planned() -> None:
@@ -724,8 +724,12 @@ def said(plan: Plan, **how: Any) -> list[str]:
     return lines
 
 
+FAR = {"times": 4.0, "side": "up to", "edge": 2.5e5, "than": "that", "n": 8, "to": 1e6,
+       "unit": "rollouts"}  # fmt: skip
+
+
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
-    far = notice("extrapolated", times=4.0, side="the largest", n=8, to=1e6, unit="rollouts")
+    far = notice("extrapolated", **FAR)
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8])
@@ -736,13 +740,16 @@ def test_steps_are_typed_as_a_study_file_has_them() -> None:
 
 
 def test_runs_of_another_trainer_are_added_to_in_words() -> None:
-    far = notice("extrapolated", times=4.0, side="the largest", n=8, to=1e6, unit="rollouts")
+    far = notice("extrapolated", **FAR)
     hard = notice("difficulty_assumed")
     first, second = run_next(
         [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[32, 64, 128]
     )
     assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts each"
     assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
+    rate = notice("anchor_assumed", model="Q")
+    (tried,) = run_next([rate], Configuration(32, 8), None, 1.6e6, study=None, learning_rate=2e-6)
+    assert tried["do"] == "try learning rates 1e-6 and 4e-6 at n = 8, to 400k rollouts each"
     one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
 
@@ -839,7 +846,7 @@ def test_a_step_in_words_costs_what_its_words_say(tmp_path: Path) -> None:
     assert on["rollouts"] == pytest.approx(sum(2 * max(ends.values()) - ends[n] for n in named),
                                            rel=0.02)  # fmt: skip
     rate = found["anchor_assumed"]
-    assert rate["do"].endswith("to 500k rollouts")
+    assert rate["do"].endswith("to 500k rollouts each")
     assert rate["rollouts"] == pytest.approx(2 * 500e3, rel=0.02)
     more = found.get("seeds_missing")
     if more is not None:

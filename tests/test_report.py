@@ -289,7 +289,7 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
 def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureFit) -> None:
     plan = {**make_plan(4e7), "extrapolation_log10": 1.0, "steps": 15625}
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
-    assert "10 times the largest at which n were compared" in said
+    assert "10 times as far as n were compared" in said
     assert "15,625 steps, M" in said  # every digit: it is typed into a trainer
 
 
@@ -313,7 +313,7 @@ def test_refusal_says_why_and_what_to_run_next(tmp_path: Path, fit: FixtureFit) 
     }
     page = page_of(tmp_path, [("a", fit)], plan)
     text = first_screen(page)
-    assert "No plan yet Confidence: stop. one configuration only." in text
+    assert "No plan yet Stop. one configuration only." in text
     assert text.count(reason) == 1
     assert "Do first Run isocompute run more.yaml ." in text
     assert "problems per batch" not in text
@@ -544,8 +544,8 @@ def test_all_draws_are_no_certainty() -> None:
 
 def test_extrapolation_in_words() -> None:
     assert extrapolation(0.0) == extrapolation(None) == ""
-    assert extrapolation(-0.30103) == "2 times smaller than the smallest at which n were compared"
-    assert extrapolation(2.0) == "100 times the largest at which n were compared"
+    assert extrapolation(-0.30103) == "2 times short of where n were compared"
+    assert extrapolation(2.0) == "100 times as far as n were compared"
 
 
 def test_settings_in_words() -> None:

@@ -258,8 +258,8 @@ def _answer(q: Question) -> Plan:
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END:
-        side = "the largest" if q.x > high else "smaller than the smallest"
-        own.append(notice("extrapolated", times=times, side=side,
+        side, edge, than = ("up to", high, "that") if q.x > high else ("above", low, "smaller")
+        own.append(notice("extrapolated", times=times, side=side, edge=edge, than=than,
                           n=chosen.rollouts_per_problem, **first_to(q, chosen)))  # fmt: skip
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
@@ -302,7 +302,8 @@ def _answer(q: Question) -> Plan:
         "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
             notices, chosen, found.settles, reach, spend=bought, study=q.study,
-            contended=[c.rollouts_per_problem for c in near], rates=q.price.rates,
+            contended=[c.rollouts_per_problem for c in near],
+            learning_rate=recipe.learning_rate_at(a.batch_size), rates=q.price.rates,
             instead=steps_take(q, bought, near)),
         **documented(notices),
     }  # fmt: skip

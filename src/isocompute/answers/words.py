@@ -40,7 +40,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (
-        "measure the rate", _LR, "try half and twice the rate at n = {n}, to {quarter} rollouts"),
+        "measure the rate", _LR, "try {rates} at n = {n}, to {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}", "train n = {twice}"),
@@ -66,6 +66,7 @@ _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "larg
 def run_next(
     notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float, *,
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
+    learning_rate: float | None = None,
     rates: Rates | None = None, instead: Mapping[str, float] | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
@@ -79,6 +80,7 @@ def run_next(
         study: the study file to extend; None: another trainer made the runs, and no command of
             isocompute adds to them.
         contended: n that may be best, as they are named; empty: all that were tested.
+        learning_rate: of the prescription.
         rates: what a rollout costs.
         instead: rollouts of a step by code, instead of those of the notice.
     """
@@ -94,6 +96,7 @@ def run_next(
              "half": max(n // 2, 1), "contended": named or n,
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
+             "rates": _around(learning_rate),
              "study": study or _STUDY, "first": ""}  # fmt: skip
     known = {one.code: one.rollouts for one in notices} | dict(instead or {})
     if "law_of_another_model" in there:
@@ -118,6 +121,13 @@ def run_next(
              "rollouts": rollouts, "cost": cost}
         )  # fmt: skip
     return steps
+
+
+def _around(rate: float | None) -> str:
+    """What to try beside a rate: "learning rates 1e-6 and 4e-6"."""
+    if rate is None:
+        return "half and twice the rate"
+    return f"learning rates {plain_rate(rate / 2)} and {plain_rate(2 * rate)}"
 
 
 def priced_remedy(one: Notice, rates: Rates) -> Notice:

@@ -59,9 +59,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "If these scores are losses, give 1 - loss; otherwise train {which} again at half the "
             "learning rate, to {to:k} {unit}{takes}."),
         "scores_flat": _stop(
-            "No configuration ends higher than it began by more than noise.",
+            "No run learned: no score ends higher than it began by more than noise.",
             "Measure the problems with `isocompute difficulty` (16 answers each), and train on "
-            "those that the model solves at times, not always."),
+            "those that the model solves sometimes, neither never nor always."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
@@ -149,8 +149,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
         "extrapolated": _caution(
-            "This budget is {times:k} times {side} at which n were compared; intervals assume "
-            "that the trend continues.",
+            "All n were compared only {side} {edge:k} {unit}; this budget is {times:k} times "
+            "{than}, and intervals assume that the trend continues.",
             "Train n = {n} to {to:k} {unit} first{takes}, and compare with the score predicted "
             "there."),
         "bp_untested": _caution(

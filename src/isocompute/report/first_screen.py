@@ -56,6 +56,7 @@ def answer(
         "verdict": _verdict(fit or {}, document),
         "about": _about(fit),
         "first": _do_first(document),
+        "extra": _extra(document),
         "strip": None,
         "picture": None if refusal else picture,
         "facts": [],
@@ -199,6 +200,13 @@ def _do_first(document: Document) -> list[Section]:
     ]
 
 
+def _extra(document: Document) -> str:
+    """That the steps are no part of the cost beside them, where they cost anything."""
+    steps = document.get("run_next") or []
+    costs = any(isinstance(one, Mapping) and one.get("rollouts") for one in steps[:_FIRST])
+    return "What they take comes on top of the cost." if costs and document.get("cost") else ""
+
+
 def _with_cost(step: Mapping[str, Any]) -> str:
     # Hours or money: there is no room for tokens, too.
     text, cost = str(step.get("do") or ""), step_cost(step)[:2][-1]
@@ -259,8 +267,9 @@ def _cost(cost: Document) -> str:
 
 def _beyond(plan: Document) -> str:
     """How far beyond the sweep the budget is; "" where the verdict says it."""
-    said = words.extrapolation(plan.get("extrapolation_log10"))
-    return "" if said in str((plan.get("verdict") or {}).get("reason")) else said
+    reason = str((plan.get("verdict") or {}).get("reason"))
+    told = reason.startswith("All n were compared only")
+    return "" if told else words.extrapolation(plan.get("extrapolation_log10"))
 
 
 def _passes(passes: float | None) -> str:
@@ -342,6 +351,7 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
         ahead = {"points": " ".join("{},{}".format(*end) for end in ends),
                  "light": styles[pair].light, "dark": styles[pair].dark}  # fmt: skip
     n = "" if pair is None else f"; bold: n = {pair[1]}"
+    n += "" if ahead is None else "; dotted: predicted"
     return {
         "says": f"Score against rollouts, one line per n{n}",
         "lines": [

@@ -88,14 +88,12 @@ def extrapolation(decades: float | None) -> str:
     """How far a budget lies past the data; nothing inside them.
 
     >>> extrapolation(0.3)
-    '2 times the largest at which n were compared'
+    '2 times as far as n were compared'
     """
     if decades is None or not math.isfinite(decades) or abs(decades) < 0.02:
         return ""
-    times, end = compact(10 ** abs(decades)), "the largest"
-    if decades < 0:
-        end = "smaller than the smallest"
-    return f"{times} times {end} at which n were compared"
+    times = compact(10 ** abs(decades))
+    return f"{times} times {'as far as' if decades > 0 else 'short of where'} n were compared"
 
 
 def signed(value: float | None) -> str:

@@ -36,7 +36,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "one_or_two_n": (
         "train n = {settles}", f"{_RUN} {_N}{{settles}}", "train n = {settles} at B_p = {bp}"),
     "law_of_another_model": (
-        "design a sweep", "isocompute design --budget {spend} -o {study}", None),
+        "see if a sweep pays", "isocompute design --budget {spend} -o {study}", None),
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (

@@ -29,6 +29,7 @@ _SKIPPED_ENDINGS = (
     ".tar", ".png", ".py", ".yaml", ".yml", ".toml", ".md", ".parquet", ".html", ".lock",
     ".db-journal", ".db-wal", ".db-shm", ".model",
 )
+_ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
@@ -206,6 +207,10 @@ def _is_mlflow_run(folder: Path, names: list[str], folders: list[str]) -> bool:
     return is_mlflow_run(folder, names, folders)
 
 
+def _is_archive(path: Path) -> bool:
+    return path.name.lower().endswith(_ARCHIVES) and path.name[:1] != "."
+
+
 def is_candidate(path: Path) -> bool:
     """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
@@ -219,7 +224,7 @@ def is_candidate(path: Path) -> bool:
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
     stores: list[Path] = []
-    special = 0
+    special, archives = 0, list[str]()
     for parent, folders, names in os.walk(folder):
         if _is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
@@ -231,6 +236,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)
+        archives += [p.name for p in paths if _is_archive(p)]
         if len(files) > MAX_FILES:
             raise InputError(
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "
@@ -285,6 +291,14 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     if runs and special:
         note = f"{special} pipes, devices or broken links of the folder were not opened"
         runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
+    if runs and archives:
+        note = f"{', '.join(archives[:3])}: archives of the folder were not opened; unpack them"
+        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
+    if not runs and archives and not reasons:
+        raise InputError(
+            f"a folder must hold at least one log that is known, but {str(folder)!r} holds "
+            f"archives ({', '.join(archives[:3])}); unpack them first."
+        )
     if not runs:
         hint = f" (the first of {len(reasons)}: {reasons[0]})" if reasons else ""
         raise InputError(

@@ -33,6 +33,7 @@ from isocompute.importers.tidy_checks import (
     SCORES,
     check_configurations,
     check_numbers,
+    check_prompts,
     check_rivals,
 )
 from isocompute.recipe import RECORDED
@@ -173,6 +174,7 @@ def _load(
         if missing := [name for name in REQUIRED if name not in mine]:
             raise _not_there(path, missing, header, settings)
         check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
+        check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
         if not has_percent_signs(table, one.column):
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
         low, high = score_range

@@ -203,6 +203,29 @@ def _check_changes(curves: list[Curve], path: Path) -> None:
                 )
 
 
+def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) -> None:
+    """Refuse a batch size that counts responses where B_p is asked for.
+
+    Args:
+        numbers: columns of the table, (rows,).
+        path: of the table, for the message.
+        called: the column's own name.
+
+    Raises:
+        InputError: if a column that is named for a batch is the same multiple of every n.
+    """
+    if "batch" not in called or called == "problems_per_batch":
+        return
+    n = numbers["rollouts_per_problem"]
+    share = np.unique(numbers["problems_per_batch"] / n)
+    if share.size == 1 and np.unique(n).size > 1:
+        raise InputError(
+            f"{path}: B_p must count problems, but {called!r} is {share[0]:g} times every n, as a "
+            f"batch of responses is; if B_p is {share[0]:g}, give --set problems_per_batch="
+            f"{share[0]:g} and do not map {called!r}, else map a column that is named for problems."
+        )
+
+
 def check_configurations(curves: list[Curve], path: Path) -> None:
     """Refuse a table whose rollouts are not cumulative, or with a configuration without scores.
 

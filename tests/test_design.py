@@ -211,7 +211,7 @@ def test_an_older_study_stays_where_it_is() -> None:
     with pytest.raises(InputError, match="at least 2 n at one B_p, but older has 1"):
         worlds_of([c for c in curves if c.rollouts_per_problem == 8], "older", 4, 0)
     level = [c.replace(score_K=np.full(len(c.score_K), 0.4)) for c in curves]
-    with pytest.raises(RefusalError, match=r"older cannot be a prior: No configuration ends hi"):
+    with pytest.raises(RefusalError, match=r"older cannot be a prior: No run learned"):
         worlds_of(level, "older", 4, 0)
 
 
@@ -461,6 +461,24 @@ def test_problems_held_out_are_not_trained_on(tmp_path: Path) -> None:
     assert (len(run.train), len(run.validation["all"])) == (600, 200)
     prompts = {p.prompt for p in run.train.problems}
     assert not prompts & {p.prompt for p in run.validation["all"].problems}
+
+
+@pytest.mark.usefixtures("quick")
+def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) -> None:
+    from isocompute.runner import open_study
+
+    train, study = problems_file(tmp_path, 1000), tmp_path / "s.yaml"
+    own = tmp_path / "val.jsonl"
+    own.write_text("".join(f'{{"prompt": "v{i}", "answer": "{i}"}}\n' for i in range(50)))
+    asked = ["design", "--budget", "3M", "--draws", "4", "--train", train, "--engine", "verl",
+             "--model", "M", "-o", str(study), "--json", "-"]  # fmt: skip
+    for more, evaluated in (([], 200), (["--validation", str(own)], 50)):
+        assert main([*asked, *more]) == 0
+        said = json.loads(capsys.readouterr().out)["sweep"]
+        runs = open_study(study).runs
+        assert {len(run.validation["all"]) for run in runs} == {evaluated}
+        drawn = sum(run.evaluations * evaluated * 4 for run in runs)
+        assert said["evaluation_rollouts"] == drawn
 
 
 def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:

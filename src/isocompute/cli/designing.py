@@ -55,7 +55,7 @@ def design(options: Options) -> int:
     problems = options.problems or own or None
     limits = Limits(
         budget=price.rates.rollouts(budget), spend=options.spend, n_F=worlds.n_F,
-        max_batch=options.max_batch, problems=problems,
+        max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
     )  # fmt: skip
     if options.output is not None and trainer.stands_in:
         notices.append(_stand_ins(trainer))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isocompute.allocation import floor_power_of_two, powers_of_two
-from isocompute.design.simulate import Sweep
+from isocompute.design.simulate import PROBLEMS, Sweep
 from isocompute.design.worth import LEAST_STEPS
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
@@ -35,6 +35,7 @@ class Limits:
         n_F: the n that the prior covers.
         max_batch: rollouts that a batch may hold; None: any number.
         problems: D, size of the training set; None: large enough.
+        evaluated: problems of an evaluation.
     """
 
     budget: float
@@ -42,6 +43,7 @@ class Limits:
     n_F: Sequence[int]
     max_batch: int | None = None
     problems: int | None = None
+    evaluated: int = PROBLEMS
 
     @property
     def sweep(self) -> float:
@@ -130,7 +132,7 @@ def _at(limits: Limits, b_p: int, guess: int) -> list[Sweep]:
                 continue
             n = tuple(powers_of_two(last // span, last)[::octaves])
             out[Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
-                      rollouts_per_run=int(each))] = None  # fmt: skip
+                      rollouts_per_run=int(each), evaluated=limits.evaluated)] = None  # fmt: skip
     return list(out)
 
 

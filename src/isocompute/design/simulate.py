@@ -20,7 +20,7 @@ FloatArray = NDArray[np.float64]
 # How runs of one configuration differ: medians of the model's own prior (model/noise.py), so that
 # the noise of a designed sweep is the noise that its fit expects.
 CEILING_SD, MIDPOINT_SD = 0.03, 0.04  # shares of what is gained; decades
-PROBLEMS, SAMPLES, PER_OCTAVE = 300, 4, 3  # of an evaluation, and evaluations of an octave
+PROBLEMS, SAMPLES, PER_OCTAVE = 300, 4, 3  # of an evaluation by default; those of an octave
 LEAST_FIRST = 1024  # rollouts before the first evaluation
 OCTAVES_SEEN = 8  # from the first evaluation to the last: 25 evaluations tell a curve
 
@@ -34,12 +34,14 @@ class Sweep:
         rollouts_per_problem: the n, ascending.
         seeds: runs of each.
         rollouts_per_run: of every run, at most.
+        evaluated: problems of an evaluation.
     """
 
     problems_per_batch: int
     rollouts_per_problem: tuple[int, ...]
     seeds: int
     rollouts_per_run: int
+    evaluated: int = PROBLEMS
 
     @property
     def runs(self) -> int:
@@ -60,7 +62,7 @@ class Sweep:
     def evaluation_rollouts(self, n: int) -> int:
         """Rollouts that the evaluations of one run draw; not part of its compute."""
         grid = _grid(self, n)
-        return (1 + int((grid <= self.steps(n)).sum())) * PROBLEMS * SAMPLES
+        return (1 + int((grid <= self.steps(n)).sum())) * self.evaluated * SAMPLES
 
     @property
     def first_evaluation(self) -> int:
@@ -109,10 +111,10 @@ def _run(worlds: Worlds, world: int, sweep: Sweep, n: int, run: int, seed: int) 
     x_K = np.log10(np.maximum(rollouts_K, 1.0))
     score_K = np.interp(x_K - later, worlds.x_X, mean_X)
     floor = mean_X[0]
-    trials = PROBLEMS * SAMPLES
+    trials = sweep.evaluated * SAMPLES
     p_K = np.clip(floor + (score_K - floor) * (1 + better), 0.0, 1.0)
     # One uniform number per outcome and evaluation would be exact and slow; the normal
-    # approximation of 1,200 outcomes is as good wherever scores are not at 0 or 1.
+    # approximation of a thousand outcomes is as good wherever scores are not at 0 or 1.
     seen_K = p_K + np.sqrt(p_K * (1 - p_K) / trials) * rng.standard_normal(len(p_K))
     return Curve(
         problems_per_batch=sweep.problems_per_batch, rollouts_per_problem=n, run=f"{n}-{run}",

@@ -70,6 +70,15 @@ class Trainer:
         every = len(load_problems(self.train))
         return every if self.validation is not None else every - _held_out(every)
 
+    @property
+    def evaluated(self) -> int:
+        """Problems of an evaluation."""
+        if self.train is None:
+            return PROBLEMS
+        if self.validation is not None:
+            return len(load_problems(self.validation))
+        return _held_out(len(load_problems(self.train)))
+
 
 def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -> None:
     """Write the study file of a sweep.

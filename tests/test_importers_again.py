@@ -146,3 +146,26 @@ def test_times_without_a_number_of_gpus_are_pointed_out(tmp_path: Path, capsys: 
     assert main([*line, "--set", "gpus=4"]) == 0
     assert said not in capsys.readouterr().out
     assert load_imported(tmp_path / "s")[0].provenance.s_per_step == pytest.approx(60)
+
+
+def test_what_was_kept_apart_stays_apart(tmp_path: Path) -> None:
+    first, then = log(tmp_path / "a.csv", last=100), log(tmp_path / "b.csv", 110, 150)
+    study = tmp_path / "study"
+    import_logs([first, then], study, settings=told(resumed="apart"))
+    apart = [("a", 32, 8, None, steps(0, 100), 100 * 32 * 8),
+             ("b", 32, 8, None, steps(110, 150), 150 * 32 * 8)]  # fmt: skip
+    assert kept(study) == apart
+    other = log(tmp_path / "c.csv", shift=0.05)
+    assert import_logs([other], study, settings=told()).stored == ["c"]
+    assert kept(study)[:2] == apart
+    import_logs([first], study, settings=told(resumed="apart"))
+    assert kept(study)[:2] == apart
+
+
+def test_a_first_half_that_comes_later_is_joined(tmp_path: Path) -> None:
+    first, then = log(tmp_path / "a.csv", last=100), log(tmp_path / "b.csv", 130, 150)
+    study = tmp_path / "study"
+    import_logs([then], study, settings=told())
+    log(first, last=120)
+    import_logs([first], study, settings=told())
+    assert kept(study) == [("a", 32, 8, None, steps(0, 150), 150 * 32 * 8)]

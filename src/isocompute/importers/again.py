@@ -37,7 +37,7 @@ def settle_again(
         earlier = [old for old in left if _same_log(run, old)]
         left = [old for old in left if not any(old is one for one in earlier)]
         fresh.append(merged([run, *(old for old in earlier if not _contradicts(run, old))]))
-    return settle_runs([*fresh, *left], resumed=resumed)
+    return settle_runs([*fresh, *left], resumed=resumed, decided=left)
 
 
 def alike(a: ImportedRun, b: ImportedRun) -> bool:

@@ -30,19 +30,23 @@ _LATE = 3.0
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
 
 
-def settle_runs(runs: Sequence[ImportedRun], *, resumed: str | None = None) -> list[ImportedRun]:
+def settle_runs(
+    runs: Sequence[ImportedRun], *, resumed: str | None = None, decided: Sequence[ImportedRun] = ()
+) -> list[ImportedRun]:
     """Runs without doubles, resumed logs joined.
 
     Args:
         runs: of any number of logs.
         resumed: "join" or "apart" where it is not clear whether a log goes on with another.
+        decided: those of the runs that an earlier import settled among themselves.
 
     Raises:
         UnclearError: one run at different steps or under different seeds; a log that may go on
             with several others.
     """
     if len(runs) > 1:
-        runs = _join_resumed(_merge_doubles(list(runs)), resumed)
+        before = frozenset(map(id, decided))
+        runs = _join_resumed(_merge_doubles(list(runs), before), resumed, before)
     return [_telling_its_beginning(run) for run in runs]
 
 
@@ -67,8 +71,8 @@ def scores_of(run: ImportedRun) -> dict[Key, dict[int, float]]:
     }
 
 
-def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
-    _refuse_shifted(runs)
+def _merge_doubles(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
+    _refuse_shifted(runs, decided)
     holders: dict[tuple[str, int, float], list[int]] = defaultdict(list)
     for i, run in enumerate(runs):
         for split, step, value in _marks(run):
@@ -85,7 +89,7 @@ def _merge_doubles(runs: list[ImportedRun]) -> list[ImportedRun]:
         return i
 
     for (i, j), hits in sorted(shared.items()):
-        if hits >= 2 and _one_run(runs[i], runs[j]):
+        if hits >= 2 and not {id(runs[i]), id(runs[j])} <= decided and _one_run(runs[i], runs[j]):
             parent[root(j)] = root(i)
     groups: dict[int, list[ImportedRun]] = defaultdict(list)
     for i, run in enumerate(runs):
@@ -153,7 +157,7 @@ def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
     return True
 
 
-def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
+def _refuse_shifted(runs: Sequence[ImportedRun], decided: frozenset[int]) -> None:
     """One run whose two records count different things as steps."""
     seen: dict[tuple[object, ...], list[tuple[ImportedRun, Series]]] = defaultdict(list)
     for run in runs:
@@ -165,6 +169,8 @@ def _refuse_shifted(runs: Sequence[ImportedRun]) -> None:
             kind = (s.metric.kind, s.metric.variable, s.split, s.score_K.size)
             near = [one for d in (-1, 0, 1) for one in seen[(*kind, place + d)]]
             for other, twin in near:
+                if {id(other), id(run)} <= decided:
+                    continue
                 if other is run or np.array_equal(twin.step_K, s.step_K):
                     continue
                 if not np.allclose(twin.score_K, s.score_K, rtol=1e-5, atol=1e-7):
@@ -194,7 +200,9 @@ def _span(run: ImportedRun) -> tuple[int, int, float] | None:
     return int(step_K[0]), int(step_K[-1]), width
 
 
-def _join_resumed(runs: list[ImportedRun], resumed: str | None) -> list[ImportedRun]:
+def _join_resumed(
+    runs: list[ImportedRun], resumed: str | None, decided: frozenset[int]
+) -> list[ImportedRun]:
     """Logs that begin in the middle, joined to the one that they go on with."""
     if resumed == "apart":
         return runs
@@ -209,7 +217,8 @@ def _join_resumed(runs: list[ImportedRun], resumed: str | None) -> list[Imported
         for part in sorted(group, key=lambda r: (spans[id(r)] or (0,))[0], reverse=True):
             part = joins.get(id(part)) or part  # itself joined by what goes on with it
             before = [run for run in left if run is not part and _follows(part, run, spans)]
-            if not before:
+            kept_apart = id(part) in decided and any(id(run) in decided for run in before)
+            if not before or kept_apart:
                 continue
             whole = _whole(part, before, spans, resumed)
             joined = _joined(whole, part)

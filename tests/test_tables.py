@@ -178,3 +178,20 @@ def test_a_table_of_very_many_columns_is_looked_at_once(tmp_path: Path) -> None:
     path.write_text(names + ",c7\n")
     with pytest.raises(InputError, match="unique, but 'c7' occurs more than once"):
         load_curves(path)
+
+
+@pytest.mark.parametrize("kind", ["texts", "dictionary"])
+def test_a_missing_text_is_no_other_row_s_text(tmp_path: Path, kind: str) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    sets = pa.array(["math", None, "aime", "math", None, "aime"])
+    table = pa.table({
+        "problems_per_batch": [16] * 6, "rollouts_per_problem": [8] * 6,
+        "rollouts": [128, 128, 128, 256, 256, 256], "score": [0.1, 0.2, 0.3, 0.4, 0.5, 0.6],
+        "problem_set": sets.dictionary_encode() if kind == "dictionary" else sets,
+    })  # fmt: skip
+    parquet.write_table(table, tmp_path / "t.parquet")
+    curves = load_published(tmp_path / "t.parquet")
+    found = {c.problem_set: c.score_K.tolist() for c in curves}
+    assert found == {"math": [0.1, 0.4], "": [0.2, 0.5], "aime": [0.3, 0.6]}

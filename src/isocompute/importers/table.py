@@ -378,13 +378,13 @@ def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> Floa
 def texts_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
     """Codes and the distinct texts of a column; a missing text is ''."""
     import pyarrow as pa
-    import pyarrow.compute as pc
 
-    column = table.column(name)
-    if not pa.types.is_dictionary(column.type):
-        column = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
-    else:
-        column = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    column = table.column(name).cast(pa.string()).combine_chunks().dictionary_encode()
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    codes = pc.fill_null(array.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return codes, [str(t) for t in array.dictionary.to_pylist()]
+    texts = [str(t) for t in array.dictionary.to_pylist()]
+    codes = np.nan_to_num(array.indices.to_numpy(zero_copy_only=False), nan=-1).astype(np.int64)
+    if array.null_count:
+        if "" not in texts:
+            texts.append("")
+        codes[codes < 0] = texts.index("")
+    return codes, texts

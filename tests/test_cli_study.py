@@ -72,6 +72,8 @@ def test_a_dry_run_says_what_and_how_much_and_runs_nothing(
     assert main(["lr-sweep", str(file), "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("tiny: learning rate: 14 runs, 8,960 rollouts + ")
+    assert lines[-2].startswith("learning rates: ")
+    assert lines[-2].count(",") == 6
     assert [p.name for p in tmp_path.iterdir()] == ["tiny.yaml"]
 
 

@@ -36,6 +36,7 @@ from isocompute.design.candidates import candidates, starting_bp
 from isocompute.design.prior import BUDGET_SD
 from isocompute.design.simulate import evaluated_at, simulate
 from isocompute.design.worth import allowed, best_guess, lost_by, one_for_all, planned
+from isocompute.domain import documented, notice
 from isocompute.errors import InputError, RefusalError
 from isocompute.testing.planted import NOISE, WORLDS
 
@@ -98,6 +99,14 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     assert [one["code"] for one in d["notices"]] == ["no_sweep"]
     first = "No sweep: run 16 problems x 8 rollouts x 31,250 steps   (4M rollouts)"
     assert design_lines(d)[0] == first
+    # What a guess loses in other models turns the answer, or does not.
+    others = documented([notice("prior_of_others", model="Q")])
+    for loss, turns in ((0.011, True), (0.009, False)):
+        worth = {**d["worth"], "without": {**d["worth"]["without"], "loss": loss},
+                 "after": {**d["worth"]["after"], "loss": 0.02}}  # fmt: skip
+        said = " ".join(" ".join(design_lines({**d, **others, "worth": worth})).split())
+        assert ("loses twice as much, and the sweep pays." in said) is turns
+        assert ("loses twice as much. Name" in said) is not turns
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     full, left = (
@@ -567,7 +576,7 @@ def test_a_design_says_how_answers_are_checked(tmp_path: Path, capsys: Any) -> N
     more = ["engine_options.python=/opt/verl/bin/python", "rates.rollouts_per_gpu_hour=900"]
     assert main(["run", str(study), "--dry-run", *more]) == 0
     said = capsys.readouterr().out
-    assert "Trains with verl in /opt/verl/bin/python" in said
+    assert "\nTrains with verl in /opt/verl/bin/python.\n" in said
     assert "give rates" not in said
     assert main(["design", "--budget", "3M", "--for", "verl"]) == 2
     assert "unknown option --for, did you mean --engine?" in capsys.readouterr().err

@@ -192,6 +192,6 @@ def test_a_missing_text_is_no_other_row_s_text(tmp_path: Path, kind: str) -> Non
         "problem_set": sets.dictionary_encode() if kind == "dictionary" else sets,
     })  # fmt: skip
     parquet.write_table(table, tmp_path / "t.parquet")
-    curves = load_published(tmp_path / "t.parquet")
+    curves = load_tidy(tmp_path / "t.parquet")
     found = {c.problem_set: c.score_K.tolist() for c in curves}
     assert found == {"math": [0.1, 0.4], "": [0.2, 0.5], "aime": [0.3, 0.6]}

@@ -107,20 +107,30 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         *textwrap.wrap(f"{study.name}: {most}{cost.line()}", WIDTH, subsequent_indent="  ",
                        break_on_hyphens=False),
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
+        *_rates_tried(study),
         *_elsewhere(study, cost),
         f"Nothing was run. Without --dry-run it goes to {folder}.",
     ]
 
 
+def _rates_tried(study: Study) -> list[str]:
+    """The learning rates, where runs differ in nothing else."""
+    rates = sorted({run.learning_rate for run in study.runs})
+    if len(rates) < 2 or len({run.allocation for run in study.runs}) > 1:
+        return []
+    return [f"learning rates: {', '.join(f'{rate:.3g}' for rate in rates)}"]
+
+
 def _elsewhere(study: Study, cost: Cost) -> list[str]:
     """What is still to be known of a study that another trainer trains."""
     name, options = study.runs[0].engine, study.runs[0].engine_options
-    if name == "local":
+    if name in ("local", "simulated"):
         return []
     python = options.get("python") or {"verl": "python3", "trl": "this Python"}.get(name)
     lines = list[str]()
     if python is not None:
-        lines.append(f"Trains with {name} in {python} (engine_options.python names another).")
+        other = "" if options.get("python") else " (engine_options.python names another)"
+        lines.append(f"Trains with {name} in {python}{other}.")
     if cost.gpu_hours is None:
         lines.append("GPU-hours: give rates.rollouts_per_gpu_hour.")
     return lines

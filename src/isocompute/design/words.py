@@ -44,7 +44,10 @@ def design_lines(d: Row) -> list[str]:
     if notes := [one for one in d["notices"] if one["code"] not in _SAID]:
         left = len(notes) - 1
         more = f" ({left} more: --json -)" if left else ""
-        lines += _row("Note", f"{notes[0]['text']} {notes[0]['remedy']}{more}")
+        text = notes[0]["text"]
+        if notes[0]["code"] == "prior_of_others" and _pays_for_others(d):
+            text = f"{text.rstrip('.')}, and the sweep pays."
+        lines += _row("Note", f"{text} {notes[0]['remedy']}{more}")
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
         held = f"{d['engine']}{', placeholders' if toys else ''}"
@@ -55,6 +58,12 @@ def design_lines(d: Row) -> list[str]:
         if d["answer"] == "sweep":
             lines += _row("Run", f"isocompute run {d['study']}")
     return lines
+
+
+def _pays_for_others(d: Row) -> bool:
+    """Whether the answer turns where a guess loses twice as much, as `prior_of_others` says."""
+    worth = d["worth"]
+    return bool(d["answer"] == "no_sweep" and 2 * worth["without"]["loss"] > worth["after"]["loss"])
 
 
 def _row(name: str, text: str) -> list[str]:

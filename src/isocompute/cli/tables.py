@@ -124,7 +124,7 @@ def _rates_tried(study: Study) -> list[str]:
 def _elsewhere(study: Study, cost: Cost) -> list[str]:
     """What is still to be known of a study that another trainer trains."""
     name, options = study.runs[0].engine, study.runs[0].engine_options
-    if name in ("local", "simulated"):
+    if name in ("local", "simulator"):
         return []
     python = options.get("python") or {"verl": "python3", "trl": "this Python"}.get(name)
     lines = list[str]()

@@ -98,9 +98,9 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 def test_fields_are_written_as_the_table_says() -> None:
     told = {"side": "up to", "edge": 1e6, "than": "that", "n": 8, "to": 1e6, "unit": "rollouts"}
     found = notice("extrapolated", times=4.0, **told)
-    assert found.text.startswith("All n were compared only up to 1M rollouts; this budget is 4 ")
+    assert found.text.startswith("All n were compared only up to 1M rollouts; at 4 times that, ")
     far = notice("extrapolated", times=349.9, **told)
-    assert "this budget is 350 times that, and intervals assume" in far.text
+    assert "at 350 times that, intervals assume" in far.text
     pairs = notice("few_seeds", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
     assert pairs.text.startswith("Fewer than 3 runs: 32 x 8, 32 x 16 (B_p x n);")
     found = notice("few_seeds", which=[f"n = {2**e}" for e in range(3, 11)])

@@ -450,7 +450,7 @@ def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
     said = text(d, "extrapolated")
-    assert said.startswith("All n were compared only above 100k rollouts; this budget is 2 times ")
+    assert said.startswith("All n were compared only above 100k rollouts; at 2 times less, ")
 
 
 def test_no_budget_is_too_far_to_be_planned() -> None:

@@ -258,7 +258,7 @@ def _answer(q: Question) -> Plan:
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END:
-        side, edge, than = ("up to", high, "that") if q.x > high else ("above", low, "smaller")
+        side, edge, than = ("up to", high, "that") if q.x > high else ("above", low, "less")
         own.append(notice("extrapolated", times=times, side=side, edge=edge, than=than,
                           n=chosen.rollouts_per_problem, **first_to(q, chosen)))  # fmt: skip
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None

@@ -149,8 +149,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
         "extrapolated": _caution(
-            "All n were compared only {side} {edge:k} {unit}; this budget is {times:k} times "
-            "{than}, and intervals assume that the trend continues.",
+            "All n were compared only {side} {edge:k} {unit}; at {times:k} times {than}, "
+            "intervals assume that the trend continues.",
             "Train n = {n} to {to:k} {unit} first{takes}, and compare with the score predicted "
             "there."),
         "bp_untested": _caution(

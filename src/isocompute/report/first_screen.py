@@ -204,7 +204,7 @@ def _extra(document: Document) -> str:
     """That the steps are no part of the cost beside them, where they cost anything."""
     steps = document.get("run_next") or []
     costs = any(isinstance(one, Mapping) and one.get("rollouts") for one in steps[:_FIRST])
-    return "What they take comes on top of the cost." if costs and document.get("cost") else ""
+    return "on top of the cost" if costs and document.get("cost") else ""
 
 
 def _with_cost(step: Mapping[str, Any]) -> str:
@@ -353,7 +353,7 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
     n = "" if pair is None else f"; bold: n = {pair[1]}"
     n += "" if ahead is None else "; dotted: predicted"
     return {
-        "says": f"Score against rollouts, one line per n{n}",
+        "says": f"Score by rollouts, per n{n}",
         "lines": [
             {
                 "points": " ".join(

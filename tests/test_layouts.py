@@ -33,7 +33,7 @@ REFUSED = {
     "comet_strings": r"not read: eval/accuracy, .* column map",
     "sheet_percent": r"score is missing \(the file has run, step, accuracy\).* column map",
     "exported_twice": r"not read: eval/accuracy\).* column map",
-    "thousands": r"of the order of .*0.001 of it.* in thousands.* drop one of the columns",
+    "thousands": r"of the order of .*0.001 of it.* in thousands.* drop that column",
     "dates_index": r"score is missing \(the file has , global_step, eval/accuracy.* column map",
     "small_percent": r"score is missing \(the file has .*score \(%\)\).* column map",
     "tokens_axis": r"must have the step on its x axis, .*'num_tokens'; put train/global_step",

@@ -16,10 +16,31 @@ UNCOUNTED = (
     "batches were refilled after filtering, and not every update says how often: more rollouts "
     "were drawn than B_p * n * step counts"
 )
+REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step counts"
+# Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
+# open-instruct (configurations of 2026-08; the last two by their documentation alone).
+_REFILLING = {
+    "dynamic_filtering": "true", "trainer.algorithm.dynamic_sampling.type": "filter",
+    "grpo.use_dynamic_sampling": "true", "algorithm.online_filtering": "true",
+    "dynamic_sampling_filter_path": "", "dynamic_sample": "true", "active_sampling": "true",
+}  # fmt: skip
 B_P_OFF = (
     "B_p * n must agree with the tokens of a step, but {}; correct --set problems_per_batch or "
     "rollouts_per_problem, or the pattern."
 )
+
+
+def refills(config: Mapping[str, object]) -> str | None:
+    """The setting by which a trainer draws groups again until a batch is full; None without.
+
+    >>> refills({"dynamic_filtering": True, "rollout.n": 8})
+    'dynamic_filtering'
+    """
+    for key, wanted in _REFILLING.items():
+        said = str(config.get(key) or "").lower()
+        if said and said not in ("false", "none", "null") and wanted in ("", said):
+            return key
+    return None
 
 
 def counted(drawn_problems: int | None) -> str:

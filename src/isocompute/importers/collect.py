@@ -16,7 +16,15 @@ from pathlib import Path
 
 from isocompute.importers.asking import also_asked_of
 from isocompute.importers.beside import configuration_beside, configuration_in_table
-from isocompute.importers.checks import B_P_OFF, UNCOUNTED, batches_drawn, counted, tokens_disagree
+from isocompute.importers.checks import (
+    B_P_OFF,
+    REFILLED,
+    UNCOUNTED,
+    batches_drawn,
+    counted,
+    refills,
+    tokens_disagree,
+)
 from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import begin_at, count_from_one, to_updates, trained_again
@@ -55,6 +63,7 @@ from isocompute.importers.vocabulary import (
     column_of,
 )
 
+_ONE_OF = ("seed", "problems_per_batch", "rollouts_per_problem", "num_generations")  # of a run
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -102,6 +111,7 @@ class Collector:
         self._plans: dict[tuple[str, ...], Sequence[tuple[str, Points | str]]] = {}
         self._points: dict[Column, Points] = {}
         self._side: dict[str, dict[int, float]] = {kind: {} for kind in set(_SIDES.values())}
+        self._held: dict[str, int] = {}
         self._n_points = 0
         self._evicted = False
         self._beside = ""
@@ -219,6 +229,8 @@ class Collector:
                 if counters_wanted is None and POLICY.search(key):
                     self._policy = key
                 kind = self._meaning(key)
+                if kind is None and key == "n" and "problems_per_batch" in values:
+                    kind = "=n"  # alone it may count anything
                 if len(self._kinds) < MAX_KEYS:
                     self._kinds[key] = kind
         if len(self.counters.seen) > before:
@@ -235,6 +247,8 @@ class Collector:
     def _meaning(self, key: str) -> Points | str | None:
         if key in self.settings.columns:
             return self._series(self.settings.columns[key], key)
+        if key in _ONE_OF:
+            return f"={key}"
         if key in _SIDES:
             return _SIDES[key]
         column = column_of(key, self.counters.seen)
@@ -277,6 +291,9 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
+        if kind[0] == "=":
+            self._hold(kind[1:], value)
+            return
         result = value if type(value) is float and 0.0 <= value < inf else number(value)
         if result is None or result < 0:
             return
@@ -299,6 +316,17 @@ class Collector:
             self._kinds[_CHECKS[kind]] = None
             self._plans.clear()
 
+    def _hold(self, name: str, value: object) -> None:
+        """A setting that rows repeat: one that changes has no B_p, n or seed to be read."""
+        if (now := whole(value)) is None:
+            return
+        if (before := self._held.setdefault(name, now)) != now:
+            raise UnclearError(
+                f"a run must have one {name}, but the rows of {self.name!r} have {before} and "
+                f"{now}; give each run a log of its own (a batch that changes within a run is not "
+                "read)."
+            )
+
     def finish(self, path: Path, source: str, provenance: Provenance | None = None) -> ImportedRun:
         """The run, with cumulative rollouts and tokens at every point.
 
@@ -308,6 +336,9 @@ class Collector:
         found = self._found or configuration(self._config)
         for text in found.notes:
             self.note(text)
+        refilled = refills(self._config)
+        if refilled is not None and not self._side["batches"]:
+            self.note(REFILLED.format(refilled))
         values = {
             name: self._merge(name, getattr(found, name))
             for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",

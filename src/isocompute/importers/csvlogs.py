@@ -49,6 +49,8 @@ _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_K
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _PARENT = ("parent_run_id", "parent_id", "parent")
 _ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
+# What a run has one of: rows that say two are of two runs, or of one that changed on its way.
+ONE_OF = ("seed", "problems_per_batch", "rollouts_per_problem", "num_generations")
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # A decimal comma, where semicolons part the cells; 1,234 may be thousands and stays as it is.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
@@ -240,11 +242,16 @@ def _history(
     above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""
     keys = [(i, key if "/" in key else above + key) for i, key in enumerate(header)
             if i not in (at, named, own) and key]  # fmt: skip
+    fixed = [(i, c) for i, c in enumerate(header) if c.strip().lower() in ONE_OF]
+    said: dict[tuple[str, str], str] = {}
     count = 0
     for line, cells in rows:
         count += 1
         name = run_name(path) if named is None else cells[named]
         key = name if own is None else cells[own]
+        for i, column in fixed:
+            if cells[i] and said.setdefault((key, column), cells[i]) != cells[i]:
+                raise _two_runs(path, name, column, said[key, column], cells[i])
         collector = _collector(key, name, collectors, errors, settings, named is not None)
         if collector is not None:
             values = {word: cells[i] for i, word in keys if cells[i] and not cells[i].isspace()}
@@ -341,7 +348,9 @@ def _long(
             continue
         constant = told.setdefault(run, [cells[i] for i in extras])
         for j, i in enumerate(extras):
-            if constant[j] != cells[i]:
+            if (before := constant[j]) != cells[i]:
+                if plain[i] in ONE_OF and before and cells[i]:
+                    raise _two_runs(path, name, header[i], before, cells[i])
                 constant[j] = None
         key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
         labels = (
@@ -371,6 +380,14 @@ def _long(
         for collector in collectors.values():
             collector.counters.infer(f"run: {clean_text(name)} is the parent of others; left out")
     return collectors
+
+
+def _two_runs(path: Path, name: str, column: str, first: str, other: str) -> UnclearError:
+    return UnclearError(
+        f"{path}: a run must have one {column.strip()}, but the rows of {clean_text(name)!r} have "
+        f"{clean_text(first)} and {clean_text(other)}; give each run a name of its own in a column "
+        "`run` (a batch that changes within a run is not read)."
+    )
 
 
 def _part(text: str) -> str:

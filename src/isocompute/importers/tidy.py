@@ -35,6 +35,7 @@ from isocompute.importers.tidy_checks import (
     check_numbers,
     check_prompts,
     check_rivals,
+    check_units,
 )
 from isocompute.recipe import RECORDED
 from isocompute.store.arms import matches, no_match
@@ -145,6 +146,7 @@ def _load(
             raise _not_there(path, unsaid, header, settings)
         goes_by.update({name: column for column, name in names.items()})
         check_rivals(header, names, path)
+        check_units(goes_by, path)
         return names
 
     table = _select(read(path, naming), where, path)

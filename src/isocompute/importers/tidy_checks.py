@@ -26,6 +26,12 @@ _RIVALS = {
 }
 
 
+# Thousands and the like in the name of a column: "rollouts (k)", "Steps (x10)", "tokens [M]".
+_UNIT = re.compile(
+    r"thousand|million|billion|[(\[]\s*(?:[x\u00d7*]\s*)?(?:k|m|b|10+|1e[0-9]+)\s*[)\]]", re.I
+)
+
+
 def check_numbers(
     numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float],
     called: str = "rollouts",
@@ -99,9 +105,9 @@ def check_numbers(
         refuse(
             "rollouts",
             f"of the order of problems_per_batch * rollouts_per_problem * steps "
-            f"({share:.3g} of it at the median; is it in thousands?)",
+            f"({share:.3g} of it at the median; is it in thousands, or of each step alone?)",
             both & (not _LEAST < share < 1 / _LEAST),
-            "give rollouts as whole numbers, or drop one of the columns rollouts and steps",
+            "give cumulative rollouts as whole numbers, or drop that column: steps make them",
         )
         _check_cumulative(numbers, path)
     if "tokens" in numbers:
@@ -201,6 +207,21 @@ def _check_changes(curves: list[Curve], path: Path) -> None:
                     f"{after.rollouts_per_problem} at {after.rollouts_K[0]:,.0f} rollouts; drop "
                     "what follows, or name them apart if they are two runs."
                 )
+
+
+def check_units(goes_by: Mapping[str, str], path: Path) -> None:
+    """Refuse counts in a column that is named for thousands or tens of them.
+
+    Raises:
+        InputError: names the column.
+    """
+    for name in ("rollouts", "steps", "tokens"):
+        column = goes_by.get(name, "").strip()
+        if _UNIT.search(column):
+            raise InputError(
+                f"{path}: {name} must be plain counts, but the column {column!r} names a unit; "
+                "multiply it out under a name of its own, and map that."
+            )
 
 
 def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) -> None:

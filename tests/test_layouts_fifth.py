@@ -87,7 +87,8 @@ def test_a_batch_that_grows_is_not_read_as_its_first_size(tmp_path: Path) -> Non
     with pytest.raises(InputError, match=r"one problems_per_batch, .* have 32 and 64"):
         read_log(path)
     grown = [{**row, "problems_per_batch": 32, "n": 4 + row["step"]} for row in rows]
-    path.write_text("\n".join(json.dumps(row).replace("rollouts_per_problem", "x") for row in grown))
+    lines = [json.dumps(row).replace("rollouts_per_problem", "x") for row in grown]
+    path.write_text("\n".join(lines))
     with pytest.raises(InputError, match=r"one n, .* have 4 and 24"):
         read_log(path, settings=load_settings(["rollouts_per_problem=8"]))
     path.write_text("\n".join(map(json.dumps, rows[:2])))

@@ -372,9 +372,17 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
     codes = [one["code"] for one in d["notices"]]
     assert ("stand_ins" in codes) == ("verl" not in name)
     told = " ".join(" ".join(lines).split())
-    assert (". Pass --train and --model, or edit it." in told) == (
+    lacks = ["--engine"] * ("--engine" not in asked) + ["--train", "--model"]
+    assert (f". Pass {', '.join(lacks)}, or edit it." in told) == (
         "stand_ins" in codes and "--model" not in asked
     )
+    # A model of one's own needs a learning rate first: half of what the sweep may spend.
+    first = f"First isocompute lr-sweep {study} ("
+    assert (first in told) == (d["lr_sweep"] is not None) == bool({"--model", "--train"} & {*asked})
+    if d["lr_sweep"] is not None:
+        assert 0.4 * d["sweep"]["rollouts"] < d["lr_sweep"]["rollouts"] <= d["sweep"]["rollouts"]
+        assert main(["lr-sweep", str(study), "--dry-run", "--json", str(document)]) == 0
+        assert json.loads(document.read_text())["estimate"] == d["lr_sweep"]
     # Seconds of this machine stand beside no GPU-hours of others.
     assert ("cores of this machine" in told) == (d["engine"] == "local")
     assert d["engine"] != "local" or d["sweep"]["cost"]["gpu_hours"] is None

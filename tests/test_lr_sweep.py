@@ -18,6 +18,7 @@ from isocompute.engines.simulator import SimulatorEngine
 from isocompute.errors import InputError
 from isocompute.lr_sweep import check_scores, find_anchor, lr_study
 from isocompute.runner import run_study
+from isocompute.study.adaptive import Bounds
 from study_helpers import FAST, small_study
 
 # By rate: successes (of 4) on each of 8 problems at the end, for seeds 0 and 1.
@@ -184,6 +185,26 @@ def test_the_batch_nearest_to_the_recipes_and_the_default_rates():
     assert {s.recipe.base_batch_size for s in study.runs} == {16}
     assert all(s.learning_rate == s.recipe.learning_rate for s in study.runs)
     assert len(study.runs) == 7 * 2
+
+
+def test_rates_spend_half_of_what_an_adaptive_sweep_may_and_are_evaluated_once_an_octave():
+    base = small_study(ns=(2, 4), seeds=(0, 1), rollouts=8000)  # the batch of 16: 500 steps
+    runs = [replace(s, recipe=s.recipe.replace(base_batch_size=32)) for s in base.runs]
+
+    def steps(spend, **more):
+        study = replace(base, runs=runs, adaptive=spend and Bounds(target=8000, spend=spend))
+        found = lr_study(study, **more)
+        assert {s.evaluations_per_octave for s in found.runs} == {1}
+        (only,) = {s.allocation.steps for s in found.runs}
+        return only
+
+    assert steps(None) == 500
+    # Half of 28,000 over seven rates and two seeds is 1,000 rollouts each: 62 batches of 16.
+    assert steps(28000) == 62
+    assert steps(28000, rates=[1e-3, 2e-3]) == 62  # a grid that is extended keeps its budget
+    assert steps(28000, whole=True) == 500
+    assert steps(2800) == 20  # twice the warm-up
+    assert steps(1e9) == 500
 
 
 def test_a_folder_whose_first_start_was_cut_short_holds_no_rates(tmp_path):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isocompute.allocation import Allocation
 from isocompute.domain import Notice, documented, notice
 from isocompute.errors import InputError
 from isocompute.health import Finding, smoothness
@@ -30,6 +31,11 @@ from isocompute.study import RunSpec, Study
 LEVEL = 0.95
 MARGIN = 2  # between the anchor and the first rate that breaks, as in the paper's grid
 FACTORS = (1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8)  # of the recipe's rate: what is tried by default
+# What these rates may draw together, of what an adaptive sweep may spend. At a quarter, a run at
+# 2,048 rollouts a batch ends within its warm-up; at twice, the rate costs as much as the sweep.
+SHARE = 1 / 2
+# Fewest updates of a run, in times of its warm-up: a rate is only reached when that is over.
+_WARM_UPS = 2
 # Warnings that come of too large a rate. The others (dead batches, clipped responses) are of
 # the problems or the length limit, and smaller rates share them.
 _NOISY = ("gradient_spikes", "kl_drift")
@@ -50,19 +56,25 @@ class _Rate:
 
 
 def lr_study(
-    study: Study, rates: Sequence[float] | None = None, folder: str | Path | None = None
+    study: Study,
+    rates: Sequence[float] | None = None,
+    folder: str | Path | None = None,
+    *,
+    whole: bool = False,
 ) -> Study:
-    """The study that sweeps the learning rate at one batch size.
+    """The study that sweeps the learning rate at one batch size, evaluated once an octave.
 
     The batch is the one of the grid that is nearest to the recipe's `base_batch_size`, where
     its learning rate is meant (the smaller one of two). Rates that `folder` has already trained
-    stay in the sweep, so that a grid is extended by naming the new rates alone.
+    stay in the sweep, so that a grid is extended by naming the new rates alone. Where the study
+    says what its sweep may spend, seven rates spend half of that.
 
     Args:
-        study: one recipe, one training set; its grid, budget and seeds are kept.
+        study: one recipe, one training set; its seeds are kept.
         rates: learning rates after warm-up, at that batch; None: eighth to eightfold of the
             recipe's own, in factors of 2, or those of `folder` where it exists.
         folder: the sweep's own study folder.
+        whole: train each run to the budget of the study, whatever its sweep may spend.
 
     Raises:
         InputError: if the study holds several recipes or training sets, or a rate is not > 0.
@@ -91,13 +103,28 @@ def lr_study(
         raise InputError(
             f"a learning rate must be finite and > 0, but got {bad[0]!r}; correct the rates."
         )
+    chosen = [spec for spec in study.runs if spec.allocation == allocation]
+    steps = allocation.steps if whole else _fewer_steps(study, allocation, len(chosen))
+    shared = {
+        "allocation": replace(allocation, steps=steps),
+        # Scores count at the end alone; what comes before shows whether a run rises evenly.
+        "evaluations_per_octave": 1,
+    }
     runs = [
-        replace(spec, recipe=spec.recipe.replace(learning_rate=rate, base_batch_size=batch))
-        for rate in asked
-        for spec in study.runs
-        if spec.allocation == allocation
-    ]
+        replace(spec, recipe=spec.recipe.replace(learning_rate=rate, base_batch_size=batch),
+                **shared)
+        for rate in asked for spec in chosen
+    ]  # fmt: skip
     return replace(study, name=f"{study.name}: learning rate", runs=runs, adaptive=None)
+
+
+def _fewer_steps(study: Study, allocation: Allocation, seeds: int) -> int:
+    """Updates with which the rates together draw their share of what the sweep may spend."""
+    if study.adaptive is None or study.adaptive.spend is None:
+        return allocation.steps
+    each = SHARE * study.adaptive.spend / len(FACTORS) / seeds
+    least = _WARM_UPS * study.runs[0].recipe.warmup_steps
+    return min(allocation.steps, max(int(each / allocation.batch_size), least, 1))
 
 
 def _known_rates(folder: str | Path | None) -> list[float]:

@@ -13,7 +13,7 @@ from isocompute.domain import Configuration, Notice
 from isocompute.domain.notices import takes
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
-from isocompute.lr_sweep import FACTORS
+from isocompute.lr_sweep import SHARE
 from isocompute.trainers import key_lines
 
 WIDTH = 80
@@ -24,7 +24,7 @@ _FOREGROUND = 3  # steps that are named
 # contradiction. At 2 the n of most sweeps would go unnamed, at 8 few of the wide ones are caught.
 _OPEN = 4
 
-_RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}{first}"
+_RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}"
 _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
 # What settles a notice: in words, the command for a study, and in words where the runs are
 # another trainer's (None: the same). In the order of what it may change.
@@ -97,16 +97,13 @@ def run_next(
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
              "rates": _around(learning_rate),
-             "study": study or _STUDY, "first": ""}  # fmt: skip
+             "study": study or _STUDY}  # fmt: skip
     known = {one.code: one.rollouts for one in notices} | dict(instead or {})
     if "law_of_another_model" in there:
         # The sweep of one's own is not designed yet: more runs of that model tell nothing.
         there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
         if sweep := known.get("law_of_another_model"):
-            # Half of it over the seven rates tells those that break: a quarter ends within the
-            # warm-up at 2,048 rollouts a batch, and all of it is the sweep once more.
-            known["anchor_assumed"] = sweep / 2
-            words["first"] = f" budget={plain_rate(sweep / 2 / len(FACTORS))}"
+            known["anchor_assumed"] = sweep * SHARE
     codes = [code for code in _STEPS if code in there]
     codes.sort(key=lambda code: code != notices[0].code)
     steps = list[dict[str, Any]]()

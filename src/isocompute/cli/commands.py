@@ -147,7 +147,9 @@ def lr_sweep(options: Options) -> int:
 
     path = Path(options.study)
     folder = Path(options.output or path.with_name(f"{path.stem}-lr"))
-    study = lr_study(open_study(path, options.overrides), options.rates, folder)
+    whole = any(word.startswith("budget=") for word in options.overrides)
+    opened = open_study(path, options.overrides)
+    study = lr_study(opened, options.rates, folder, whole=whole)
     scores = {"metric": options.metric, "problem_set": options.problem_set}
     check_scores(study, **scores)
     if options.dry_run:

@@ -53,7 +53,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--metric", help="of the prior, for example avg@4 or best@4")
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set of the prior")
     parser.add_argument(
-        "--engine", choices=("local", "trl", "verl"), default="local",
+        "--engine", choices=("local", "trl", "verl"),
         help="which trainer the study uses (default: local)",
     )  # fmt: skip
     parser.add_argument("--model", metavar="M", help="Hugging Face id or folder, for the study")

@@ -42,7 +42,7 @@ def design(options: Options) -> int:
     worlds, curves = _prior(options, worlds_needed(options.draws), notices)
     price = priced(curves, rates, origin)
     trainer = Trainer(
-        engine=options.engine, model=options.model, train=options.train,
+        engine=options.engine or "local", model=options.model, train=options.train,
         validation=options.validation, gpus=options.gpus and options.gpus[0],
         difficulty=options.difficulty or "easy", verifier=options.verifier,
     )  # fmt: skip
@@ -58,13 +58,13 @@ def design(options: Options) -> int:
         max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
     )  # fmt: skip
     if options.output is not None and trainer.stands_in:
-        notices.append(_stand_ins(trainer))
+        notices.append(_stand_ins(trainer, options.engine is None))
     asked = Asked(
         limits=limits, price=price, problems_per_batch=options.problems_per_batch,
         draws=options.draws, seed=options.seed, notices=tuple(notices),
     )  # fmt: skip
     sweep, document = design_sweep(worlds, asked)
-    document |= {"engine": options.engine}
+    document |= {"engine": trainer.engine}
     if options.output is not None:
         document |= _written(options, sweep, trainer, price.rates, limits.budget - sweep.rollouts)
     write_json(document, options.json)
@@ -140,15 +140,15 @@ def _prior(options: Options, size: int, notices: list[Notice]) -> tuple[Worlds, 
     return worlds_of(curves, options.prior, size, options.seed), curves
 
 
-def _stand_ins(trainer: Trainer) -> Notice:
+def _stand_ins(trainer: Trainer, any_engine: bool) -> Notice:
     from isocompute.domain import notice
 
     lacks = {"problems": trainer.train is None, "the model": trainer.model is None}
-    flags = {"--train": trainer.train is None, "--model": trainer.model is None}
+    flags = {"--engine": any_engine, "--train": lacks["problems"], "--model": lacks["the model"]}
     return notice(
         "stand_ins",
-        what=" and ".join(word for word, missing in lacks.items() if missing),
-        options=" and ".join(flag for flag, missing in flags.items() if missing),
+        what=" and ".join(word for word, is_missing in lacks.items() if is_missing),
+        options=", ".join(flag for flag, is_missing in flags.items() if is_missing),
     )
 
 
@@ -159,6 +159,7 @@ def _written(
     from isocompute.design import write_study
     from isocompute.engines import problem_generators
     from isocompute.errors import NotInstalledError
+    from isocompute.lr_sweep import lr_study
     from isocompute.runner import calibrate, open_study
     from isocompute.study import load_study
     from isocompute.study.cost import study_cost, time_words
@@ -166,7 +167,7 @@ def _written(
     path = Path(options.output)
     before = path.read_bytes() if path.is_file() else None
     write_study(path, sweep, trainer, target=target, problems=options.problems, rates=rates)
-    found: dict[str, Any] = {"study": options.output, "lacks": None}
+    found: dict[str, Any] = {"study": options.output, "lacks": None, "lr_sweep": None}
     try:
         try:
             study = open_study(path)
@@ -177,8 +178,10 @@ def _written(
         # Never leave a file that `run` refuses, nor lose the one that was there.
         path.unlink() if before is None else path.write_bytes(before)
         raise
+    if trainer.train is not None or trainer.model is not None:  # the shipped world's is known
+        found["lr_sweep"] = study_cost(lr_study(study)).to_dict()
     # With a rate the cost is in GPU-hours already, of other machines than this one.
-    timed = options.engine == "local" and found["lacks"] is None
+    timed = trainer.engine == "local" and found["lacks"] is None
     if timed and rates.rollouts_per_gpu_hour is None:
         workers = os.cpu_count() or 1
         with contextlib.suppress(Exception):  # the price alone would be missing

@@ -28,7 +28,7 @@ def design_lines(d: Row) -> list[str]:
         size = f"{b_p} problems x {n} rollouts x {steps:,} steps"
         lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
         lines += _row("Cost", f"{_cost(final)}{_rate(final)}")
-        lines += _row("Sweep", f"the best one is {runs}, {_each(sweep)}: {_cost(sweep)} "
+        lines += _row("Sweep", f"at best {runs}, {_each(sweep)}: {_cost(sweep)} "
                       f"({_share(sweep)} of the budget)")  # fmt: skip
     else:
         lines += _row("Sweep", f"{runs}, adaptive, {_each(sweep)}")
@@ -55,6 +55,9 @@ def design_lines(d: Row) -> list[str]:
         lines += _row("Wrote", f"{which}. {toys[0]}" if toys else which)
         if d.get("lacks") is not None:
             lines += _row("", f"To train it here: {d['lacks']}")
+        if d.get("lr_sweep") is not None:
+            rate = f"isocompute lr-sweep {d['study']}"
+            lines += _row("First", f"{rate}   ({_drawn(d['lr_sweep'])})")
         if d["answer"] == "sweep":
             lines += _row("Run", f"isocompute run {d['study']}")
     return lines
@@ -85,8 +88,15 @@ def _cost(part: Row) -> str:
     cost = part["cost"]
     more = [form.format(compact(cost[k])) for k, form in known if cost[k] is not None]
     apart = part.get("evaluation_rollouts")
-    evaluated = "" if apart is None else f" and {compact(apart)} for evaluation"
+    evaluated = "" if apart is None else f" + {compact(apart)} for evaluation"
     return ", ".join([f"{compact(part['rollouts'])} rollouts{evaluated}", *more])
+
+
+def _drawn(cost: Row) -> str:
+    """What a study takes, evaluations included, as short as it can be said."""
+    said = [f"{compact(cost['rollouts'] + cost['evaluation_rollouts'])} rollouts"]
+    said += [f"{compact(cost['gpu_hours'])} GPU-hours"] if cost["gpu_hours"] is not None else []
+    return ", ".join(said + ([f"${compact(cost['usd'])}"] if cost["usd"] is not None else []))
 
 
 def _rate(part: Row) -> str:

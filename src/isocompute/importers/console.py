@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -23,7 +24,7 @@ _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 # what srun (a rank) and container logs (a time) put before a line, and (TaskRunner pid=123, ip=...)
 _PREFIX = re.compile(
     r"^(?:[0-9]{1,5}: |[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:.,]{5,20}(?:Z|[+-][0-9:]{4,6})? )*"
-    r"(?:\([A-Za-z_][^()]{0,200}\) ?)?"
+    r"(?:(\([A-Za-z_][^()]{0,200}\)) ?)?"
 )
 # a progress bar may stand before it, in the same line: [1:12:31<6:01:14, 59.87s/it]step:5 - ...
 _STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
@@ -54,9 +55,12 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 progress.take(text, number)
             # a progress bar rewrites its line: what follows the last return is what stood there
             text = text.rsplit("\r", 1)[-1]
-            text = _PREFIX.sub("", text)
+            before = _PREFIX.match(text)
+            process = before.group(1) if before else None
+            text = text[before.end() :] if before else text
             match = _STEP.search(text)
             if match:
+                runs.speaks(process)
                 runs.row(match.group(1), _pairs(match.group(2)), number)
             elif config or (text.startswith("{'") and "'epoch': " not in text):
                 config = _configuration(config, text, runs.pending)
@@ -94,6 +98,20 @@ class _Runs:
         self.known = Found()
         self.first_step: int | None = None
         self.source = "verl-console"
+        self.speakers: list[str] = []
+
+    def speaks(self, process: str | None) -> None:
+        """Refuse a file into which two runs wrote at once; one that went on has a new process."""
+        if process is None or self.speakers[-1:] == [process]:
+            return
+        if process in self.speakers:
+            other = self.speakers[-1]
+            raise InputError(
+                f"a console must hold one run at a time, but in {str(self.path)!r} {process} and "
+                f"{other} take turns; split it, for example `grep {shlex.quote(process[1:-1])} "
+                "FILE > one.log`."
+            )
+        self.speakers.append(process)
 
     def plan(self, steps: int) -> None:
         """Take the number of updates that a progress bar counts to."""

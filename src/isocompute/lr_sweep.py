@@ -105,16 +105,17 @@ def lr_study(
         )
     chosen = [spec for spec in study.runs if spec.allocation == allocation]
     steps = allocation.steps if whole else _fewer_steps(study, allocation, len(chosen))
-    shared = {
-        "allocation": replace(allocation, steps=steps),
-        # Scores count at the end alone; what comes before shows whether a run rises evenly.
-        "evaluations_per_octave": 1,
-    }
     runs = [
-        replace(spec, recipe=spec.recipe.replace(learning_rate=rate, base_batch_size=batch),
-                **shared)
-        for rate in asked for spec in chosen
-    ]  # fmt: skip
+        replace(
+            spec,
+            recipe=spec.recipe.replace(learning_rate=rate, base_batch_size=batch),
+            allocation=replace(allocation, steps=steps),
+            # Scores count at the end alone; those before show whether a run rises evenly.
+            evaluations_per_octave=1,
+        )
+        for rate in asked
+        for spec in chosen
+    ]
     return replace(study, name=f"{study.name}: learning rate", runs=runs, adaptive=None)
 
 

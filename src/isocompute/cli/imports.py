@@ -120,7 +120,7 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         words += ["--map", options.map]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
-    from isocompute.importers.asking import likely_key, pattern_for
+    from isocompute.importers.asking import likely_key, pattern_for, per_rollout
     from isocompute.importers.convert import convert_runs
 
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
@@ -128,6 +128,9 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
     pattern = pattern_for(runs)
     if pattern is not None and not any(pair.startswith("pattern=") for pair in options.set):
         words += ["--set", f"pattern={pattern}"]
+        lacks_bp = [run for run in runs if run.problems_per_batch is None]
+        if (b_p := per_rollout(lacks_bp)) is not None:
+            words += ["--set", f"problems_per_batch={b_p}"]
     if not any(run.series for run in runs):
         lines.append(
             f"Name the scores in a file columns.yaml: columns: {{{likely_key(runs)}: avg@4}}"

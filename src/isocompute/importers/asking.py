@@ -21,8 +21,28 @@ def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
     missing = [n for n in _SETTINGS if any(getattr(run, n) is None for run in lacking)]
     if all(run.seed is None for run in runs):
         missing.append("seed")
+    if "problems_per_batch" in missing and per_rollout(lacking) is not None:
+        missing.remove("problems_per_batch")  # the names' batch counts rollouts
     # folders speak for their logs where a folder of several was read
     return _pattern(Path(lacking[0].provenance.path), lacking[0].name, missing, len(lacking) > 1)
+
+
+def per_rollout(runs: Sequence[ImportedRun]) -> int | None:
+    """B_p where the batch that names give is the same multiple of n in all: B_p * n, in rollouts.
+
+    None where the names give no batch, or one that does not follow n.
+    """
+    found = set[tuple[int, int]]()
+    for run in runs:
+        path = Path(run.provenance.path)
+        for text in (path.name, run.name, path.parent.name):
+            batch, n = (number_in(text, name) for name in _SETTINGS)
+            if batch and n:
+                found.add((batch, n))
+                break
+    ratios = {batch / n for batch, n in found}
+    ratio = ratios.pop() if len(ratios) == 1 and len({n for _, n in found}) > 1 else 0.0
+    return int(ratio) if ratio >= 1 and ratio == int(ratio) else None
 
 
 def _pattern(path: Path, name: str, missing: Sequence[str], folders: bool) -> str | None:
@@ -64,7 +84,9 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
 
 def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     """What to add where B_p or n is not known."""
-    return _both(pattern_for(runs), _sets(missing), missing)
+    lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    told = per_rollout(lacking) if "problems_per_batch" in missing else None
+    return _both(pattern_for(runs), _sets(missing), missing, told)
 
 
 def _sets(missing: Sequence[str]) -> str:
@@ -72,9 +94,14 @@ def _sets(missing: Sequence[str]) -> str:
     return " ".join(f"--set {n}={example[n]}" for n in missing)
 
 
-def _both(named: str | None, sets: str, missing: Sequence[str]) -> str:
+def _both(
+    named: str | None, sets: str, missing: Sequence[str], per_n: int | None = None
+) -> str:
     if named:
         given = f"--set pattern='{named}'"
+        if per_n is not None:
+            return (f"{given} and --set problems_per_batch={per_n}, if the batch in the names "
+                    f"counts rollouts, as it seems to (it is {per_n} times n in all)")
         if unsaid := [n for n in missing if f"{{{n}}}" not in named]:
             return f"{given}, as the names seem to say, and {_sets(unsaid)} with your own number"
         return f"{given} where the names say it, as they seem to, or {sets}"

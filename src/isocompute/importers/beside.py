@@ -14,11 +14,13 @@
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
 (`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
-or `run` (W&B's runs table as CSV) says it of every run that it names.
+or `run` says it of every run that it names, beside the logs or one folder above: W&B's runs table
+as CSV, or what its guide exports with `wandb.Api`, whose cell `config` holds all of it.
 """
 
 from __future__ import annotations
 
+import ast
 import csv
 import os
 import re
@@ -92,11 +94,18 @@ def configuration_in_table(path: Path, run: str) -> tuple[str, dict[str, object]
         path: of the log.
         run: its name, as W&B has it.
     """
-    folder = path.parent
-    for name, rows in _tables(folder, folder.stat().st_mtime_ns).items():
-        if name != path.name and run in rows:
-            return name, rows[run]
+    for folder in (path.parent, path.parent.parent):
+        for name, rows in _tables(folder, folder.stat().st_mtime_ns).items():
+            beside = folder == path.parent
+            if folder / name != path and run in rows and (beside or _names_all(rows, path)):
+                return name, rows[run]
     return None
+
+
+def _names_all(rows: Mapping[str, object], path: Path) -> bool:
+    """Whether a table of the folder above is of a log's folder: it names every log there."""
+    logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS)]
+    return all(run_name(log) in rows for log in logs)
 
 
 def of_other_logs(files: Sequence[Path]) -> set[Path]:
@@ -127,7 +136,7 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
             if naming is None or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
                 return {}
             header = [_SECTION.sub("", cell) for cell in header]
-            rows = [(row[naming], dict(zip(header, row, strict=False)))
+            rows = [(row[naming], _opened(dict(zip(header, row, strict=False))))
                     for row in lines if len(row) > naming]  # fmt: skip
     except csv.Error:
         return {}
@@ -137,6 +146,18 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
     ):
         return {}
     return {name: {key: value for key, value in row.items() if value} for name, row in rows}
+
+
+def _opened(row: dict[str, str]) -> dict[str, object]:
+    """A row with the configuration that one cell of it holds, as Python or JSON writes it."""
+    whole = row.get("config", "")
+    if not whole.startswith("{"):
+        return dict(row)
+    try:
+        found = ast.literal_eval(whole)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        found = parse_json(whole)[0]
+    return {key: value for key, value in flatten(found).items() if value is not None}
 
 
 def _content(file: Path) -> dict[str, object]:

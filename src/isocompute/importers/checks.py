@@ -20,7 +20,8 @@ REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step cou
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
 # open-instruct (configurations of 2026-08; the last two by their documentation alone).
 _REFILLING = {
-    "dynamic_filtering": "true", "trainer.algorithm.dynamic_sampling.type": "filter",
+    "dynamic_filtering": "true", "algo.dynamic_filtering_enable": "true",
+    "trainer.algorithm.dynamic_sampling.type": "filter",
     "grpo.use_dynamic_sampling": "true", "algorithm.online_filtering": "true",
     "dynamic_sampling_filter_path": "", "dynamic_sample": "true", "active_sampling": "true",
 }  # fmt: skip

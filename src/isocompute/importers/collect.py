@@ -27,7 +27,14 @@ from isocompute.importers.checks import (
 )
 from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.placing import begin_at, count_from_one, to_updates, trained_again
+from isocompute.importers.placing import (
+    OWN_BEGINNING,
+    begin_at,
+    count_from_one,
+    own_beginning,
+    to_updates,
+    trained_again,
+)
 from isocompute.importers.points import (
     Compute,
     Points,
@@ -50,7 +57,7 @@ from isocompute.importers.timing import (
 )
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
-    EVICTED_KEY,
+    EVICTED_KEYS,
     LENGTH_KEYS,
     POLICY,
     PROMPT_KEY,
@@ -81,8 +88,8 @@ _ENOUGH = 20  # at half one odd step counts for two, at twice 100 logs take 2% l
 _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     **dict.fromkeys(ROLLOUTS_KEYS, "rollouts"), **dict.fromkeys(BATCHES_KEYS, "batches"),
-    EVICTED_KEY: "evicted", TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
-    **dict.fromkeys(RATE_KEYS, "rate"),
+    **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
+    TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 _PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
@@ -211,6 +218,10 @@ class Collector:
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
         return plan
+
+    def expect(self, keys: Mapping[str, object]) -> None:
+        """Take keys that rows will have, where a row holds one alone (TensorBoard)."""
+        self._learn(keys)
 
     def score(self, column: Column, step: int, value: float, line: int) -> None:
         """Take one score whose meaning is known already."""
@@ -352,7 +363,10 @@ class Collector:
             self._settle_steps(path, self.settings.steps or found.steps)
         except UnclearError as error:  # everything that will be asked for, in one line
             raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
-        if begins := self.settings.begins:
+        begins = self.settings.begins
+        if begins and (first := own_beginning(self._points.values())) is not None:
+            self.counters.infer(OWN_BEGINNING.format(first))
+        elif begins:
             self._side = begin_at(self._points.values(), self._side, begins)
             if values["steps"] is not None:
                 values["steps"] = max(values["steps"] - begins, 1)

@@ -26,7 +26,7 @@ from isocompute.importers.scale import MOST_ROLLOUTS
 from isocompute.importers.steps import ASSUMED, BEFORE
 from isocompute.importers.vocabulary import column_of
 
-_MEAN = re.compile(r"avg(?:@([0-9]+))?")
+_MEAN = re.compile(r"avg(?:@[0-9]+)?(:.+)?")
 _RATE = re.compile("acc|correct|solve|success|exact", re.I)  # variables that are success rates
 
 
@@ -47,11 +47,12 @@ def to_curves(
         InputError: see `convert_runs`; also if every run is left out.
     """
     conversion = convert_runs(runs, metric, problem_set=problem_set, split=split)
+    read = {c.metric for c in conversion.curves}
     means = sorted({
         s.metric.label for run in runs for s in run.series
-        if _MEAN.fullmatch(s.metric.label) and split in (None, s.split)
-    } - {"avg"})
-    if means and say is not None and {c.metric for c in conversion.curves} == {"avg"}:
+        if _any_k(s.metric.label) in read and split in (None, s.split)
+    } - read)
+    if means and say is not None:
         say(_pooled_line(means))
     if not conversion.curves:
         name, reason = conversion.excluded[0]
@@ -73,21 +74,33 @@ def pooled(
     avg@k estimates the same success rate whatever k is, with noise of its own (`Curve.trials`).
     """
     labels = sorted({c.metric for c in curves})
-    if len(labels) < 2 or not all(_MEAN.fullmatch(label) for label in labels):
+    (mean, *others) = {_any_k(label) for label in labels}
+    if len(labels) < 2 or mean is None or others:
         return curves
     runs = Counter(
         (c.problems_per_batch, c.rollouts_per_problem, c.run, c.seed, c.problem_set, c.split)
         for c in curves
     )
-    if metric not in (None, "avg") or max(runs.values()) > 1:
+    if metric not in (None, mean) or max(runs.values()) > 1:
         return curves
     if say is not None:
         say(_pooled_line(labels))
-    return [c.replace(metric="avg") for c in curves]
+    return [c.replace(metric=mean) for c in curves]
+
+
+def _any_k(label: str) -> str | None:
+    """A mean over samples under the name that has no k; None for another estimator.
+
+    >>> _any_k("avg@4:accuracy"), _any_k("avg"), _any_k("best@4")
+    ('avg:accuracy', 'avg', None)
+    """
+    found = _MEAN.fullmatch(label)
+    return None if found is None else f"avg{found[1] or ''}"
 
 
 def _pooled_line(labels: Sequence[str]) -> str:
-    return f"{', '.join(labels)} are read as avg: a mean over samples, however many they are"
+    name = _any_k(labels[0])
+    return f"{', '.join(labels)} are read as {name}: a mean over samples, however many they are"
 
 
 def note_lines(notes: Iterable[tuple[str, str]]) -> list[str]:
@@ -133,9 +146,8 @@ def convert_runs(
     label = _label(runs, chosen, metric, problem_set, split)
     if metric is None:
         _refuse_blends(chosen, label)
-    if label == "avg" and any(s.metric.label != label and _MEAN.fullmatch(s.metric.label)
-                              for _, s in chosen):
-        chosen = _of_most_samples(chosen)
+    if any(s.metric.label != label and _any_k(s.metric.label) == label for _, s in chosen):
+        chosen = _of_most_samples(chosen, label)
     else:
         chosen = [(run, s) for run, s in chosen if s.metric.label == label]
     _refuse_mixtures(chosen, label)
@@ -166,12 +178,12 @@ def convert_runs(
 
 
 def _of_most_samples(
-    chosen: Sequence[tuple[ImportedRun, Series]]
+    chosen: Sequence[tuple[ImportedRun, Series]], label: str
 ) -> list[tuple[ImportedRun, Series]]:
     """The avg@k of most samples of every run, problem set and split; a plain avg goes first."""
     most: dict[tuple[int, str, str], tuple[ImportedRun, Series]] = {}
     for run, s in chosen:
-        if _MEAN.fullmatch(s.metric.label) is None:
+        if _any_k(s.metric.label) != label:
             continue
         key = (id(run), s.problem_set, s.split)
         rank = s.metric.samples or math.inf
@@ -205,7 +217,7 @@ def _label(
         named = column_of(metric)  # by the log's own key
         if metric not in labels and named is not None and named.metric.label in labels:
             return named.metric.label
-        if metric == "avg" and any(_MEAN.fullmatch(name) for name in labels):
+        if metric in map(_any_k, labels):
             return metric
         if metric not in labels:
             hint = ("; the log does not say k: add --set evaluation_samples=K, or"
@@ -217,14 +229,16 @@ def _label(
         return metric
     if len(labels) == 1:
         return labels[0]
-    means = [name for name in labels if _MEAN.fullmatch(name)]
+    means = [name for name in labels if _any_k(name) == "avg"]
     if len(means) == 1:
         return means[0]
+    if {_any_k(name) for name in labels} == {_any_k(labels[0])} != {None}:
+        means = labels  # of one variable, which is not the whole reward
     of_run = Counter(
         (id(run), s.problem_set, s.split) for run, s in chosen if s.metric.label in means
     )
     if means and max(of_run.values()) == 1:  # runs differ in k alone
-        return "avg"
+        return str(_any_k(means[0]))
     raise InputError(
         f"one metric must be chosen, but the log holds {', '.join(labels)}; "
         f"add --metric {(means or labels)[0]}."
@@ -234,7 +248,10 @@ def _label(
 def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
     """A reward that is no success rate is not taken for one where the rate stands beside it."""
     for run, s in chosen:
-        if s.metric.label != label or s.metric.variable not in ("reward", "score"):
+        as_told = _any_k if label == _any_k(s.metric.label) else str
+        if label not in (s.metric.label, as_told(s.metric.label)):
+            continue
+        if s.metric.variable not in ("reward", "score"):
             continue
         for other, t in chosen:
             if other is not run or t is s or t.metric.kind != "avg" or (
@@ -245,10 +262,11 @@ def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> 
             _, mine, its = np.intersect1d(s.step_K, t.step_K, return_indices=True)
             if np.allclose(s.score_K[mine], t.score_K[its], rtol=1e-5, atol=1e-7):
                 continue
+            rate = as_told(t.metric.label)
             raise InputError(
                 f"one score must be meant, but run {run.name!r} has {label}, the whole reward "
-                f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {t.metric.label} "
-                f"({t.score_K.min():.4g} to {t.score_K.max():.4g}); add --metric {t.metric.label} "
+                f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {rate} "
+                f"({t.score_K.min():.4g} to {t.score_K.max():.4g}); add --metric {rate} "
                 f"or --metric {label}."
             )
 

@@ -18,15 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.merging import Key, merged
+from isocompute.importers.placing import LATE
 from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Outcomes, Series, UnclearError
 from isocompute.importers.steps import BEFORE
 
 ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
+# The same where one record is a console that prints three digits (verl before 0.2): of two runs of
+# chance one score in fifty agrees. At half, a pair among a hundred runs is taken for one; at twice,
+# runs of fewer than eight evaluations count twice.
+ENOUGH_ROUNDED = 4
+_ROUNDED = range(3, 6)  # digits of a console; fewer agree by chance, more are those of float32
 _SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
-# Distances between scores that a log begins late. Half of it doubts a log with one score missing;
-# twice of it believes one that goes on from the fifth evaluation of another run.
-_LATE = 3.0
 _CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
 
 
@@ -56,7 +59,7 @@ def _telling_its_beginning(run: ImportedRun) -> ImportedRun:
     even = [  # where budgets grow by a factor, so does the distance
         np.mean(np.diff(s.step_K) == width) > 0.5 for s in run.series if s.step_K.size > 1
     ]
-    if not any(even) or first <= _LATE * width:
+    if not any(even) or first <= LATE * width:
         return run
     return run.inferring(f"step: the log begins at step {first}, {BEFORE}")
 
@@ -74,9 +77,12 @@ def scores_of(run: ImportedRun) -> dict[Key, dict[int, float]]:
 def _merge_doubles(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     _refuse_shifted(runs, decided)
     holders: dict[tuple[str, int, float], list[int]] = defaultdict(list)
+    digits = [_digits(run) for run in runs]
+    coarse = {d for d in digits if d is not None}
     for i, run in enumerate(runs):
         for split, step, value in _marks(run):
-            holders[split, step, value].append(i)
+            for d in {5, *coarse} if digits[i] is None else {digits[i]}:
+                holders[split, step, round(value, d)].append(i)
     shared: Counter[tuple[int, int]] = Counter()
     for found in holders.values():
         if 1 < len(found) <= _CROWD:
@@ -98,7 +104,7 @@ def _merge_doubles(runs: list[ImportedRun], decided: frozenset[int]) -> list[Imp
 
 
 def _marks(run: ImportedRun) -> Iterator[tuple[str, int, float]]:
-    """Some means of a run, rounded, by which another record of it may be found.
+    """Some means of a run, by which another record of it may be found.
 
     Of long series the same steps in every run: those of the smallest hash.
     """
@@ -112,7 +118,15 @@ def _marks(run: ImportedRun) -> Iterator[tuple[str, int, float]]:
             order = np.argsort(s.step_K[after] * _MIXER % (1 << 31), kind="stable")
             after = after[order[:_POINTS]]
         for step, value in zip(s.step_K[after].tolist(), s.score_K[after].tolist(), strict=True):
-            yield s.split, step, round(value, 5)
+            yield s.split, step, value
+
+
+def _digits(run: ImportedRun) -> int | None:
+    """To how many digits a console rounds its scores; None where it does not."""
+    if not run.provenance.format.endswith("console"):
+        return None
+    value_K = np.concatenate([s.score_K for s in run.series] or [np.empty(0)])
+    return next((d for d in _ROUNDED if np.array_equal(np.round(value_K, d), value_K)), None)
 
 
 def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
@@ -132,6 +146,9 @@ def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
     if None not in rates and rates[0] != rates[1]:
         return False  # two runs by their own word: the rate is asked for
     scores_a, scores_b = scores_of(a), scores_of(b)
+    rounded = [d for d in (_digits(a), _digits(b)) if d is not None]
+    # trackers round to float32
+    rtol, atol = (0.0, 0.501 * 10.0 ** -min(rounded)) if rounded else (1e-5, 1e-7)
     equal: set[float] = set()
     for (metric, problem_set, split), points in scores_a.items():
         for (other, other_set, other_split), others in scores_b.items():
@@ -142,11 +159,12 @@ def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
             common = sorted(points.keys() & others.keys() - {0})
             x_K = np.array([points[s] for s in common])
             y_K = np.array([others[s] for s in common])
-            if not np.allclose(x_K, y_K, rtol=1e-5, atol=1e-7):  # trackers round to float32
+            if not np.allclose(x_K, y_K, rtol=rtol, atol=atol):
                 return False
-            equal.update(round(v, 7) for v in x_K.tolist())
+            equal.update(round(v, min(rounded, default=7)) for v in x_K.tolist())
+    enough = ENOUGH_ROUNDED if rounded else ENOUGH
     copied = a.provenance.sha256 == b.provenance.sha256 and a.provenance.path != b.provenance.path
-    if len(equal) < ENOUGH and not (equal and copied):
+    if len(equal) < enough and not (equal and copied):
         return False
     if a.seed is not None and b.seed is not None and a.seed != b.seed:
         raise UnclearError(

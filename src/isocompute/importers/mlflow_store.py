@@ -18,6 +18,7 @@ from isocompute.importers.reading import clean_text, iter_lines, open_log
 from isocompute.importers.runs import ImportedRun, Provenance
 from isocompute.importers.settings import Settings
 
+DELETED = "{} more runs were deleted in MLflow and are left out"
 MAX_KEYS = 20_000
 _MAX_PARAM_BYTES = 8_000  # MLflow's own limit is 6,000 characters
 
@@ -25,6 +26,11 @@ _MAX_PARAM_BYTES = 8_000  # MLflow's own limit is 6,000 characters
 def is_mlflow_run(folder: Path, names: Sequence[str], folders: Sequence[str]) -> bool:
     """True for the folder of one run."""
     return "meta.yaml" in names and "metrics" in folders and (folder / "params").is_dir()
+
+
+def is_deleted(folder: Path) -> bool:
+    """Whether its owner has deleted a run: MLflow keeps the folder, and shows it no more."""
+    return re.search(r"^lifecycle_stage: *'?deleted", _meta(folder), re.MULTILINE) is not None
 
 
 def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
@@ -72,6 +78,9 @@ def _name(folder: Path) -> str:
     tag = folder / "tags" / "mlflow.runName"
     if tag.is_file():
         return clean_text(tag.read_bytes()[:300].decode("utf-8", "replace").strip())
-    text = (folder / "meta.yaml").read_bytes()[:20_000].decode("utf-8", "replace")
-    found = re.search(r"^run_name: *'?([^'\n]+?)'? *$", text, re.MULTILINE)
+    found = re.search(r"^run_name: *'?([^'\n]+?)'? *$", _meta(folder), re.MULTILINE)
     return clean_text(found[1]) if found else folder.name
+
+
+def _meta(folder: Path) -> str:
+    return (folder / "meta.yaml").read_bytes()[:20_000].decode("utf-8", "replace")

@@ -5,9 +5,16 @@ from __future__ import annotations
 from array import array
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
 from isocompute.importers.points import Points, back_to
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.steps import FROM_ZERO, as_updates
+
+# Distances between scores that a log begins late. Half of it doubts a log with one score missing;
+# twice of it believes one that goes on from the fifth evaluation of another run.
+LATE = 3.0
+OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
 
@@ -26,6 +33,17 @@ def to_updates(points: Collection[Points], side: Side, ticks: int) -> dict[str, 
         kind: {-(-step // ticks): value for step, value in by_step.items()}
         for kind, by_step in side.items()
     }
+
+
+def own_beginning(points: Collection[Points]) -> int | None:
+    """The first step of a log that begins where logs do; None where it is far beyond step 0."""
+    steps = [p.steps_K for p in points if p.step]
+    if not steps:
+        return None
+    step_K = np.sort(np.concatenate(steps))
+    gaps = np.diff(step_K)
+    width = float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 1.0
+    return int(step_K[0]) if step_K[0] <= LATE * width else None
 
 
 def begin_at(points: Collection[Points], side: Side, begins: int) -> dict[str, dict[int, float]]:

@@ -224,7 +224,7 @@ def is_candidate(path: Path) -> bool:
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
     stores: list[Path] = []
-    special, archives = 0, list[str]()
+    special, deleted, archives = 0, 0, list[str]()
     for parent, folders, names in os.walk(folder):
         if _is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
@@ -281,11 +281,19 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         paths.sort(key=lambda p: (len(p.stem), p.stem))
         attempt(read_jsonl, paths, settings.for_path(home), home.name)
     for store in stores:
-        from isocompute.importers.mlflow_store import read_mlflow_run
+        from isocompute.importers.mlflow_store import is_deleted, read_mlflow_run
 
-        attempt(read_mlflow_run, store, settings)
+        if is_deleted(store):
+            deleted += 1
+        else:
+            attempt(read_mlflow_run, store, settings)
     for path in single:
         attempt(_read_file, path, settings.for_path(path))
+    if runs and deleted:
+        from isocompute.importers.mlflow_store import DELETED
+
+        note = DELETED.format(deleted)
+        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
     if runs and reasons:
         runs[0] = replace(runs[0], notes=(*runs[0].notes, _not_read(reasons)))
     if runs and special:
@@ -301,6 +309,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         )
     if not runs:
         hint = f" (the first of {len(reasons)}: {reasons[0]})" if reasons else ""
+        hint = hint or (f" ({deleted} runs were deleted in MLflow)" if deleted else "")
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds none"
             f"{hint}; check the path."

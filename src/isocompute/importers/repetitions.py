@@ -7,11 +7,12 @@ share; a selection by such a fact chooses among them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations
 
 from isocompute.errors import InputError
 from isocompute.importers.configuration import FACTS, SCALED
-from isocompute.importers.runs import ImportedRun
+from isocompute.importers.runs import FROM_NAME, ImportedRun
 
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 
@@ -34,7 +35,7 @@ def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
     return found
 
 
-def require_one_arm(runs: Sequence[ImportedRun], asked: Iterable[str] = ()) -> None:
+def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> None:
     """Runs of different models, lengths or learning rates are no repetitions of each other.
 
     Raises:
@@ -50,6 +51,35 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Iterable[str] = ()) -> N
             f"runs must share their {name.replace('_', ' ')} to be compared or averaged, but have "
             f"{listed}; choose with --where {name}={next(iter(values))}, or keep all with "
             f"--where '{name}=*'."
+        )
+    if "run" not in asked:
+        _refuse_two_sweeps(runs)
+
+
+def _refuse_two_sweeps(runs: Sequence[ImportedRun]) -> None:
+    """Names that tell runs of the same B_p, n and seed apart, all through: two sweeps, not one.
+
+    Raises:
+        InputError: names the sweeps, and the words that choose one.
+    """
+    sweeps: dict[str, dict[tuple[object, ...], str]] = defaultdict(dict)
+    for run in runs:
+        matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
+                        if FROM_NAME in line and "seed=" in line), None)  # fmt: skip
+        if matched and matched in run.name:
+            design = tuple(getattr(run, name) for name in SETTINGS)
+            sweeps[run.name.replace(matched, "*", 1)][design] = run.name
+    several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
+    twice = [
+        (a, b) for a, b in combinations(several, 2)
+        if len(several[a].keys() & several[b].keys()) > 1
+    ]  # fmt: skip
+    if twice:
+        a, b = twice[0]
+        raise InputError(
+            f"runs of one sweep must differ in B_p, n or seed, but {a!r} ({len(several[a])} runs) "
+            f"and {b!r} ({len(several[b])}) have the same ones; choose with --where run='{a}', or "
+            "keep all with --where 'run=*'."
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.mlflow_store import DELETED
 from isocompute.importers.reading import MAX_LINE_BYTES, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
@@ -103,7 +104,10 @@ def _mlflow(
     errors: Errors, settings: Settings,
 ) -> None:
     names: dict[str, str] = {}
-    runs = _columns(connection, "runs")
+    runs, deleted = _columns(connection, "runs"), set[str]()
+    if {"run_uuid", "lifecycle_stage"} <= runs:
+        query = "SELECT run_uuid FROM runs WHERE lifecycle_stage = 'deleted' LIMIT 100000"
+        deleted = {str(row[0]) for row in connection.execute(query)}
     if {"run_uuid", "name"} <= runs:
         for uuid, name in connection.execute("SELECT run_uuid, name FROM runs LIMIT 100000"):
             names[str(uuid)] = str(name or uuid)
@@ -114,13 +118,16 @@ def _mlflow(
         f"SELECT rowid, run_uuid, step, key, value, {flag} FROM metrics ORDER BY rowid"
     )
     for rowid, uuid, step, key, value, is_nan in rows:
-        uuid = str(uuid)
+        if (uuid := str(uuid)) in deleted:
+            continue
         collector = _collector(uuid, names.get(uuid, uuid), collectors, errors, settings)
         if collector is not None:
             missing = is_nan not in (0, None, False)
             # an infinite value is stored as the largest double
             missing = missing or (isinstance(value, float) and abs(value) > 1e300)
             collector.row(step, {str(key): None if missing else value}, int(rowid))
+    if deleted and collectors:
+        next(iter(collectors.values())).note(DELETED.format(len(deleted)))
     if {"run_uuid", "key", "value"} <= _columns(connection, "params"):
         for rowid, uuid, key, value in connection.execute(
             "SELECT rowid, run_uuid, key, value FROM params"

@@ -205,7 +205,12 @@ BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches
 RATE_KEYS = (
     "actor/lr", "learning_rate", "train/learning_rate", "train/actor_lr", "train/lr-pg_0",
 )
-EVICTED_KEY = "training/filter_groups/evicted_samples"  # verl: drawn, not trained on
+# Logged where batches are refilled, without a count of what was drawn: verl; OpenRLHF, where the
+# unit of the rate changed between versions (trainer/ppo_utils/samples_generator.py).
+EVICTED_KEYS = (
+    "training/filter_groups/evicted_samples", "train/dynamic_filtering_pass_rate",
+    "dynamic_filtering_pass_rate",
+)
 # verl: prompt and response tokens of one step, and the mean prompt: what B_p * n must agree with.
 TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 

@@ -253,3 +253,21 @@ def test_openrlhf_that_filters_is_told_of(tmp_path: Path) -> None:
     path = events(tmp_path / "n8" / "events.out.tfevents.1", rows)
     (run,) = read_log(path, settings=load_settings(PATTERN))
     assert any("more rollouts were drawn than B_p * n * step counts" in n for n in run.notes)
+
+
+def test_tables_in_folders_that_say_b_p_n_and_seed_are_read(tmp_path: Path) -> None:
+    for n, seed in ((4, 0), (4, 1), (16, 0)):
+        folder = tmp_path / "results" / f"n={n}" / f"seed={seed}"
+        folder.mkdir(parents=True)
+        rows = [f"{s},{score(n, s) + seed / 50}" for s in STEPS]
+        (folder / "metrics.csv").write_text("\n".join(["step,val_score", *rows]))
+    (tmp_path / "__MACOSX").mkdir()
+    (tmp_path / "__MACOSX" / "metrics.csv").write_text("a,b\n")
+    mapped = tmp_path / "columns.yaml"
+    mapped.write_text("columns: {step: steps, val_score: score}")
+    words = ["problems_per_batch=32", "pattern=n={rollouts_per_problem}/seed={seed}"]
+    told: list[str] = []
+    curves = load_curves(str(tmp_path), settings=load_settings(words, mapped), say=told.append)
+    assert {(c.rollouts_per_problem, c.seed, c.rollouts_K[-1]) for c in curves} == {
+        (4, 0, 12800), (4, 1, 12800), (16, 0, 51200)}  # fmt: skip
+    assert "its 3 tables are read" in told[0]

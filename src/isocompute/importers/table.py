@@ -6,6 +6,7 @@ A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, a
 from __future__ import annotations
 
 import csv
+import os
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -73,6 +74,7 @@ def tables_or_runs(
     except UnclearError:
         raise
     except InputError:
+        tables = tables or _tables_below(path)
         if not tables:
             raise
     if say is not None:
@@ -92,6 +94,14 @@ def _tables_in(folder: Path) -> tuple[list[Path], bool]:
     tables = [p for p in seen if is_table(p)]
     rest = [p for p in seen if p not in tables]
     return tables, any(p.is_dir() or is_candidate(p) for p in rest)
+
+
+def _tables_below(folder: Path) -> list[Path]:
+    """The tables in the folders of a folder, as B=32/n=8/metrics.csv has them."""
+    found = (Path(parent, name) for parent, _, names in os.walk(folder)
+             if not Path(parent).relative_to(folder).as_posix().startswith(("__MACOSX", ".git"))
+             for name in names if not name.startswith("."))  # fmt: skip
+    return sorted(path for path in found if is_table(path))
 
 
 def read_table(path: Path, naming: Naming) -> pa.Table:

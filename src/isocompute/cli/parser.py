@@ -67,7 +67,8 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-_SAME = {"--for", "--engine"}  # two words for the trainer: of a plan, and of a study
+# Words for one thing: the trainer of a plan and of a study; a budget, and its parts in `design`.
+_SAME = ({"--for", "--engine"}, {"--gpus", "--hours", "--budget"})
 
 
 def _unknown(words: Sequence[str], options: argparse.Namespace) -> str:
@@ -80,8 +81,9 @@ def _unknown(words: Sequence[str], options: argparse.Namespace) -> str:
     name = dashed[0].partition("=")[0]
     known = sorted(asked._option_string_actions)
     parts = [one for one in known if one.strip("-") and one.strip("-") in name.split("-")]
-    same = [one for one in _SAME if one != name and {one, name} <= _SAME and one in known]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7) or parts or same
+    same = [one for words in _SAME if name in words for one in words if one in known]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    near = same or near or parts
     return (
         f"unknown option {name}"
         + (f", did you mean {near[0]}? See" if near else "; see")

@@ -23,7 +23,11 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
     """
     if len(group) == 1:
         return group[0]
-    ordered = sorted(group, key=lambda r: (-_size(r), r.problems_per_batch is None))
+    def rank(run: ImportedRun) -> tuple[int, bool, bool]:
+        rounds = run.provenance.format.endswith("console")  # some print three digits
+        return -_size(run), rounds, run.problems_per_batch is None
+
+    ordered = sorted(group, key=rank)
     best = ordered[0]
     names = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
     known = {

@@ -14,7 +14,7 @@ import pytest
 from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, read_log
-from isocompute.importers.convert import convert_runs, pooled
+from isocompute.importers.convert import convert_runs, pooled, rate_beside_reward
 from isocompute.importers.wire import masked_crc32c
 from isocompute.sources import load_curves
 
@@ -75,6 +75,7 @@ def test_a_whole_reward_is_no_accuracy_where_k_differs_from_run_to_run(tmp_path:
     told = r"has avg, the whole reward \(.*\), and avg:accuracy_reward \(.*\); add --metric"
     with pytest.raises(InputError, match=told):
         convert_runs(runs)
+    assert rate_beside_reward(runs) == "avg:accuracy_reward"
     found = convert_runs(runs, "avg:accuracy_reward")
     assert {(c.metric, c.rollouts_per_problem) for c in found.curves} == {
         ("avg:accuracy_reward", 4), ("avg:accuracy_reward", 8)}  # fmt: skip
@@ -85,6 +86,17 @@ def test_a_whole_reward_is_no_accuracy_where_k_differs_from_run_to_run(tmp_path:
              for run, n in zip(runs, (4, 8), strict=True)]  # fmt: skip
     assert {c.metric for c in pooled(apart, None, lines.append)} == {"avg:accuracy_reward"}
     assert "are read as avg:accuracy_reward" in lines[0]
+
+
+def test_an_import_names_the_metric_that_a_fit_will_ask_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in (4, 8):
+        trl(tmp_path / "logs" / f"n{n}", n)
+    words = ["--set", PATTERN[0], "--set", PATTERN[1]]
+    assert main(["import", str(tmp_path / "logs"), "-o", str(tmp_path / "s"), *words]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"Next: isocompute fit {tmp_path / 's'} --metric avg:accuracy_reward"
 
 
 def console(path: Path, digits: int, first: int = 0, last: int = 120) -> Path:

@@ -87,6 +87,8 @@ def stored_lines(
     runs: Sequence[ImportedRun], summary: ImportSummary, options: argparse.Namespace
 ) -> list[str]:
     """What an import wrote."""
+    from isocompute.importers.convert import rate_beside_reward
+
     known, count = len(summary.known), len(summary.replaced)
     lines = []
     if summary.stored or not (known or count):
@@ -108,7 +110,9 @@ def stored_lines(
     if timed and all(one.gpu_s_per_step is None for one in timed):
         lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8 with "
                      "your own number")  # fmt: skip
-    return [*lines, f"Next: isocompute fit {shlex.quote(options.output)}"]
+    rate = rate_beside_reward(runs)
+    metric = "" if rate is None else f" --metric {shlex.quote(rate)}"
+    return [*lines, f"Next: isocompute fit {shlex.quote(options.output)}{metric}"]
 
 
 def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> list[str]:

@@ -245,8 +245,33 @@ def _label(
     )
 
 
+def rate_beside_reward(runs: Sequence[ImportedRun]) -> str | None:
+    """The success rate that a fit asks for by name, as a whole reward stands beside it."""
+    chosen = [(run, s) for run in runs for s in run.series if s.split == "validation"]
+    try:
+        found = _blend(chosen, _label(runs, chosen, None, None, "validation"))
+    except InputError:  # it asks something else first
+        return None
+    return None if found is None else found[-1]
+
+
 def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
     """A reward that is no success rate is not taken for one where the rate stands beside it."""
+    if (found := _blend(chosen, label)) is None:
+        return
+    run, s, t, rate = found
+    raise InputError(
+        f"one score must be meant, but run {run.name!r} has {label}, the whole reward "
+        f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {rate} "
+        f"({t.score_K.min():.4g} to {t.score_K.max():.4g}); add --metric {rate} "
+        f"or --metric {label}."
+    )
+
+
+def _blend(
+    chosen: Sequence[tuple[ImportedRun, Series]], label: str
+) -> tuple[ImportedRun, Series, Series, str] | None:
+    """A run, its whole reward, and the success rate beside it with its name."""
     for run, s in chosen:
         as_told = _any_k if label == _any_k(s.metric.label) else str
         if label not in (s.metric.label, as_told(s.metric.label)):
@@ -262,13 +287,8 @@ def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> 
             _, mine, its = np.intersect1d(s.step_K, t.step_K, return_indices=True)
             if np.allclose(s.score_K[mine], t.score_K[its], rtol=1e-5, atol=1e-7):
                 continue
-            rate = as_told(t.metric.label)
-            raise InputError(
-                f"one score must be meant, but run {run.name!r} has {label}, the whole reward "
-                f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {rate} "
-                f"({t.score_K.min():.4g} to {t.score_K.max():.4g}); add --metric {rate} "
-                f"or --metric {label}."
-            )
+            return run, s, t, str(as_told(t.metric.label))
+    return None
 
 
 def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:

@@ -30,7 +30,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.configuration import configuration
-from isocompute.importers.reading import MAX_LINE_BYTES, flatten, parse_json, run_name
+from isocompute.importers.reading import MAX_LINE_BYTES, flatten, folder_name, parse_json, run_name
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
@@ -192,7 +192,7 @@ def _content(file: Path) -> dict[str, object]:
 
 def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
-    if run_name(path) == path.parent.name:
+    if run_name(path) == folder_name(path.parent):
         return True
     logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS) and p.name not in _FILES]
     return logs == [path]

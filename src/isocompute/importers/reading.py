@@ -229,6 +229,21 @@ _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt",
 # Names that trainers give every run's log: the folder is what the run is called.
 _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
            "stdout", "trainer_log")
+# Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
+_COMMON_FOLDERS = ("tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs")
+_NUMBERED = re.compile(r"version_[0-9]+|v[0-9]+-[0-9]{8}-[0-9]{6}")
+
+
+def folder_name(folder: Path) -> str:
+    """What a folder calls its run: the next one's name where every run has a folder of that name.
+
+    >>> folder_name(Path("sweep/G8/tensorboard")), folder_name(Path("n8/v0-20260105-101112"))
+    ('G8', 'n8/v0-20260105-101112')
+    """
+    above = folder.parent.name
+    if above and folder.name.lower() in _COMMON_FOLDERS:
+        return above
+    return f"{above}/{folder.name}" if above and _NUMBERED.fullmatch(folder.name) else folder.name
 
 
 def run_name(path: Path) -> str:
@@ -241,7 +256,7 @@ def run_name(path: Path) -> str:
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
     # W&B's history artifact is 0000.parquet
-    return path.parent.name or name if name in _COMMON or name.isdecimal() else name
+    return folder_name(path.parent) or name if name in _COMMON or name.isdecimal() else name
 
 
 def sha256_of(path: Path) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
-from isocompute.importers.reading import parse_json, whole
+from isocompute.importers.reading import folder_name, parse_json, whole
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 from isocompute.importers.wire import (
@@ -109,7 +109,7 @@ def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes
 def read_tensorboard(path: Path, settings: Settings) -> list[ImportedRun]:
     """One run per event file; its folder's name is the run's name."""
     errors = Errors(str(path))
-    collector = Collector(path.parent.name or path.name, errors, settings)
+    collector = Collector(folder_name(path.parent) or path.name, errors, settings)
     collector.configure_beside(path)
     wanted = settings.step if collector.counters.busy else None
     along = dict[int, dict[str, float]]()

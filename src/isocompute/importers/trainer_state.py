@@ -11,7 +11,7 @@ from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.jsonl import RunsOfRows
 from isocompute.importers.ledger import Errors
-from isocompute.importers.reading import parse_json, run_name, unfolded
+from isocompute.importers.reading import folder_name, parse_json, run_name, unfolded
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.series import points_of, settings_of
 from isocompute.importers.settings import Settings
@@ -33,7 +33,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         )
     errors = Errors(str(path))
     folder = path.parent
-    name = folder.parent.name if folder.name.startswith("checkpoint-") else folder.name
+    name = folder_name(folder.parent if folder.name.startswith("checkpoint-") else folder)
     if path.name != "trainer_state.json":
         name = run_name(path)
     collector = Collector(name or path.stem, errors, settings)

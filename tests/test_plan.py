@@ -880,6 +880,20 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     ]
 
 
+def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
+    plan = plan_budget(planted(), AT)
+
+    def rows(*recorded: str) -> list[str]:
+        words = {"learning_rate_from": "runs", "recorded": ["learning_rate", *recorded]}
+        same = {"recipe": {**plan.document["recipe"],
+                           "base_batch_size": plan.document["batch_size"]}}  # fmt: skip
+        lines = advice_lines({**plan.document, **words, **same})
+        return [line.rpartition("(")[2] for line in lines if line[2:8] in ("rate  ", "recipe")]
+
+    assert rows() == ["rate as in the runs)", "not in the logs; keep yours)"]
+    assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
+
+
 def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None:
     seeds = ONE_SEED
     more = [seeds, notice("difficulty_assumed"), notice("anchor_assumed", model="Q")]

@@ -220,10 +220,17 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
                 "{gain_interval[1]:+.3f})")  # fmt: skip
         out += _row("untested n", ", ".join(said.format(**row) for row in guesses))
     warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
-    out += _row("rate", f"{plain_rate(d['learning_rate'])}, {warm_up}", rate_origin(d))
+    origin = rate_origin(d)
+    if origin == "as in the runs" and "warmup_steps" not in d["recorded"]:
+        origin = f"rate {origin}"
+    out += _row("rate", f"{plain_rate(d['learning_rate'])}, {warm_up}", origin)
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
-    whose = "as in the runs" if "kl_coef" in d.get("recorded", ()) else ""
-    out += _row("recipe", _recipe(d["recipe"]), "easy set assumed" if assumed else whose)
+    whose = "easy set assumed" if assumed else ""
+    if "kl_coef" in d.get("recorded", ()):
+        whose = "as in the runs"
+    elif d.get("learning_rate_from") == "runs":  # a plan's score is that of the runs' own recipe
+        whose = "not in the logs; keep yours"
+    out += _row("recipe", _recipe(d["recipe"]), whose)
     spent, whose = _cost(d["cost"])
     # Where the rate comes from says more of a price than its tokens do.
     while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:

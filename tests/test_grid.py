@@ -44,7 +44,7 @@ def test_the_core_is_shipped_with_every_column_of_its_card(name):
         rollouts=("rollouts", "max"), b_p=("problems_per_batch", "max"),
         n=("rollouts_per_problem", "max"),
     )  # fmt: skip
-    whole = np.minimum(4_194_304, 20_000 * ends.b_p * ends.n)
+    whole = np.minimum(4_194_304, 20_000 * ends.b_p.astype(int) * ends.n)  # beyond 32 bits
     assert (ends.rollouts <= whole).all()
     assert (ends.rollouts * 2**0.5 > whole).all()  # two evaluations an octave, none at the end
 

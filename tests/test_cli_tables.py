@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -97,7 +98,7 @@ def test_the_answer_in_one_screen() -> None:
         "Best n      100k: 8 (8 to 128)    1M: 58 (8 to 128)    10M: 108 (8 to 128)",
         "            rises by 4.0 octaves, at least 3.2; where it levels off is not known",
         "Wrong n     costs 0.091 at 10M (n = 8), 0.002 (n = 32)",
-        "Predicts    scores it was not shown within 0.012 (best so far: 0.030)",
+        "Predicts    held-out scores within 0.012 (assuming no further change: 0.030)",
         "Batch or n  cannot be told from one B_p per n",
         "",
         "Confidence: caution. Every n has one run.",
@@ -168,11 +169,19 @@ def test_with_nothing_to_mend_the_plan_comes_next() -> None:
     d = document()
     d["notices"], d["verdict"] = [], {"level": "ok", "reason": ""}
     lines = fit_lines(d)
-    assert "Confidence: ok." in lines
+    assert "Confidence: ok up to 10M rollouts." in lines
     assert "Next: isocompute plan 'my runs.csv' --budget 40M." not in lines
     assert "Next: isocompute plan 'my runs.csv' --budget 40M" in lines
-    again = fit_lines(d, "--set ... --range 0 100")
-    assert "Next: isocompute plan 'my runs.csv' --set ... --range 0 100 --budget 40M" in again
+    again = fit_lines(d, "--set seed=1 --range 0 100")
+    assert "Next: isocompute plan 'my runs.csv' --set seed=1 --range 0 100 --budget 40M" in again
+    long = fit_lines(d, "--set 'pattern=runs of n{rollouts_per_problem}' --metric avg:accuracy")
+    at = next(i for i, line in enumerate(long) if line.startswith("Next:"))
+    command = " ".join(line.removesuffix(" \\").strip() for line in long[at : at + 3])
+    assert long[at].endswith(" \\")  # as a shell reads it
+    assert shlex.split(command) == [
+        "Next:", "isocompute", "plan", "my runs.csv", "--set",
+        "pattern=runs of n{rollouts_per_problem}", "--metric", "avg:accuracy", "--budget", "40M",
+    ]
     d["unit"] = "tokens"
     assert "Next: isocompute plan 'my runs.csv' --unit tokens --budget 40Mtok" in fit_lines(d)
 
@@ -299,7 +308,7 @@ def test_untested_neighbours_are_called_a_guess() -> None:
                         "interval": [0.4, 0.6], "gain": -0.01,
                         "gain_interval": [-0.02, 0.01]}]  # fmt: skip
     text = "\n".join(full_lines(d))
-    assert "Guessed scores of n that were not tested:" in text
+    assert "Guessed scores at 10M rollouts of n that were not tested:" in text
     assert "0.500  [0.400, 0.600]" in text
 
 
@@ -427,7 +436,8 @@ def test_the_next_command_repeats_how_the_source_is_read() -> None:
     assert repeated(argparse.Namespace(**plain)) == ""
     asked = {"set": ["pattern=n{rollouts_per_problem}"], "map": "my map.yaml", "joint": True,
              "metric": "avg@4,best@4", "range": [0, 100]}  # fmt: skip
-    said = "--set ... --map 'my map.yaml' --metric ... --joint --range 0 100"
+    said = ("--set 'pattern=n{rollouts_per_problem}' --map 'my map.yaml' --metric avg@4 --joint "
+            "--range 0 100")
     assert repeated(argparse.Namespace(**plain | asked)) == said
     fixed = plain | {"fix": ("batch_size", 8192), "metric": "best@4"}
     said = "--metric best@4 --fix batch_size=8192"

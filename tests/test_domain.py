@@ -96,16 +96,16 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 
 
 def test_fields_are_written_as_the_table_says() -> None:
-    told = {"side": "up to", "edge": 1e6, "than": "that", "n": 8, "to": 1e6, "unit": "rollouts"}
+    told = {"edge": 1e6, "trust": "assume that the trend continues", "unit": "rollouts"}
     found = notice("extrapolated", times=4.0, **told)
     assert found.text.startswith("All n were compared only up to 1M rollouts; at 4 times that, ")
     far = notice("extrapolated", times=349.9, **told)
     assert "at 350 times that, intervals assume" in far.text
-    pairs = notice("few_seeds", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
-    assert pairs.text.startswith("Fewer than 3 runs: 32 x 8, 32 x 16 (B_p x n);")
-    found = notice("few_seeds", which=[f"n = {2**e}" for e in range(3, 11)])
-    assert "n = 8, n = 16, n = 32, n = 64, n = 128, n = 256 and 2 more;" in found.text
-    assert "n = 8, n = 16;" in notice("few_seeds", which=["n = 8", "n = 16"]).text
+    pairs = notice("stopped_early", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
+    assert pairs.text == "Stopped before the largest budget: 32 x 8, 32 x 16 (B_p x n)."
+    found = notice("stopped_early", which=[f"n = {2**e}" for e in range(3, 11)])
+    assert "n = 8, n = 16, n = 32, n = 64, n = 128, n = 256 and 2 more." in found.text
+    assert "n = 8, n = 16." in notice("stopped_early", which=["n = 8", "n = 16"]).text
     found = notice("n_not_told_apart", at=2e6, unit="rollouts", which=[8, 16], good=[8])
     assert found.text == "Several n may be best at 2M rollouts: 8, 16."
 
@@ -121,11 +121,8 @@ def test_a_remedy_says_what_it_takes_where_that_is_known() -> None:
 
 def test_stops_come_first_and_nothing_twice() -> None:
     note = notice("noise_estimated")
-    caution = notice(
-        "extrapolated", times=3.0, side="up to", edge=1e6, than="that", n=8, to=1e6, unit="rollouts"
-    )
-    again = notice(
-        "extrapolated", times=3.0, side="up to", edge=1e6, than="that", n=8, to=1e6, unit="rollouts"
+    caution, again = (
+        notice("extrapolated_down", times=3.0, edge=1e6, unit="rollouts") for _ in range(2)
     )
     stop = notice("scores_flat")
     assert ordered([note, caution, stop, again]) == [stop, caution, note]

@@ -442,15 +442,38 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     d = plan_budget(planted(widened_by=3.0), 4 * AT).document
     assert d["extrapolation_log10"] == pytest.approx(math.log10(4))
     assert text(d, "extrapolated").startswith("All n were compared only up to ")
+    assert "at 4 times that, intervals assume that the trend continues" in text(d, "extrapolated")
     low, high = d["predicted_score_interval"]
     assert high - low == pytest.approx(3 * 0.02)
+    far = text(plan_budget(planted(), 12 * AT).document, "extrapolated")
+    assert far.endswith("at 12 times that, intervals were never checked.")
+
+
+def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
+    fit = planted()
+    assert plan_budget(fit, 2 * AT).document["check"] is None  # its end
+    d = plan_budget(fit, 4 * AT).document
+    check, b = d["check"], d["batch_size"]
+    known = max(float(c.rollouts_K[-1]) for c in fit.curves)
+    assert check["x"] == pytest.approx(2 * known)
+    assert check["step"] == int(2 * known / b)
+    assert check["rollouts"] == check["step"] * b
+    chosen = Configuration(d["problems_per_batch"], d["rollouts_per_problem"])
+    own_D = fit.scores_of([chosen], check["x"])[:, 0]
+    assert check["score"] == pytest.approx(own_D.mean())
+    low, high = check["interval"]
+    assert high - low > own_D.max() - own_D.min()  # a run's own luck
+    assert f"  on the way {low:.3f} to {high:.3f} at step {check['step']:,}" in "\n".join(
+        advice_lines(d)
+    )
 
 
 def test_a_budget_below_the_data_is_named_too() -> None:
     fit = planted(first=5.0)
     d = plan_budget(fit, 50_000.0).document
-    said = text(d, "extrapolated")
-    assert said.startswith("All n were compared only above 100k rollouts; at 2 times less, ")
+    said = text(d, "extrapolated_down")
+    assert said == "All n were compared only from 100k rollouts on; this is 2 times less."
+    assert d["check"] is None
 
 
 def test_no_budget_is_too_far_to_be_planned() -> None:
@@ -694,8 +717,8 @@ def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
 def test_every_key_is_in_the_contract() -> None:
     page = (Path(__file__).parents[1] / "docs" / "contracts.md").read_text(encoding="utf-8")
     section = page.split("## `plan --json`")[1].split("\n## ")[0]
-    d = plan_budget(planted(), AT, current=16).document
-    missing = [k for k in (*d, *d["gain"], *d["cost"]) if f"`{k}`" not in section]
+    d = plan_budget(planted(), 4 * AT, current=16).document
+    missing = [k for k in (*d, *d["gain"], *d["cost"], *d["check"]) if f"`{k}`" not in section]
     assert not missing
 
 
@@ -724,16 +747,15 @@ def said(plan: Plan, **how: Any) -> list[str]:
     return lines
 
 
-FAR = {"times": 4.0, "side": "up to", "edge": 2.5e5, "than": "that", "n": 8, "to": 1e6,
-       "unit": "rollouts"}  # fmt: skip
+FAR = {"times": 4.0, "edge": 2.5e5, "trust": "were never checked", "unit": "rollouts"}
 
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
     far = notice("extrapolated", **FAR)
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
-    (step,) = run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8])
-    assert step["command"] == "isocompute run study.yaml budget=2.6e5 grid.rollouts_per_problem=8"
+    # Of one n the run of the plan tells as much.
+    assert not run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8])
     (step,) = run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8, 16])
     assert step["do"] == "continue n = 8, 16"
     assert step["command"].endswith(" budget=2.6e5 'grid.rollouts_per_problem=[8,16]'")
@@ -752,6 +774,10 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     assert tried["do"] == "try learning rates 1e-6 and 4e-6 at n = 8, to 400k rollouts each"
     one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
+    pair = {"study": None, "contended": [8, 16], "spend": 1e7}
+    dear, fair = ({"instead": {"extrapolated": cost}} for cost in (1.6e6, 1.4e6))  # 15%: 1.5M
+    assert not run_next([far], Configuration(32, 8), None, 1.6e6, **pair, **dear)
+    assert len(run_next([far], Configuration(32, 8), None, 1.6e6, **pair, **fair)) == 1
 
 
 def test_the_three_n_nearest_to_the_choice_are_named_at_its_b_p_or_their_best() -> None:
@@ -838,7 +864,7 @@ def test_a_step_in_words_costs_what_its_words_say(tmp_path: Path) -> None:
         writer = csv.writer(file)
         writer.writerow(["problems_per_batch", "rollouts_per_problem", "rollouts", "score"])
         writer.writerows(rows)
-    document = plan_from_source(source=str(source), budget=parse_budget("2e6")).document
+    document = plan_from_source(source=str(source), budget=parse_budget("4e7")).document
     ends = {n: max(r[2] for r in rows if r[1] == n) for n in (16, 64, 256)}
     found = {step["settles"]: step for step in document["run_next"]}
     on = found["extrapolated"]
@@ -865,7 +891,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
         "  score      0.420 (0.410 to 0.430)",
         "  gain       +0.020 (+0.010 to +0.030) over your n = 128",
-        "  today      0.400, 1,110 GPU-hours, $2,776",
+        "  today      0.400 (0.400 to 0.400), 1,110 GPU-hours, $2,776",
         "  as good    n = 64",
         "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
@@ -876,7 +902,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Before you spend:",
         "  1. add two seeds of n = 32, 64   (4M rollouts, 4,444 GPU-hours, $11.1k)",
         "     isocompute run study.yaml grid.seeds=3 'grid.rollouts_per_problem=[32,64]'",
-        "4 more notes: --why    Trainer settings: --for verl",
+        "4 more notes: --why    Trainer settings: --for verl, --for trl",
     ]
 
 

@@ -271,6 +271,27 @@ def test_more_runs_leave_less_to_luck() -> None:
     assert narrow < 0.7 * wide
 
 
+def test_one_run_has_the_luck_of_every_size(posterior: Posterior) -> None:
+    """Sizes of one setting by hand: variance of evaluation, lasting noise, ceiling, midpoint."""
+    D = posterior.draws
+    score, gained, factor = 0.5, 0.02, 10.0  # 0.02 a decade
+
+    def spread(*sizes: float) -> float:
+        every = np.tile([*sizes, 9.0], (len(posterior.noise.sizes), 1))
+        noise = posterior.noise._replace(sizes=every)
+        of = replace(posterior, noise=noise)
+        score_D, gained_D = np.full(D, score), np.full(D, gained)
+        luck = np.random.default_rng((of.seed, 4)).standard_normal(D)
+        return float(((of.of_one_run(score_D, gained_D, factor) - score) / luck).mean())
+
+    assert spread(0.0, 0.0, 0.0, 0.0) == 0.0
+    assert spread(0.0004, 0.0, 0.0, 0.0) == pytest.approx(0.01)  # sqrt(0.0004 * 0.25)
+    assert spread(0.0, 0.0, 0.0, 0.02) == pytest.approx(0.01)  # 0.02 * 0.5
+    assert spread(0.0, 0.0, 0.5, 0.0) == pytest.approx(0.01)  # half a decade of 0.02
+    share = float((0.5 - posterior.floor_D).mean())
+    assert spread(0.0, 0.1, 0.0, 0.0) == pytest.approx(0.1 * share, rel=1e-2)
+
+
 def test_the_last_score_is_fitted_where_it_is_asked_for() -> None:
     curves = WORLDS["overfit"].sample(NOISE["low"], 2, np.random.default_rng(4))
     best, last = (fit_sweep(curves, draws=100, select=select) for select in ("best", "final"))

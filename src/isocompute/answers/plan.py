@@ -11,6 +11,7 @@ from isocompute.allocation import Allocation, Budget, Rates
 from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
+from isocompute.answers.check import check_on_the_way
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
@@ -40,10 +41,12 @@ FEWER = 4
 # whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
 # many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
 UNKNOWN = 0.2
+CHECKED = 10.0  # times the budgets compared to which planted truths were held against intervals
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
     "steps_assumed": -2, "begins_late": -2,  # of them hangs every number
-    **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "split_untested"), -1),
+    **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
+                    "split_untested"), -1),
 }
 _LIGHTEST = ("bp_untested", "anchor_assumed")
 # Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
@@ -51,9 +54,10 @@ _LIGHTEST = ("bp_untested", "anchor_assumed")
 _ELSEWHERE = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
-    "half", "rollouts", "chosen_by", "rollouts_per_problem_law", "rollouts_per_problem_interval",
-    "confidence_set", "as_good", "expected_regret", "predicted_score", "predicted_score_interval",
-    "gain", "learning_rate", "passes_over_data", "extrapolation_log10", "printed_law", "refusal",
+    "half", "check", "rollouts", "chosen_by", "rollouts_per_problem_law",
+    "rollouts_per_problem_interval", "confidence_set", "as_good", "expected_regret",
+    "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
+    "extrapolation_log10", "printed_law", "refusal",
 )  # fmt: skip
 
 
@@ -258,9 +262,11 @@ def _answer(q: Question) -> Plan:
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END:
-        side, edge, than = ("up to", high, "that") if q.x > high else ("above", low, "less")
-        own.append(notice("extrapolated", times=times, side=side, edge=edge, than=than,
-                          n=chosen.rollouts_per_problem, **first_to(q, chosen)))  # fmt: skip
+        trust = "assume that the trend continues" if times <= CHECKED else "were never checked"
+        about: dict[str, Any] = {"times": times, "unit": fit.unit}
+        own.append(
+            notice("extrapolated", edge=high, trust=trust, **about) if q.x > high else
+            notice("extrapolated_down", edge=low, **about))  # fmt: skip
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
@@ -287,6 +293,7 @@ def _answer(q: Question) -> Plan:
         "predicted_score_interval": ends,
         "gain": gain_over_today(q, found),
         "half": half_the_budget(q, found),
+        "check": check_on_the_way(q, chosen),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes,
@@ -317,7 +324,8 @@ def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any]
     keep = REGULARISERS if q.difficulty_given else ()
     of = recorded_recipe(q.fit.curves, Recipe.for_difficulty(q.difficulty), chosen, keep=keep)
     settled = {"anchor_assumed"} if RATE in of.words else set()
-    settled |= {"difficulty_assumed"} if "kl_coef" in of.words else set()
+    # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
+    settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
     notices = [one for one in q.notices if one.code not in settled]
     said = {"recipe": of.recipe.to_dict(), "recorded": list(of.words)}
     if RATE in of.words:
@@ -349,6 +357,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
         law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
+        law["tested"] = [tested_n(fit)[0], tested_n(fit)[-1]]
         law["warnings"] = sorted({one.code for one in fit.notices})
         law |= {k: v for k, v in fit.law.items() if k != "at"}
     recipe = of["recipe"] or Recipe.for_difficulty(of["difficulty"])

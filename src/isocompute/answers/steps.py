@@ -8,10 +8,11 @@ from typing import Any
 from isocompute.answers.effort import longest, seeds
 from isocompute.answers.prescribe import Question
 from isocompute.answers.price import per_rollout
+from isocompute.answers.words import SPEND
 from isocompute.domain import Configuration
 from isocompute.lr_sweep import FACTORS
 
-SPEND, SAMPLES = 0.15, 16  # what `design` spends and `difficulty` draws unless told otherwise
+SAMPLES = 16  # what `difficulty` draws unless told otherwise
 
 
 def first_to(q: Question, c: Configuration) -> dict[str, Any]:

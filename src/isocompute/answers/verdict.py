@@ -156,7 +156,7 @@ def _untested(fit: Reading) -> Iterator[Notice]:
     elif (runs_J < ENOUGH_N).any():
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         cost = sum(seeds(fit, [c], ENOUGH_N - int(r)) for c, r in few.items())
-        yield notice("few_seeds", which=[name_of(fit, c) for c in few], rollouts=cost)
+        yield notice("few_seeds", which=named(fit, list(few)), rollouts=cost)
     n = sorted({c.rollouts_per_problem for c in fit.configurations})
     if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]

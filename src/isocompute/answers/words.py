@@ -14,6 +14,7 @@ from isocompute.domain.notices import takes
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.lr_sweep import SHARE
+from isocompute.recipe import RECORDED
 from isocompute.trainers import key_lines
 
 WIDTH = 80
@@ -58,6 +59,9 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
 }  # fmt: skip
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
+# Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
+# leaves most sweeps one doubling, twice of it asks for a third of a budget in two rounds.
+SPEND = 0.15
 _STUDY = "study.yaml"  # where the file of a study is not known, or not yet written
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
@@ -104,6 +108,8 @@ def run_next(
         there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
         if sweep := known.get("law_of_another_model"):
             known["anchor_assumed"] = sweep * SHARE
+    if contended and (len(contended) < 2 or (known.get("extrapolated") or 0.0) > SPEND * spend > 0):
+        there.discard("extrapolated")  # the plan's own run is the cheaper check
     codes = [code for code in _STEPS if code in there]
     codes.sort(key=lambda code: code != notices[0].code)
     steps = list[dict[str, Any]]()
@@ -175,7 +181,7 @@ def advice_lines(
         lines += _steps(d, _FOREGROUND, max(_SCREEN - 2 - len(lines), 0))
         more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
-        lines.append(noted + ("" if trainer else "    Trainer settings: --for verl"))
+        lines.append(noted + ("" if trainer else "    Trainer settings: --for verl, --for trl"))
     if trainer is not None:
         lines += ["", f"Settings for {trainer}:", *keys, *_beside(d, trainer)]
     return lines
@@ -207,7 +213,9 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         aside = ", ".join(doubts)
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
         paid = ", ".join(_amounts(gain["cost"]))
-        out += _row("today", f"{gain['predicted_score']:.3f}" + (f", {paid}" if paid else ""))
+        low, high = gain["predicted_score_interval"]
+        now = f"{gain['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
+        out += _row("today", now + (f", {paid}" if paid else ""))
     for one in d["notices"]:
         if one["code"].startswith(("capped_by_m", "capped_by_pr")):
             out += _row("limit", one["text"])
@@ -215,6 +223,10 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         out += _row("as good", "n = " + ", ".join(others))
     if half := half_words(d.get("half")):
         out += _row("half", half)
+    if check := d.get("check"):
+        low, high = check["interval"]
+        said = f"{low:.3f} to {high:.3f} at step {check['step']:,}"
+        out += _row("on the way", said, "if lower, stop and fit again")
     if guesses := d["neighbours"][:2]:
         said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
                 "{gain_interval[1]:+.3f})")  # fmt: skip
@@ -331,11 +343,22 @@ def trend_only(d: Mapping[str, Any]) -> bool:
 def best_n_words(d: Mapping[str, Any]) -> str:
     """The best n at a plan's budget with its interval; as a trend where the choice lies outside."""
     best, wide = d["rollouts_per_problem_law"], d["rollouts_per_problem_interval"]
-    low, high = (f"{v:.0f}" for v in wide or (best, best))
+    first, last = d.get("law", {}).get("tested") or (0, math.inf)
+
+    def said(n: float) -> str:
+        """An n; where the interval ends with those tested, the truth may lie beyond."""
+        edge = " or more" if n > last * 0.99 else " or fewer" if 1 < n < first * 1.01 else ""
+        return f"{n:.0f}{edge}"
+
+    low, high = (said(v) for v in wide or (best, best))
     if wide and wide[1] >= _OPEN * wide[0] and not trend_only(d):
         return f"The best n at this budget may be any from {low} to {high}."
-    said = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
-    return f"{said} {best:.0f}{'' if low == high else f' ({low} to {high})'}."
+    of = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
+    if low == high or not wide:
+        return f"{of} {said(best)}."
+    open_ = said(best) == high and high.endswith("more")
+    known = f"at least {low}" if open_ else f"{low} to {high}"
+    return f"{of} {said(best)} ({known})."
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:
@@ -373,11 +396,21 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
     return key_lines(d["trainer"][trainer])
 
 
+def recipe_unsaid(d: Mapping[str, Any]) -> str:
+    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
+    if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
+        return ""
+    told = ", ".join(name.replace("_", " ") for name in d["recorded"])
+    return (f"Of the recipe your logs hold only: {told}. The other settings here are the usual "
+            "ones: keep your own.")  # fmt: skip
+
+
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     """What to know beside the keys: units, what they do not say, and who trained with them."""
     left = d["trainer_not_set"][trainer]
     version = d["trainer_trained"][trainer]
     said = [
+        recipe_unsaid(d),
         d["trainer_units"][trainer],
         f"Not set for this trainer: {', '.join(left)}." if left else "",
         f"Trained here with {trainer} {version}." if version else

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isocompute.cli.output import check_target, show, write_json
+from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.cli.scores import narrowed, repeated, scores
 from isocompute.errors import InputError
 from isocompute.files import not_found
@@ -106,6 +106,7 @@ def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
 def plan(options: Options) -> int:
     """Sweep + budget -> prescription; exit code 3 where the data cannot carry one."""
     from isocompute.answers import advice_lines
+    from isocompute.answers.words import recipe_unsaid
 
     law = [*options.source, *([options.law] if options.law else [])]
     if len(law) > 1:
@@ -123,6 +124,8 @@ def plan(options: Options) -> int:
         answer.document, trainer=options.trainer, why=options.why, quiet=options.quiet
     )
     show(lines, quiet=options.json == "-")
+    if options.quiet and options.trainer and (unsaid := recipe_unsaid(answer.document)):
+        warn(unsaid)  # beside the keys, which are copied alone
     return 0
 
 

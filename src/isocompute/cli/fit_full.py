@@ -30,7 +30,9 @@ def full_lines(document: Row, options: str = "") -> list[str]:
     if other:
         lines += ["", "Problems per batch at this fixed batch:"]
         lines += indented(_law_table(other, "problems_per_batch", "B_p*"))
-    lines += _neighbour_lines(document.get("neighbours") or ())
+    at = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
+    at_end = f"{compact(at)} {document['unit']}"
+    lines += _neighbour_lines(document.get("neighbours") or (), at_end)
     lines += ["", *wrapped(document["direction"]["sentence"], indent="")]
     lines += spread_lines(document)
     lines += best_n_lines(document.get("best_n", ()))
@@ -125,8 +127,8 @@ def _printed(document: Row) -> list[str]:
     return lines
 
 
-def _neighbour_lines(rows: Sequence[Row]) -> list[str]:
-    """The model's guess of the scores of n that nobody ran."""
+def _neighbour_lines(rows: Sequence[Row], at: str) -> list[str]:
+    """The model's guess of the scores of n that nobody ran, at a budget."""
     if not rows:
         return []
     cells = [
@@ -137,7 +139,8 @@ def _neighbour_lines(rows: Sequence[Row]) -> list[str]:
         for r in rows
     ]  # fmt: skip
     header = ("B_p", "n", "score", "interval", "gain over the best", "interval")
-    return ["", "Guessed scores of n that were not tested:", *indented(table(header, cells))]
+    title = f"Guessed scores at {at} of n that were not tested:"
+    return ["", title, *indented(table(header, cells))]
 
 
 def _curve_table(curves: Sequence[Row], unit: str) -> list[str]:

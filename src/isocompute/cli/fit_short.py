@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ def fit_lines(document: Row, options: str = "") -> list[str]:
     ]
     room = LINES - len(answer) - 1
     reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
-    steps = _closing("Next", "; then ".join(_next(document, source)), room - len(reason))
+    steps = _next_lines(_next(document, source), room - len(reason))
     return [*answer, *reason, *steps, _pointers(document, source)]
 
 
@@ -167,8 +168,8 @@ def _predicts(test: Row) -> str:
     if test["mae_model"] is None:
         return "not known: no part of these runs can be held out"
     return (
-        f"scores it was not shown within {test['mae_model']:.3f} "
-        f"(best so far: {test['mae_best_so_far']:.3f})"
+        f"held-out scores within {test['mae_model']:.3f} "
+        f"(assuming no further change: {test['mae_best_so_far']:.3f})"
     )
 
 
@@ -189,8 +190,29 @@ def _batch_or_n(document: Row) -> str:
 
 
 def _verdict(document: Row) -> str:
-    verdict = document["verdict"]
-    return f"{verdict['level']}. {verdict['reason']}".strip()
+    level, reason = document["verdict"]["level"], document["verdict"]["reason"]
+    if level == "ok":  # nothing is said of what lies beyond the data
+        return f"ok up to {_budget(_compared(document))} {document['unit']}."
+    return f"{level}. {reason}".strip()
+
+
+def _compared(document: Row) -> float:
+    """The largest budget at which all n were compared."""
+    return float([b["x"] for b in document["best"] if not b["extrapolated"]][-1])
+
+
+def _next_lines(steps: Sequence[str], most: int) -> list[str]:
+    """What to run; a command over several lines can be pasted as it stands."""
+    text = "; then ".join(steps)
+    if not text.startswith("isocompute ") or len(f"Next: {text}") <= WIDTH:
+        return _closing("Next", text, most)
+    rows = ["Next: isocompute"]
+    for part in re.findall(r" (?:--\S+ )?(?:'[^']*'|\S+)", text.removeprefix("isocompute")):
+        if len(rows[-1] + part) > WIDTH - 2:
+            rows[-1] += " \\"
+            rows.append("   ")
+        rows[-1] += part
+    return rows if len(rows) <= most else _closing("Next", text, most)
 
 
 def _next(document: Row, source: str) -> list[str]:
@@ -200,8 +222,7 @@ def _next(document: Row, source: str) -> list[str]:
         grave = grave[:1]
     steps = [one["remedy"][0].lower() + one["remedy"][1:].rstrip(".") for one in grave]
     if not steps:
-        top = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
-        budget = _budget(_PLAN_FACTOR * top).replace(",", "")
+        budget = _budget(_PLAN_FACTOR * _compared(document)).replace(",", "")
         unit, suffix = _IN_UNIT.get(document["unit"], ("", ""))
         return [f"isocompute plan {source} {unit}--budget {budget}{suffix}"]
     kept: list[str] = []

@@ -87,8 +87,6 @@ def stored_lines(
     runs: Sequence[ImportedRun], summary: ImportSummary, options: argparse.Namespace
 ) -> list[str]:
     """What an import wrote."""
-    from isocompute.importers.convert import rate_beside_reward
-
     known, count = len(summary.known), len(summary.replaced)
     lines = []
     if summary.stored or not (known or count):
@@ -110,6 +108,8 @@ def stored_lines(
     if timed and all(one.gpu_s_per_step is None for one in timed):
         lines.append("GPU-hours: times are logged, but not on how many GPUs; add --set gpus=8 with "
                      "your own number")  # fmt: skip
+    from isocompute.importers.convert import rate_beside_reward
+
     rate = rate_beside_reward(runs)
     metric = "" if rate is None else f" --metric {shlex.quote(rate)}"
     return [*lines, f"Next: isocompute fit {shlex.quote(options.output)}{metric}"]
@@ -149,8 +149,11 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
 
 
 def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
+    from isocompute.importers.convert import rate_beside_reward
+
+    wanted = rate_beside_reward(runs)  # the score that a fit would ask for
     scored = [run for run in runs if run.series] or runs
-    rows = [_row(run) for run in scored[:_MOST]]
+    rows = [_row(run, wanted) for run in scored[:_MOST]]
     header = ("run", "B_p", "n", "updates", "seed", "scores", "metric", "from", "to")
     lines = indented(table(header, rows))
     if len(scored) > _MOST:
@@ -166,13 +169,13 @@ def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:
     lines += _section("Metrics:", told)
     outside = [
         run for run in runs
-        if (main := _main(run)) is not None
+        if (main := _main(run, wanted)) is not None
         and not _inside(main, run.provenance.score_range or _PLAIN)
     ]
     if outside:
         lines.append(
-            f"  ! the scores of {len(outside)} runs leave the range "
-            f"{_range_text(outside[0])}: add --range LOW HIGH, as the scores can be"
+            f"  ! scores of {len(outside)} run{'s' * (len(outside) > 1)} lie outside "
+            f"{_range_text(outside[0])}: add --range LOW HIGH, the least and most it can be"
         )
     inferred: dict[str, list[str]] = {}  # lines that say the same with other numbers: one
     for run in runs:
@@ -195,8 +198,8 @@ def _section(title: str, told: Sequence[str]) -> list[str]:
     return [title, *indented([*told[:_MOST_LINES], *more])]
 
 
-def _row(run: ImportedRun) -> tuple[str, ...]:
-    main = _main(run)
+def _row(run: ImportedRun, wanted: str | None) -> tuple[str, ...]:
+    main = _main(run, wanted)
     name = run.name if len(run.name) <= 32 else f"{run.name[:15]}...{run.name[-14:]}"
     settings = (run.problems_per_batch, run.rollouts_per_problem, _last(run), run.seed)
     cells = tuple("?" if value is None else str(value) for value in settings)
@@ -208,9 +211,10 @@ def _row(run: ImportedRun) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _main(run: ImportedRun) -> Series | None:
-    """The validation mean that a fit would take, else the first series."""
-    means = [s for s in run.series if s.metric.kind == "avg" and s.metric.core]
+def _main(run: ImportedRun, wanted: str | None = None) -> Series | None:
+    """The validation mean of a label, else the one that a fit would take, else the first series."""
+    named = [s for s in run.series if s.metric.label == wanted and s.split == "validation"]
+    means = named or [s for s in run.series if s.metric.kind == "avg" and s.metric.core]
     ordered = [s for s in means if s.split == "validation"] or means or list(run.series)
     return ordered[0] if ordered else None
 

@@ -46,7 +46,7 @@ def _settings(options: Options) -> Settings | None:
     return load_settings(options.set, options.map)
 
 
-# Options that say how a source is read: name, attribute. Long values are not repeated.
+# Options that say how a source is read: name, attribute.
 _READING = (
     ("--set", "set"), ("--map", "map"), ("--where", "where"), ("--split", "split"),
     ("--problem-set", "problem_set"), ("--metric", "metric"), ("--fix", "fix"),
@@ -63,10 +63,11 @@ def repeated(options: Options) -> str:
             words.append(name)
         elif isinstance(value, tuple):
             words.append(f"{name} {value[0]}={value[1]}")
-        elif isinstance(value, str) and "," not in value:
-            words.append(f"{name} {shlex.quote(value)}")
-        elif value:
-            words.append(f"{name} ...")
+        elif isinstance(value, str):
+            one = value.split(",")[0] if attribute == "metric" else value  # a plan is of one
+            words.append(f"{name} {shlex.quote(one)}")
+        else:
+            words += [f"{name} {shlex.quote(str(one))}" for one in value or ()]
     if tuple(options.range) != (0.0, 1.0):
         words.append("--range {:g} {:g}".format(*options.range))
     return " ".join(words)

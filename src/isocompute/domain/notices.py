@@ -74,8 +74,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "{what} one run: the spread from seed to seed is {spread}.",
             "Train two more seeds of {which}{takes}."),
         "few_seeds": _note(
-            "Fewer than 3 runs: {which}; their spread is taken from the others.",
-            "Train the seeds that three each would take{takes}."),
+            "Fewer than 3 runs of {which}: the spread between them is taken from other runs.",
+            "Train each of them with 3 seeds{takes}."),
         "seed_repeated": _note(
             "Several runs of {which} say the same seed, and count as several seeds.",
             "If one of them was a new start of another, move the log of the other away."),
@@ -149,13 +149,16 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
         "extrapolated": _caution(
-            "All n were compared only {side} {edge:k} {unit}; at {times:k} times {than}, "
-            "intervals assume that the trend continues.",
-            "Train n = {n} to {to:k} {unit} first{takes}, and compare with the score predicted "
-            "there."),
+            "All n were compared only up to {edge:k} {unit}; at {times:k} times that, intervals "
+            "{trust}.",
+            "Compare the plan's run with the scores to expect on the way; if it scores less, stop "
+            "and fit again."),
+        "extrapolated_down": _caution(
+            "All n were compared only from {edge:k} {unit} on; this is {times:k} times less.",
+            "Plan for {edge:k} {unit} or more, or evaluate the runs earlier."),
         "bp_untested": _caution(
             "Only B_p = {bp} was tested at n = {n}.",
-            "Train B_p = {other} there once{takes}; if you have another B_p, drop --fix."),
+            "Train B_p = {other} there once{takes}."),
         "split_untested": _caution(
             "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
             "Train this split for one run{takes}."),

@@ -346,7 +346,8 @@ class Collector:
         """
         found = self._found or configuration(self._config)
         for text in found.notes:
-            self.note(text)
+            if self.settings.problems_per_batch is None or not text.startswith("B_p is "):
+                self.note(text)
         refilled = refills(self._config)
         if refilled is not None and not self._side["batches"]:
             self.note(REFILLED.format(refilled))

@@ -241,7 +241,7 @@ def _label(
         return str(_any_k(means[0]))
     raise InputError(
         f"one metric must be chosen, but the log holds {', '.join(labels)}; "
-        f"add --metric {(means or labels)[0]}."
+        f"add --metric {(means or labels)[0]}.{also_asked(runs)}"
     )
 
 
@@ -261,11 +261,17 @@ def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> 
         return
     run, s, t, rate = found
     raise InputError(
-        f"one score must be meant, but run {run.name!r} has {label}, the whole reward "
-        f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {rate} "
-        f"({t.score_K.min():.4g} to {t.score_K.max():.4g}); add --metric {rate} "
-        f"or --metric {label}."
+        f"one score must be chosen, but run {run.name!r} has {rate} "
+        f"({t.score_K.min():.4g} to {t.score_K.max():.4g}) and {label}, the whole reward "
+        f"({s.score_K.min():.4g} to {s.score_K.max():.4g}); add --metric {rate} "
+        f"or --metric {label}{_range_for(s)}.{also_asked([one for one, _ in chosen])}"
     )
+
+
+def _range_for(s: Series) -> str:
+    """The option that a score needs, too, where it leaves 0..1."""
+    inside = s.score_K.min() >= 0 and s.score_K.max() <= 1
+    return "" if inside else " with --range LOW HIGH, the least and most it can be"
 
 
 def _blend(

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Configuration, Curve
 from isocompute.model.data import SweepData
 from isocompute.model.form import Form, sigma
-from isocompute.model.noise import MISFIT_LENGTH, Noise
+from isocompute.model.noise import LEAST_VARIANCE, MISFIT_LENGTH, Noise
 from isocompute.model.prior import SCALES, Prior, matern, similarity
 
 FloatArray = NDArray[np.float64]
@@ -150,6 +150,23 @@ class Posterior:
         known = np.where(self._has_begun(x[order]), out[:, :, order], 0.0)
         out[:, :, order] = np.maximum(out[:, :, order], np.maximum.accumulate(known, axis=2))
         return out
+
+    def of_one_run(self, score_D: FloatArray, gained_D: FloatArray, factor: float) -> FloatArray:
+        """Draws (D,) of one evaluation of one new run of a configuration.
+
+        Args:
+            score_D: its mean score at a budget.
+            gained_D: what it gains from there to `factor` times that budget.
+            factor: above 1.
+        """
+        setting_D = np.concatenate([part.setting for part in self.parts])
+        white, ceiling, midpoint, lasting, _ = self.noise.sizes[setting_D].T
+        outcome = np.maximum(score_D * (1 - score_D), LEAST_VARIANCE)
+        variance = (white + lasting**2) * outcome
+        variance += (ceiling * (score_D - self.floor_D)) ** 2
+        variance += (midpoint * gained_D / np.log10(factor)) ** 2
+        luck = np.random.default_rng((self.seed, 4)).standard_normal(len(score_D))
+        return np.asarray(np.clip(score_D + luck * np.sqrt(variance), 0.0, 1.0))
 
     def _has_begun(self, x: FloatArray) -> BoolArray:
         """(J, X): a configuration has been evaluated at that budget or before.

@@ -95,6 +95,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Gain", _gain(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Half", half_words(plan.get("half"))),
+        ("On the way", _on_the_way(plan.get("check"))),
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
         ("Cost", _cost(plan.get("cost") or {})),
@@ -115,6 +116,14 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ],
         "rules": _rules(plan.get("rules") or {}),
     }
+
+
+def _on_the_way(check: Mapping[str, Any] | None) -> str:
+    """The score to expect before the budget is spent; "" where none is named."""
+    if not check:
+        return ""
+    low, high = check["interval"]
+    return f"{low:.3f} to {high:.3f} at step {check['step']:,}; if lower, stop and fit again"
 
 
 def page_title(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> str:

@@ -122,7 +122,7 @@ def _series(
     if len(chosen) > 1 or (named and not chosen):
         labels = ", ".join(sorted(s.metric.label for s in named))
         raise InputError(
-            f"one mean on {name!r} must be meant, but the log has {labels} and "
+            f"one mean on {name!r} must be chosen, but the log has {labels} and "
             f"engine_options.metric is {metric!r}; name one of them there."
         )
     return chosen[0] if chosen else None

@@ -72,7 +72,7 @@ def test_a_whole_reward_is_no_accuracy_where_k_differs_from_run_to_run(tmp_path:
         trl(tmp_path / f"n{n}", n)
         settings = load_settings([*PATTERN, f"evaluation_samples={n}"])
         runs += read_log(tmp_path / f"n{n}", settings=settings)
-    told = r"has avg, the whole reward \(.*\), and avg:accuracy_reward \(.*\); add --metric"
+    told = r"has avg:accuracy_reward \(.*\) and avg, the whole reward \(.*\); add --metric"
     with pytest.raises(InputError, match=told):
         convert_runs(runs)
     assert rate_beside_reward(runs) == "avg:accuracy_reward"

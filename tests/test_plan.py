@@ -18,12 +18,13 @@ import pytest
 from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
+from isocompute.answers.advice import _STEPS, run_next
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit
 from isocompute.answers.plan import plan_from_source
-from isocompute.answers.words import _STEPS, best_n_words, run_next
+from isocompute.answers.words import best_n_words
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
 from isocompute.errors import InputError, RefusalError

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
+from isocompute.answers.advice import priced_remedy, run_next
 from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
@@ -23,7 +24,6 @@ from isocompute.answers.recorded import RATE, REGULARISERS, recorded_recipe
 from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import verdict_of
-from isocompute.answers.words import priced_remedy, run_next
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
 from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError

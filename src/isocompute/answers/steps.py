@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from isocompute.answers.advice import SPEND
 from isocompute.answers.effort import longest, seeds
 from isocompute.answers.prescribe import Question
 from isocompute.answers.price import per_rollout
-from isocompute.answers.words import SPEND
 from isocompute.domain import Configuration
 from isocompute.lr_sweep import FACTORS
 

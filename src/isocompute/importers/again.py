@@ -11,10 +11,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from isocompute.importers.identity import ENOUGH, scores_of, settle_runs
+from isocompute.importers.identity import settle_runs
 from isocompute.importers.merging import merged
 from isocompute.importers.repetitions import SETTINGS
 from isocompute.importers.runs import ImportedRun
+from isocompute.importers.shared import ENOUGH, scores_of
 
 _NAMED = ("problems_per_batch", "rollouts_per_problem", "steps", "seed")
 

@@ -64,6 +64,11 @@ def pattern_of(run: ImportedRun) -> str | None:
     return _pattern(Path(run.provenance.path), run.name, [*_SETTINGS, "seed"], folders=True)
 
 
+def pattern_in_path(path: Path, missing: Sequence[str]) -> str | None:
+    """The `pattern` by which the names of a file and its folder say what is missing."""
+    return _pattern(path, path.name, [*missing, "seed"], folders=True)
+
+
 def require_configuration(runs: Sequence[ImportedRun]) -> None:
     """Ask in one line for the B_p and n that logs do not hold.
 
@@ -149,7 +154,7 @@ def first_error(runs: Sequence[ImportedRun]) -> str:
 _WRITTEN = {
     "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
     # an n beside one of the others often counts nodes
-    "rollouts_per_problem": r"nspp|g|group|gen|rollouts?(?:_per_problem)?|samples|n",
+    "rollouts_per_problem": r"nspp|g|group|gen|roll(?:outs?)?(?:_per_problem)?|samples|n",
     "seed": r"seed|s",
 }
 
@@ -166,8 +171,9 @@ def number_in(text: str, name: str) -> int | None:
 
 def _said(text: str, name: str) -> re.Match[str] | None:
     return next((found for word in _words(name) if (found := re.search(
-        # 8k is a length, 3b a model
-        rf"(?<![a-z])(?:{word})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9]))", text, re.I,
+        # 8k is a length, 3b a model, 1n8g nodes and GPUs
+        rf"(?<![a-z])(?:{word})(?:[-_=]|: ?)?([0-9]{{1,12}})(?![0-9km]|b(?![0-9])|g(?![a-z0-9]))",
+        text, re.I,
     ))), None)  # fmt: skip
 
 

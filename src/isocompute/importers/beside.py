@@ -194,5 +194,8 @@ def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
     if run_name(path) == folder_name(path.parent):
         return True
-    logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS) and p.name not in _FILES]
+    logs = [
+        p for p in path.parent.iterdir()
+        if (p.name.endswith(_LOGS) or ".tfevents." in p.name) and p.name not in _FILES
+    ]
     return logs == [path]

@@ -9,6 +9,7 @@ where nothing else was found.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -25,15 +26,17 @@ from isocompute.importers.checks import (
     refills,
     tokens_disagree,
 )
-from isocompute.importers.configuration import Found, configuration, facts_of, gpus_of
+from isocompute.importers.configuration import IN_ROWS, Found, configuration, facts_of, gpus_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import (
     OWN_BEGINNING,
     begin_at,
     count_from_one,
     own_beginning,
+    own_ticks,
     to_updates,
     trained_again,
+    without_repeats,
 )
 from isocompute.importers.points import (
     Compute,
@@ -43,7 +46,14 @@ from isocompute.importers.points import (
     series_of,
     told_of_order,
 )
-from isocompute.importers.reading import clean_text, flatten, is_missing_word, number, whole
+from isocompute.importers.reading import (
+    clean_text,
+    flatten,
+    is_missing_word,
+    number,
+    refuse_dotted,
+    whole,
+)
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
@@ -70,7 +80,7 @@ from isocompute.importers.vocabulary import (
     column_of,
 )
 
-_ONE_OF = ("seed", "problems_per_batch", "rollouts_per_problem", "num_generations")  # of a run
+SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -113,6 +123,8 @@ class Collector:
         self.extras: dict[str, str] = {}  # what a table says of the run beside its configuration
         self.n_rows = 0
         self._config: dict[str, object] = {}
+        self._words: dict[str, str] = {}  # what all of its rows say of themselves
+        self.folder_split = ""  # of keys that do not say theirs: its folder's
         self._found: Found | None = None
         self._kinds: dict[str, Points | str | None] = {}
         self._plans: dict[tuple[str, ...], Sequence[tuple[str, Points | str]]] = {}
@@ -153,6 +165,11 @@ class Collector:
                 self.note(f"the log changes {name} from {old} to {new} within one run")
                 self._found = Found()  # neither value holds for the whole run
 
+    @property
+    def configured(self) -> dict[str, object]:
+        """What is known of its configuration, flat."""
+        return dict(self._config)
+
     def configure_beside(self, path: Path, *, alone: bool = True) -> None:
         """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
         own = configuration_beside(path) if alone else None
@@ -173,6 +190,8 @@ class Collector:
         if counters.busy:
             step = counters.place(step, values, calls)
         at = whole(step)
+        if type(step) is str and "." in step:
+            refuse_dotted(step, self.name)
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
@@ -258,7 +277,7 @@ class Collector:
     def _meaning(self, key: str) -> Points | str | None:
         if key in self.settings.columns:
             return self._series(self.settings.columns[key], key)
-        if key in _ONE_OF:
+        if key in IN_ROWS:
             return f"={key}"
         if key in _SIDES:
             return _SIDES[key]
@@ -267,6 +286,8 @@ class Collector:
 
     def _series(self, column: Column, key: str = "") -> Points | None:
         split = self.settings.split or column.split
+        if self.folder_split and not SPLIT_IN_KEY.search(key):
+            split = self.folder_split
         problem_set = clean_text(column.problem_set or self.settings.problem_set or "")
         column = replace(column, problem_set=problem_set, split=split)
         points = self._points.get(column)
@@ -338,6 +359,19 @@ class Collector:
                 "read)."
             )
 
+    def of_one(self, word: str, value: str) -> None:
+        """Take what a row says of itself; rows that say several things are of several logs.
+
+        Raises:
+            UnclearError: for a second value.
+        """
+        if (before := self._words.setdefault(word, value)) != value:
+            raise UnclearError(
+                f"the rows of a log must be of one {word}, but those of {self.name!r} have "
+                f"{before!r} and {value!r}; write a file for each, or put the word into the keys "
+                f"({value}/accuracy)."
+            )
+
     def finish(self, path: Path, source: str, provenance: Provenance | None = None) -> ImportedRun:
         """The run, with cumulative rollouts and tokens at every point.
 
@@ -356,9 +390,12 @@ class Collector:
             for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                          "evaluation_samples")
         }
-        if found.ticks > 1:
-            self._side = to_updates(self._points.values(), self._side, found.ticks)
-            self.counters.infer(f"step: the log's counters move by {found.ticks} in an update")
+        if (ticks := max(found.ticks, own_ticks(self._points.values()))) > 1:
+            self._side = to_updates(self._points.values(), self._side, ticks)
+            self.counters.infer(f"step: the log's counters move by {ticks} in an update")
+        for points in self._points.values():
+            if points.column.split == "validation" and (told := without_repeats(points)):
+                self.counters.infer(told)
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
         try:
             self._settle_steps(path, self.settings.steps or found.steps)

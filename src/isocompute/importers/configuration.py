@@ -225,7 +225,8 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     )
 
 
-_IN_ROWS = frozenset(
+# Settings that rows repeat; a run has one value of each.
+IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
     | {"num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
        "steps_per_generation", "per_device_train_batch_size", "num_iterations"}
@@ -240,7 +241,7 @@ def settings_in_row(row: Mapping[str, object]) -> dict[str, object]:
     """
     nested = row.get("config")
     found = flatten(nested) if isinstance(nested, dict) else {}
-    return {**found, **{key: row[key] for key in _IN_ROWS & row.keys()}}
+    return {**found, **{key: row[key] for key in IN_ROWS & row.keys()}}
 
 
 def gpus_of(config: Mapping[str, object]) -> int | None:

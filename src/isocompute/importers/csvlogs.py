@@ -203,6 +203,13 @@ def _chart(
         if run not in collectors:
             collectors[run] = Collector(run, errors, settings.for_file(run))
             collectors[run].counters.found()
+        column = column_of(key, header)
+        if axis == "global_step" and column is not None and column.trainer == "open-instruct":
+            raise InputError(
+                f"a chart must have updates on its x axis, but open-instruct's global_step counts "
+                f"rollouts, and {str(path)!r} has {key} over it; put training_step there and "
+                "export it again."
+            )
         columns.append((i, collectors[run], key))
     means = 0
     for line, cells in rows:

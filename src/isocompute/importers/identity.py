@@ -9,28 +9,19 @@ Shape legend: K points of one series.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 
-from isocompute.importers.merging import Key, merged
+from isocompute.importers.merging import merged
 from isocompute.importers.placing import LATE
 from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Outcomes, Series, UnclearError
+from isocompute.importers.shared import ENOUGH, may_be_one, pairs, scores_of, shared
 from isocompute.importers.steps import BEFORE
-
-ENOUGH = 3  # distinct equal scores after step 0 that two runs of chance do not have
-# The same where one record is a console that prints three digits (verl before 0.2): of two runs of
-# chance one score in fifty agrees. At half, a pair among a hundred runs is taken for one; at twice,
-# runs of fewer than eight evaluations count twice.
-ENOUGH_ROUNDED = 4
-_ROUNDED = range(3, 6)  # digits of a console; fewer agree by chance, more are those of float32
-_SERIES, _POINTS, _MIXER = 2, 16, 2_654_435_761  # where another record of a run is looked for
-_CROWD = 8  # a score that more runs share at one step (0, 1) tells nothing
 
 
 def settle_runs(
@@ -49,7 +40,11 @@ def settle_runs(
     """
     if len(runs) > 1:
         before = frozenset(map(id, decided))
-        runs = _join_resumed(_merge_doubles(list(runs), before), resumed, before)
+        once = _merge_doubles(list(runs), before)
+        if resumed != "apart":
+            once = _leave_branches(once, before)
+            once = _last_starts(once, resumed, before)
+        runs = _join_resumed(once, resumed, before)
     return [_telling_its_beginning(run) for run in runs]
 
 
@@ -64,29 +59,8 @@ def _telling_its_beginning(run: ImportedRun) -> ImportedRun:
     return run.inferring(f"step: the log begins at step {first}, {BEFORE}")
 
 
-def scores_of(run: ImportedRun) -> dict[Key, dict[int, float]]:
-    """The scores of every series by step."""
-    return {
-        (s.metric, s.problem_set, s.split): dict(
-            zip(s.step_K.tolist(), s.score_K.tolist(), strict=True)
-        )
-        for s in run.series
-    }
-
-
 def _merge_doubles(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
     _refuse_shifted(runs, decided)
-    holders: dict[tuple[str, int, float], list[int]] = defaultdict(list)
-    digits = [_digits(run) for run in runs]
-    coarse = {d for d in digits if d is not None}
-    for i, run in enumerate(runs):
-        for split, step, value in _marks(run):
-            for d in {5, *coarse} if digits[i] is None else {digits[i]}:
-                holders[split, step, round(value, d)].append(i)
-    shared: Counter[tuple[int, int]] = Counter()
-    for found in holders.values():
-        if 1 < len(found) <= _CROWD:
-            shared.update(combinations(sorted(set(found)), 2))
     parent = list(range(len(runs)))
 
     def root(i: int) -> int:
@@ -94,8 +68,8 @@ def _merge_doubles(runs: list[ImportedRun], decided: frozenset[int]) -> list[Imp
             i = parent[i]
         return i
 
-    for (i, j), hits in sorted(shared.items()):
-        if hits >= 2 and not {id(runs[i]), id(runs[j])} <= decided and _one_run(runs[i], runs[j]):
+    for i, j in pairs(runs, decided):
+        if _one_run(runs[i], runs[j]):
             parent[root(j)] = root(i)
     groups: dict[int, list[ImportedRun]] = defaultdict(list)
     for i, run in enumerate(runs):
@@ -103,76 +77,84 @@ def _merge_doubles(runs: list[ImportedRun], decided: frozenset[int]) -> list[Imp
     return [merged(group) for group in groups.values()]
 
 
-def _marks(run: ImportedRun) -> Iterator[tuple[str, int, float]]:
-    """Some means of a run, by which another record of it may be found.
-
-    Of long series the same steps in every run: those of the smallest hash.
-    """
-    taken: Counter[str] = Counter()
-    for s in run.series:
-        if s.metric.kind != "avg" or taken[s.split] == _SERIES:
-            continue
-        taken[s.split] += 1
-        after = np.flatnonzero(s.step_K > 0)
-        if after.size > _POINTS:
-            order = np.argsort(s.step_K[after] * _MIXER % (1 << 31), kind="stable")
-            after = after[order[:_POINTS]]
-        for step, value in zip(s.step_K[after].tolist(), s.score_K[after].tolist(), strict=True):
-            yield s.split, step, value
-
-
-def _digits(run: ImportedRun) -> int | None:
-    """To how many digits a console rounds its scores; None where it does not."""
-    if not run.provenance.format.endswith("console"):
-        return None
-    value_K = np.concatenate([s.score_K for s in run.series] or [np.empty(0)])
-    return next((d for d in _ROUNDED if np.array_equal(np.round(value_K, d), value_K)), None)
-
-
 def _one_run(a: ImportedRun, b: ImportedRun) -> bool:
-    """Whether all scores that two records share are the same, and enough of them.
-
-    Trackers name metrics differently (avg, avg@4; a problem set or none), so every series of one
-    kind and split is held against each of the other's.
-    """
-    if any(
-        None not in (getattr(a, n), getattr(b, n)) and getattr(a, n) != getattr(b, n)
-        for n in SETTINGS[:2]
-    ):
+    """Whether all scores that two records share are the same, and enough of them."""
+    if not may_be_one(a, b):
         return False
-    if all(getattr(r, n) is None for r in (a, b) for n in SETTINGS[:2]):
-        return False  # two configurations may be meant: they are asked for first
-    rates = [r.provenance.facts.get("learning_rate") for r in (a, b)]
-    if None not in rates and rates[0] != rates[1]:
-        return False  # two runs by their own word: the rate is asked for
-    scores_a, scores_b = scores_of(a), scores_of(b)
-    rounded = [d for d in (_digits(a), _digits(b)) if d is not None]
-    # trackers round to float32
-    rtol, atol = (0.0, 0.501 * 10.0 ** -min(rounded)) if rounded else (1e-5, 1e-7)
-    equal: set[float] = set()
-    for (metric, problem_set, split), points in scores_a.items():
-        for (other, other_set, other_split), others in scores_b.items():
-            if (metric.kind, metric.variable, split) != (other.kind, other.variable, other_split):
-                continue
-            if problem_set and other_set and problem_set != other_set:
-                continue
-            common = sorted(points.keys() & others.keys() - {0})
-            x_K = np.array([points[s] for s in common])
-            y_K = np.array([others[s] for s in common])
-            if not np.allclose(x_K, y_K, rtol=rtol, atol=atol):
-                return False
-            equal.update(round(v, min(rounded, default=7)) for v in x_K.tolist())
-    enough = ENOUGH_ROUNDED if rounded else ENOUGH
+    found = shared(a, b)
     copied = a.provenance.sha256 == b.provenance.sha256 and a.provenance.path != b.provenance.path
-    if len(equal) < enough and not (equal and copied):
+    if found.differ is not None or not (found.enough or (found.equal and copied)):
         return False
     if a.seed is not None and b.seed is not None and a.seed != b.seed:
         raise UnclearError(
             f"runs of two seeds must differ, but {_named(a)} (seed {a.seed}) and {_named(b)} (seed "
-            f"{b.seed}) have the same {len(equal)} scores; leave one out, with --where seed="
+            f"{b.seed}) have the same {len(found.equal)} scores; leave one out, with --where seed="
             f"{a.seed} or its file."
         )
     return True
+
+
+def _leave_branches(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
+    """Of two runs with one beginning, the one that went on further: it holds that beginning.
+
+    A run that goes on from a checkpoint elsewhere takes its history along; what the first did
+    after that checkpoint is no run of its own.
+
+    Raises:
+        UnclearError: where both end at one step.
+    """
+    kept, left_out = list(runs), set[int]()
+    for i, j in pairs(runs, decided):
+        a, b = runs[i], runs[j]
+        found = shared(a, b) if may_be_one(a, b) else None
+        if found is None or found.differ is None or not found.enough:
+            continue
+        ends = [(_span(run) or (0, 0, 1.0))[1] for run in (a, b)]
+        if ends[0] == ends[1]:
+            raise UnclearError(
+                f"runs must not share their first scores, but {_named(a)} and {_named(b)} have the "
+                f"same ones up to step {found.until}, as if one went on from a checkpoint of the "
+                "other; leave one out (--where run=NAME), or keep both with --set resumed=apart."
+            )
+        stays, leaves = (i, j) if ends[0] > ends[1] else (j, i)
+        told = (f"goes on from step {found.until} of {runs[leaves].provenance.path}, whose later "
+                "scores are left out (--set resumed=apart keeps both)")
+        kept[stays] = replace(kept[stays], notes=(*kept[stays].notes, told))
+        left_out.add(leaves)
+    return [run for k, run in enumerate(kept) if k not in left_out]
+
+
+def _last_starts(
+    runs: list[ImportedRun], resumed: str | None, decided: frozenset[int]
+) -> list[ImportedRun]:
+    """Of event files in one folder that all begin at the start, the last.
+
+    TensorBoard takes a folder for a run.
+
+    Raises:
+        UnclearError: unless `resumed` is "join".
+    """
+    folders: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
+    for run in runs:
+        span = _span(run)
+        if run.provenance.format == "tensorboard" and span and span[0] <= 1.5 * span[2]:
+            settings = tuple(getattr(run, name) for name in SETTINGS)
+            folders[(Path(run.provenance.path).parent, *settings)].append(run)
+    left_out = set[int]()
+    for several in folders.values():
+        if len(several) < 2 or {id(run) for run in several} <= decided:
+            continue
+        *before, last = sorted(several, key=lambda run: Path(run.provenance.path).name)
+        if not any(scores_of(run).keys() & scores_of(last).keys() for run in before):
+            continue  # each has series of its own
+        if resumed != "join":
+            raise UnclearError(
+                f"a folder of event files must be one run, but {_named(last)} and "
+                f"{_named(before[-1])} both begin at the start; if one is a new start of the "
+                "other, add --set resumed=join (the last start counts), else resumed=apart."
+            )
+        left_out |= {id(run) for run in before}
+    return [run for run in runs if id(run) not in left_out]
 
 
 def _refuse_shifted(runs: Sequence[ImportedRun], decided: frozenset[int]) -> None:

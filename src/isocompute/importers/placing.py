@@ -8,15 +8,62 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from isocompute.importers.points import Points, back_to
-from isocompute.importers.runs import UnclearError
+from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.steps import FROM_ZERO, as_updates
 
 # Distances between scores that a log begins late. Half of it doubts a log with one score missing;
 # twice of it believes one that goes on from the fifth evaluation of another run.
 LATE = 3.0
+_LEAST_ROWS, _CHANGES, _APART = 20, 4, 3  # see `without_repeats`
 OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
+
+
+def own_ticks(points: Collection[Points]) -> int:
+    """What AReaL's counter moves in one update; 1 for other trainers.
+
+    It logs the numbers of every mini-batch at a step of their own, and those of the rollouts with
+    the first (1.0.4, utils/stats_logger.py, commit).
+    """
+    if not any(one.column.trainer == "areal" for one in points):
+        return 1
+    rollout = [one.steps_K for one in points if one.key == "rollout/reward"]
+    if not rollout or rollout[0].size < 3:
+        return 1
+    gaps = np.unique(np.diff(np.unique(rollout[0])))
+    return int(gaps[0]) if gaps.size == 1 else 1
+
+
+def without_repeats(points: Points) -> str:
+    """Leave out rows of a series that are no evaluations of their own; a line that says so.
+
+    Some loops write the last score into every row, or 0 where nothing was evaluated. Then scores
+    change at even distances alone. Fewer than five changes, or distances of two rows, are chance
+    where most problems are unsolved; at ten short logs stay as they are.
+    """
+    order = np.argsort(points.steps_K, kind="stable")
+    step_K, score_K = points.steps_K[order], points.scores_K[order]
+    if score_K.size < _LEAST_ROWS:
+        return ""
+    new = np.flatnonzero(np.diff(score_K, prepend=score_K[0]) != 0)
+    there = np.flatnonzero(score_K != 0)
+    if _is_even(there) and there.size < score_K.size / 2:
+        kept, told = there, "score: 0 in the rows between two evaluations is taken for none"
+    elif _is_even(new) and new.size < score_K.size / 2:
+        kept = np.append(0, new)
+        told = "score: rows that repeat the last evaluation count once"
+    else:
+        return ""
+    points.step = array("q", step_K[kept].tolist())
+    points.value = array("d", score_K[kept].tolist())
+    return told
+
+
+def _is_even(place_K: IntArray) -> bool:
+    """Whether places lie at distances that share a factor of three or more."""
+    gaps = np.diff(place_K)
+    return gaps.size >= _CHANGES and int(np.gcd.reduce(gaps)) >= _APART
 
 
 def to_updates(points: Collection[Points], side: Side, ticks: int) -> dict[str, dict[int, float]]:

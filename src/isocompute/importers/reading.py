@@ -177,6 +177,22 @@ def whole(value: object) -> int | None:
     return int(result)
 
 
+_DOTTED = re.compile(r"\s*[1-9][0-9]{0,2}(?:\.[0-9]{3})+\s*")
+
+
+def refuse_dotted(text: str, name: str) -> None:
+    """Refuse a step that may be a fraction or thousands: 1.000.
+
+    Raises:
+        InputError: names the log and the cell.
+    """
+    if _DOTTED.fullmatch(text):
+        raise InputError(
+            f"a step must be a plain number, but {name!r} has {text.strip()!r}, a fraction or "
+            f"thousands; write {text.strip().replace('.', '')} or {text.strip().split('.')[0]}."
+        )
+
+
 def clean_text(value: object, limit: int = 300) -> str:
     """A name as data: valid UTF-8, without control characters, at most `limit` characters."""
     if isinstance(value, str) and len(value) <= limit and value.isprintable() and value.isascii():

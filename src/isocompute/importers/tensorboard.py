@@ -8,6 +8,7 @@ tensorflow/core/util/event.proto and framework/summary.proto for the field numbe
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -17,6 +18,7 @@ from typing import IO
 import numpy as np
 
 from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import configuration
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import folder_name, parse_json, whole
 from isocompute.importers.runs import ImportedRun
@@ -37,6 +39,10 @@ _CHUNK = 1 << 20
 # beside them. An update writes tens; at half nothing changes, at twice it takes 1 ms longer.
 _FIRST = 500
 _FLOAT, _DOUBLE = 1, 2  # tensorflow DataType
+_HPARAMS = "_hparams_/session_start_info"  # tensorboard 2.20, plugins/hparams/metadata.py
+# Folders that Keras and PyTorch's add_scalars make for a part of a run: train, accuracy_val.
+_SPLIT_FOLDER = re.compile(r"(?:^|[ _.-])(train(?:ing)?|val(?:id(?:ation)?)?|eval|test)$", re.I)
+_ASIDE = 1 << 20  # bytes; a file of hparams alone has some thousands
 # Counters of updates that a trainer writes as tags; where one is not the step, the step counts
 # something else (open-instruct's older event files: episodes).
 _UPDATES = ("training_step", "train/global_step", "trainer/global_step", "training/global_step")
@@ -110,7 +116,10 @@ def read_tensorboard(path: Path, settings: Settings) -> list[ImportedRun]:
     """One run per event file; its folder's name is the run's name."""
     errors = Errors(str(path))
     collector = Collector(folder_name(path.parent) or path.name, errors, settings)
+    if (split := _SPLIT_FOLDER.search(path.parent.name)) is not None:
+        collector.folder_split = "train" if split[1].lower().startswith("train") else "validation"
     collector.configure_beside(path)
+    _configure_by_hparams(path, collector)
     wanted = settings.step if collector.counters.busy else None
     along = dict[int, dict[str, float]]()
     if wanted is not None:
@@ -128,6 +137,22 @@ def read_tensorboard(path: Path, settings: Settings) -> list[ImportedRun]:
     if errors.count:
         collector.note(f"{errors.count} records were damaged or cut short and were not read")
     return [collector.finish(path, "tensorboard")]
+
+
+def _configure_by_hparams(path: Path, collector: Collector) -> None:
+    """Take the settings that `add_hparams` wrote into a folder of its own below the log's.
+
+    PyTorch 2.13, utils/tensorboard/writer.py: the folder is named by the time of the call, one for
+    each. NeMo-RL writes its whole configuration so.
+    """
+    found = list[dict[str, object]]()
+    for child in sorted(path.parent.glob("[0-9]*.*/events.out.tfevents.*")):
+        aside = Collector("", Errors(str(child)), Settings())
+        if child.stat().st_size <= _ASIDE and not [*_scalars(child, aside)] and aside.configured:
+            found.append(aside.configured)
+    if found and all(configuration(one) == configuration(found[0]) for one in found):
+        collector.configure(found[-1])
+        collector.counters.infer("configuration: read from the hparams beside the log")
 
 
 def _scalars(path: Path, collector: Collector) -> Iterator[tuple[int, int, str, float]]:
@@ -168,6 +193,8 @@ def _value(data: bytes, record: int, collector: Collector) -> tuple[str, float] 
             scalar = double(value)
         elif number == 8 and isinstance(value, bytes):
             tensor = value
+        elif number == 9 and isinstance(value, bytes) and tag == _HPARAMS:
+            collector.configure(_hparams(value), record)
     if tensor is not None:
         scalar, words = _tensor(tensor)
         if words is not None and tag.startswith("args"):
@@ -176,6 +203,39 @@ def _value(data: bytes, record: int, collector: Collector) -> tuple[str, float] 
             if isinstance(config, dict):
                 collector.configure(config, record)
     return (tag, scalar) if scalar is not None and tag else None
+
+
+def _inside(data: bytes, *path: int) -> Iterator[bytes]:
+    """The messages at the end of a path of field numbers."""
+    for number, value in iter_fields(data):
+        if number == path[0] and isinstance(value, bytes):
+            if len(path) == 1:
+                yield value
+            else:
+                yield from _inside(value, *path[1:])
+
+
+def _hparams(metadata: bytes) -> dict[str, object]:
+    """Names and values of SummaryMetadata.plugin_data.content.session_start_info.hparams."""
+    found: dict[str, object] = {}
+    for entry in _inside(metadata, 1, 2, 3, 1):
+        name, value = "", None
+        for number, part in iter_fields(entry):
+            if number == 1:
+                name = text(part)
+            elif number == 2 and isinstance(part, bytes):
+                value = next(map(_plain_value, iter_fields(part)), None)
+        if name and value is not None:
+            found[name] = value
+    return found
+
+
+def _plain_value(field: tuple[int, int | bytes]) -> object:
+    """A number, text or truth of a google.protobuf.Value; None for others."""
+    kind, value = field
+    if kind == 2:
+        return double(value)
+    return text(value) if kind == 3 else bool(value) if kind == 4 else None
 
 
 def _tensor(data: bytes) -> tuple[float | None, str | None]:

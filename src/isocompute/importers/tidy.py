@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
+from isocompute.importers.asking import pattern_in_path
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
 from isocompute.importers.scale import require_range
@@ -52,6 +53,10 @@ _SETS = (
     "eval_set", "eval_file", "eval_dataset", "val_set", "val_file", "validation_set", "benchmark",
 )  # fmt: skip
 _STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
+_SPREAD = re.compile(
+    r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
+    r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
+)
 _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
 IN_MEMORY = "the table"  # what messages call one that has no path
 
@@ -237,6 +242,8 @@ def _meanings(
                 names[column] = text
                 scores.append(_Scores(text, settings, metric=plain))
                 continue
+        elif _SPREAD.search(text):
+            continue  # a width beside the scores that it is of
         elif (own := settings.for_file(text)) is not settings and text:
             names[column] = text
             scores.append(_Scores(text, own, is_wide=True))
@@ -277,6 +284,8 @@ def _not_there(
     cure = f"name them in a column map (--map, columns: {{{theirs or f'KEY: {missing[-1]}'}}})"
     if constants:
         cure += f", or where all rows share it --set {constants[0]}=16"
+        if named := pattern_in_path(path, constants):
+            cure += f", or --set pattern='{named}', as the names seem to say"
     if "rollouts" in missing:
         cure += "; compute is counted in rollouts, B_p * n * step: tokens or hours become rollouts "
         cure += "by what one rollout takes, or give a column steps"

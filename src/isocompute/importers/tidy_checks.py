@@ -19,6 +19,10 @@ SCORES = ("score", "best", "worst")
 # Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
 # half a batch used for 64 updates is refused, at twice rollouts in hundreds pass.
 _LEAST = 0.02
+# Lengths that fall by more than this after the first evaluation, in every run, are no lengths: a
+# step's tokens stand where a sum should. At half a model that learns to be short is refused; at
+# twice, tokens of a step pass where lengths double from one evaluation to the next.
+_FALLS = 3.0
 # What may be meant beside a column of ours; none of it is of a single evaluation.
 _RIVALS = {
     "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
@@ -247,6 +251,18 @@ def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) ->
         )
 
 
+def _tokens_per_rollout(c: Curve) -> tuple[float, float]:
+    """Tokens of each rollout up to the first count, and of each further one at the median."""
+    assert c.tokens_K is not None
+    there_K = np.isfinite(c.tokens_K) & (c.tokens_K > 0) & (c.rollouts_K > 0)
+    tokens_K, rollouts_K = c.tokens_K[there_K], c.rollouts_K[there_K]
+    more_K, drawn_K = np.diff(tokens_K), np.diff(rollouts_K)
+    further_K = more_K[drawn_K > 0] / drawn_K[drawn_K > 0]
+    if not further_K.size:
+        return 1.0, 1.0
+    return float(tokens_K[0] / rollouts_K[0]), float(np.median(further_K))
+
+
 def check_configurations(curves: list[Curve], path: Path) -> None:
     """Refuse a table whose rollouts are not cumulative, or with a configuration without scores.
 
@@ -260,6 +276,14 @@ def check_configurations(curves: list[Curve], path: Path) -> None:
                 f"problems_per_batch={c.problems_per_batch}, rollouts_per_problem="
                 f"{c.rollouts_per_problem} have {c.rollouts_K[0]:g}; multiply by the step."
             )
+    counted = [c for c in curves if c.tokens_K is not None and np.unique(c.tokens_K).size > 3]
+    grows = [_tokens_per_rollout(c) for c in counted]
+    if grows and all(later < max(1.0, first / _FALLS) for first, later in grows):
+        raise InputError(
+            f"{path}: `tokens` must be cumulative, but they are {grows[0][0]:.2g} a rollout up to "
+            f"the first evaluation and grow by {grows[0][1]:.2g} a rollout from then on, as those "
+            "of each step alone do; add them up, or drop the column."
+        )
     _check_changes(curves, path)
     points: dict[tuple[str, int, int], int] = {}
     missing: dict[tuple[str, int, int], int] = {}

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from isocompute.answers.advice import plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.half import half_words
 from isocompute.answers.words import (
     best_n_words,
     is_today,
-    plain_rate,
     rate_origin,
     rate_words,
-    step_cost,
     trend_only,
 )
 from isocompute.domain.text import compact

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from isocompute.domain import Curve
-from isocompute.importers.identity import ENOUGH
+from isocompute.importers.shared import ENOUGH
 
 
 def without_doubles(sources: Sequence[Sequence[Curve]]) -> tuple[list[Curve], list[str]]:

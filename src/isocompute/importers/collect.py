@@ -80,6 +80,9 @@ from isocompute.importers.vocabulary import (
     column_of,
 )
 
+# what the scores of a row are of: a log has one of each
+_OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
+                      "subset", "mode", "phase"))  # fmt: skip
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
@@ -279,6 +282,8 @@ class Collector:
             return self._series(self.settings.columns[key], key)
         if key in IN_ROWS:
             return f"={key}"
+        if key in _OF_ROWS:
+            return f"~{key}"
         if key in _SIDES:
             return _SIDES[key]
         column = column_of(key, self.counters.seen)
@@ -326,6 +331,9 @@ class Collector:
         if kind[0] == "=":
             self._hold(kind[1:], value)
             return
+        if kind[0] == "~":
+            self._of_one(kind[1:], value)
+            return
         result = value if type(value) is float and 0.0 <= value < inf else number(value)
         if result is None or result < 0:
             return
@@ -359,12 +367,10 @@ class Collector:
                 "read)."
             )
 
-    def of_one(self, word: str, value: str) -> None:
-        """Take what a row says of itself; rows that say several things are of several logs.
-
-        Raises:
-            UnclearError: for a second value.
-        """
+    def _of_one(self, word: str, value: object) -> None:
+        """Take what a row says of itself; rows that say several things are of several logs."""
+        if not isinstance(value, str) or not value.strip():
+            return
         if (before := self._words.setdefault(word, value)) != value:
             raise UnclearError(
                 f"the rows of a log must be of one {word}, but those of {self.name!r} have "

@@ -29,9 +29,6 @@ _STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update",
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
 _RUN_KEYS = frozenset(_RUN)
-# what a row's scores are of: a log has one of each
-_OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
-                      "subset", "mode", "phase"))  # fmt: skip
 MAX_RUNS = 10_000
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
@@ -163,10 +160,6 @@ def _take(
             row = {**row, key: done}
         if not collector.n_rows:
             collector.configure(settings_in_row(row), number)
-        if not _OF_ROWS.isdisjoint(row):
-            for word in _OF_ROWS & row.keys():
-                if isinstance(value := row[word], str):
-                    collector.of_one(word, value)
         nested = any(isinstance(value, dict) for value in row.values())
         flat = flatten(row, separator="/") if nested else unfolded(row)
         collector.row(row[key], flat, number, calls=calls)

@@ -147,7 +147,7 @@ def test_the_batch_or_n() -> None:
     d = document()
     d["direction"] = {"d_log_n_d_log_bp": -0.31, "interval": [-0.8, 0.1], "follows": "n"}
     assert line(d, "Batch").endswith(
-        "  n: best n moves -0.3 octaves per octave of B_p (-0.8 to 0.1)"
+        "  n: best n moves -0.3 octaves as B_p doubles (-0.8 to 0.1)"
     )
     d["direction"]["follows"] = "batch"
     assert "  the batch: best n moves -0.3" in line(d, "Batch")

@@ -181,12 +181,9 @@ def _batch_or_n(document: Row) -> str:
             return "cannot be told from one B_p per n"
         return "cannot be told: the best n is at an end of those tested"
     low, high = says["interval"]
-    moves = (
-        f"best n moves {says['d_log_n_d_log_bp']:+.1f} octaves per octave of B_p "
-        f"({low:.1f} to {high:.1f})"
-    )
+    by = f"{says['d_log_n_d_log_bp']:+.1f} octaves as B_p doubles ({low:.1f} to {high:.1f})"
     follows = {"n": "n", "batch": "the batch", "between": "between", None: "not known"}
-    return f"{follows[says['follows']]}: {moves}"
+    return f"{follows[says['follows']]}: best n moves {by}"
 
 
 def _verdict(document: Row) -> str:

@@ -28,7 +28,7 @@ from isocompute.answers.words import best_n_words
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES
 from isocompute.errors import InputError, RefusalError
-from isocompute.recipe import Recipe
+from isocompute.recipe import RECORDED, Recipe
 
 Arms = Mapping[tuple[int, int], Sequence[float]]
 SHAKEN = np.array([-1.0, 1.0])  # octaves
@@ -919,6 +919,31 @@ def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
 
     assert rows() == ["rate as in the runs)", "not in the logs; keep yours)"]
     assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
+
+
+def test_settings_that_no_run_recorded_are_named_beside_the_keys() -> None:
+    words = {"learning_rate_from": "runs", "recorded": ["learning_rate"]}
+    plan = plan_budget(planted(), AT)
+    lines = " ".join(advice_lines({**plan.document, **words}, trainer="trl"))
+    assert "# Of the recipe your logs hold only: learning rate. The other settings" in lines
+    whole = {**words, "recorded": list(RECORDED)}
+    assert "your logs hold only" not in " ".join(
+        advice_lines({**plan.document, **whole}, trainer="trl")
+    )
+    keys = advice_lines({**plan.document, **words}, trainer="trl", quiet=True)
+    assert not any(line.startswith("#") for line in keys)
+
+
+def test_a_best_n_at_the_end_of_those_tested_may_lie_beyond() -> None:
+    d = {"rollouts_per_problem_law": 128.0, "rollouts_per_problem_interval": [41.0, 128.0],
+         "law": {"tested": [4, 128]}}  # fmt: skip
+    assert best_n_words(d) == "Best n at this budget: 128 or more (at least 41)."
+    d |= {"rollouts_per_problem_law": 90.0}
+    assert best_n_words(d) == "Best n at this budget: 90 (41 to 128 or more)."
+    d |= {"rollouts_per_problem_law": 4.0, "rollouts_per_problem_interval": [4.0, 9.0]}
+    assert best_n_words(d) == "Best n at this budget: 4 or fewer (at most 9)."
+    d |= {"rollouts_per_problem_law": 20.0, "rollouts_per_problem_interval": [10.0, 30.0]}
+    assert best_n_words(d) == "Best n at this budget: 20 (10 to 30)."
 
 
 def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None:

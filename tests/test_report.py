@@ -293,6 +293,21 @@ def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureF
     assert "15,625 steps, M" in said  # every digit: it is typed into a trainer
 
 
+def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
+    tmp_path: Path, fit: FixtureFit
+) -> None:
+    check = {"x": 2e6, "rollouts": 2e6, "step": 1244, "score": 0.6, "interval": [0.58, 0.62]}
+    plan = {**make_plan(), "check": check, "learning_rate_from": "runs",
+            "recorded": ["learning_rate", "clip_low"],
+            "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
+    said = first_screen(page_of(tmp_path, [("a", fit)], plan))
+    assert "On the way 0.580 to 0.620 at step 1,244; if lower, stop and fit again" in said
+    assert "Recipe keep yours; the logs hold only: learning rate, clip low" in said
+    said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
+    assert "On the way" not in said
+    assert "keep yours" not in said
+
+
 def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:
     old = ("verdict", "as_good", "gain", "rules", "notices", "run_next", "learning_rate_from")
     plan = {k: v for k, v in make_plan().items() if k not in old}

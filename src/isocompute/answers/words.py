@@ -221,8 +221,11 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     of = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
     if low == high or not wide:
         return f"{of} {said(best)}."
-    open_ = said(best) == high and high.endswith("more")
-    known = f"at least {low}" if open_ else f"{low} to {high}"
+    known = f"{low} to {high}"
+    if said(best) == high and high.endswith("more"):
+        known = f"at least {low}"
+    elif said(best) == low and low.endswith("fewer"):
+        known = f"at most {high}"
     return f"{of} {said(best)} ({known})."
 
 
@@ -261,11 +264,17 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
     return key_lines(d["trainer"][trainer])
 
 
-def recipe_unsaid(d: Mapping[str, Any]) -> str:
-    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
+def recipe_said(d: Mapping[str, Any]) -> str:
+    """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
     if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
         return ""
-    told = ", ".join(name.replace("_", " ") for name in d["recorded"])
+    return ", ".join(name.replace("_", " ") for name in d["recorded"])
+
+
+def recipe_unsaid(d: Mapping[str, Any]) -> str:
+    """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
+    if not (told := recipe_said(d)):
+        return ""
     return (f"Of the recipe your logs hold only: {told}. The other settings here are the usual "
             "ones: keep your own.")  # fmt: skip
 

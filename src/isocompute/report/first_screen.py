@@ -17,6 +17,7 @@ from isocompute.answers.words import (
     is_today,
     rate_origin,
     rate_words,
+    recipe_said,
     trend_only,
 )
 from isocompute.domain.text import compact
@@ -89,6 +90,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     n, as_good = plan.get("rollouts_per_problem"), plan.get("as_good") or []
     equals = [str(m) for m in as_good if m != n]
     known = "" if plan.get("rollouts_per_problem_interval") is None else f" {best_n_words(plan)}"
+    told = recipe_said(plan)
     facts = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
@@ -97,6 +99,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("On the way", _on_the_way(plan.get("check"))),
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
+        ("Recipe", f"keep yours; the logs hold only: {told}" if told else ""),
         ("Cost", _cost(plan.get("cost") or {})),
         ("Budget", _beyond(plan)),
         ("Passes", _passes(plan.get("passes_over_data"))),

@@ -214,6 +214,17 @@ def test_zeros_between_evaluations_are_none(tmp_path: Path) -> None:
     assert any("0 in the rows between" in line for line in run.provenance.inferred)
 
 
+def test_a_table_whose_scores_are_filled_down_has_its_evaluations_alone(tmp_path: Path) -> None:
+    lines = ["problems_per_batch,rollouts_per_problem,steps,score"]
+    lines += [f"32,8,{s},{score(8, s // 20 * 20)}" for s in range(301)]
+    path = tmp_path / "filled.csv"
+    path.write_text("\n".join(lines))
+    told: list[str] = []
+    (curve,) = load_curves(path, say=told.append)
+    assert curve.rollouts_K.tolist() == [256 * s for s in range(0, 301, 20)]
+    assert told == [f"{path}: score: rows that repeat the last evaluation count once"]
+
+
 def test_scores_of_a_set_that_is_mostly_unsolved_stay_as_they_are(tmp_path: Path) -> None:
     """Zeros and equal scores by chance stand at no even distance."""
     rare = {7: 1 / 300, 11: 1 / 300, 12: 2 / 300, 19: 1 / 300, 26: 2 / 300, 28: 1 / 300}

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from isocompute.importers.points import Points, back_to
-from isocompute.importers.runs import IntArray, UnclearError
+from isocompute.importers.runs import FloatArray, IntArray, UnclearError
 from isocompute.importers.steps import FROM_ZERO, as_updates
 
 # Distances between scores that a log begins late. Half of it doubts a log with one score missing;
@@ -35,28 +35,35 @@ def own_ticks(points: Collection[Points]) -> int:
     return int(gaps[0]) if gaps.size == 1 else 1
 
 
-def without_repeats(points: Points) -> str:
-    """Leave out rows of a series that are no evaluations of their own; a line that says so.
+def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:
+    """Places of the scores that are evaluations of their own, and a line; None: all of them.
 
     Some loops write the last score into every row, or 0 where nothing was evaluated. Then scores
     change at even distances alone. Fewer than five changes, or distances of two rows, are chance
     where most problems are unsolved; at ten short logs stay as they are.
+
+    Args:
+        score_K: in the order of compute.
     """
-    order = np.argsort(points.steps_K, kind="stable")
-    step_K, score_K = points.steps_K[order], points.scores_K[order]
     if score_K.size < _LEAST_ROWS:
-        return ""
+        return None, ""
     new = np.flatnonzero(np.diff(score_K, prepend=score_K[0]) != 0)
     there = np.flatnonzero(score_K != 0)
     if _is_even(there) and there.size < score_K.size / 2:
-        kept, told = there, "score: 0 in the rows between two evaluations is taken for none"
-    elif _is_even(new) and new.size < score_K.size / 2:
-        kept = np.append(0, new)
-        told = "score: rows that repeat the last evaluation count once"
-    else:
-        return ""
-    points.step = array("q", step_K[kept].tolist())
-    points.value = array("d", score_K[kept].tolist())
+        return there, "score: 0 in the rows between two evaluations is taken for none"
+    if _is_even(new) and new.size < score_K.size / 2:
+        return np.append(0, new), "score: rows that repeat the last evaluation count once"
+    return None, ""
+
+
+def without_repeats(points: Points) -> str:
+    """Leave out rows of a series that are no evaluations of their own; a line that says so."""
+    order = np.argsort(points.steps_K, kind="stable")
+    step_K, score_K = points.steps_K[order], points.scores_K[order]
+    kept, told = own_evaluations(score_K)
+    if kept is not None:
+        points.step = array("q", step_K[kept].tolist())
+        points.value = array("d", score_K[kept].tolist())
     return told
 
 

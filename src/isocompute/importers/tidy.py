@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.asking import pattern_in_path
+from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
 from isocompute.importers.scale import require_range
@@ -200,7 +201,25 @@ def _load(
             "count, as further evaluations of it"
         )
     check_configurations(curves, path)
-    return curves
+    return _of_evaluations(curves, path, say)
+
+
+def _of_evaluations(
+    curves: list[Curve], path: Path, say: Callable[[str], None] | None
+) -> list[Curve]:
+    """Curves without rows that hold no evaluation of their own."""
+    out, lines = list[Curve](), dict[str, None]()
+    for c in curves:
+        kept, told = own_evaluations(c.score_K)
+        if kept is not None:
+            lines[told] = None
+            arrays = {k: v[kept] for k, v in vars(c).items() if k.endswith("_K") and v is not None}
+            c = c.replace(**arrays)
+        out.append(c)
+    if say is not None:
+        for line in lines:
+            say(f"{path}: {line}")
+    return out
 
 
 def _from_names(

@@ -261,7 +261,8 @@ def test_every_part_is_there_and_fits_the_width() -> None:
     assert "Flags: non_monotone." in text
     assert "Back-test, fitted to the evaluations before 500k and 1M:" in text
     flat = " ".join(text.split())
-    assert "later scores by 0.0120 on average, best so far by 0.0300 (skill 0.60); 90% lie" in flat
+    assert "by 0.0120 on average; to assume no further change misses them by 0.0300" in flat
+    assert "(skill 0.60); 90% lie" in flat
     assert "Intervals beyond the data are widened 1.25 times." in flat
     assert "the model 0.001, best so far 0.020, the largest n 0.000, the next n after" in flat
     assert "Published method: the published method needs 2 configurations" in text

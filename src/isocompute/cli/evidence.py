@@ -29,8 +29,8 @@ def backtest_lines(test: Row) -> list[str]:
         widened = f"widened {test['widened_by']:.2f} times"
     lines = [f"Back-test, fitted to the evaluations before {cuts}:"]
     lines += wrapped(
-        f"It misses {test['n_held_out']} later scores by {test['mae_model']:.4f} on average, best "
-        f"so far by {test['mae_best_so_far']:.4f}{skill}; {test['coverage']:.0%} lie inside their "
+        f"It misses {test['n_held_out']} later scores by {test['mae_model']:.4f} on average; to "
+        f"assume no further change misses them by {test['mae_best_so_far']:.4f}{skill}; {test['coverage']:.0%} lie inside their "
         f"intervals. Intervals beyond the data are {widened}."
     )
     rules = ", ".join(

@@ -30,8 +30,8 @@ def backtest_lines(test: Row) -> list[str]:
     lines = [f"Back-test, fitted to the evaluations before {cuts}:"]
     lines += wrapped(
         f"It misses {test['n_held_out']} later scores by {test['mae_model']:.4f} on average; to "
-        f"assume no further change misses them by {test['mae_best_so_far']:.4f}{skill}; {test['coverage']:.0%} lie inside their "
-        f"intervals. Intervals beyond the data are {widened}."
+        f"assume no further change misses them by {test['mae_best_so_far']:.4f}{skill}; "
+        f"{test['coverage']:.0%} lie inside their intervals. Intervals beyond the data are {widened}."
     )
     rules = ", ".join(
         f"{_RULES.get(name, name)} {lost:.3f}" for name, lost in test["rules"].items()

@@ -555,7 +555,7 @@ def test_a_preview_writes_nothing_and_tells_what_an_import_would(
     assert main(["import", source, "--preview", "--set", pattern]) == 0
     out = capsys.readouterr().out
     assert "avg@4 (validation, math): 20 to 50 in 1 run" in out
-    assert "leave the range 0..1: add --range LOW HIGH" in out
+    assert "of 1 run lie outside 0..1: add --range LOW HIGH" in out
     assert "rollouts_per_problem=4: from the name 'bp8_n4'" in out
     assert sorted(tmp_path.rglob("*")) == before
     study = str(tmp_path / "study")

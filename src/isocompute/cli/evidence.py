@@ -31,7 +31,8 @@ def backtest_lines(test: Row) -> list[str]:
     lines += wrapped(
         f"It misses {test['n_held_out']} later scores by {test['mae_model']:.4f} on average; to "
         f"assume no further change misses them by {test['mae_best_so_far']:.4f}{skill}; "
-        f"{test['coverage']:.0%} lie inside their intervals. Intervals beyond the data are {widened}."
+        f"{test['coverage']:.0%} lie inside their intervals. Intervals beyond the data are "
+        f"{widened}."
     )
     rules = ", ".join(
         f"{_RULES.get(name, name)} {lost:.3f}" for name, lost in test["rules"].items()

@@ -57,11 +57,12 @@ ORDER: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = (
     ("easy-filter", (), ()), ("decoupled", (), ()), ("scaling", (), ()), ("ppo", (), ()),
     ("extreme", (), ()), ("anchor", (), ()), ("long", (), ()),
     ("hard-b1024", (), ()), ("easy-b1024", (), ()), ("hard-b8192", (), ()), ("easy-b8192", (), ()),
+    ("cispo", (), ()),
 )  # fmt: skip
 # Of the n of a stage, the cheap ones first, far apart: a stage that is cut short is still a sweep.
 FIRST_N = (256, 32, 1024, 64, 16, 4, 512, 128, 8)
 # What is shown of a study unless another set is asked for.
-SHOWN = {"easy": "easy", "decoupled": "easy", "ppo": "easy", "long": "exceptions",
+SHOWN = {"easy": "easy", "decoupled": "easy", "ppo": "easy", "cispo": "easy", "long": "exceptions",
          "extreme": "extremely_hard"}  # fmt: skip
 
 HEALTH = ("reward", "entropy", "kl", "grad_norm", "length_tokens", "zero_variance_share",

@@ -327,7 +327,7 @@ def main() -> None:
         draw_path(models)
     there = {name: table.run.nunique() for name, table in tables.items()}
     counted = ", ".join(f"{name} {k} of 27" for name, k in there.items())
-    lines = [f"Runs at B_p = {B_P} so far: {counted}.", "",
+    lines = [f"Runs at B_p = {B_P}: {counted}.", "",
              "| claim | mean and 95% interval over seeds | verdict |", "|---|---|---|"]  # fmt: skip
     if models:
         lines = ["![The best n against the budget](images/grid-path.png)", "", *lines]

@@ -53,7 +53,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
         named("tbs{b}-n{n}-seed{seed}") | {"score_range": (-1.0, 1.0)},
     ),
     "comet_export": (
-        r"not read: eval_accuracy, .*column map",
+        r"not read: eval_accuracy, .*--map",
         named("9f{n}", problems_per_batch=8, columns={"eval_accuracy": "avg@1"}),
     ),
     "trackio_rows": (
@@ -61,19 +61,19 @@ SECOND: dict[str, tuple[str, Ask]] = {
         named("forest-{n}", problems_per_batch=8, step="train/global_step"),
     ),
     "aim_dataframe": (
-        r"not read: accuracy\).*column map.* Nor is `problems_per_batch` in it",
+        r"not read: accuracy\).*--map.* Nor is `problems_per_batch` in it",
         asking(problems_per_batch=8, columns={"accuracy": "avg@1"}),
     ),
     "long_with_gaps": (
-        r"not read: pass@4, mean@4, .*column map",
+        r"not read: pass@4, mean@4, .*--map",
         named("run-{n}", problems_per_batch=8, columns={"mean@4": "avg@4"}),
     ),
     "timestamps_as_index": (
-        r"score are missing \(the file has , run, seed, batch_prompts, .*column map",
+        r"score are missing \(it has , run, seed, batch_prompts, .*--map",
         named("r{n}-{seed}", problems_per_batch=8, step="update", columns={"solve_rate": "avg@1"}),
     ),
     "two_sets_and_their_mean": (
-        r"not read: eval/aime24/accuracy, .*column map",
+        r"not read: eval/aime24/accuracy, .*--map",
         named("run{n}", problems_per_batch=8, columns={"eval/average/accuracy": "avg@1"}),
     ),
 }  # fmt: skip
@@ -84,15 +84,15 @@ REWRITTEN = {
     "wandb_chart_by_time": r"the step on its x axis, .*'Relative Time \(Process\)'",
     "excel_european": r"column rollouts .* row 5 has '1.280', a fraction or thousands; write 1280",
     "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
-    "mlflow_search_runs": r"are missing \(the file has run_id, status, params.data.train_batch",
-    "swanlab_chart": r"are missing \(the file has step, bp8-n4-seed0-val/accuracy",
+    "mlflow_search_runs": r"are missing \(it has run_id, status, params.data.train_batch",
+    "swanlab_chart": r"are missing \(it has step, bp8-n4-seed0-val/accuracy",
     "pandas_two_headers": r"column names must be unique, but '8' occurs more than once",
     "trl_slurm_output": r"must be known, but 'slurm-99120_0' .*--set problems_per_batch=32",
-    "epochs_for_steps": r"are missing \(the file has epoch, val_accuracy\)",
+    "epochs_for_steps": r"are missing \(it has epoch, val_accuracy\)",
 }
 REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN
-# The seed stands where no reader looks: in another file, or in a column of a JSON row.
-SEEDLESS = ("comet_export", "two_sets_and_their_mean")
+# The seed stands where no reader looks: in a column of a JSON row.
+SEEDLESS = ("comet_export",)
 
 
 def points(runs: list[Truth], *, seeds: bool) -> dict:

@@ -54,7 +54,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
         {"where": ["learning_rate=1e-06"]},
     ),
     "trl_two_eval_sets": (
-        r"not read: eval_code_loss, eval_code_reward, .*column map",
+        r"not read: eval_code_loss, eval_code_reward, .*--map",
         asking(columns={"eval_math_reward": "avg@4"}),
     ),
     "trl_state_alone": (
@@ -62,7 +62,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
     ),
     "trl_devices_unknown": (r"`problems_per_batch` must be known", asking(problems_per_batch=8)),
     "generations_are_prompts": (
-        r"not read: eval/accuracy\).* Nor is `problems_per_batch` or `rollouts_per_problem`",
+        r"not read: eval/accuracy, num_gen.*\).* Nor is `problems_per_batch` or `rollouts",
         named("exp{n}", problems_per_batch=8, columns={"eval/accuracy": "avg@4"}),
     ),
     "global_batch_of_samples": (
@@ -73,7 +73,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
         r"not read: eval/accuracy\).* Nor is `problems_per_batch` in it",
         asking(problems_per_batch=8, columns={"eval/accuracy": "avg@4"}),
     ),
-    "train_score": (r"columns: \{eval_score: avg@4\}.* Nor is .*pattern", scored("eval_score")),
+    "train_score": (r"--map eval_score=avg.* Nor is .*pattern", scored("eval_score")),
     "greedy_and_sampled": (
         r"not read: val/sampled/accuracy, val/greedy/accuracy\).* Nor is",
         scored("val/sampled/accuracy"),
@@ -83,10 +83,10 @@ SECOND: dict[str, tuple[str, Ask]] = {
         r"pattern='G\{rollouts_per_problem\}_B\{problems_per_batch\}'", named("G{n}_B{b}"),
     ),
     "lightning_csv": (
-        r"columns: \{val/accuracy: avg@4\}", asking(columns={"val/accuracy": "avg@4"}),
+        r"--map val/accuracy=avg", asking(columns={"val/accuracy": "avg@4"}),
     ),
     "ray_tune": (
-        r"not read: eval/accuracy, .*columns: \{eval/accuracy: avg@4\}\)\.$",
+        r"not read: eval/accuracy, .*--map eval/accuracy=avg\), or choose",
         asking(columns={"eval/accuracy": "avg@4"}),
     ),
     "no_step_zero": (_NAMES, BY_NAME),
@@ -102,7 +102,7 @@ REWRITTEN = {
     "one_in_percent": r"not read: eval_accuracy\)",
     "times_only": r"its rows have ts, eval/accuracy\); name the step's key",
     "steps_of_samples": r"consumed_samples is the same number in every row; .*write a table",
-    "error_rate": r"not read: eval/error_rate\).*columns: \{KEY: avg@4\}",
+    "error_rate": r"not read: eval/error_rate\).*--map KEY=avg",
     "appended_runs": r"`problems_per_batch` and `rollouts_per_problem` must be known",
     **dict.fromkeys(
         ("skyrl_console", "slime_console", "nemo_rl_console", "prime_rl_console",

@@ -149,6 +149,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["fit", "x.csv", "--nope"], "unknown option --nope; see `isocompute fit --help`."),
         (["plan", "x.csv", "--law", "y.csv"], "one SOURCE, but got x.csv, y.csv; name one"),
         (["plan", "x.csv", "--budget", "1e6", "y.csv"], "one SOURCE, but got x.csv, y.csv"),
+        (["plan", "x.csv", "$4k"], "a budget stands behind its option: --budget '$4k'"),
         (["plan", "--max-problems", "3"], "--max-problems, did you mean --problems?"),
         (["plan", "--budgit", "3"], "unknown option --budgit, did you mean --budget? See"),
         (["fit", "x.csv", "--method", "law"], "invalid choice: 'law'"),
@@ -182,6 +183,10 @@ def test_bad_options_are_one_line(
     ("text", "amount", "unit"),
     [
         ("64gpux3d", 64 * 72, "gpu_hours"),
+        ("64xH100x72h", 64 * 72, "gpu_hours"),
+        ("8 x A100 x 1.5d", 8 * 36, "gpu_hours"),
+        ("200 gpu-hours", 200, "gpu_hours"),
+        ("200gpu_hours", 200, "gpu_hours"),
         ("8GPU x 12h", 96, "gpu_hours"),
         ("8gpusx1.5h", 12, "gpu_hours"),
         ("$10000", 10_000, "usd"),
@@ -196,7 +201,8 @@ def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> No
     assert (budget.amount, budget.unit) == (pytest.approx(amount), unit)
 
 
-@pytest.mark.parametrize("text", ["64gpux3w", "gpux3d", "$", "$x", "$5gpuh", "0gpux3d", "$-5"])
+@pytest.mark.parametrize("text", ["64gpux3w", "gpux3d", "$", "$x", "$5gpuh", "0gpux3d", "$-5",
+                                  "64xx3d", "-"])  # fmt: skip
 def test_what_is_no_budget_is_refused_as_it_was_written(text: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"but got {text!r}; write for example 2e6")):
         parse_budget(text)

@@ -80,11 +80,13 @@ def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: 
         d["worth"]["without"]["loss"] - d["worth"]["after"]["loss"]
     )
     assert d["sweep"]["rollouts"] == sweep.rollouts <= 0.15 * 4e6
-    assert d["final"]["rollouts"] == 4e6 - sweep.rollouts
+    assert d["final"]["rollouts"] == 4e6 - sweep.rollouts - sweep.evaluations
+    assert sweep.evaluations == d["sweep"]["evaluation_rollouts"] > 0
     assert d["worth"]["twice"]["rollouts"] > 1.9 * sweep.rollouts
     lines = design_lines(d)
     assert lines[0].startswith("Sweep   n = ")
     assert any(line.startswith("Worth   score lost to the best n: 0.0") for line in lines)
+    assert "Time    an hour" in design_lines({**d, "time": "an hour"})
 
 
 def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> None:
@@ -109,9 +111,8 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
         assert ("loses twice as much. Name" in said) is not turns
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
-    full, left = (
-        0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c) - 4.5))) for c in (4e5, 4e5 - sweep.rollouts)
-    )
+    kept = 4e5 - sweep.rollouts - sweep.evaluations
+    full, left = (0.3 + 0.4 / (1 + np.exp(-3 * (np.log10(c) - 4.5))) for c in (4e5, kept))
     assert d["worth"]["after"]["loss"] == pytest.approx(full - left, abs=2e-4)
     assert d["worth"]["after"]["choice"] == 0
 
@@ -300,7 +301,7 @@ def test_passes_are_counted_and_warned_of(monkeypatch: Any) -> None:
     assert "problems_fewer" not in [one["code"] for one in d["notices"]]
     known = replace(APART, problems=2001)
     _, d = design_sweep(known, Asked(limits=limits, draws=DRAWS))
-    assert "problems_fewer" in [one["code"] for one in d["notices"]]
+    assert "problems_fewer_than_prior" in [one["code"] for one in d["notices"]]
 
 
 def test_what_the_prior_does_not_hold_is_said(monkeypatch: Any) -> None:
@@ -383,8 +384,10 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
         assert 0.4 * d["sweep"]["rollouts"] < d["lr_sweep"]["rollouts"] <= d["sweep"]["rollouts"]
         assert main(["lr-sweep", str(study), "--dry-run", "--json", str(document)]) == 0
         assert json.loads(document.read_text())["estimate"] == d["lr_sweep"]
-    # Seconds of this machine stand beside no GPU-hours of others.
-    assert ("cores of this machine" in told) == (d["engine"] == "local")
+    # Seconds of this machine stand beside no GPU-hours of others, nor beside a sweep not advised.
+    assert ("cores of this machine" in str(d.get("time"))) == (d["engine"] == "local")
+    assert d["answer"] == "no_sweep"
+    assert "cores of this machine" not in told
     assert d["engine"] != "local" or d["sweep"]["cost"]["gpu_hours"] is None
     assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in
                                         ("2,000 dollars", "an older study"))  # fmt: skip

@@ -292,3 +292,105 @@ def test_rows_that_say_what_they_are_of_are_of_one(
     path.write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(InputError, match=f"of one {word}, but those of .* have '{values[0]}' and"):
         read_log(path)
+
+
+def test_a_key_of_a_log_may_be_named_as_b_p_or_n(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    rows = [{"step": s, "loop/prompts": 32, "loop/k": 8, "val/mean@2": score(8, s)} for s in STEPS]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    maps = ["loop/prompts=problems_per_batch", "loop/k=rollouts_per_problem"]
+    with pytest.raises(InputError, match=r"name the score \(--map val/mean@2=avg@2\), or choose"):
+        load_curves(path, settings=load_settings([], maps))
+    (curve,) = load_curves(path, settings=load_settings([], [*maps, "val/mean@2=avg@2"]))
+    assert (curve.configuration, curve.metric) == ((32, 8), "avg@2")
+    assert curve.rollouts_K.tolist() == [32 * 8 * s for s in STEPS]
+
+def parts(folder: Path, n: int, *, seed: int = 0) -> None:
+    """Two logs of one run, the second with a counter that began anew."""
+    for part, (first, last) in enumerate(((0, 160), (160, 300)), start=1):
+        rows = [{"step": s - first, "eval_reward": score(n, s, seed)}
+                for s in STEPS if first <= s <= last]  # fmt: skip
+        file = folder / f"p32_n{n}_part{part}.jsonl"
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_run_that_begins_where_another_ends_is_its_sequel(tmp_path: Path) -> None:
+    """Its counter began anew; read as a second seed it would begin at the first one's end."""
+    for n in (8, 16):
+        parts(tmp_path, n)
+    words = ["pattern=p{problems_per_batch}_n{rollouts_per_problem}"]
+    with pytest.raises(InputError, match=r"'p32_n\d+_part2' .* begins with the score 0\.\d+ that "
+                                         r"'p32_n\d+_part1' .* add --set resumed=join, if it"):
+        read_log(tmp_path, settings=load_settings(words))
+    runs = read_log(tmp_path, settings=load_settings([*words, "resumed=join"]))
+    assert [(run.name, run.rollouts_per_problem) for run in runs] == [
+        ("p32_n16_part1", 16), ("p32_n8_part1", 8)
+    ]
+    steps = [s for s in STEPS if s <= 300]
+    (series,) = runs[1].series
+    assert series.step_K.tolist() == steps
+    assert series.rollouts_K.tolist() == [32 * 8 * s for s in steps]
+    assert series.score_K.tolist() == [score(8, s) for s in steps]
+    assert len(read_log(tmp_path, settings=load_settings([*words, "resumed=apart"]))) == 4
+
+
+def test_seeds_that_begin_alike_and_other_models_are_no_sequels(tmp_path: Path) -> None:
+    words = load_settings(["problems_per_batch=32", "pattern=n{rollouts_per_problem}"])
+    for name, above in (("a-n8-1", 0.0), ("a-n8-2", 0.004), ("b-n8", 0.3)):
+        rows = [{"step": s, "eval_reward": score(8, s, len(name)) + above} for s in STEPS]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert len(read_log(tmp_path, settings=words)) == 3
+
+
+def test_keys_of_a_configuration_beside_a_log_may_be_named(tmp_path: Path) -> None:
+    """A loop's own words for B_p and n: asked for, with the keys that seem to hold them."""
+    for n in (8, 16):
+        folder = tmp_path / f"exp-{n}"
+        folder.mkdir()
+        said = {"data": {"prompts_per_batch": 32}, "sampling": {"num_samples": n}, "seed": 3}
+        (folder / "config.json").write_text(json.dumps(said))
+        rows = [{"step": s, "val/avg@2": score(n, s)} for s in STEPS]
+        (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scores, maps = "val/avg@2=avg@2", ["data.prompts_per_batch=problems_per_batch",
+                                       "sampling.num_samples=rollouts_per_problem"]
+    with pytest.raises(InputError, match=f"add --map {maps[0]} --map {maps[1]} if they hold these"):
+        load_curves(tmp_path, settings=load_settings([], [scores]))
+    curves = load_curves(tmp_path, settings=load_settings([], [scores, *maps]))
+    assert [(c.configuration, c.seed) for c in curves] == [((32, 16), 3), ((32, 8), 3)]
+
+
+def test_the_number_of_a_folder_is_no_batch(tmp_path: Path) -> None:
+    (tmp_path / "b3").mkdir()
+    path = tmp_path / "b3" / "table.csv"
+    path.write_text("n,step,score\n8,10,0.5\n")
+    with pytest.raises(InputError, match="--set problems_per_batch=16 if all rows share it"):
+        load_curves(path)
+
+
+def test_a_count_of_rollouts_in_the_log_is_held_against_the_steps(tmp_path: Path) -> None:
+    path = tmp_path / "bp32_n8.jsonl"
+    rows = [{"step": s * 7, "it": s, "gen/rollouts": s * 32 * 8, "val/avg@2": score(8, s)}
+            for s in STEPS]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words, maps = ["pattern=bp{bp}_n{n}"], ["val/avg@2=avg@2"]
+    with pytest.raises(InputError, match=r"'gen/rollouts' counts 76,800 at step 2100, where B_p \* "
+                                         r"n \* step is 537,600; add --map gen/rollouts=rollouts"):
+        load_curves(path, settings=load_settings(words, maps))
+    for more in ("gen/rollouts=rollouts", "it=steps"):
+        (curve,) = load_curves(path, settings=load_settings(words, [*maps, more]))
+        assert curve.rollouts_K.tolist() == [32 * 8 * s for s in STEPS]
+    text = path.read_text().replace('"step": ', '"at": ').replace('"it": ', '"step": ')
+    path.write_text(text)  # the count agrees: nothing is asked
+    (curve,) = load_curves(path, settings=load_settings(words, maps))
+    assert curve.rollouts_K.tolist() == [32 * 8 * s for s in STEPS]
+
+
+def test_short_words_and_slips_of_a_map(tmp_path: Path) -> None:
+    said = load_settings(["n=8", "bp=4", "pattern=b{bp}_g{n}"], ["k=n", "prompts=bp", "it=steps"])
+    assert (said.rollouts_per_problem, said.problems_per_batch) == (8, 4)
+    assert said.pattern == "b{problems_per_batch}_g{rollouts_per_problem}"
+    assert said.step == "it"
+    assert [c.metric.label for c in said.columns.values()] == ["rollouts_per_problem",
+                                                               "problems_per_batch"]
+    with pytest.raises(InputError, match="is to be 'problem_per_batch'; did you mean problems_per"):
+        load_settings([], ["bsz=problem_per_batch"])

@@ -162,7 +162,7 @@ def test_a_study_is_priced_by_its_own_runs(tmp_path: Path, capsys: Any) -> None:
         assert c.gpu_hours_K[0] == 0
     assert main(["fit", source, "--unit", "gpu-hours", "--json", str(tmp_path / "f.json")]) == 0
     assert json.loads((tmp_path / "f.json").read_text())["unit"] == "gpu-hours"
-    assert "gpu-hours" in capsys.readouterr().out
+    assert "GPU-hours" in capsys.readouterr().out
 
 
 def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:

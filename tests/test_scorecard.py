@@ -395,6 +395,27 @@ def test_the_runs_of_the_grid_are_curves(tmp_path):
     assert grid.seconds_per_million(tmp_path) == pytest.approx(4.0 / 16 * 1e6)
 
 
+def test_a_run_that_two_studies_plan_counts_for_both_at_equal_rollouts(tmp_path, monkeypatch):
+    grid_run(tmp_path, "a", study="hard", ends=(0, 4, 8))
+    grid_run(tmp_path, "b", study="anchor", ends=(0, 2))
+    packed = tmp_path / "packed"
+    packed.mkdir()
+    table = pa.table({"run": ["a", "b"], "arm": ["rate-1e-3", "rate-2e-3"]})
+    pq.write_table(table, packed / "anchor.parquet")
+    monkeypatch.setattr(grid, "PACKED", packed)
+    grid._packed.cache_clear()
+    assert len(grid.of_study(tmp_path, ("anchor",))) == 2
+    (one,) = grid.of_study(tmp_path, ("anchor",), "rate-1e-3")
+    assert one.head["run"] == "a"
+    arms = {"rates": {"study": "anchor", "arm": "rate-{}", "on": "easy", "runs": 3,
+                      "values": ["1e-3", "2e-3"]}}  # fmt: skip
+    column = evidence.Evidence(name="x", title="X", arms=arms, folder=tmp_path)
+    assert column.progress(("rates",)) == (2, 3)
+    # The other ends at 2 rollouts: so does this one, whose first evaluation after 0 is at 4.
+    assert column.rates() == {4: {1e-3: 0.0, 2e-3: 0.125}}
+    grid._packed.cache_clear()
+
+
 def test_outcomes_of_the_grid_are_compared_at_equal_rollouts(tmp_path):
     grid_run(tmp_path, "a")
     grid_run(tmp_path, "b", n=64, ends=(0, 4))  # ends sooner: the other is read at 4, too

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import time
 from pathlib import Path
 
@@ -115,7 +116,8 @@ def test_scores_of_several_seeds_under_one_name_are_counted(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("C,n,score\n1,2,0.5\n", r"the file has C, n, score\).*--map.*--set problems_per_batch=16"),
+        ("C,n,score\n1,2,0.5\n", r"it has C, n, score\); add --map n=rollouts_per_problem "
+         r"--map C=rollouts if they hold these; --set problems_per_batch=16 if all"),
         (HEAD.replace(",", ";") + "\n16;4;64;0,5;0\n16;4;1,152;0,5;0\n",
          "row 2 has '1,152'; write plain numbers"),
         (HEAD + "\n16,4,\"1,152\",0.5,0\n", "row 1 has '1,152'; write plain numbers"),
@@ -151,10 +153,74 @@ def test_the_line_about_missing_columns_leaves_out_what_was_said(tmp_path: Path)
     said = load_settings(["problems_per_batch=32", "pattern=n{rollouts_per_problem}"])
     with pytest.raises(InputError, match="but rollouts, score are missing") as info:
         load_tidy(path, settings=said)
-    assert "columns: {KEY: rollouts, KEY: score}" in str(info.value)
-    assert "tokens or hours become rollouts" in str(info.value)
+    assert "add --map KEY=rollouts with your own column (B_p * n * step" in str(info.value)
+    assert str(info.value).endswith("--map KEY=score with your own column.")
     with pytest.raises(InputError, match="rollouts_per_problem, rollouts, score are missing"):
         load_tidy(path)
+
+
+def theirs(path: Path, *, columns: str = "", cell: str = "") -> Path:
+    """Two runs of each n in the words of another team."""
+    rows = [
+        f"g{n}-{letter},{t},16,{n},{0.1 + t / 1000 + 0.001 * (letter == 'b') * (t > 20)}{extra}"
+        for n in (4, 8) for letter in "ab" for t in STEPS
+        for extra in [cell and f",{cell.split()[letter == 'b']}"]
+    ]  # fmt: skip
+    head = f"run_name,global_step,train_batch_size,rollout_n,gsm8k/acc{columns and ',' + columns}"
+    return write(path, "\n".join([head, *rows]) + "\n")
+
+
+MAPS = ("train_batch_size=problems_per_batch", "rollout_n=rollouts_per_problem", "gsm8k/acc=score")
+
+
+def test_a_table_in_the_words_of_others_is_asked_for_in_a_line_that_works(tmp_path: Path) -> None:
+    path = theirs(tmp_path / "a.csv")
+    wanted = " ".join(f"--map {one}" for one in MAPS)
+    with pytest.raises(InputError, match=re.escape(f"; add {wanted} if they hold these (a ba")):
+        load_tidy(path)
+    # the column of steps is enough: rollouts are not asked for
+    curves = load_tidy(path, settings=load_settings([], MAPS))
+    assert [(c.configuration, c.run) for c in curves] == [
+        ((16, n), f"g{n}-{letter}") for n in (4, 8) for letter in "ab"
+    ]
+    assert curves[2].rollouts_K.tolist() == [16 * 8 * t for t in STEPS]
+
+
+def test_runs_that_differ_in_their_learning_rate_are_no_repetitions(tmp_path: Path) -> None:
+    path = theirs(tmp_path / "a.csv", columns="learning_rate", cell="1e-6 2e-6")
+    settings = load_settings([], MAPS)
+    with pytest.raises(InputError, match=r"16 x 4 have 1e-06, 2e-06; choose .*rate=1e-06, or keep"):
+        load_tidy(path, settings=settings)
+    (c, _) = load_tidy(path, settings=settings, where={"learning_rate": "1e-6"})
+    assert c.run == "g4-a"
+    assert len(load_tidy(path, settings=settings, where={"learning_rate": "*"})) == 4
+    path.write_text(path.read_text().replace("run_name", "whatever"))  # two runs as one
+    with pytest.raises(InputError, match=r"one run must share their learning_rate, but at 1,920 r"):
+        load_tidy(path, settings=settings)
+
+
+def test_a_column_that_tells_repeated_rows_apart_is_named(tmp_path: Path) -> None:
+    path = theirs(tmp_path / "a.csv", columns="model", cell="small large")
+    path.write_text(path.read_text().replace("run_name", "whatever"))
+    said: list[str] = []
+    load_tidy(path, settings=load_settings([], MAPS), say=said.append)
+    assert said[-1].endswith("evaluations of it; they differ in column whatever: add --map "
+                             "whatever=run if each of its values is a run of its own")  # fmt: skip
+    named = load_settings([], [*MAPS, "whatever=run"])
+    said.clear()
+    assert len(load_tidy(path, settings=named, say=said.append)) == 4
+    assert not said
+
+
+def test_a_map_is_pairs_or_a_file_or_both(tmp_path: Path) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text("problems_per_batch: 8\ncolumns: {a: best@4}\n")
+    both = load_settings([], [str(file), "eval/x=y=avg@2"])
+    assert both.problems_per_batch == 8
+    assert {k: c.metric.label for k, c in both.columns.items()} == {"a": "best@4",
+                                                                    "eval/x=y": "avg@2"}
+    with pytest.raises(InputError, match="must look like avg@4, best@4"):
+        load_settings([], ["a=avg@@"])
 
 
 def test_the_scores_of_a_table_without_metrics_go_by_the_name_of_their_column(

@@ -6,6 +6,7 @@ take is said by `ARMS`.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import math
 import tomllib
@@ -214,7 +215,7 @@ class Evidence:
         return [c for c in self.every(arm) if c.problems_per_batch in b_p]
 
     def rates(self) -> dict[int, dict[float, float]]:
-        """Final score by learning rate, by n: of the arm `rates`.
+        """Final score by learning rate, by n, at equal rollouts: of the arm `rates`.
 
         Raises:
             MissingError: no sweep of the rate, or no finished run of it.
@@ -222,16 +223,18 @@ class Evidence:
         known = self.arms.get("rates")
         if known is None:
             raise MissingError(ARMS["rates"][0])
-        points: dict[int, dict[float, list[float]]] = {}
+        sweeps: dict[float, list[Curve]] = {}
         for rate in known["values"]:
             word = str(known["arm"]).format(rate)
             part = replace(self, arms={"rates": {**known, "arm": word}})
-            try:
-                ends = of.final_scores(part.every("rates", on=known.get("on")))
-            except MissingError:
-                continue
-            for (_, n, _), score in ends.items():
-                points.setdefault(n, {}).setdefault(float(rate), []).append(score)
+            with contextlib.suppress(MissingError):
+                sweeps[float(rate)] = part.every("rates", on=known.get("on"))
+        # A rate that another study has too may have gone on for longer there.
+        end = min((c.rollouts_K[-1] for sweep in sweeps.values() for c in sweep), default=0.0)
+        points: dict[int, dict[float, list[float]]] = {}
+        for rate, sweep in sweeps.items():
+            for (_, n, _), score in of.final_scores([c.until(end) for c in sweep]).items():
+                points.setdefault(n, {}).setdefault(rate, []).append(score)
         if not points:
             raise MissingError(f"{ARMS['rates'][0]}: no finished run")
         return {
@@ -246,16 +249,25 @@ class Evidence:
             known = self._where(arm)
             if known is not None and "runs" in known:
                 planned += known["runs"]
-                try:
-                    there += len(self._at_main(arm, self._read(arm, "avg", None)))
-                except MissingError:
-                    continue
+                there += self._finished(arm, known)
         return (there, planned) if planned else None
 
     def _at_main(self, arm: str, curves: list[Curve]) -> list[Curve]:
         if arm.endswith(("_all", "_splits")):
             return curves
         return [c for c in curves if c.problems_per_batch == main_bp(curves)]
+
+    def _finished(self, arm: str, known: Mapping[str, Any]) -> int:
+        """Runs of an arm in the folder, whatever they were judged on."""
+        pattern = str(known.get("arm", ""))
+        words = [pattern.format(value) for value in known.get("values", [""])]
+        keys = [
+            run.key for word in words for run in grid.of_study(self.folder, _studies(known), word)
+        ]
+        every = arm.endswith(("_all", "_splits"))
+        return sum(
+            (every or b_p == MAIN_BP) and n == known.get("n", n) for b_p, n, _ in keys
+        )  # fmt: skip
 
     def cost(self, needs: tuple[str, ...]) -> str:
         """What the arms that are missing would take: runs, rollouts, core hours."""

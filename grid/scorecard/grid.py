@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.metrics import progress, score_from_counts
 
+PACKED = Path(__file__).parents[2] / "src" / "isocompute" / "data" / "grid"
 K = 4  # avg@4, best@4, worst@4 from the samples that there are
 
 
@@ -49,12 +50,28 @@ def _run(file: Path) -> Run:
 
 
 def of_study(folder: Path, studies: tuple[str, ...], arm: str = "") -> list[Run]:
-    """The runs of some studies, of one recipe where `arm` names it."""
+    """The runs of some studies, of one recipe where `arm` names it.
+
+    A run that several studies plan is made once, and its head names the first. The files of the
+    package name it under each.
+    """
+    shared = set().union(*(_packed(study, arm) for study in studies))
     return [
         run for run in load(folder)
-        if run.head["study"] in studies
-        and (not arm or run.head["spec"].get("arm", {}).get("recipe") == arm)
+        if run.head["run"] in shared or (
+            run.head["study"] in studies
+            and (not arm or run.head["spec"].get("arm", {}).get("recipe") == arm)
+        )
     ]  # fmt: skip
+
+
+@cache
+def _packed(study: str, arm: str) -> frozenset[str]:
+    file = PACKED / f"{study}.parquet"
+    if not file.exists():
+        return frozenset()
+    table = pq.read_table(file, columns=["run", "arm"]).to_pydict()
+    return frozenset(r for r, a in zip(table["run"], table["arm"], strict=True) if arm in ("", a))
 
 
 @cache

@@ -142,7 +142,7 @@ def _head(table: Sequence[Sequence[Cell]], picture: str) -> str:
         "estimate and its interval; `...` is an end that the data leave open, as where the best n "
         "is the largest tested. The tests, their smallest effects and what they can see were "
         "written down and committed before the first run of the grid was finished.\n\n"
-        f"The grid (`verbs`) is being made: {finished} of its runs are finished. "
+        f"The grid (`verbs`) holds {finished} runs. "
         f"{counts['holds']} cells say yes, {counts['does not']} no, {counts['undecided']} are "
         f"open.{partial} With so many tests at 95%, a few are wrong by chance.\n\n"
         f"![The scorecard as a picture]({picture})\n\n"

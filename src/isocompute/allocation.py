@@ -168,6 +168,7 @@ _UNITS = {
     "tok": "tokens",
     "tokens": "tokens",
     "gpuh": "gpu_hours",
+    "gpuhours": "gpu_hours",
     "usd": "usd",
 }
 _FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
@@ -182,7 +183,7 @@ class Budget:
 
 
 def parse_budget(text: str) -> Budget:
-    """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `2000usd`, `$2000` -> Budget.
+    """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `$2000` and the like -> Budget.
 
     Commas separate thousands only: `1,500` is 1500, and `1,5` is refused.
 
@@ -193,15 +194,18 @@ def parse_budget(text: str) -> Budget:
         InputError: for text in a number, an unknown unit, or an amount that is not > 0.
     """
     asked = text
-    if gpus := re.fullmatch(r"\s*(\d+)\s*gpus?\s*x\s*([0-9.]+)\s*([dh])\s*", text, re.IGNORECASE):
+    kind = r"(?:gpus?|x\s*[a-z]+[0-9]\w*?)"  # 64gpu, 64xH100
+    if gpus := re.fullmatch(
+        rf"\s*(\d+)\s*{kind}\s*x\s*([0-9.]+)\s*([dh])\s*", text, re.IGNORECASE
+    ):
         hours = 24 if gpus[3].lower() == "d" else 1
         with contextlib.suppress(ValueError):
             text = f"{int(gpus[1]) * float(gpus[2]) * hours!r}gpuh"
     elif text.strip().startswith("$"):
         text = re.sub(r"([a-zA-Z]?)\s*$", r"\1usd", text.strip()[1:], count=1)
     number = r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9_]*)(?:\.[0-9]*)?"
-    match = re.fullmatch(rf"\s*({number}(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z]*)\s*", text)
-    word = match.group(2) if match else ""
+    match = re.fullmatch(rf"\s*({number}(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z][a-zA-Z_-]*)?\s*", text)
+    word = re.sub("[_-]", "", match.group(2) or "") if match else ""
     unit = _UNITS.get(word.lower())
     factor = 1.0
     if unit is None and word[:1] in _FACTORS:

@@ -23,7 +23,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "one_or_two_n": (
         "train n = {settles}", f"{_RUN} {_N}{{settles}}", "train n = {settles} at B_p = {bp}"),
     "law_of_another_model": (
-        "see if a sweep pays", "isocompute design --budget {spend} -o {study}", None),
+        "see if a sweep pays", "isocompute design --budget {spend}{known} -o {study}", None),
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (
@@ -55,6 +55,7 @@ def run_next(
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
     learning_rate: float | None = None,
     rates: Rates | None = None, instead: Mapping[str, float] | None = None,
+    problems: int | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
 
@@ -70,6 +71,7 @@ def run_next(
         learning_rate: of the prescription.
         rates: what a rollout costs.
         instead: rollouts of a step by code, instead of those of the notice.
+        problems: D, where it was said.
     """
     b_p, n = chosen
     short = min(spend, budget) or budget
@@ -83,7 +85,7 @@ def run_next(
              "half": max(n // 2, 1), "contended": named or n,
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
-             "rates": _around(learning_rate),
+             "rates": _around(learning_rate), "known": _known(rates or Rates(), problems),
              "study": study or _STUDY}  # fmt: skip
     known = {one.code: one.rollouts for one in notices} | dict(instead or {})
     if "law_of_another_model" in there:
@@ -107,6 +109,13 @@ def run_next(
              "rollouts": rollouts, "cost": cost}
         )  # fmt: skip
     return steps
+
+
+def _known(rates: Rates, problems: int | None) -> str:
+    """What was said of a plan, as options of the design of its sweep."""
+    said = {"rollouts-per-gpu-hour": rates.rollouts_per_gpu_hour,
+            "usd-per-gpu-hour": rates.usd_per_gpu_hour, "problems": problems}  # fmt: skip
+    return "".join(f" --{name} {value:g}" for name, value in said.items() if value is not None)
 
 
 def _around(rate: float | None) -> str:

@@ -311,7 +311,7 @@ def _answer(q: Question) -> Plan:
             notices, chosen, found.settles, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
             learning_rate=recipe.learning_rate_at(a.batch_size), rates=q.price.rates,
-            instead=steps_take(q, bought, near)),
+            instead=steps_take(q, bought, near), problems=q.problems),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))

@@ -24,7 +24,7 @@ from isocompute.answers.fit import Fit
 from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.verdict import ENOUGH_N, open_choice
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
@@ -168,7 +168,7 @@ def smaller_budget(q: Question, widest: float) -> str:
         low, high = fit.best_at(x).score_interval
         if high - low <= widest:
             digit = 10 ** math.floor(math.log10(x))
-            return f"at most {compact(x // digit * digit)} {fit.unit}"
+            return f"at most {compact(x // digit * digit)} {unit_words(fit.unit)}"
         x /= 2
     return "a smaller budget"
 

@@ -196,7 +196,7 @@ def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
         whole += [[line, f"     {step['command']}"] for line in two]
     whole.append([one])
     # A command is never cut; where it is wider than the screen it has a line of its own.
-    fitting = [rows for rows in whole if max(map(len, rows)) <= WIDTH]
+    fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
     return fitting or [whole[-2] if step["command"] else [one]]
 
 

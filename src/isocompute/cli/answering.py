@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +107,18 @@ def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
 
 def plan(options: Options) -> int:
     """Sweep + budget -> prescription; exit code 3 where the data cannot carry one."""
+    from isocompute.allocation import parse_budget
     from isocompute.answers import advice_lines
     from isocompute.answers.words import recipe_unsaid
 
     law = [*options.source, *([options.law] if options.law else [])]
     if len(law) > 1:
         given = ", ".join(law[:3]) + (", ..." if len(law) > 3 else "")
-        raise InputError(
-            f"a plan rests on one SOURCE, but got {given}; name one, or the folder that holds them."
-        )
+        cure = "name one, or the folder that holds them"
+        with contextlib.suppress(InputError):
+            parse_budget(law[-1])
+            cure = f"a budget stands behind its option: --budget {shlex.quote(law[-1])}"
+        raise InputError(f"a plan rests on one SOURCE, but got {given}; {cure}.")
     check_target(options.json, law)
     source = narrowed(law[0], options) if law else None
     answer = _planned(options, source, batch_size=options.batch_size, steps=options.steps)

@@ -6,7 +6,7 @@ import argparse
 
 from isocompute.cli import designing
 from isocompute.cli.options import Parser, add_json, stage
-from isocompute.cli.values import count, gpus, positive, positive_int, share
+from isocompute.cli.values import count, gpus, hours, positive, positive_int, share
 
 _FEWEST_DRAWS, _MOST_DRAWS = 4, 2000  # 2,000 take an hour; memory grows with them
 
@@ -25,10 +25,11 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--gpus", type=gpus, metavar="64xH100", help="with --hours, instead of --budget"
     )
-    parser.add_argument("--hours", type=positive, metavar="H", help="see --gpus")
+    parser.add_argument("--hours", type=hours, metavar="H", help="see --gpus")
     parser.add_argument(
         "--spend", type=share, default=0.15, metavar="SHARE",
-        help="share of the budget that the sweep may take, 15%% or 0.15 (default: 15%%)",
+        help="share of the budget that training in the sweep may take, 15%% or 0.15 (default: "
+        "15%%); its evaluations are counted on top",
     )  # fmt: skip
     parser.add_argument(
         "--problems", type=positive_int, metavar="D",

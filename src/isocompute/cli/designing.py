@@ -46,7 +46,7 @@ def design(options: Options) -> int:
         validation=options.validation, gpus=options.gpus and options.gpus[0],
         difficulty=options.difficulty or "easy", verifier=options.verifier,
     )  # fmt: skip
-    own = options.output and trainer.problems
+    own = trainer.problems
     if options.problems is not None and own and options.problems > own:
         raise InputError(
             f"--problems must be at most what --train holds ({own}), but got {options.problems}; "
@@ -64,9 +64,10 @@ def design(options: Options) -> int:
         draws=options.draws, seed=options.seed, notices=tuple(notices),
     )  # fmt: skip
     sweep, document = design_sweep(worlds, asked)
-    document |= {"engine": trainer.engine}
+    document |= {"engine": trainer.engine, "gpus": options.gpus and options.gpus[0]}
     if options.output is not None:
-        document |= _written(options, sweep, trainer, price.rates, limits.budget - sweep.rollouts)
+        left = limits.budget - sweep.rollouts - sweep.evaluations
+        document |= _written(options, sweep, trainer, price.rates, left)
     write_json(document, options.json)
     shown = {**document, "study": options.output and shlex.quote(options.output)}
     show(design_lines(shown), quiet=options.json == "-")
@@ -95,8 +96,9 @@ def _budget(options: Options) -> Budget:
     if options.rollouts_per_gpu_hour is None and options.prior is None:
         raise InputError(
             f"GPU-hours need the rollouts that a GPU trains on in an hour, but none is known for "
-            f"{kind or 'these GPUs'}; add --rollouts-per-gpu-hour (of your last run: B_p x n x "
-            "steps / (GPUs x hours)), or --prior with a study whose runs were timed."
+            f"{kind or 'these GPUs'}; add --rollouts-per-gpu-hour (B_p x n x steps / (GPUs x "
+            "hours) of your last run, or of ten steps), or --prior with a study whose runs were "
+            "timed."
         )
     return Budget(amount=count * options.hours, unit="gpu_hours")
 

@@ -9,7 +9,7 @@ from typing import Any
 from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.cli.evidence import backtest_lines, best_n_lines, gap_lines, spread_lines
 from isocompute.cli.fit_short import fit_lines, n_words, setting_words, whole
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, unit_words
 
 Row = Mapping[str, Any]
 
@@ -24,14 +24,14 @@ def full_lines(document: Row, options: str = "") -> list[str]:
     unit, other = document["unit"], document["law_problems_per_batch"]
     lines = [*fit_lines(document, options)[:-1], "", "Curves:"]
     lines += indented(_curve_table(document["curves"], unit))
-    lines += ["", f"Frontier, by {unit}:"]
+    lines += ["", f"Frontier, by {unit_words(unit)}:"]
     lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
     lines += ["", *_law(document["law"])]
     if other:
         lines += ["", "Problems per batch at this fixed batch:"]
         lines += indented(_law_table(other, "problems_per_batch", "B_p*"))
     at = [b["x"] for b in document["best"] if not b["extrapolated"]][-1]
-    at_end = f"{compact(at)} {document['unit']}"
+    at_end = f"{compact(at)} {unit_words(unit)}"
     lines += _neighbour_lines(document.get("neighbours") or (), at_end)
     lines += ["", *wrapped(document["direction"]["sentence"], indent="")]
     lines += spread_lines(document)

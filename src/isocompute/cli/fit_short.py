@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.cli.cells import WIDTH
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, unit_words
 
 Row = Mapping[str, Any]
 
@@ -66,7 +66,7 @@ def _setting(document: Row) -> str:
     top = compact(max(c["at"][-1]["x"] for c in document["curves"]))
     return (
         f"{document['metric']}, {runs} run{'s' * (runs > 1)}, {tested}, "
-        f"{setting_words(document)}, up to {top} {document['unit']}"
+        f"{setting_words(document)}, up to {top} {unit_words(document['unit'])}"
     )
 
 
@@ -189,7 +189,7 @@ def _batch_or_n(document: Row) -> str:
 def _verdict(document: Row) -> str:
     level, reason = document["verdict"]["level"], document["verdict"]["reason"]
     if level == "ok":  # nothing is said of what lies beyond the data
-        return f"ok up to {_budget(_compared(document))} {document['unit']}."
+        return f"ok up to {_budget(_compared(document))} {unit_words(document['unit'])}."
     return f"{level}. {reason}".strip()
 
 

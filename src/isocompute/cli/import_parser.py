@@ -46,6 +46,9 @@ def add_settings(parser: Parser) -> None:
     )
     parser.add_argument(
         "--map",
-        metavar="FILE.yaml",
-        help="a file with what --set says, and names of metrics: columns: {KEY: avg@4}",
+        action="append",
+        default=[],
+        metavar="KEY=NAME",
+        help="what a key or column holds: val/acc=avg@4, bsz=problems_per_batch; or a file with "
+        "what --set says and columns: {KEY: NAME}",
     )

@@ -120,11 +120,11 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
     words = ["isocompute", "import", *options.source, "-o", options.output or "study"]
     for pair in options.set:
         words += ["--set", pair]
-    if options.map is not None:
-        words += ["--map", options.map]
+    for one in options.map:
+        words += ["--map", one]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
-    from isocompute.importers.asking import likely_key, pattern_for, per_rollout
+    from isocompute.importers.asking import likely_score, pattern_for, per_rollout
     from isocompute.importers.convert import convert_runs
 
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
@@ -136,10 +136,8 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         if (b_p := per_rollout(lacks_bp)) is not None:
             words += ["--set", f"problems_per_batch={b_p}"]
     if not any(run.series for run in runs):
-        lines.append(
-            f"Name the scores in a file columns.yaml: columns: {{{likely_key(runs)}: avg@4}}"
-        )
-        words += ["--map", "columns.yaml"]
+        lines.append("No score is known by its name: see --map in the line below")
+        words += shlex.split(likely_score(runs))
     else:
         try:
             convert_runs(runs)

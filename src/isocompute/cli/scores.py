@@ -39,7 +39,7 @@ def scores(options: Options) -> Scores:
 
 def _settings(options: Options) -> Settings | None:
     """What the logs do not say, where anything is given."""
-    if not options.set and options.map is None:
+    if not options.set and not options.map:
         return None
     from isocompute.importers import load_settings
 

@@ -13,8 +13,9 @@ WORLD_SIZE = 1200  # problems of a generated world where no size is given
 
 
 def positive_int(text: str) -> int:
-    """A whole number >= 1; 4096, 1e6 and 8_192 are fine."""
-    value = positive(text)
+    """A whole number >= 1; 4096, 1e6, 8_192 and 12k are fine."""
+    thousands = text.strip().endswith("k")
+    value = positive(text.strip().removesuffix("k")) * (1000 if thousands else 1)
     if not value.is_integer():
         raise argparse.ArgumentTypeError(f"must be a whole number, but got {text!r}")
     return int(value)
@@ -65,6 +66,18 @@ def gpus(text: str) -> tuple[int, str]:
     if not number.strip().isdigit() or int(number) < 1 or text.endswith("x"):
         raise argparse.ArgumentTypeError(f"must be 64xH100 or 64, but got {text!r}")
     return int(number), kind.strip()
+
+
+def hours(text: str) -> float:
+    """Hours above 0: 72, 72h or 3d.
+
+    >>> hours("72"), hours("72h"), hours("3d")
+    (72.0, 72.0, 72.0)
+    """
+    number = text.strip()
+    if number.endswith("d"):
+        return 24 * positive(number.removesuffix("d"))
+    return positive(number.removesuffix("h"))
 
 
 def numbers(text: str) -> list[float]:

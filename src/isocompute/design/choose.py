@@ -131,8 +131,8 @@ class Judge:
         return allowed(self.worlds, self.b_p, rollouts, self.limits.max_batch)
 
     def final(self, sweep: Sweep) -> float:
-        """Rollouts that a sweep leaves."""
-        return self.limits.budget - sweep.rollouts
+        """Rollouts that a sweep and its evaluations leave."""
+        return self.limits.budget - sweep.rollouts - sweep.evaluations
 
     def lost(self, sweep: Sweep, which: slice) -> Lost:
         """By the sweep, in some of the worlds."""
@@ -242,7 +242,7 @@ def _limits_of(
     if passes is not None and passes["final"] > max(1.0, passes["sweep"]):
         yield notice("passes_over_data", passes=passes["final"], problems=limits.problems)
     if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
-        yield notice("problems_fewer", problems=limits.problems, known=worlds.problems)
+        yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems)
     if sweep.problems_per_batch != worlds.problems_per_batch:
         b_p, known = sweep.problems_per_batch, worlds.problems_per_batch
         yield notice("bp_of_prior", bp=b_p, known=known)

@@ -65,6 +65,11 @@ class Sweep:
         return (1 + int((grid <= self.steps(n)).sum())) * self.evaluated * SAMPLES
 
     @property
+    def evaluations(self) -> int:
+        """Rollouts that the evaluations of all runs draw."""
+        return self.seeds * sum(map(self.evaluation_rollouts, self.rollouts_per_problem))
+
+    @property
     def first_evaluation(self) -> int:
         """Rollouts before the first evaluation: a power of two."""
         early = self.rollouts_per_run / 2**OCTAVES_SEEN

@@ -22,7 +22,8 @@ MAX_NEW_TOKENS = 1024
 PER_NODE = 8  # GPUs of a node, where more than one node is needed
 # What a person settles before the first run.
 _SETTLE = {
-    "trl": "Responses are cut at max_new_tokens. `python` names the interpreter that has TRL.",
+    "trl": "Responses are cut at max_new_tokens (1024). `python` names the interpreter that has "
+           "TRL.",
     "verl": "Responses are cut at max_response_tokens (8192). `python` names the interpreter that "
             "has verl.",
 }
@@ -145,6 +146,8 @@ def _engine_options(trainer: Trainer) -> dict[str, Any]:
     options: dict[str, Any] = {"model": trainer.model or _MODELS[trainer.engine]}
     if trainer.engine == "trl" and trainer.model is not None:
         options["max_new_tokens"] = MAX_NEW_TOKENS  # a shipped model brings its own
+    if trainer.engine == "trl" and (trainer.gpus or 1) > 1:
+        options["processes"] = trainer.gpus
     if trainer.engine == "verl" and trainer.gpus is not None:
         nodes = -(-trainer.gpus // PER_NODE)
         if trainer.gpus % nodes:

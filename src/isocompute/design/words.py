@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 
 WIDTH = 80
 _LABEL = 8  # columns of the names at the left
-_SAID = ("no_sweep", "passes_over_data", "stand_ins")  # in lines of their own
+_SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone")  # in lines of their own
 
 
 def design_lines(d: Row) -> list[str]:
@@ -31,7 +31,7 @@ def design_lines(d: Row) -> list[str]:
         lines += _row("Sweep", f"at best {runs}, {_each(sweep)}: {_cost(sweep)} "
                       f"({_share(sweep)} of the budget)")  # fmt: skip
     else:
-        lines += _row("Sweep", f"{runs}, adaptive, {_each(sweep)}")
+        lines += _row("Sweep", f"{runs}, {_each(sweep)}; it stops by itself")
         lines += _row("Cost", f"at most {_cost(sweep)} ({_share(sweep)} of the budget)")
         lines += _row("Then", f"{_cost(final)} for the final run{_rate(final)}")
     lines += _row("Worth", _worth(d))
@@ -39,7 +39,9 @@ def design_lines(d: Row) -> list[str]:
         sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
         lines += _row("Passes", f"{compact(final_passes)} in the final run at n = {n}, up to "
                       f"{compact(sweep_passes)} in the sweep")  # fmt: skip
-    if d.get("time") is not None:
+    if any(one["code"] == "prior_alone" for one in d["notices"]):
+        lines += _row("Set", "easy or hard is not said, and the best n depends on it: --difficulty")
+    if d.get("time") is not None and d["answer"] == "sweep":
         lines += _row("Time", d["time"])
     if notes := [one for one in d["notices"] if one["code"] not in _SAID]:
         left = len(notes) - 1
@@ -57,7 +59,7 @@ def design_lines(d: Row) -> list[str]:
             lines += _row("", f"To train it here: {d['lacks']}")
         if d.get("lr_sweep") is not None:
             rate = f"isocompute lr-sweep {d['study']}"
-            lines += _row("First", f"{rate}   ({_drawn(d['lr_sweep'])})")
+            lines += _row("First", f"{rate}   (+ {_drawn(d['lr_sweep'])})")
         if d["answer"] == "sweep":
             lines += _row("Run", f"isocompute run {d['study']}")
     return lines
@@ -112,15 +114,15 @@ def _rate(part: Row) -> str:
 def _worth(d: Row) -> str:
     worth = d["worth"]
     after, none, one = (worth[k] for k in ("after", "without", "one_n"))
-    parts = [f"{_loss(after)} with it",
-             f"{_loss(none)} without (n = {none['rollouts_per_problem']})"]  # fmt: skip
+    parts = [f"{_loss(after)} with it"]
+    scaled = [
+        f"{worth[word]['loss']:.3f} {word}" for word in ("half", "twice")
+        if worth[word] is not None and d["answer"] == "sweep"
+    ]  # fmt: skip
+    parts += [f"{', '.join(scaled)} as long"] if scaled else []
+    parts.append(f"{_loss(none)} without (n = {none['rollouts_per_problem']})")
     if one["rollouts_per_problem"] != none["rollouts_per_problem"]:
         parts.append(f"{one['loss']:.3f} with n = {one['rollouts_per_problem']} always")
-    parts += [
-        f"{worth[word]['loss']:.3f} with one {said}"
-        for word, said in (("half", "half as long"), ("twice", "twice as long"))
-        if worth[word] is not None
-    ]
     return f"score lost to the best n: {', '.join(parts)}"
 
 

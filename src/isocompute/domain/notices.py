@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, unit_words
 
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
 _LISTED = 6
@@ -226,6 +226,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "no_sweep": _note(
             "No sweep within this budget gains more than it costs: run n = {n}.",
             "Raise --budget, or name a study of your own with --prior."),
+        "problems_fewer_than_prior": _caution(
+            "{problems:k} problems are far fewer than the prior's {known:k}; smaller n may win.",
+            "Trust a sweep on yours more than the worth printed here."),
         "bp_of_prior": _note(
             "The sweep uses B_p = {bp}, but the prior comes from B_p = {known}.",
             "Raise --budget or --spend for the larger B_p."),
@@ -237,7 +240,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: easy and hard sets are simulated; the recipe is for easy.",
-            "Measure it with `isocompute difficulty`, pass --difficulty."),
+            "The best n depends on it: run `isocompute difficulty`, pass --difficulty."),
         "stand_ins": _caution(
             "The study file has placeholders for {what}.",
             "Pass {options}, or edit it."),
@@ -301,6 +304,8 @@ def notice(code: str, *, rollouts: float | None = None, **values: Any) -> Notice
     """
     template = NOTICES[code]
     assert set(values) == template.fields, f"{code} has the fields {sorted(template.fields)}"
+    if "unit" in values:
+        values["unit"] = unit_words(values["unit"])
     values[TAKES] = f" ({takes(rollouts)})" if rollouts else ""
     text, remedy = (_Words().format(part, **values) for part in template[1:])
     return Notice(code, template.level, text, remedy, rollouts)

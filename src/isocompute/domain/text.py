@@ -11,6 +11,15 @@ _SIZES = ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "k"))
 _FEWEST = 1e4  # smaller counts are written out
 
 
+def unit_words(unit: object) -> str:
+    """A unit of compute or of a law as people write it; another word stays as it is.
+
+    >>> unit_words("gpu-hours"), unit_words("tokens")
+    ('GPU-hours', 'tokens')
+    """
+    return {"gpu-hours": "GPU-hours", "steps": "update steps"}.get(str(unit), str(unit))
+
+
 def compact(value: float | None) -> str:
     """A count in a few digits: 488, 8,192, 53.1k, 153k, 2M, 6.4B; a dash for no value.
 

@@ -23,7 +23,7 @@ from isocompute.importers.asking import (
     also_asked,
     first_error,
     keys_there,
-    likely_key,
+    likely_score,
     require_configuration,
 )
 from isocompute.importers.identity import settle_runs
@@ -121,8 +121,8 @@ def store_runs(
     if not kept:
         raise InputError(
             f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
-            f"{keys_there(runs) or first_error(runs)}; name them in a column map (--map "
-            f"columns.yaml with columns: {{{likely_key(runs)}: avg@4}}).{also_asked(runs)}"
+            f"{keys_there(runs) or first_error(runs)}; name the score: "
+            f"{likely_score(runs)}.{also_asked(runs)}"
         )
     require_configuration(kept)
     database = Database(folder, create=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,6 +91,11 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
 def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     """What to add where B_p or n is not known."""
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
+    keys = dict.fromkeys(key for run in lacking for key in run.provenance.unread)
+    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
+    if len(there) == len(missing):
+        maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in there.items())
+        return f"{maps} if {'they hold these' if len(there) > 1 else 'it holds that'}"
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
     return _both(pattern_for(runs), _sets(missing), missing, told)
 
@@ -192,7 +198,7 @@ def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
     places = []
     for name in missing:
         said = _said(text, name)
-        if said is None:
+        if said is None or _is_bare(text, said):
             return None
         places.append((said.start(1), said.end(), said.start(), name))
     pattern, at = "", min(start for _, _, start, _ in places)
@@ -204,19 +210,97 @@ def _pattern_in(text: str, missing: Sequence[str]) -> str | None:
     return pattern
 
 
-def likely_key(runs: Sequence[ImportedRun]) -> str:
-    """The key of logs that was not understood and looks most like a score of an evaluation.
+def _is_bare(text: str, said: re.Match[str]) -> bool:
+    """Whether a lone `b` stands in a folder's or file's name that says no n: "b3" may be anything.
 
-    >>> likely_key([])
-    'KEY'
+    >>> [_is_bare(text, re.search("b[0-9]", text)) for text in ("b3/n8", "b3_n8")]
+    [True, False]
     """
-    keys = [key for run in runs for key in run.provenance.unread]
-    keys = [key for key in keys if not _NO_SCORE.search(key)]
-    for words in ("^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
-                  "acc|score|reward|pass"):
-        if found := next((key for key in keys if re.search(words, key, re.I)), None):
+    if said[0][:1].lower() != "b" or said[0][1:2].isalpha():
+        return False
+    part = text[text.rfind("/", 0, said.start()) + 1 :].split("/", 1)[0]
+    return number_in(part, "rollouts_per_problem") is None
+
+
+def likely_score(runs: Sequence[ImportedRun]) -> str:
+    """`--map KEY=METRIC` for the key that was not understood and looks most like a score.
+
+    >>> likely_score([])
+    '--map KEY=avg'
+    """
+    key = _likely_score([key for run in runs for key in run.provenance.unread])
+    return f"--map {shlex.quote(f'{key}={metric_named(key)}')}"
+
+
+def _likely_score(keys: Sequence[str]) -> str:
+    fit = [key for key in keys if not _NO_SCORE.search(key)]
+    for words in (r"^(eval|val|test|validation).*(mean|avg)(@|_at_|_)?[0-9]",
+                  r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
+                  "^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
+                  "acc|score|reward|pass|correct|success|solve"):
+        if found := next((key for key in fit if re.search(words, key, re.I)), None):
             return found
     return "KEY"
+
+
+def metric_named(key: str) -> str:
+    """The metric that the name of a score says: of k samples their mean, or the best of them.
+
+    >>> metric_named("eval/mean@8"), metric_named("val/pass@4"), metric_named("val_acc")
+    ('avg@8', 'best@4', 'avg')
+    """
+    k = re.search(r"(?:@|_at_|(?<=mean)_?|(?<=avg)_?|(?<=pass)_?)([1-9][0-9]{0,5})$", key)
+    if k is None or (k[1] == "1" and "pass" in key.lower()):
+        return "avg"  # pass@1 is the mean over however many samples there are
+    return f"{'best' if re.search('pass|best|any', key, re.I) else 'avg'}@{k[1]}"
+
+
+# How columns of tables are called by people; a guess that only a message makes.
+_CALLED = {
+    "problems_per_batch": r"(n_|num_|batch_)?(prompts|problems|questions|queries|tasks)"
+                          r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
+    "rollouts_per_problem": r"group_?size|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
+                            r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp)"
+                            r"_?per_?(prompt|problem|question)|n_?samples|num_?samples",
+    "rollouts": r"((total|cum\w*|n|num)_)?(rollouts|trajectories|episodes|completions)"
+                r"(_?(seen|total|so_far))?|total_samples|samples_seen|consumed_samples|c",
+}  # fmt: skip
+
+
+# A batch of problems, or of responses: only who wrote it knows.
+BATCH = re.compile(r"(^|[/._])(train_|global_)?(batch(_?size)?|bsz|bs)$", re.I)
+
+
+def is_called(key: str, name: str) -> bool:
+    """Whether a key, by its last part, seems to be one of `_CALLED`.
+
+    >>> is_called("data.prompts_per_batch", "problems_per_batch"), is_called("lr", "rollouts")
+    (True, False)
+    """
+    plain = re.sub(r"\W", "", re.split("[./]", key)[-1].replace("-", "_"))
+    return re.fullmatch(_CALLED[name], plain, re.I) is not None
+
+
+def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:
+    """Name of the contract -> the column of a table that seems to hold it.
+
+    >>> likely_columns(["step", "group_size", "val/acc"], ["rollouts_per_problem", "score"])
+    {'rollouts_per_problem': 'group_size', 'score': 'val/acc'}
+    """
+    found: dict[str, str] = {}
+    for name in missing:
+        free = [c.strip() for c in header if c.strip() and c.strip() not in found.values()]
+        if name == "score":  # a column for every n is not the one of the scores
+            free = [c for c in free if number_in(c, "rollouts_per_problem") is None]
+            said = _likely_score(free)
+            told = "" if said == "KEY" else said
+        else:
+            told = next((c for c in free if is_called(c, name)), "")
+            if not told and name == "problems_per_batch":
+                told = next((c for c in free if BATCH.search(c)), "")
+        if told:
+            found[name] = told
+    return found
 
 
 def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:

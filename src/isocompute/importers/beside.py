@@ -29,6 +29,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.importers.asking import is_called
 from isocompute.importers.configuration import configuration
 from isocompute.importers.reading import MAX_LINE_BYTES, flatten, folder_name, parse_json, run_name
 
@@ -48,6 +49,7 @@ _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
+_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
 _NAMING = ("name", "run", "run_name", "experiment")
 _COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
@@ -70,7 +72,8 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
             continue
         config = _content(file)
         found = configuration(config)
-        if not (found.problems_per_batch or found.rollouts_per_problem or found.notes):
+        known = found.problems_per_batch or found.rollouts_per_problem or found.notes
+        if not known and not any(is_called(key, name) for key in config for name in _SETTINGS):
             continue
         if name in own or _is_its_own(path):
             return name, config

@@ -7,6 +7,7 @@ NeMo-RL (2026-08), algorithms/grpo.py (batches drawn under dynamic sampling).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
 
@@ -31,6 +32,12 @@ B_P_OFF = (
 )
 
 
+ROLLOUTS_OFF = (
+    "rollouts must be B_p * n * step, but {key!r} counts {}; add --map {key}=rollouts if that is "
+    "right, or name the key that counts updates with --set step=KEY."
+)
+
+
 def refills(config: Mapping[str, object]) -> str | None:
     """The setting by which a trainer draws groups again until a batch is full; None without.
 
@@ -48,6 +55,26 @@ def counted(drawn_problems: int | None) -> str:
     """What is said where every drawn batch is counted, of a size that may not be known."""
     line = "rollouts: every batch that an update drew under dynamic sampling is counted"
     return line if drawn_problems else f"{line}, as B_p problems (no gen_batch_size there)"
+
+
+def rollouts_disagree(batch: int | None, drawn: Mapping[int, float]) -> str | None:
+    """Why B_p * n * step cannot be right by a count of rollouts in the log; None where it can.
+
+    Args:
+        batch: B_p * n; None where it is not known.
+        drawn: the count, by step. One that does not grow, or not with the steps, counts otherwise.
+    """
+    steps = [step for step in sorted(drawn) if step > 0 and drawn[step] > 0]
+    if batch is None or len(steps) < 3:
+        return None
+    late = steps[len(steps) // 2 :]  # a count may stand one update before or after the step
+    shares = [drawn[step] / (batch * step) for step in late]
+    low, high = min(shares), max(shares)
+    grows = all(drawn[b] > drawn[a] for a, b in pairwise(steps))
+    if not grows or high > low * _FAR or 1 / _FAR < high < _FAR:
+        return None
+    last = steps[-1]
+    return f"{drawn[last]:,.0f} at step {last}, where B_p * n * step is {batch * last:,}"
 
 
 def tokens_disagree(

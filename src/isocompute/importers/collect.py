@@ -15,15 +15,17 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from isocompute.importers.asking import also_asked_of
+from isocompute.importers.asking import also_asked_of, is_called
 from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import (
     B_P_OFF,
     REFILLED,
+    ROLLOUTS_OFF,
     UNCOUNTED,
     batches_drawn,
     counted,
     refills,
+    rollouts_disagree,
     tokens_disagree,
 )
 from isocompute.importers.configuration import IN_ROWS, Found, configuration, facts_of, gpus_of
@@ -72,6 +74,7 @@ from isocompute.importers.vocabulary import (
     POLICY,
     PROMPT_KEY,
     RATE_KEYS,
+    ROLLOUTS,
     ROLLOUTS_KEYS,
     SLIME_MARKS,
     STEP_KEYS,
@@ -104,6 +107,7 @@ _SIDES = {
     **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
+_KINDS = {*_SIDES.values(), "drawn"}
 _PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
 
 
@@ -132,11 +136,12 @@ class Collector:
         self._kinds: dict[str, Points | str | None] = {}
         self._plans: dict[tuple[str, ...], Sequence[tuple[str, Points | str]]] = {}
         self._points: dict[Column, Points] = {}
-        self._side: dict[str, dict[int, float]] = {kind: {} for kind in set(_SIDES.values())}
+        self._side: dict[str, dict[int, float]] = {kind: {} for kind in _KINDS}
         self._held: dict[str, int] = {}
         self._n_points = 0
         self._evicted = False
         self._beside = ""
+        self._drawn_by = ""  # the key of a count that B_p * n * step is held against
         self._first_length: int | None = None  # the first row with a length
         self._trained = 0  # the last step with a row of training
         self._redone: int | None = None  # the lowest one that such rows went back to
@@ -158,6 +163,9 @@ class Collector:
     def configure(self, config: object, line: int = 0) -> None:
         """Take a configuration, nested or flat; a later one may add keys, not change B_p, n."""
         flat = flatten(config)
+        for key, column in self.settings.columns.items():  # the user's names for B_p, n, the seed
+            if key in flat and column.metric.label in IN_ROWS:
+                flat[column.metric.label] = flat[key]
         before = configuration(self._config)
         self._config.update(flat)
         after = configuration(self._config)
@@ -279,7 +287,11 @@ class Collector:
 
     def _meaning(self, key: str) -> Points | str | None:
         if key in self.settings.columns:
-            return self._series(self.settings.columns[key], key)
+            mapped = self.settings.columns[key]
+            if mapped.metric.label == "rollouts":
+                return "rollouts"
+            held = mapped.metric.label in IN_ROWS  # a name for B_p, n or the seed, no score
+            return f"+{mapped.metric.label}" if held else self._series(mapped, key)
         if key in IN_ROWS:
             return f"={key}"
         if key in _OF_ROWS:
@@ -287,6 +299,9 @@ class Collector:
         if key in _SIDES:
             return _SIDES[key]
         column = column_of(key, self.counters.seen)
+        if column is None and ROLLOUTS.search(key) and not self._drawn_by:
+            self._drawn_by = key
+            return "drawn"
         return None if column is None else self._series(self.settings.beside(column, key), key)
 
     def _series(self, column: Column, key: str = "") -> Points | None:
@@ -328,8 +343,10 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
-        if kind[0] == "=":
+        if kind[0] in "=+":
             self._hold(kind[1:], value)
+            if kind[0] == "+" and kind[1:] not in self._config:
+                self.configure({kind[1:]: value})
             return
         if kind[0] == "~":
             self._of_one(kind[1:], value)
@@ -438,6 +455,9 @@ class Collector:
             key for key, kind in self._kinds.items()
             if kind is None and key not in _PASSED and key[:1] != "_"
         ]
+        for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
+                     if values[name] is None):  # what may be meant, in the configuration
+            unread += [key for key in self._config if is_called(key, name)]
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),
             problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
@@ -479,6 +499,12 @@ class Collector:
             raise UnclearError(f"run {self.name}: {B_P_OFF.format(text)}")
         if text is not None:
             self.note(text)
+        if side["rollouts"] or side["batches"] or self.settings.step is not None:
+            return  # it is counted, or said what counts
+        if (text := rollouts_disagree(batch, side["drawn"])) is not None:
+            raise UnclearError(
+                f"run {self.name}: {ROLLOUTS_OFF.format(text, key=self._drawn_by)}"
+            )
 
     def _batches(self, found: Found, b_p: int | None) -> dict[int, float]:
         """Batches that each update drew, in batches of B_p * n; empty where that is one each."""

@@ -17,7 +17,7 @@ from isocompute.importers.asking import (
     also_asked,
     first_error,
     keys_there,
-    likely_key,
+    likely_score,
     require_configuration,
 )
 from isocompute.importers.recorded import recorded_numbers
@@ -204,14 +204,16 @@ def _label(
             for run in runs for s in run.series
         })
         other = "train" if split != "train" else "validation"
-        cure = "choose another split or problem set, or "
+        score = likely_score(runs)
+        cure = "choose another split or problem set"
         if any(s.split == other for run in runs for s in run.series):
-            cure = f"add --split {other}, or another problem set, or "
+            cure = f"add --split {other}"
+        said = f"name the score ({score})"
+        cure = f"{cure}, or {said}" if "KEY" in score else f"{said}, or {cure}"
         raise InputError(
             f"a log must hold {split or 'scored'} metrics{where} that are known, but "
             f"{runs[0].provenance.path!r} holds {', '.join(there[:8]) or 'none'}"
-            f"{keys_there(runs) or first_error(runs)}; {cure}name the keys in a column map (--map "
-            f"columns.yaml with columns: {{{likely_key(runs)}: avg@4}}).{also_asked(runs)}"
+            f"{keys_there(runs) or first_error(runs)}; {cure}.{also_asked(runs)}"
         )
     if metric is not None:
         named = column_of(metric)  # by the log's own key

@@ -174,10 +174,12 @@ def after_rows(by_step: Mapping[int, float]) -> Mapping[int, float]:
     prime-rl before 2026-06 and tinker-cookbook (2026-08) count updates from 0, and evaluate before
     the update of the same number.
 
-    >>> after_rows({0: 32.0, 1: 64.0})
-    {1: 32.0, 2: 64.0}
+    A count of 0 at step 0 stands where it belongs.
+
+    >>> after_rows({0: 32.0, 1: 64.0}), after_rows({0: 0.0, 10: 320.0})
+    ({1: 32.0, 2: 64.0}, {0: 0.0, 10: 320.0})
     """
-    return {step + 1: value for step, value in by_step.items()} if 0 in by_step else by_step
+    return {step + 1: value for step, value in by_step.items()} if by_step.get(0) else by_step
 
 
 def _ascends(step_K: IntArray) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,6 +24,7 @@ from isocompute.importers.siblings import refuse_siblings
 
 MAX_FILES = 100_000
 _NOTHING = "holds nothing of them"
+_TABLE = " is a table of columns"
 # Files that a folder of runs holds besides logs; large or not ours, never opened there.
 _SKIPPED_ENDINGS = (
     ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
@@ -80,20 +82,22 @@ def read_log(
 
 def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> None:
     """A column map that names nothing which is there has a slip of the pen."""
-    if not settings.columns:
-        return
     from isocompute.importers.asking import keys_there
+    from isocompute.importers.configuration import IN_ROWS
 
-    meant = {(c.metric, c.split) for c in settings.columns.values()}
+    scores = {k: c for k, c in settings.columns.items() if c.metric.label not in IN_ROWS}
+    if not scores:
+        return
+    meant = {(c.metric, c.split) for c in scores.values()}
     if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
            for run in runs for s in run.series):
         return
     there = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
-    near = [m for key in settings.columns for m in difflib.get_close_matches(key, there, n=1)]
+    near = [m for key in scores for m in difflib.get_close_matches(key, there, n=1)]
     hint = f"; did you mean {near[0]}?" if near else f"{keys_there(runs)}; correct it."
     raise InputError(
         f"a column map must name keys of the log, but {path} has none of "
-        f"{', '.join(list(settings.columns)[:6])}{hint}"
+        f"{', '.join(list(scores)[:6])}{hint}"
     )
 
 
@@ -160,14 +164,16 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 
     runs = read_console(path, settings)
     if not any(run.n_rows for run in runs):
+        if path.name.endswith((".csv", ".tsv", ".csv.gz")):
+            raise InputError(
+                f"an import reads logs of trainers and trackers, but {str(path)!r}{_TABLE} "
+                f"{', '.join(first.strip().split(',')[:10])!s:.300}; give it to fit as it is: "
+                f"isocompute fit {shlex.quote(str(path))}."
+            )
         raise InputError(
             f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
-            f"or tidy curves, but {str(path)!r} {_NOTHING}"
-            + (f" (its columns: {', '.join(first.strip().split(',')[:10])!s:.300}); give it to "
-               "`isocompute fit` as a table of your own, columns named in --map columns.yaml."
-               if path.name.endswith((".csv", ".tsv", ".csv.gz"))
-               else "; give what its tracker wrote (W&B, TensorBoard, MLflow), or a table of run, "
-               "step, metric, value.")
+            f"or tidy curves, but {str(path)!r} {_NOTHING}; give what its tracker wrote (W&B, "
+            "TensorBoard, MLflow), or a table of run, step, metric, value."
         )
     return runs
 
@@ -307,12 +313,19 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds "
             f"archives ({', '.join(archives[:3])}); unpack them first."
         )
+    if not runs and reasons and all(_TABLE in reason for reason in reasons):
+        raise InputError(
+            f"an import reads logs of trainers and trackers, but {str(folder)!r} holds "
+            f"{len(reasons)} table{'s' if len(reasons) > 1 else ''}; give the folder to fit as it "
+            f"is: isocompute fit {shlex.quote(str(folder))}."
+        )
     if not runs:
-        hint = f" (the first of {len(reasons)}: {reasons[0]})" if reasons else ""
-        hint = hint or (f" ({deleted} runs were deleted in MLflow)" if deleted else "")
+        hint = f"; the first of {len(reasons)}: {reasons[0]}" if reasons else "; check the path."
+        if deleted and not reasons:
+            hint = f" ({deleted} runs were deleted in MLflow)."
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds none"
-            f"{hint}; check the path."
+            f"{hint}"
         )
     return runs
 
@@ -333,7 +346,7 @@ def _has_rows(path: Path) -> bool:
 
 def _not_read(reasons: list[str]) -> str:
     """One line for the files of a folder that gave no run; the reason that is no mere silence."""
-    telling = next((r for r in reasons if _NOTHING not in r), reasons[0])
+    telling = next((r for r in reasons if _NOTHING not in r and _TABLE not in r), reasons[0])
     count = f"{len(reasons)} other file{'s' if len(reasons) > 1 else ''} of the folder"
     return clean_text(f"{count} gave no run (one: {telling})", 400)
 

@@ -17,6 +17,9 @@ _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
     "evaluation_problems", "gpus", "begins",
 )
+_MEANT = ("problems_per_batch", "rollouts_per_problem", "rollouts", "steps", "score", "seed", "run")
+# The short words of --current, for settings, placeholders and columns.
+_SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _ERRORS = re.compile(r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong)(?:[/_.-]?rates?)?$", re.I)
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
@@ -196,7 +199,8 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     """
     known = [f.name for f in fields(Settings) if f.name not in ("inferred", "named")]
     result: dict[str, Any] = {}
-    for name, value in values.items():
+    for said, value in values.items():
+        name = _SHORT.get(said, said)
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"; did you mean {near[0]}?" if near else "; use one of them."
@@ -205,6 +209,12 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
             )
         if name == "columns":
             result[name] = _columns(value)
+            counts = [key for key, of in result[name].items() if of.metric.label == "steps"]
+            if counts:  # as `step` says it
+                result.setdefault("step", counts[-1])
+                del result[name][counts[-1]]
+        elif name == "pattern":
+            result[name] = re.sub(r"\{(bp|n)\}", lambda m: f"{{{_SHORT[m[1]]}}}", str(value))
         elif name in _WHOLE:
             count = whole(value)
             result[name] = value if count is None else count
@@ -213,23 +223,40 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
     return Settings(**result)
 
 
-def load_settings(pairs: Sequence[str], column_map: str | Path | None = None) -> Settings:
-    """Settings of a YAML file, changed by pairs of the command line.
+def load_settings(
+    pairs: Sequence[str], maps: Sequence[str | Path] | str | Path = ()
+) -> Settings:
+    """Settings of the command line: pairs of `--set`; maps are `KEY=NAME`, or YAML files.
 
     Raises:
-        InputError: where the file does not map names to values, or a name is not known.
+        InputError: where a file does not map names to values, or a name is not known.
     """
-    if column_map is None:
-        return parse_settings(pairs)
+    values: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
+    for one in [maps] if isinstance(maps, str | Path) else maps:
+        key, equals, name = str(one).rpartition("=")
+        if equals and key and name and not Path(one).exists():
+            columns[key.strip()] = name.strip()
+            continue
+        said = _map_of(Path(one))
+        theirs = said.pop("columns", {})
+        columns |= theirs if isinstance(theirs, Mapping) else _columns(theirs)
+        values |= said
+    if columns:
+        values["columns"] = columns
+    return settings_from({**values, **_pairs(pairs)})
+
+
+def _map_of(path: Path) -> dict[str, Any]:
     from isocompute.study.yaml12 import read_yaml
 
-    values = read_yaml(Path(column_map))
+    values = read_yaml(path)
     if not isinstance(values, Mapping):
         raise InputError(
-            f"a column map must hold names and values, but {str(column_map)!r} holds {values!r:.60}"
-            "; write for example columns: {val/accuracy: avg@4}."
+            f"a column map must hold names and values, but {str(path)!r} holds {values!r:.60}"
+            "; write for example columns: {val/accuracy: avg@4}, or --map val/accuracy=avg@4."
         )
-    return settings_from({**values, **_pairs(pairs)})
+    return dict(values)
 
 
 def parse_settings(pairs: Sequence[str]) -> Settings:
@@ -268,7 +295,14 @@ def _columns(value: object) -> dict[str, Column]:
                 "under a name of its own, and map that."
             )
         if isinstance(meaning, str):
-            columns[str(key)] = Column(metric=parse_metric(meaning, key=str(key)))
+            name = _SHORT.get(meaning, meaning)
+            near = difflib.get_close_matches(name, _MEANT, n=1, cutoff=0.8)
+            if near and name not in _MEANT:
+                raise InputError(
+                    f"a column must be a metric or {', '.join(_MEANT)}, but {key!r} is to be "
+                    f"{name!r}; did you mean {near[0]}?"
+                )
+            columns[str(key)] = Column(metric=parse_metric(name, key=str(key)))
             continue
         if not isinstance(meaning, Mapping) or "metric" not in meaning or (
             set(meaning) - {"metric", "problem_set", "split"}

@@ -79,7 +79,7 @@ def _refuse_base(runs: Sequence[ImportedRun]) -> None:
         if called is not None:
             alike[run.problems_per_batch, run.rollouts_per_problem].setdefault(called, run)
     for (_, n), found in alike.items():
-        if len(found) > 1:
+        if n is not None and len(found) > 1:
             first, *_, last = (run.name for run in found.values())
             pattern = next((p for run in found.values() if (p := pattern_of(run))), None)
             cure = f"add --set pattern='{pattern}'" if pattern else "say so in a `pattern`"

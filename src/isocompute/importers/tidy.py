@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.asking import pattern_in_path
+from isocompute.importers.asking import BATCH, likely_columns, pattern_in_path
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
@@ -35,9 +36,12 @@ from isocompute.importers.tidy_checks import (
     SCORES,
     check_configurations,
     check_numbers,
+    check_one_rate,
     check_prompts,
+    check_recorded,
     check_rivals,
     check_units,
+    told_apart,
 )
 from isocompute.recipe import RECORDED
 from isocompute.store.arms import matches, no_match
@@ -53,6 +57,8 @@ _SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 _SETS = (
     "eval_set", "eval_file", "eval_dataset", "val_set", "val_file", "validation_set", "benchmark",
 )  # fmt: skip
+# What names a run, where no column is called run; the most telling first.
+_RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "trial")
 _STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
@@ -190,17 +196,24 @@ def _load(
         words = dict(texts)
         if one.metric is not None:
             words["metric"] = (np.zeros(table.num_rows, dtype=np.int64), [one.metric])
-        found, dropped = _group(mine, words, recorded, copies=copies, is_wide=one.is_wide)
+        found, dropped = _group(path, mine, words, recorded, copies=copies, is_wide=one.is_wide)
         curves += found
         n_copies += dropped
     if n_copies and say is not None:
         say(f"{path}: {n_copies} rows are copies of another row of their run and count once")
     if say is not None and (repeated := sum(c.n_repeated for c in curves)):
+        others = {c: c for c in header if c.strip() and c not in goes_by.values()}
+        told = "" if where or not others else told_apart(
+            read(path, lambda _: others),
+            [*(v for k, v in numbers.items() if k not in SCORES), *(c for c, _ in texts.values())],
+        )
         say(
             f"{path}: {repeated} rows stand at rollouts for which their run has another score; all "
-            "count, as further evaluations of it"
+            f"count, as further evaluations of it{told}"
         )
     check_configurations(curves, path)
+    if "learning_rate" not in where:
+        check_one_rate(curves, path)
     return _of_evaluations(curves, path, say)
 
 
@@ -243,6 +256,7 @@ def _meanings(
     """Column -> the name that it goes by, and the columns of scores where they go by their own."""
     known = (*_NUMBERS, *_TEXTS, *RECORDED)
     names = {c: c.strip() for c in columns if c.strip() in known}
+    plains = {_plain(c.strip()) for c in columns}
     scores: list[_Scores] = []
     for column in (c for c in columns if c not in names):
         text = column.strip()
@@ -267,8 +281,10 @@ def _meanings(
             names[column] = text
             scores.append(_Scores(text, own, is_wide=True))
             continue
-        if plain in _SETS and "problem_set" not in (_plain(c.strip()) for c in columns):
+        if plain in _SETS and "problem_set" not in plains:
             plain = "problem_set"
+        if plain in _RUNS and plain == next(r for r in ("run", *_RUNS) if r in plains):
+            plain = "run"
         if plain in known and plain not in names.values():
             names[column] = plain
     return names, scores
@@ -298,16 +314,10 @@ def _plain(name: str) -> str:
 def _not_there(
     path: Path, missing: list[str], header: list[str], settings: Settings
 ) -> InputError:
-    constants = [name for name in missing if name in _SETTINGS]
-    theirs = ", ".join(f"KEY: {name}" for name in missing if name not in constants)
-    cure = f"name them in a column map (--map, columns: {{{theirs or f'KEY: {missing[-1]}'}}})"
-    if constants:
-        cure += f", or where all rows share it --set {constants[0]}=16"
-        if named := pattern_in_path(path, constants):
-            cure += f", or --set pattern='{named}', as the names seem to say"
-    if "rollouts" in missing:
-        cure += "; compute is counted in rollouts, B_p * n * step: tokens or hours become rollouts "
-        cure += "by what one rollout takes, or give a column steps"
+    stepped = any(_plain(c.strip()) in ("steps", *_STEPS) for c in header)
+    if stepped and set(missing) & set(_SETTINGS):
+        missing = [name for name in missing if name != "rollouts"]  # B_p * n * step, once known
+    cure = f"add {'; '.join(_cures(path, missing, header))}"
     if "score" in missing:
         cure += _per_seed(header)
     if numbers := [cell for cell in header if number(cell) is not None]:
@@ -318,14 +328,37 @@ def _not_there(
     slips = [key for key in settings.columns if key not in (c.strip() for c in header)]
     if slips:
         near = difflib.get_close_matches(slips[0], header, n=1)
-        cure = f"the column map names {slips[0]!r}" + (
+        cure = f"--map names {slips[0]!r}" + (
             f", did you mean {near[0]!r}? Or " if near else ", which is not there; "
         ) + cure
     return InputError(
-        f"{path}: columns {', '.join(REQUIRED)} must exist, but {', '.join(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} missing (the file has {some(header)}); "
-        f"rename or add them, {cure}."
+        f"{path}: a table must have the columns {', '.join(REQUIRED)}, but {', '.join(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}); {cure}."
     )
+
+
+def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
+    """What to add to the command for what is missing, a part each."""
+    there = likely_columns(header, missing)
+    if there:
+        maps = " ".join(
+            f"--map {shlex.quote(f'{column}={name}')}" for name, column in there.items()
+        )
+        told = "they hold these" if len(there) > 1 else "it holds that"
+        counts = BATCH.search(there.get("problems_per_batch", ""))
+        yield f"{maps} if {told}{' (a batch of problems, not of responses)' if counts else ''}"
+    rest = [name for name in missing if name not in there]
+    constants = [name for name in rest if name in _SETTINGS]
+    if constants and (named := pattern_in_path(path, constants)):
+        yield f"--set pattern='{named}', as the names seem to say"
+        constants = [name for name in constants if f"{{{name}}}" not in named]
+    for name in constants:
+        yield f"--set {name}=16 if all rows share it, or --map KEY={name}"
+    if "rollouts" in rest:
+        yield ("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for one "
+               "of updates; not tokens, hours or epochs)")  # fmt: skip
+    if "score" in rest:
+        yield "--map KEY=score with your own column"
 
 
 def load_published(name: str) -> list[Curve]:
@@ -377,6 +410,7 @@ def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
 
 
 def _group(
+    path: Path,
     numbers: dict[str, FloatArray],
     texts: dict[str, tuple[NDArray[np.int64], list[str]]],
     recorded: Mapping[str, FloatArray],
@@ -414,6 +448,7 @@ def _group(
                 kept &= first_K
             if is_wide and not kept.any():
                 continue
+            check_recorded({name: v[rows][kept] for name, v in recorded.items()}, x[kept], path)
             optional: dict[str, Any] = {
                 f"{name}_K": numbers[name][rows][kept]
                 for name in ("tokens", "steps")

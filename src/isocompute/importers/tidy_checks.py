@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,10 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.scale import MOST_ROLLOUTS, check_range
-from isocompute.importers.table import FloatArray
+from isocompute.importers.table import FloatArray, texts_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SCORES = ("score", "best", "worst")
 # Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
@@ -23,6 +28,9 @@ _LEAST = 0.02
 # step's tokens stand where a sum should. At half a model that learns to be short is refused; at
 # twice, tokens of a step pass where lengths double from one evaluation to the next.
 _FALLS = 3.0
+# Rows of a run on average, where a column may name runs: fewer and it counts or times rows. At half
+# a clock is taken for names, at twice runs of five evaluations are not told apart.
+_LEAST_ROWS = 3
 # What may be meant beside a column of ours; none of it is of a single evaluation.
 _RIVALS = {
     "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
@@ -298,3 +306,63 @@ def check_configurations(curves: list[Curve], path: Path) -> None:
                 f"{b_p}, rollouts_per_problem={n} has 0 of {missing[(_, b_p, n)]} rows with one; "
                 "add its scores or drop its rows."
             )
+
+
+def check_recorded(recorded: Mapping[str, FloatArray], x: FloatArray, path: Path) -> None:
+    """Rows of one run have one learning rate at a budget; `x`, its rollouts, ascends.
+
+    Raises:
+        InputError: names the setting, its values, and how to tell the runs apart.
+    """
+    for name, value in recorded.items():
+        other = (np.diff(x) == 0) & (np.diff(value) != 0) & np.isfinite(value[1:] + value[:-1])
+        if other.any():
+            k = int(np.argmax(other))
+            raise InputError(
+                f"{path}: rows of one run must share their {name}, but at {x[k]:,.0f} rollouts it "
+                f"is {value[k]:g} and {value[k + 1]:g}; add a column run that tells them apart, or "
+                f"choose one with --where {name}={value[k]:g}."
+            )
+
+
+def check_one_rate(curves: Sequence[Curve], path: Path) -> None:
+    """Runs of one configuration that differ in their learning rate are no repetitions.
+
+    Raises:
+        InputError: lists the rates, with the words that choose one.
+    """
+    groups: dict[tuple[object, ...], dict[str, float]] = {}
+    for c in curves:
+        if (rate := c.recorded.get("learning_rate")) is not None:
+            key = (c.configuration, c.metric, c.problem_set, c.split, c.arm)
+            groups.setdefault(key, {})[f"{rate:.3g}"] = rate
+    for (at, *_), rates in groups.items():
+        if len(rates) > 1:
+            raise InputError(
+                f"{path}: runs must share their learning rate to be averaged, but those of "
+                f"{at} have {', '.join(sorted(rates, key=float))}; choose with "
+                f"--where learning_rate={next(iter(rates))}, or keep all with "
+                "--where 'learning_rate=*'."
+            )
+
+
+def told_apart(others: pa.Table, keys: Sequence[NDArray[Any]]) -> str:
+    """Words for a column that nobody read, where it tells all rows apart that stand at one budget.
+
+    Args:
+        others: the columns that were not read.
+        keys: what was read, but for the scores: (rows,) each.
+    """
+    same = np.zeros(others.num_rows, dtype=np.int64)
+    for key in keys:
+        if len(key) != len(same):
+            return ""
+        same = np.unique(np.stack([same, np.unique(key, return_inverse=True)[1]]), axis=1,
+                         return_inverse=True)[1].reshape(-1)  # fmt: skip
+    for name in others.column_names:
+        code, words = texts_of(others, name)
+        apart = len(np.unique(np.stack([same, code]), axis=1).T) == len(same)
+        if apart and 1 < len(words) <= len(same) / _LEAST_ROWS:
+            return (f"; they differ in column {name}: add --map {shlex.quote(f'{name}=run')} if "
+                    "each of its values is a run of its own")
+    return ""

@@ -197,6 +197,11 @@ LENGTH_KEYS = ("response_length/mean", "completions/mean_length", "train/complet
 # Generated tokens of one step, and cumulative rollouts, where a trainer logs them (prime-rl).
 TOKENS_KEYS = ("progress/decode_tokens", "env/all/total_ac_tokens")
 ROLLOUTS_KEYS = ("progress/total_samples", "progress/total_rollouts")
+# What loops of one's own call a cumulative count; held against B_p * n * step, see `checks`.
+ROLLOUTS = re.compile(
+    r"(?:^|[/_.])(?:total_|num_|n_)?(?:rollouts|trajectories|completions)"
+    r"(?:_(?:seen|total|so_far|generated))?$"
+)
 # Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
 # dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
 BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")

@@ -9,13 +9,9 @@ from typing import Any
 
 from isocompute.answers.paper import PrintedLaw, printed_law
 from isocompute.credentials import hide, secret_name
-from isocompute.domain.text import compact, visible
+from isocompute.domain.text import compact, unit_words, visible
 
 Document = Mapping[str, Any]
-
-_UNIT_NAMES = {"rollouts": "rollouts", "tokens": "tokens", "steps": "update steps",
-               "gpu-hours": "GPU-hours"}  # fmt: skip
-
 
 def redact(value: Any, key: str = "") -> Any:
     """The same JSON value with everything that looks like a secret replaced by "(hidden)"."""
@@ -59,7 +55,7 @@ def percent(share: float | None) -> str:
 def unit_name(fit: Document) -> str:
     """Unit of the budget axis in words."""
     variable = (fit.get("law") or {}).get("variable") or fit.get("unit") or "rollouts"
-    return _UNIT_NAMES.get(str(variable), visible(variable))
+    return visible(unit_words(variable))
 
 
 def setting_name(fit: Document) -> str:

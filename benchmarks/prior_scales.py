@@ -60,8 +60,7 @@ def prior_draws(draws: int, rng: np.random.Generator) -> tuple[np.ndarray, np.nd
     shared = (np.log(0.4 / 0.6), SHARED[0][0], SHARED[1][0], *[0.0] * (form.shared - 3))
     prior = Prior(np.log2(N), np.full(len(N), 5.0), np.array([*own, *shared]), 0.05, form.own)
     covariance = prior.covariance(prior.sample(draws, rng))
-    luck = rng.standard_normal((draws, covariance.shape[1], 1))
-    p = prior.mean() + (np.linalg.cholesky(covariance) @ luck)[..., 0]
+    p = prior.mean() + covariance.normal(draws, rng, np.arange(draws))
     curves = p.T[: 3 * len(N)].reshape(3, len(N), draws)
     return x, form.value(curves, p.T[3 * len(N) :], x[None]).transpose(2, 0, 1)
 

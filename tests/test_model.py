@@ -20,7 +20,7 @@ from isocompute.model.form import HINGE, KNOTS, SPACING, Form, sigma
 from isocompute.model.hypotheses import Hypotheses
 from isocompute.model.importance import Sampler, flattened
 from isocompute.model.noise import Noise, Reference, noise_hypotheses, scaling_of, white_variance
-from isocompute.model.prior import Prior, matern, similarity
+from isocompute.model.prior import Blocks, Prior, matern, similarity
 from isocompute.model.solve import Problem, gauss_newton, solve_modes
 
 FloatArray = NDArray[np.float64]
@@ -340,7 +340,7 @@ def test_covariance_of_two_n_by_hand() -> None:
     of = Prior(np.array([3.0, 6.0]), np.array([5.0, 5.0]), centre, 0.07, 3)
     scales = [(0.3, 9.0, 0.2, 0.1), (0.4, 9.0, 0.5, 0.6), (0.1, 9.0, 0.2, 0.3)]
     log_scales = np.log([[*np.ravel(scales), 0.05]])
-    found = of.covariance(log_scales)[0]
+    found = of.covariance(log_scales).whole()[0]
     alike, (ceiling, slope, midpoint) = np.exp(-0.5), (s.constant**2 for s in priors.SCALES[:3])
     same = ceiling + 0.3**2 * 2.25 + 0.2**2
     np.testing.assert_allclose(np.diagonal(found)[:2], same + 0.1**2)
@@ -361,7 +361,7 @@ def test_b_p_has_a_line_and_a_distance_of_its_own() -> None:
     centre = np.zeros(6 + BUMPS)
     of = Prior(np.array([3.0, 3.0]), np.array([4.0, 8.0]), centre, 0.07, 3)
     log_scales = np.log(np.array([[9.0, 0.3, 0.2, 1e-9] * 3 + [0.05]]))
-    found = of.covariance(log_scales)[0]
+    found = of.covariance(log_scales).whole()[0]
     constant, alike = priors.SCALES[0].constant**2, np.exp(-0.5 * (4 / 3) ** 2)
     assert found[0, 1] == pytest.approx(constant - 0.3**2 * 4 + 0.2**2 * alike)
     per_octave = np.array([s.mean_line_bp for s in priors.SCALES[:3]])
@@ -488,8 +488,8 @@ class OneScale:
     def log_scales(self, z: FloatArray) -> FloatArray:
         return z
 
-    def covariance(self, log_scales: FloatArray) -> FloatArray:
-        return np.exp(2 * log_scales)[:, :, None]
+    def covariance(self, log_scales: FloatArray) -> Blocks:
+        return Blocks(np.exp(2 * log_scales)[:, :, None, None], np.zeros((len(log_scales), 0)))
 
     def mean(self) -> FloatArray:
         return np.zeros(1)
@@ -528,8 +528,9 @@ def test_a_form_is_weighed_against_a_simpler_one_under_the_same_hypotheses() -> 
     noise = Noise(np.zeros((2, 5)), np.array([0.5, 0.5]), covariance, np.zeros(2))
 
     class Wider(OneScale):
-        def covariance(self, log_scales: FloatArray) -> FloatArray:
-            return 9 * super().covariance(log_scales)
+        def covariance(self, log_scales: FloatArray) -> Blocks:
+            own, shared = super().covariance(log_scales)
+            return Blocks(9 * own, shared)
 
     scaling = scaling_of(covariance, data.has_JK)
     simple, other = (

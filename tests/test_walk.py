@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from isocompute.model import fit_posterior
 from isocompute.model import walk as walking
 from isocompute.model.form import KNOTS, Form
 from isocompute.model.prior import Prior
 from isocompute.model.solve import Problem, gauss_newton, linear_evidence, slope
+from isocompute.model.threads import one_thread
 from isocompute.testing.planted import NOISE, WORLDS
 
 N = np.array([3.0, 4.0, 6.0])
@@ -38,7 +40,7 @@ def test_slope_is_that_of_the_loss() -> None:
     rng = np.random.default_rng(0)
     p = prior().mean() + 0.1 * rng.standard_normal((2, P))
     score = rng.uniform(0.2, 0.6, X.shape)
-    precision = np.linalg.inv(prior().covariance(prior().sample(2, rng)))
+    precision = prior().covariance(prior().sample(2, rng)).inverse().whole()
     of = problem(2, np.array([0, 1]))
     down = slope(of, p, score, prior().mean(), precision)[1]
     for i in range(P):
@@ -53,7 +55,7 @@ def test_evidence_of_a_line_is_exact() -> None:
     of = problem(3, np.arange(3))
     p = prior().mean()
     score = of.form.value(*of.split(p[None]), X)[:, :, 0] + 0.01 * rng.standard_normal(X.shape)
-    precision = np.linalg.inv(prior().covariance(prior().sample(1, rng)))[0] * 1e4
+    precision = prior().covariance(prior().sample(1, rng)).inverse().whole()[0] * 1e4
     jacobian = of.form.value_and_jacobian(*of.split(p[None]), X)[1][..., 0]
     whole = np.zeros((24, P))
     for j in range(3):
@@ -123,7 +125,7 @@ def test_a_normal_posterior_stays_as_it_is(
     monkeypatch.setattr(walking, "POSSIBLE", 2)
     rng, D, own = np.random.default_rng(5), 1200, prior()
     of = planes(D)
-    precision = np.linalg.inv(own.covariance(own.median()[None]))
+    precision = own.covariance(own.median()[None]).inverse().whole()
     score = np.random.default_rng(6).uniform(0.2, 0.6, X.shape)
     hessian = gauss_newton(planes(1), own.mean()[None], own.mean(), precision)[0]
     down = slope(planes(1), own.mean()[None], score, own.mean(), precision)[1][0]
@@ -149,14 +151,13 @@ def test_without_data_draws_walk_back_to_the_prior(monkeypatch: pytest.MonkeyPat
     D = 600
     own = prior()
     scales = own.sample(D, rng) - 1.0
-    lower = np.linalg.cholesky(own.covariance(own.sample(D, rng)))
-    luck = rng.standard_normal((D, P, 1))
-    p = own.mean() + 0.1 * (lower @ luck)[..., 0]
+    p = own.mean() + 0.1 * own.covariance(own.sample(D, rng)).normal(D, rng, np.arange(D))
     of = problem(2, np.zeros(D, np.int64), seen=False)
     start = walking.Walkers(p, scales, of.group_B)
     found = walking.walk(of, start, np.zeros(X.shape), own, np.zeros(2), rng)
+    # by the whole matrices, which know nothing of blocks
     fresh = own.mean() + (
-        np.linalg.cholesky(own.covariance(own.sample(4000, rng)))
+        np.linalg.cholesky(own.covariance(own.sample(4000, rng)).whole())
         @ rng.standard_normal((4000, P, 1))
     )[..., 0]
     spread, exact = found.parameters.std(axis=0), fresh.std(axis=0)
@@ -180,3 +181,16 @@ def test_draws_do_not_hang_on_the_seed() -> None:
         best = fit_posterior(curves, seed=seed).scores(np.array([5.5, 6.5])).argmax(axis=1)
         share.append([(best == j).mean(axis=0) for j in range(7)])
     assert np.ptp(np.array(share), axis=0).max() < 0.15
+
+
+def test_linear_algebra_has_one_thread_and_then_what_it_had() -> None:
+    """Small matrices on many threads cost twice the time of one."""
+
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        before = threads()
+        assert one_thread(threads)() == {1}
+        assert threads() == before
+    assert fit_posterior.__wrapped__.__name__ == "fit_posterior"  # the fit is run so

@@ -32,6 +32,7 @@ from isocompute.model.noise import (
 from isocompute.model.posterior import Drawn, Posterior, Select
 from isocompute.model.prior import SHARED, Prior
 from isocompute.model.solve import Problem, linear_evidence, solve_modes
+from isocompute.model.threads import one_thread
 from isocompute.model.walk import Walkers, walk
 
 ROUNDS = 3  # of hypotheses, the first from the prior
@@ -41,6 +42,7 @@ WEIGHTLESS = 0.02  # posterior share below which a form gets no draws
 DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 
 
+@one_thread
 def fit_posterior(
     curves: Sequence[Curve],
     *,
@@ -131,7 +133,7 @@ def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatAr
             form=form, x_JK=data.x_JK, whiten=whiten,
             group_B=np.zeros(len(starts), np.int64),
         )  # fmt: skip
-        precision = np.linalg.inv(prior.covariance(prior.median()[None]))
+        precision = prior.covariance(prior.median()[None]).inverse().whole()
         mean = np.broadcast_to(prior.mean(), starts.shape)
         mode = solve_modes(
             problem, starts, data.score_JK[None], mean,
@@ -157,7 +159,7 @@ def _evidence(
 ) -> Callable[[FloatArray], FloatArray]:
     """Evidence of the mean curves under covariances of the noise, around a first fit."""
     prior = _prior(data, Form(), white)
-    precision = np.linalg.inv(prior.covariance(prior.median()[None]))[0]
+    precision = prior.covariance(prior.median()[None]).inverse().whole()[0]
 
     of = Form(), data.x_JK, data.has_JK, data.score_JK
     return partial(linear_evidence, *of, start, prior.mean(), precision)
@@ -194,9 +196,8 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
     score = data.score_JK + (hypotheses.scaling.lower[setting] @ luck)[..., 0] * data.has_JK
     distinct, back = np.unique(row, return_inverse=True)
     covariance = prior.covariance(hypotheses.log_scales[distinct])
-    precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
-    luck = rng.standard_normal((size, covariance.shape[1], 1))
-    mean = prior.mean() + (np.linalg.cholesky(covariance)[back] @ luck)[..., 0]
+    precision = covariance.inverse().whole()
+    mean = prior.mean() + covariance.normal(size, rng, back)
     problem = Problem(form=form, x_JK=data.x_JK, whiten=hypotheses.scaling.whiten, group_B=setting)
     found = solve_modes(
         problem, hypotheses.mode[row], score, mean, precision[back], iterations=DRAWN_IN

@@ -68,7 +68,6 @@ class Hypotheses:
 
     def _try(self, log_scales: FloatArray, setting: IntArray) -> None:
         covariance = self.prior.covariance(log_scales)
-        precision = np.asarray(np.linalg.inv(covariance), dtype=np.float64)
         problem = Problem(
             form=self.form, x_JK=self.data.x_JK, whiten=self.scaling.whiten, group_B=setting
         )
@@ -78,13 +77,13 @@ class Hypotheses:
             np.broadcast_to(self.start, shape),
             self.data.score_JK[None],
             np.broadcast_to(self.prior.mean(), shape),
-            precision,
+            covariance.inverse().whole(),
             iterations=12,
         )
         evidence = (
             -0.5 * found.loss
             - self.scaling.log_det[setting]
-            - 0.5 * np.linalg.slogdet(covariance)[1]
+            - 0.5 * covariance.log_det()
             - 0.5 * np.linalg.slogdet(found.precision)[1]
         )
         self.start = found.parameters[int(evidence.argmax())]

@@ -17,6 +17,7 @@ from isocompute.model.data import SweepData
 from isocompute.model.form import Form, sigma
 from isocompute.model.noise import LEAST_VARIANCE, MISFIT_LENGTH, Noise
 from isocompute.model.prior import SCALES, Prior, matern, similarity
+from isocompute.model.threads import one_thread
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -134,6 +135,7 @@ class Posterior:
             for c, last in zip(self.configurations, self.last_J, strict=True)
         )  # fmt: skip
 
+    @one_thread
     def scores(self, log10_x_X: FloatArray) -> FloatArray:
         """Mean score (D, J, X) of every configuration: no run's luck, no evaluation noise.
 
@@ -191,6 +193,7 @@ class Posterior:
         known = np.where(self._has_begun(lattice), self._plain(lattice), 0.0)
         return lattice, np.maximum.accumulate(known, axis=2)
 
+    @one_thread
     def smooth_scores(
         self, problems_per_batch: float | FloatArray, log2_n_F: FloatArray, log10_x_X: FloatArray
     ) -> FloatArray:
@@ -240,29 +243,26 @@ class Posterior:
         low, high = float(data.x_JK[data.has_JK].min()), float(data.last_J.max()) + BEYOND
         lattice = np.arange(low - STEP, high + STEP, STEP)
         among = matern(lattice[:, None] - lattice, MISFIT_LENGTH)
-        out = []
+        apart = lattice[:, None] - data.x_JK[:, None, :]
+        alike = matern(apart, MISFIT_LENGTH) * data.has_JK[:, None, :]  # (J, L, K)
+        J, out = len(data.configurations), []
         for part in self.parts:
-            J = len(data.configurations)
             own = part.parameters.T[: part.form.own * J].reshape(part.form.own, J, -1)
             shared = part.parameters.T[-part.form.shared :]
-            fitted_JKD = part.form.value(own, shared, data.x_JK)
+            left_JKD = data.score_JK[:, :, None] - part.form.value(own, shared, data.x_JK)
             drawn = np.zeros((len(part.parameters), J, len(lattice)))
-            at_J = [np.flatnonzero(has_K) for has_K in data.has_JK]
-            alike_J = [
-                matern(lattice[:, None] - x_K[at], MISFIT_LENGTH)
-                for x_K, at in zip(data.x_JK, at_J, strict=True)
-            ]
             for s in np.unique(part.setting):
                 rows = np.flatnonzero(part.setting == s)
                 square = self.noise.misfit[s] ** 2
-                for j, at in enumerate(at_J):
-                    cross = square * alike_J[j]
-                    gain = cross @ np.linalg.inv(self.noise.covariance[s, j][np.ix_(at, at)])
-                    rest = square * among - gain @ cross.T
-                    rest += 1e-9 * max(square, 1e-12) * np.eye(len(lattice))
-                    left = data.score_JK[j, at][:, None] - fitted_JKD[j, at][:, rows]
-                    luck = rng.standard_normal((len(rows), len(lattice)))
-                    drawn[rows, j] = (gain @ left).T + luck @ np.linalg.cholesky(rest).T
+                cross = square * alike
+                gain = cross @ np.linalg.inv(self.noise.covariance[s])
+                rest = square * among - gain @ cross.transpose(0, 2, 1)
+                rest += 1e-9 * max(square, 1e-12) * np.eye(len(lattice))
+                luck = rng.standard_normal((J, len(rows), len(lattice)))
+                mean = gain @ left_JKD[:, :, rows]
+                drawn[rows] = (
+                    mean + np.linalg.cholesky(rest) @ luck.transpose(0, 2, 1)
+                ).transpose(2, 0, 1)
             out.append(drawn)
         return lattice, np.concatenate(out)
 

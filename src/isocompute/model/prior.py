@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from isocompute.model.form import FloatArray
+from isocompute.model.form import FloatArray, IntArray
 
 OCTAVES = 3.0  # n (or B_p) within which curves resemble each other; docs/validation.md: half, twice
 
@@ -47,6 +47,41 @@ SCALES: tuple[Scale, ...] = (
 )
 BUMP = 0.02  # of the form, in shares of the rise
 SHARED = ((-0.7, 1.0), (-1.0, 1.0))  # log nu, log q: mean and standard deviation
+
+
+class Blocks(NamedTuple):
+    """Matrices over all parameters of a sweep, in which different parameters do not meet."""
+
+    own: FloatArray  # (H, own, J, J): one parameter at all configurations
+    shared: FloatArray  # (H, shared): the diagonal of those that they share
+
+    def whole(self) -> FloatArray:
+        """The matrices, (H, P, P)."""
+        H, own, J = self.own.shape[:3]
+        o, P = own * J, own * J + self.shared.shape[1]
+        out = np.zeros((H, P, P))
+        for i in range(own):
+            out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = self.own[:, i]
+        rest = range(o, P)
+        out[:, rest, rest] = self.shared
+        return out
+
+    def inverse(self) -> Blocks:
+        """Their inverses."""
+        return Blocks(np.linalg.inv(self.own), 1 / self.shared)
+
+    def log_det(self) -> FloatArray:
+        """Logarithms of their determinants, (H,)."""
+        own: FloatArray = np.linalg.slogdet(self.own)[1].sum(axis=1)
+        return np.asarray(own + np.log(self.shared).sum(axis=1))
+
+    def normal(self, size: int, rng: np.random.Generator, back: IntArray) -> FloatArray:
+        """Normal draws (size, P) of mean 0, the covariance of each the row `back` of these."""
+        own, J = self.own.shape[1:3]
+        luck = rng.standard_normal((size, own * J + self.shared.shape[1], 1))
+        of_own = np.linalg.cholesky(self.own)[back] @ luck[:, : own * J].reshape(size, own, J, 1)
+        of_shared = np.sqrt(self.shared)[back] * luck[:, own * J :, 0]
+        return np.concatenate([of_own.reshape(size, own * J), of_shared], axis=1)
 
 
 @dataclass(frozen=True)
@@ -96,22 +131,22 @@ class Prior:
         ]
         return np.concatenate([*own, self.centre[self.own :]])
 
-    def covariance(self, log_scales: FloatArray) -> FloatArray:
-        """Prior covariance of all parameters, (H, P, P)."""
-        H, J, own = len(log_scales), len(self.log2_n_J), self.own
-        P = own * J + len(self.centre) - own
-        o = own * J
-        out = np.zeros((H, P, P))
-        for i in range(own):
-            smooth = self.smooth(i, log_scales, self.places, self.places)
-            nugget = np.exp(2 * log_scales[:, 4 * i + 3])[:, None, None]
-            out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = smooth + nugget * np.eye(J)
-        out[:, o, o] = self.floor_sd**2
-        out[:, o + 1, o + 1] = SHARED[0][1] ** 2
-        out[:, o + 2, o + 2] = SHARED[1][1] ** 2
-        bumps = np.arange(o + 3, P)
-        out[:, bumps, bumps] = np.exp(2 * log_scales[:, -1])[:, None]
-        return out
+    def covariance(self, log_scales: FloatArray) -> Blocks:
+        """Prior covariance of all parameters under H hypotheses."""
+        J = len(self.log2_n_J)
+        own = np.stack(
+            [
+                self.smooth(i, log_scales, self.places, self.places)
+                + np.exp(2 * log_scales[:, 4 * i + 3])[:, None, None] * np.eye(J)
+                for i in range(self.own)
+            ],
+            axis=1,
+        )
+        shared = np.empty((len(log_scales), len(self.centre) - self.own))
+        shared[:, 0] = self.floor_sd**2
+        shared[:, 1:3] = SHARED[0][1] ** 2, SHARED[1][1] ** 2
+        shared[:, 3:] = np.exp(2 * log_scales[:, -1:])
+        return Blocks(own, shared)
 
     def smooth(
         self, parameter: int, log_scales: FloatArray, here: Places, there: Places

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from isocompute.model.form import BEFORE_BUMPS, FloatArray, IntArray
-from isocompute.model.prior import Prior
+from isocompute.model.prior import Blocks, Prior
 from isocompute.model.solve import Problem, gauss_newton, slope
 
 # Rounds times configurations, and fewest and most rounds: small sweeps start further from their
@@ -98,13 +98,9 @@ class _Pool:
     def __init__(self, prior: Prior, rng: np.random.Generator) -> None:
         self.prior = prior
         self.scales_M = prior.sample(POSSIBLE, rng)
-        J, own = len(prior.log2_n_J), prior.own
-        whole = prior.covariance(self.scales_M)
-        parts = [whole[:, i * J : (i + 1) * J, i * J : (i + 1) * J] for i in range(own)]
-        self.covariance = np.stack(parts, axis=1)  # (M, own, J, J)
-        self.inverse = np.linalg.inv(self.covariance)
-        self.log_det = np.linalg.slogdet(self.covariance)[1]
-        self.shared = 1 / np.diagonal(whole, axis1=1, axis2=2)[:, own * J :]  # (M, shared)
+        covariance = prior.covariance(self.scales_M)
+        self.inverse = covariance.inverse()
+        self.log_det = np.linalg.slogdet(covariance.own)[1]  # (M, own)
 
     def choose(self, parameters: FloatArray, rng: np.random.Generator) -> IntArray:
         """One of the sets for each parameter of each draw, and for the bumps, (D, own + 1)."""
@@ -113,9 +109,9 @@ class _Pool:
         out = np.empty((len(apart), own + 1), np.int64)
         for i in range(own):
             outer = (apart[:, i, :, None] * apart[:, i, None, :]).reshape(-1, J * J)
-            square = outer @ self.inverse[:, i].reshape(-1, J * J).T
+            square = outer @ self.inverse.own[:, i].reshape(-1, J * J).T
             out[:, i] = _drawn(-0.5 * (square + self.log_det[:, i]), rng)
-        weight = self.shared[:, -1]  # of the bumps, which are alike
+        weight = self.inverse.shared[:, -1]  # of the bumps, which are alike
         bumps = parameters[:, own * J + BEFORE_BUMPS :]
         square = (bumps**2).sum(axis=1)[:, None] * weight - bumps.shape[1] * np.log(weight)
         out[:, own] = _drawn(-0.5 * square, rng)
@@ -130,14 +126,9 @@ class _Pool:
 
     def precision(self, row: IntArray) -> FloatArray:
         """Prior precision (D, P, P) of chosen sets."""
-        own, J = self.prior.own, len(self.prior.log2_n_J)
-        P = own * J + self.shared.shape[1]
-        out = np.zeros((len(row), P, P))
-        for i in range(own):
-            out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = self.inverse[row[:, i], i]
-        shared = range(own * J, P)
-        out[:, shared, shared] = self.shared[row[:, own]]
-        return out
+        own = self.prior.own
+        each = self.inverse.own[row[:, :own], np.arange(own)]
+        return Blocks(each, self.inverse.shared[row[:, own]]).whole()
 
 
 def _leap(

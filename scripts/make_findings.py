@@ -4,7 +4,7 @@
 
 Each page of a finding holds a block between `<!-- made by scripts/make_findings.py -->` and
 `<!-- end -->`; the script writes the block and the figure beside it. `--check` writes nothing and
-ends with 1 where a block is not what the package says now.
+ends with 1 where a block is not what the package says now, but for last digits.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ from isocompute.report import figures
 from isocompute.report.words import interval, percent
 from isocompute.sources import load_curves
 
-FOLDER = Path(__file__).resolve().parents[1] / "docs" / "findings"
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from docs_runner import agree  # noqa: E402  # the path is set just above
+
+FOLDER = ROOT / "docs" / "findings"
 BLOCK = re.compile(r"(?<=<!-- made by scripts/make_findings.py -->\n).*?(?=<!-- end -->)", re.S)
 DPI = 110
 PANEL = "published:qwen2.5-7b-{}"
@@ -248,7 +253,7 @@ def main() -> int:
         old = path.read_text(encoding="utf-8")
         new = BLOCK.sub(lambda _, text=text: text, old)
         if options.check:
-            stale += [page] if new != old else []
+            stale += [] if agree(old, new) else [page]
             continue
         path.write_text(new, encoding="utf-8")
         figure.savefig(FOLDER / f"{page}.png", dpi=DPI)

@@ -27,6 +27,7 @@ import docs_fixtures
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TIMEOUT_S = 240
+_NUMBER = re.compile(r"(\d[\d,]*(?:\.\d+)?%?)")
 
 # A command begins with the words on the left.
 NOT_RUN = {
@@ -43,6 +44,29 @@ NOT_RUN = {
     "sbatch": "needs a queue",
     "VERL_USE_EXTERNAL_MODULES": "needs verl; tests/test_hooks.py",
 }
+
+
+def agree(shown: str, printed: str) -> bool:
+    """Whether two texts are one but for the last digits of numbers.
+
+    Processors round differently, and draws of a Markov chain then part: a figure of a fit moves by
+    a small part of its interval. Two units of the last decimal, 5% of a whole number and a point of
+    a percentage are let pass.
+    """
+    ours, theirs = (_NUMBER.split(" ".join(text.split())) for text in (shown, printed))
+    return len(ours) == len(theirs) and all(
+        _close(a, b) if i % 2 else a == b
+        for i, (a, b) in enumerate(zip(ours, theirs, strict=True))
+    )
+
+
+def _close(a: str, b: str) -> bool:
+    if a.endswith("%") != b.endswith("%"):
+        return False
+    decimals = len(a.rstrip("%").partition(".")[2])
+    x, y = (float(text.rstrip("%").replace(",", "")) for text in (a, b))
+    free = 2 * 10.0**-decimals if decimals else max(0.05 * x, float(a.endswith("%")))
+    return abs(x - y) <= free + 1e-9
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import docs_runner
-from docs_runner import NOT_RUN, PAGES, ROOT, Walk, blocks, reason_not_run
+from docs_runner import NOT_RUN, PAGES, ROOT, Walk, agree, blocks, reason_not_run
 from isocompute.cli.parser import build_parser
 
 SITE = "https?://"
@@ -155,6 +155,19 @@ def test_the_runner_reads_commands_outputs_and_files() -> None:
     assert reason_not_run("isocompute fit x") is None
 
 
+@pytest.mark.parametrize(("shown", "printed", "same"), [
+    ("score 0.625, n = 128", "score   0.626,\nn = 128", True),
+    ("0.625", "0.628", False), ("| 57% |", "| 55% |", True), ("57%", "50%", False),
+    ("2%", "2", False), ("276k to 1.39M", "275k to 1.41M", True),
+    ("79 to 1,024", "81 to 1,020", True), ("n = 128", "n = 64", False), ("3 runs", "4 runs", False),
+    ("2 to 3", "2", False), ("ok up to 2M", "stop up to 2M", False),
+])  # fmt: skip
+def test_a_page_is_what_was_printed_but_for_last_digits(
+    shown: str, printed: str, same: bool
+) -> None:
+    assert agree(shown, printed) is same
+
+
 def test_the_runner_notices_a_wrong_exit_code(tmp_path: Path) -> None:
     walk = Walk(tmp_path / "w", "<!-- exit: 3 -->\n```sh\nexit 3\n```\n\n```sh\nexit 2\n```\n")
     complaints = [c for _, c in walk.steps()]
@@ -184,7 +197,7 @@ def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
         key, _, command = block.comment.partition(": ")
         if key == "output of" and reason_not_run(command) is None:
             printed = walk.output_of(command)
-            if printed is None or printed.strip("\n") != block.text.strip("\n"):
+            if printed is None or not agree(block.text, printed):
                 complaints.append(
                     f"line {block.line}: `{command}` prints something else; run "
                     "scripts/update_docs.py"

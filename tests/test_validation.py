@@ -10,11 +10,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from isocompute.domain import Curve
 from isocompute.errors import RefusalError
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
+import grid_held_out as held_out  # noqa: E402 (the folder is not installed)
 from validation import __main__ as command  # noqa: E402 (the folder is not installed)
 from validation import adapters, cells, figures, judge, panels, rows, stopped, tables  # noqa: E402
 
@@ -351,3 +353,45 @@ def test_a_small_run_of_the_whole_harness(tmp_path, capsys):
     assert everything.figure("curve inside").value > 0.6
     assert everything.loss(1).value < 0.02
     assert "CRASHED" not in capsys.readouterr().out
+
+
+def test_the_truth_of_a_real_sweep_is_the_best_mean_over_seeds_so_far() -> None:
+    def run(n: int, seed: int, *scores: float) -> Curve:
+        x = 1000.0 * 2 ** np.arange(len(scores))
+        return Curve(problems_per_batch=8, rollouts_per_problem=n, run=f"{n}-{seed}", seed=seed,
+                     rollouts_K=np.append(0.0, x), score_K=np.append(0.9, scores))  # fmt: skip
+
+    level = [run(4, 0, *[0.3] * 6), run(4, 1, *[0.5] * 6)]
+    falls = [run(8, 0, 0.2, 0.6, 0.6, 0.6, 0.1, 0.1, 0.1)]
+    found = held_out.truth_of(level + falls, 64_000)
+    assert found[4] == pytest.approx(0.4)  # step 0 is no checkpoint that training made
+    assert 0.55 < found[8] <= 0.6  # before it fell
+    assert held_out.truth_of(level + falls, 2000)[8] < 0.5  # not what comes later
+
+
+def test_choices_on_real_sweeps_are_counted_against_the_rules(monkeypatch) -> None:
+    class Fits:
+        name = "told"
+
+        def fit(self, curves, seed):
+            assert {c.seed for c in curves} == {0}
+            assert max(c.rollouts_K[-1] for c in curves) <= 0.25 * 2**21
+            return self
+
+        verdict = "ok"
+
+        def chosen(self, budget):
+            return adapters.Choice((32, 16), 0.83, 0.8, 0.85)
+
+        def refused(self, budget):
+            return False
+
+    monkeypatch.setitem(adapters.ADAPTERS, "answers", Fits())
+    curves = held_out.sweep_of("grid:hard-joint", 32)
+    row = held_out.row_of("hard", curves, 0.25, 1)
+    true = held_out.truth_of(curves, row["budget"])
+    assert row["loss"] == pytest.approx(max(true.values()) - true[16])
+    assert row["rules"]["largest n"] == pytest.approx(max(true.values()) - true[1024])
+    assert row["held"] == (0.8 <= true[16] <= 0.85)
+    assert "| 1 | 1/4 |" in held_out.summary([{**row, "cut": c, "seeds": s}
+                                              for c in held_out.CUTS for s in (1, 3)])  # fmt: skip

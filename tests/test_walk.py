@@ -183,6 +183,14 @@ def test_draws_do_not_hang_on_the_seed() -> None:
     assert np.ptp(np.array(share), axis=0).max() < 0.15
 
 
+@pytest.mark.parametrize("size", [1, 8, 9, 97])
+def test_triangular_matrices_are_inverted_by_their_quarters(size: int) -> None:
+    rng = np.random.default_rng(2)
+    lower = np.tril(rng.standard_normal((3, size, size))) + 9 * np.eye(size)
+    found = walking._inverse_of_lower(lower)
+    np.testing.assert_allclose(found @ lower, np.tile(np.eye(size), (3, 1, 1)), atol=1e-9)
+
+
 def test_linear_algebra_has_one_thread_and_then_what_it_had() -> None:
     """Small matrices on many threads cost twice the time of one."""
 

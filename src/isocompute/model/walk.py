@@ -23,6 +23,7 @@ from isocompute.model.solve import Problem, gauss_newton, slope
 # more rounds would cost.
 WORK, LEAST_ROUNDS, MOST_ROUNDS = 44, 4, 16
 LEAPS, LEAP = 4, 0.35  # of one round; a leap in units of the curvature's own length
+SMALL = 8  # matrices that are inverted whole; 4 and 16 take up to a tenth and a half longer
 POSSIBLE = 200  # sets of scales of one parameter, from their prior
 
 
@@ -147,7 +148,7 @@ def _leap(
     """
     D, P = now.parameters.shape
     lower = np.linalg.cholesky(curvature + precision)
-    back = np.linalg.inv(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
+    back = _inverse_of_lower(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
     ahead = np.ascontiguousarray(back.transpose(0, 2, 1))
     leap = LEAP * rng.uniform(0.8, 1.2, (D, 1))
     p, v = now.parameters, rng.standard_normal((D, P))
@@ -163,6 +164,19 @@ def _leap(
         take = np.log(rng.random(D)) < before - after
     kept = np.where(take[:, None], p, now.parameters)
     return Walkers(kept, now.log_scales, now.setting, float(take.mean()))
+
+
+def _inverse_of_lower(lower: FloatArray) -> FloatArray:
+    """Inverses of lower triangular matrices by their quarters: half the time of a general one."""
+    P = lower.shape[-1]
+    if P <= SMALL:
+        return np.asarray(np.linalg.inv(lower))
+    h = P // 2
+    first, last = _inverse_of_lower(lower[:, :h, :h]), _inverse_of_lower(lower[:, h:, h:])
+    out = np.zeros_like(lower)
+    out[:, :h, :h], out[:, h:, h:] = first, last
+    out[:, h:, :h] = -last @ (lower[:, h:, :h] @ first)
+    return out
 
 
 def _drawn(log_p: FloatArray, rng: np.random.Generator) -> IntArray:

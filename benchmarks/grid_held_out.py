@@ -26,6 +26,8 @@ from validation.adapters import ADAPTERS, REFUSALS
 from validation.rows import so_far
 from validation.tables import table
 
+from isocompute.design import shipped_worlds
+from isocompute.design.worth import allowed, best_guess, lost_by
 from isocompute.domain import Curve
 from isocompute.sources import load_curves
 from isocompute.testing.families import cut_to
@@ -38,6 +40,7 @@ SWEEPS: tuple[tuple[str, int | None], ...] = (
         "hard-d50", "hard-d5000", "easy-d50", "easy-d5000", "dual", "tri", "extreme", "long", "ppo",
         "cispo")),
 )  # fmt: skip
+EASY = ("easy", "ppo", "cispo")  # in the names of studies of easy problems
 RULES = ("best so far", "next n after the leader", "n = 64 always", "largest n")
 
 
@@ -88,6 +91,26 @@ def row_of(name: str, curves: Sequence[Curve], cut: float, seeds: int) -> dict[s
         "loss": top - true[n], "true": true[n], "held": choice.low <= true[n] <= choice.high,
         **choice._asdict(),
     }  # fmt: skip
+
+
+def guesses() -> str:
+    """What `design` would run without any of these sweeps, by the shipped prior, and its loss."""
+    worlds = {kind: shipped_worlds(kind, 200, 0) for kind in ("easy", "hard")}
+    foretold, lost = [], []
+    for source, b_p in SWEEPS:
+        curves = sweep_of(source, b_p)
+        budget = float(min(c.rollouts_K[-1] for c in curves))
+        true = truth_of(curves, budget)
+        of = worlds["easy" if any(word in source for word in EASY) else "hard"]
+        among = [f for f in allowed(of, b_p or 32, budget, None) if of.n_F[f] in true]
+        guess = best_guess(of, budget, among)
+        foretold.append(float(lost_by(of, guess, budget, budget, among).mean()))
+        lost.append(max(true[of.n_F[f]] for f in among) - true[of.n_F[guess]])
+    error = np.std(lost, ddof=1) / np.sqrt(len(lost))
+    return (
+        f"Without any sweep, `design`'s guess loses {np.mean(lost):.4f} ± {error:.4f} here; "
+        f"its prior, of another model, foretells {np.mean(foretold):.4f}.\n"
+    )
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -143,7 +166,7 @@ def main() -> None:
         curves = sweep_of(source, b_p)
         name = source.removeprefix("grid:").replace("-joint", "" if b_p is None else f"-bp{b_p}")
         rows += [row_of(name, curves, cut, seeds) for seeds in (3, 1) for cut in CUTS]
-    text = f"{summary(rows)}\nEvery choice with three seeds:\n\n{every(rows)}"
+    text = f"{summary(rows)}\n{guesses()}\nEvery choice with three seeds:\n\n{every(rows)}"
     print(text)
     if options.output:
         renew(options.output, {"grid": text})

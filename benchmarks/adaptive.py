@@ -2,6 +2,7 @@
 
     python benchmarks/adaptive.py ROWS.jsonl [--sweeps 8] [--seconds 600]     # resumes
     python benchmarks/adaptive.py ROWS.jsonl --table
+    python benchmarks/adaptive.py REAL.jsonl --real    # replayed on the runs of the shipped grid
 
 Every sweep is run past the end that its bounds would set, and each of its looks is kept: where a
 sweep with other bounds on its end would have stopped is read off the same rows. Its plan at a look
@@ -10,6 +11,10 @@ it, on the same curves: the full grid with three seeds, every n with one seed, t
 seeds, successive halving, and an oracle that trains each n as long as it is going to be best. The
 first five sweeps of each world and noise have all of that; later ones end by the default tolerance
 and stand beside the full grid alone.
+
+`--real` replays sweeps on real runs: every study of the grid with five n or more, three times, each
+of its seeds once the first. Truth is the mean of the three seeds, which the full grid has seen: it
+is favoured.
 """
 
 from __future__ import annotations
@@ -17,11 +22,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from grid_held_out import SWEEPS, name_of, sweep_of, truth_of
 from numpy.typing import NDArray
 
 from isocompute.design.adaptive import DRAWS, look_at
@@ -50,20 +57,46 @@ TOLERANCES = (0.006, 0.004, 0.003, 0.002, 0.0015, 0.001, 0.0007)
 
 
 class Sweep:
-    """One planted sweep, seen in parts."""
+    """One sweep, all of whose runs are there, seen in parts.
 
-    def __init__(self, world: World, noise: str, seed: int) -> None:
-        self.world, self.top = world, world.max_rollouts
-        self.curves = world.sample(NOISE[noise], SEEDS, np.random.default_rng((7, seed)))
-        truth = world.truth(NOISE[noise])
-        self.configurations = [
-            Configuration(a.problems_per_batch, a.rollouts_per_problem) for a in truth.arms
-        ]
+    Args:
+        top: rollouts of a whole run.
+        curves: `SEEDS` runs of every configuration.
+        configurations: J of them.
+        score: true scores (J, X) at budgets (X,).
+    """
+
+    def __init__(
+        self, top: float, curves: Sequence[Curve], configurations: Sequence[Configuration],
+        score: Callable[[FloatArray], FloatArray],
+    ) -> None:  # fmt: skip
+        self.top, self.curves, self.configurations = top, list(curves), list(configurations)
         self.place = {c: j for j, c in enumerate(self.configurations)}
         self.x = np.linspace(np.log10(self.top * SLICES[0]), np.log10(self.top), BUDGETS)
-        self.score_JX = truth.score(10**self.x)
+        self.score_JX = score(10**self.x)
         fine = np.linspace(self.x[0], self.x[-1], 200)
-        self.fine, self.best = fine, truth.score(10**fine).argmax(axis=0)
+        self.fine, self.best = fine, score(10**fine).argmax(axis=0)
+
+    @classmethod
+    def planted(cls, world: World, noise: str, seed: int) -> Sweep:
+        """Of a planted world."""
+        curves = world.sample(NOISE[noise], SEEDS, np.random.default_rng((7, seed)))
+        truth = world.truth(NOISE[noise])
+        of = [Configuration(a.problems_per_batch, a.rollouts_per_problem) for a in truth.arms]
+        return cls(world.max_rollouts, curves, of, truth.score)
+
+    @classmethod
+    def real(cls, source: str, b_p: int | None, first: int) -> Sweep:
+        """Of a study of the grid, its seeds in turn from `first` on."""
+        curves = sweep_of(source, b_p)
+        of = sorted({c.configuration for c in curves})
+        turned = [c.replace(seed=((c.seed or 0) - first) % SEEDS) for c in curves]
+
+        def score(budgets: FloatArray) -> FloatArray:
+            found = [truth_of(curves, float(budget)) for budget in budgets]
+            return np.array([[one[c.rollouts_per_problem] for one in found] for c in of])
+
+        return cls(float(min(c.rollouts_K[-1] for c in curves)), turned, of, score)
 
     def late(self) -> bool:
         """Whether the winner at the target leads only in the last quarter of the budget."""
@@ -167,24 +200,39 @@ class Sweep:
         return until
 
 
-def run(path: Path, sweeps: int, seconds: float) -> None:
-    """Append sweeps that the file lacks, world by world, until the time is over."""
-    done = {(r["world"], r["noise"], r["seed"]) for r in rows_of(path)}
-    worlds, began = {**WORLDS, **FAMILIES}, time.monotonic()
+Case = tuple[str, str, int, Callable[[], Sweep]]  # world, noise, seed, how to make it
+
+
+def planted_cases(sweeps: int) -> Iterator[Case]:
+    """Planted sweeps, seed by seed."""
+    worlds = {**WORLDS, **FAMILIES}
     for seed in range(sweeps):
         for noise in NOISE:
             for name in MADE_FOR + NOT_MADE_FOR:
-                if (name, noise, seed) in done:
-                    continue
-                if time.monotonic() - began > seconds:
-                    return
-                sweep = Sweep(worlds[name], noise, seed)
-                every = seed < WITH_OTHERS
-                row = {"world": name, "noise": noise, "seed": seed, "late": sweep.late(),
-                       "looks": sweep.adaptive(LEAST if every else DEFAULT),
-                       "others": sweep.full() | (sweep.others() if every else {})}  # fmt: skip
-                with path.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                yield name, noise, seed, partial(Sweep.planted, worlds[name], noise, seed)
+
+
+def real_cases() -> Iterator[Case]:
+    """Studies of the grid, each of their seeds once the first."""
+    for first in range(SEEDS):
+        for source, b_p in SWEEPS:
+            yield name_of(source, b_p), "real", first, partial(Sweep.real, source, b_p, first)
+
+
+def run(path: Path, cases: Iterable[Case], seconds: float) -> None:
+    """Append sweeps that the file lacks until the time is over."""
+    done, began = {(r["world"], r["noise"], r["seed"]) for r in rows_of(path)}, time.monotonic()
+    for name, noise, seed, made in cases:
+        if (name, noise, seed) in done:
+            continue
+        if time.monotonic() - began > seconds:
+            return
+        sweep, every = made(), seed < WITH_OTHERS
+        row = {"world": name, "noise": noise, "seed": seed, "late": sweep.late(),
+               "looks": sweep.adaptive(LEAST if every else DEFAULT),
+               "others": sweep.full() | (sweep.others() if every else {})}  # fmt: skip
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
 
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
@@ -210,7 +258,7 @@ def ended(row: Mapping[str, Any], tolerance: float, most: float) -> Mapping[str,
 
 def table(rows: Sequence[Mapping[str, Any]], tolerance: float = DEFAULT, most: float = 0.4) -> None:
     """Print the figures: means over worlds of the means over sweeps, paired with the full grid."""
-    names = [w for w in MADE_FOR + NOT_MADE_FOR if any(r["world"] == w for r in rows)]
+    names = list(dict.fromkeys(r["world"] for r in rows))
     print(f"{len(rows)} sweeps, tolerance {tolerance:g}, at most {most:.0%} spent\n")
     print("| world | sweeps | share | most | path, above full (se) | target, above full | "
           "path: full | one seed | coarse | halving | oracle |\n|" + "---|" * 11)  # fmt: skip
@@ -269,9 +317,11 @@ def main() -> None:
     parser.add_argument("--sweeps", type=int, default=8, help="of a world and noise")
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--real", action="store_true", help="studies of the grid instead")
     options = parser.parse_args()
     if not options.table:
-        run(options.rows, options.sweeps, options.seconds)
+        cases = real_cases() if options.real else planted_cases(options.sweeps)
+        run(options.rows, cases, options.seconds)
     rows = rows_of(options.rows)
     if rows:
         table(rows)

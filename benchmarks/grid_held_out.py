@@ -44,6 +44,11 @@ EASY = ("easy", "ppo", "cispo")  # in the names of studies of easy problems
 RULES = ("best so far", "next n after the leader", "n = 64 always", "largest n")
 
 
+def name_of(source: str, b_p: int | None) -> str:
+    """A sweep in a table: "hard-bp32"."""
+    return source.removeprefix("grid:").replace("-joint", "" if b_p is None else f"-bp{b_p}")
+
+
 def sweep_of(source: str, b_p: int | None) -> list[Curve]:
     return [c for c in load_curves([source]) if b_p in (None, c.problems_per_batch)]
 
@@ -164,7 +169,7 @@ def main() -> None:
     rows = []
     for source, b_p in SWEEPS:
         curves = sweep_of(source, b_p)
-        name = source.removeprefix("grid:").replace("-joint", "" if b_p is None else f"-bp{b_p}")
+        name = name_of(source, b_p)
         rows += [row_of(name, curves, cut, seeds) for seeds in (3, 1) for cut in CUTS]
     text = f"{summary(rows)}\n{guesses()}\nEvery choice with three seeds:\n\n{every(rows)}"
     print(text)

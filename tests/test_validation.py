@@ -395,3 +395,16 @@ def test_choices_on_real_sweeps_are_counted_against_the_rules(monkeypatch) -> No
     assert row["held"] == (0.8 <= true[16] <= 0.85)
     assert "| 1 | 1/4 |" in held_out.summary([{**row, "cut": c, "seeds": s}
                                               for c in held_out.CUTS for s in (1, 3)])  # fmt: skip
+
+
+def test_panels_are_thinned_to_every_other_n_where_they_have_many() -> None:
+    def panel(*tested: int) -> list[Curve]:
+        x = np.array([1.0, 2.0])
+        return [Curve(problems_per_batch=8, rollouts_per_problem=n, run=str(n), rollouts_K=x,
+                      score_K=x / 10) for n in tested]  # fmt: skip
+
+    found = panels.thinned({"many": panel(4, 8, 16, 32, 64), "few": panel(4, 8, 16, 32)})
+    assert {name: [c.rollouts_per_problem for c in of] for name, of in found.items()} == {
+        "many": [4, 8, 16, 32, 64], "few": [4, 8, 16, 32], "many, odd n": [4, 16, 64],
+        "many, even n": [8, 32],
+    }  # fmt: skip

@@ -25,10 +25,10 @@ import isocompute
 from validation.adapters import ADAPTERS
 from validation.cells import DEFINITIVE, DEVELOPMENT, Cell, Chunk, Counts, cells_of, chunks_of
 from validation.figures import Cells, Summary, of_document, to_document
-from validation.panels import panel_rows, panels_of
+from validation.panels import OTHER_CUTS, panel_rows, panels_of, thinned
 from validation.rows import row_of
 from validation.stopped import stopped_study
-from validation.tables import page
+from validation.tables import page, panels_table
 
 PARTS = ("sweep", "surface", "null", "few", "stopped", "panels")
 HERE = Path(__file__).parent
@@ -93,6 +93,8 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--jobs", type=int, default=1, choices=(1, 2), help="processes")
     options.add_argument("--minutes", type=float, help="start no chunk after this many")
     options.add_argument("--panels", type=Path, help="folder of tidy files; default: published")
+    options.add_argument("--thin", action="store_true",
+                         help="panels at other cuts, and with every other n; print, end")
     options.add_argument("--study", help="SOURCE of a real sweep: stop its losers, print, end")
     options.add_argument("--rows", type=Path, default=Path("build/validation"))
     options.add_argument("--tag", help="name of the rows' folder instead of the code's hash")
@@ -119,6 +121,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         found = stopped_study(ADAPTERS[options.adapter], load_curves([options.study]))
         print("".join(f"{name}: {value:.3f}\n" for name, value in found.items()), end="")
+        return 0
+    if options.thin:
+        adapter, panels = ADAPTERS[options.adapter], thinned(panels_of(options.panels))
+        print(panels_table(panel_rows(adapter, panels, OTHER_CUTS)), end="")
         return 0
     base = options.base
     if base is None:

@@ -18,6 +18,7 @@ from validation.adapters import REFUSALS, Adapter, Key
 from validation.rows import so_far
 
 CUTS = (0.7, 0.5, 0.35)
+OTHER_CUTS = (0.8, 0.6, 0.45, 0.3)  # that the model was never looked at with
 NAMES = tuple(
     f"qwen2.5-7b-{kind}{size}" for kind in ("easy", "hard") for size in ("", "-bp64", "-bp256")
 )
@@ -57,6 +58,18 @@ def panels_of(folder: Path | None) -> Mapping[str, list[Curve]]:
     return {path.stem: of_file(path) for path in sorted(folder.glob("*.csv"))}
 
 
+def thinned(panels: Mapping[str, list[Curve]]) -> dict[str, list[Curve]]:
+    """Every panel, and both halves of its n, in turn, where it has more than four."""
+    found = dict(panels)
+    for name, curves in panels.items():
+        tested = sorted({c.rollouts_per_problem for c in curves})
+        for half, which in enumerate(("odd", "even")):
+            if len(tested) > 4:
+                kept = tested[half::2]
+                found[f"{name}, {which} n"] = [c for c in curves if c.rollouts_per_problem in kept]
+    return found
+
+
 def truth_at(curves: Sequence[Curve], budget: float) -> tuple[dict[Key, float], dict[Key, float]]:
     """Mean and best dot of every configuration near a budget."""
     mean, best = {}, {}
@@ -68,10 +81,12 @@ def truth_at(curves: Sequence[Curve], budget: float) -> tuple[dict[Key, float], 
     return mean, best
 
 
-def panel_rows(adapter: Adapter, panels: Mapping[str, list[Curve]]) -> list[dict[str, Any]]:
+def panel_rows(
+    adapter: Adapter, panels: Mapping[str, list[Curve]], cuts: Sequence[float] = CUTS
+) -> list[dict[str, Any]]:
     """One row per panel and cut."""
     return [
-        panel_row(adapter, name, curves, cut) for name, curves in panels.items() for cut in CUTS
+        panel_row(adapter, name, curves, cut) for name, curves in panels.items() for cut in cuts
     ]
 
 

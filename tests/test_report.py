@@ -302,7 +302,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "On the way 0.580 to 0.620 at step 1,244; if lower, stop and fit again" in said
-    assert "Recipe keep yours; the logs hold only: learning rate, clip low" in said
+    assert "Recipe keep yours; your logs show only its learning rate, clip low" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "On the way" not in said
     assert "keep yours" not in said
@@ -534,6 +534,31 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
 def test_plan_alone_and_study_alone_make_a_page(tmp_path: Path) -> None:
     assert "976 steps, M" in page_of(tmp_path, [], make_plan()).text
     assert "Study: s" in page_of(tmp_path, [], None, study=StudyView(name="s")).text
+    # Beside a fit an imported study, of which nothing else is known, would be a bare heading.
+    beside = page_of(tmp_path, [("a", make_fit())], None, study=StudyView(name="s"))
+    assert "Study: s" not in beside.text
+
+
+def test_the_first_screen_counts_the_cautions_that_it_does_not_name(tmp_path: Path) -> None:
+    named = {"code": "bp_untested", "level": "caution", "text": "Only B_p = 16.", "remedy": "Do."}
+    more = [named | {"code": f"c{i}", "text": f"Caution {i}."} for i in range(2)]
+    note = named | {"code": "n", "level": "note", "text": "A note."}
+    plan = make_plan() | {"verdict": {"level": "caution", "reason": "Only B_p = 16."}}
+    for listed, says in (([named, note], ""), ([named, more[0]], " 1 more caution below."),
+                         ([named, *more], " 2 more cautions below.")):  # fmt: skip
+        text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"notices": listed}))
+        assert f"Confidence: caution. Only Bₚ = 16.{says} What it gives" in text
+    sound = {"verdict": {"level": "ok", "reason": ""}, "notices": [note]}
+    assert "below." not in first_screen(page_of(tmp_path, [("a", make_fit())], plan | sound))
+
+
+def test_budgets_in_gpu_hours_are_written_as_everywhere(tmp_path: Path, fit: FixtureFit) -> None:
+    curves = [c.replace(gpu_hours_K=c.rollouts_K / 900) for c in fit.curves]
+    hours = FixtureFit(document={**fit.document, "unit": "gpu-hours"}, curves=curves)
+    text = page_of(tmp_path, [("a", hours)], None).text
+    assert "budgets in GPU-hours" in text
+    assert "GPU-hours Best n Interval" in text  # the head of a table
+    assert not re.search("[gG]pu-hours", text)
 
 
 # ---- words -----------------------------------------------------------------------------------

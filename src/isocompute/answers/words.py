@@ -10,7 +10,7 @@ from typing import Any
 from isocompute.answers.advice import amounts, plain_rate, step_cost
 from isocompute.answers.half import half_words
 from isocompute.domain import Configuration
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, pasted
 from isocompute.errors import InputError
 from isocompute.recipe import RECORDED
 from isocompute.trainers import key_lines
@@ -22,6 +22,9 @@ _FOREGROUND = 3  # steps that are named
 # A best n with an interval so wide is not named: beside a choice at one end, it reads as a
 # contradiction. At 2 the n of most sweeps would go unnamed, at 8 few of the wide ones are caught.
 _OPEN = 4
+# Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
+# of it such a step would show as a price, at ten times it slower batches would not.
+_ALIKE = 0.01
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
@@ -84,7 +87,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         doubts += ["may be a loss"] if low <= 0 <= high else []
         aside = ", ".join(doubts)
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
-        paid = ", ".join(amounts(gain["cost"]))
+        paid = ", ".join(_other_amounts(gain["cost"], d["cost"]))
         low, high = gain["predicted_score_interval"]
         now = f"{gain['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
         out += _row("today", now + (f", {paid}" if paid else ""))
@@ -120,6 +123,15 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
         spent = spent[:-1]
     return out + _row("cost", ", ".join(spent), whose)
+
+
+def _other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
+    """What a setting costs where that differs from the plan's by more than the last step."""
+    here, there = cost["gpu_hours"], than["gpu_hours"]
+    if not here or not there:
+        here, there = cost["tokens"], than["tokens"]
+    same = here and there and abs(here / there - 1) < _ALIKE
+    return [] if same else amounts(cost)
 
 
 def is_today(d: Mapping[str, Any]) -> bool:
@@ -193,7 +205,7 @@ def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
     whole = [[one + cost] for cost in costs]
     if step["command"]:
         two = [f"  {i}. {step['do']}{cost}" for cost in costs]
-        whole += [[line, f"     {step['command']}"] for line in two]
+        whole += [[line, *pasted(step["command"], WIDTH, " " * 5, " " * 7)] for line in two]
     whole.append([one])
     # A command is never cut; where it is wider than the screen it has a line of its own.
     fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
@@ -218,7 +230,9 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     low, high = (said(v) for v in wide or (best, best))
     if wide and wide[1] >= _OPEN * wide[0] and not trend_only(d):
         return f"The best n at this budget may be any from {low} to {high}."
-    of = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
+    of = "Best n at this budget:"
+    if trend_only(d):
+        of = f"n = {d['rollouts_per_problem']} lies off the trend over n, which peaks at"
     if low == high or not wide:
         return f"{of} {said(best)}."
     known = f"{low} to {high}"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.cli.cells import WIDTH
-from isocompute.domain.text import compact, unit_words
+from isocompute.domain.text import compact, pasted, unit_words
 
 Row = Mapping[str, Any]
 
@@ -203,12 +202,7 @@ def _next_lines(steps: Sequence[str], most: int) -> list[str]:
     text = "; then ".join(steps)
     if not text.startswith("isocompute ") or len(f"Next: {text}") <= WIDTH:
         return _closing("Next", text, most)
-    rows = ["Next: isocompute"]
-    for part in re.findall(r" (?:--\S+ )?(?:'[^']*'|\S+)", text.removeprefix("isocompute")):
-        if len(rows[-1] + part) > WIDTH - 2:
-            rows[-1] += " \\"
-            rows.append("   ")
-        rows[-1] += part
+    rows = pasted(text, WIDTH, "Next: ", " " * 4)
     return rows if len(rows) <= most else _closing("Next", text, most)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isocompute.answers.advice import plain_rate, step_cost
+from isocompute.answers.advice import amounts, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.half import half_words
 from isocompute.answers.words import (
@@ -55,6 +55,7 @@ def answer(
         "kind": "reading" if plan is None else "refusal" if refusal else "plan",
         "verdict": _verdict(fit or {}, document),
         "about": _about(fit),
+        "more": _more(document),
         "first": _do_first(document),
         "extra": _extra(document),
         "strip": None,
@@ -77,7 +78,7 @@ def answer(
     last = words.last_row(fit)
     headline = "What these curves say"
     if last is not None:
-        at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
+        at = f"{compact(last['x'])} {words.budget_unit(fit)}"
         headline = f"Best n at {at}: {words.whole(last['rollouts_per_problem'])}"
     return section | {
         "headline": headline,
@@ -99,7 +100,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("On the way", _on_the_way(plan.get("check"))),
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
-        ("Recipe", f"keep yours; the logs hold only: {told}" if told else ""),
+        ("Recipe", f"keep yours; your logs show only its {told}" if told else ""),
         ("Cost", _cost(plan.get("cost") or {})),
         ("Budget", _beyond(plan)),
         ("Passes", _passes(plan.get("passes_over_data"))),
@@ -165,6 +166,14 @@ def _verdict(fit: Document, document: Document) -> Section | None:
     if (fit.get("verdict") or {}).get("level") == "stop":
         return verdict_of(fit)
     return verdict_of(document) or verdict_of(fit)
+
+
+def _more(document: Document) -> str:
+    """How many cautions stand below beside the one that is named."""
+    left = sum(row["level"] == "caution" for row in told(document)) - 1
+    if (document.get("verdict") or {}).get("level") != "caution" or left < 1:
+        return ""
+    return f"{left} more caution{'s' * (left != 1)} below."
 
 
 def _about(fit: Document | None) -> str:
@@ -263,13 +272,7 @@ def _learning_rate(plan: Document) -> str:
 
 
 def _cost(cost: Document) -> str:
-    parts = []
-    if cost.get("gpu_hours") is not None:
-        parts.append(f"{compact(cost['gpu_hours'])} GPU-hours")
-    if cost.get("usd") is not None:
-        parts.append(f"${compact(cost['usd'])}")
-    if cost.get("tokens") is not None:
-        parts.append(f"{compact(cost['tokens'])} tokens")
+    parts = amounts({**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost})
     if not parts:
         return "not known; give --rollouts-per-gpu-hour"
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")

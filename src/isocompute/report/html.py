@@ -112,11 +112,18 @@ def plain_context(
             "fits": [sections.fit_section(name, fit) for name, fit in fits],
             "notices": sections.notices(fits, hidden or None, view),
             "provenance": sections.provenance(fits, view),
-            "study": sections.study_section(view),
+            "study": _with_content(sections.study_section(view), alone=not fits),
         },
         TEXT_LIMIT,
     )
     return context
+
+
+def _with_content(study: dict[str, Any] | None, *, alone: bool) -> dict[str, Any] | None:
+    """The section of a study; None beside a fit, where it would be a heading above nothing."""
+    said = ("name", "problem_set", "scores_at", "run_time", "spent")
+    filled = study is not None and any(v for key, v in study.items() if key not in said)
+    return study if alone or filled else None
 
 
 def prose(text: object) -> Markup:

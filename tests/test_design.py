@@ -107,8 +107,15 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
         worth = {**d["worth"], "without": {**d["worth"]["without"], "loss": loss},
                  "after": {**d["worth"]["after"], "loss": 0.02}}  # fmt: skip
         said = " ".join(" ".join(design_lines({**d, **others, "worth": worth})).split())
-        assert ("loses twice as much. Then run the sweep." in said) is turns
+        assert ("loses twice as much. Then sweep." in said) is turns
         assert ("loses twice as much. No sweep pays even then." in said) is not turns
+        kept = {**d, **others, "worth": worth, "study": "s.yaml", "engine": "verl", "lacks": None}
+        named = " ".join(" ".join(design_lines(kept)).split())
+        assert ("Then sweep: isocompute run s.yaml." in named) is turns
+    assert " for evaluation (" in " ".join(" ".join(design_lines(d)).split())
+    paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
+    said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
+    assert "rollouts each; 700 GPU-hours, $1,400 (" in said
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations

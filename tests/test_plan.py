@@ -823,6 +823,18 @@ def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     assert len(lines) <= 15
 
 
+def test_steps_dearer_than_the_run_are_called_optional() -> None:
+    plan = plan_budget(planted(), AT).document
+    untested = notice("bp_untested", bp=32, n=8, other=64)
+    (step,) = run_next([untested], Configuration(32, 8), None, 0.0)
+    for times, optional in ((1.0, False), (1.005, False), (1.02, True), (None, False)):
+        spent = None if times is None else times * plan["rollouts"]
+        priced = {**step, "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
+        lines = advice_lines({**plan, "run_next": [priced]})
+        assert ("Before you spend (steps dearer than the run are optional):" in lines) is optional
+        assert ("Before you spend:" in lines) is not optional
+
+
 def test_every_step_fits_a_line() -> None:
     every = [notice(code, **dict.fromkeys(NOTICES[code].fields, 1)) for code in _STEPS]
     lasting = run_next(every, Configuration(1024, 1024), 2048, 1e6, study=None,
@@ -910,7 +922,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "",
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
-        "Before you spend:",
+        "Before you spend (steps dearer than the run are optional):",
         "  1. add two seeds of n = 32, 64   (4M rollouts, 4,444 GPU-hours, $11.1k)",
         "     isocompute run study.yaml grid.seeds=3 'grid.rollouts_per_problem=[32,64]'",
         "4 more notes: --why    Trainer settings: --for verl, --for trl",

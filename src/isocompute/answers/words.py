@@ -26,6 +26,8 @@ _OPEN = 4
 # of it such a step would show as a price, at ten times it slower batches would not.
 _ALIKE = 0.01
 
+OPTIONAL = "steps dearer than the run are optional"
+
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
 
@@ -195,7 +197,13 @@ def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]
         if row is None:
             break
         rows += row
-    return ["Before you spend:", *rows] if rows else []
+    aside = f" ({OPTIONAL})" if any(dearer(d, step) for step in steps) else ""
+    return [f"Before you spend{aside}:", *rows] if rows else []
+
+
+def dearer(d: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
+    """Whether a step surely takes more than the run that it is to check."""
+    return (step.get("rollouts") or 0.0) > (1 + _ALIKE) * (d.get("rollouts") or math.inf)
 
 
 def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:

@@ -28,7 +28,7 @@ def design_lines(d: Row) -> list[str]:
         size = f"{b_p} problems x {n} rollouts x {steps:,} steps"
         lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
         lines += _row("Cost", f"{_cost(final)}{_rate(final)}")
-        lines += _row("Sweep", f"the best one: {runs}, {_each(sweep)}; {_cost(sweep)} "
+        lines += _row("Sweep", f"the best one: {runs}, {_each(sweep)}; {_spent(sweep)} "
                       f"({_share(sweep)} of the budget)")  # fmt: skip
     else:
         lines += _row("Sweep", f"{runs}, up to {_each(sweep)}")
@@ -48,7 +48,8 @@ def design_lines(d: Row) -> list[str]:
         more = f" ({left} more: --json -)" if left else ""
         text = notes[0]["text"]
         if notes[0]["code"] == "prior_of_others" and d["answer"] == "no_sweep":
-            text += " Then run the sweep." if _pays_for_others(d) else " No sweep pays even then."
+            command = f": isocompute run {d['study']}" if d["study"] is not None else ""
+            text += f" Then sweep{command}." if _pays_for_others(d) else " No sweep pays even then."
         lines += _row("Note", f"{text} {notes[0]['remedy']}{more}")
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
@@ -92,6 +93,14 @@ def _cost(part: Row) -> str:
     apart = part.get("evaluation_rollouts")
     evaluated = "" if apart is None else f" + {compact(apart)} for evaluation"
     return ", ".join([f"{compact(part['rollouts'])} rollouts{evaluated}", *more])
+
+
+def _spent(part: Row) -> str:
+    """What a sweep that is not advised would take: in hours and money where they are known."""
+    cost = part["cost"]
+    hours = [f"{compact(cost['gpu_hours'])} GPU-hours"] if cost["gpu_hours"] is not None else []
+    hours += [f"${compact(cost['usd'])}"] if cost["usd"] is not None else []
+    return ", ".join(hours) or _cost(part)
 
 
 def _drawn(cost: Row) -> str:

@@ -13,13 +13,15 @@ from isocompute.answers.advice import amounts, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.half import half_words
 from isocompute.answers.words import (
+    OPTIONAL,
     best_n_words,
+    dearer,
     is_today,
     rate_origin,
     rate_words,
     recipe_said,
     trend_only,
-)
+)  # fmt: skip
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -222,9 +224,11 @@ def _do_first(document: Document) -> list[Section]:
 
 def _extra(document: Document) -> str:
     """That the steps are no part of the cost beside them, where they cost anything."""
-    steps = document.get("run_next") or []
-    costs = any(isinstance(one, Mapping) and one.get("rollouts") for one in steps[:_FIRST])
-    return "on top of the cost" if costs and document.get("cost") else ""
+    steps = [one for one in document.get("run_next") or [] if isinstance(one, Mapping)][:_FIRST]
+    if not document.get("cost") or not any(one.get("rollouts") for one in steps):
+        return ""
+    optional = any(dearer(document, one) for one in steps)
+    return f"on top of the cost; {OPTIONAL}" if optional else "on top of the cost"
 
 
 def _with_cost(step: Mapping[str, Any]) -> str:

@@ -21,7 +21,7 @@ from isocompute.answers.words import (
     rate_words,
     recipe_said,
     trend_only,
-)  # fmt: skip
+)
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.reading import lines_of, styles_of
@@ -105,7 +105,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Recipe", f"keep yours; your logs show only its {told}" if told else ""),
         ("Cost", _cost(plan.get("cost") or {})),
         ("Budget", _beyond(plan)),
-        ("Passes", _passes(plan.get("passes_over_data"))),
+        ("Passes", words.passes(plan.get("passes_over_data"))),
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
@@ -288,10 +288,6 @@ def _beyond(plan: Document) -> str:
     reason = str((plan.get("verdict") or {}).get("reason"))
     told = reason.startswith("All n were compared only")
     return "" if told else words.extrapolation(plan.get("extrapolation_log10"))
-
-
-def _passes(passes: float | None) -> str:
-    return "" if passes is None else f"{compact(passes)} over the training problems"
 
 
 def _rules(rules: Document) -> list[tuple[str, str, str, str]]:

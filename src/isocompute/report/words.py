@@ -97,6 +97,11 @@ def extrapolation(decades: float | None) -> str:
     return f"{times} times {'as far as' if decades > 0 else 'short of where'} n were compared"
 
 
+def passes(times: float | None) -> str:
+    """How often a budget goes over the training problems; "" where their number is not known."""
+    return "" if times is None else f"{compact(times)} over the training problems"
+
+
 def signed(value: float | None) -> str:
     """A difference of scores with its sign and three decimals."""
     return "–" if value is None or not math.isfinite(value) else f"{value:+.3f}"

@@ -553,12 +553,17 @@ def test_the_first_screen_counts_the_cautions_that_it_does_not_name(tmp_path: Pa
     more = [named | {"code": f"c{i}", "text": f"Caution {i}."} for i in range(2)]
     note = named | {"code": "n", "level": "note", "text": "A note."}
     plan = make_plan() | {"verdict": {"level": "caution", "reason": "Only B_p = 16."}}
-    for listed, says in (([named, note], ""), ([named, more[0]], " 1 more caution below."),
-                         ([named, *more], " 2 more cautions below.")):  # fmt: skip
-        text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"notices": listed}))
-        assert f"Confidence: caution. Only Bₚ = 16.{says} What it gives" in text
+    fit = make_fit()
+    for mine, of_fit, says in (([named, note], [note], ""), ([named], more[:1], " 1 more caution"),
+                               ([named, *more], more, " 2 more cautions")):  # fmt: skip
+        both = [("a", FixtureFit(document={**fit.document, "notices": of_fit}, curves=fit.curves))]
+        page = page_of(tmp_path, both, plan | {"notices": mine}).text
+        below = f"{says} below." if says else ""
+        assert f"Confidence: caution. Only Bₚ = 16.{below} What it gives" in page
+        listed = len(re.findall(r"Caution (?:Only|Caution \d)", page))
+        assert listed == (int(says.split()[0]) + 1 if says else 1)
     sound = {"verdict": {"level": "ok", "reason": ""}, "notices": [note]}
-    assert "below." not in first_screen(page_of(tmp_path, [("a", make_fit())], plan | sound))
+    assert "below." not in first_screen(page_of(tmp_path, [("a", fit)], plan | sound))
 
 
 def test_budgets_in_gpu_hours_are_written_as_everywhere(tmp_path: Path, fit: FixtureFit) -> None:

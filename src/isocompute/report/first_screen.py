@@ -40,7 +40,7 @@ _THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "st
 
 
 def answer(
-    fit: Document | None, plan: Document | None, picture: Section | None = None
+    fit: Document | None, plan: Document | None, picture: Section | None = None, cautions: int = 0
 ) -> Section | None:
     """The first screen: what to run, or what the curves say where there is no plan.
 
@@ -48,6 +48,7 @@ def answer(
         fit: the `fit --json` document of the subject.
         plan: the `plan --json` document.
         picture: `picture` of the subject.
+        cautions: how many the page lists.
     """
     document = fit if plan is None else plan
     if document is None:
@@ -57,7 +58,7 @@ def answer(
         "kind": "reading" if plan is None else "refusal" if refusal else "plan",
         "verdict": _verdict(fit or {}, document),
         "about": _about(fit),
-        "more": _more(document),
+        "more": _more(document, cautions - 1),
         "first": _do_first(document),
         "extra": _extra(document),
         "strip": None,
@@ -170,9 +171,8 @@ def _verdict(fit: Document, document: Document) -> Section | None:
     return verdict_of(document) or verdict_of(fit)
 
 
-def _more(document: Document) -> str:
+def _more(document: Document, left: int) -> str:
     """How many cautions stand below beside the one that is named."""
-    left = sum(row["level"] == "caution" for row in told(document)) - 1
     if (document.get("verdict") or {}).get("level") != "caution" or left < 1:
         return ""
     return f"{left} more caution{'s' * (left != 1)} below."

@@ -823,6 +823,18 @@ def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     assert len(lines) <= 15
 
 
+def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
+    plan = plan_budget(planted(), AT)
+    reason = "2 of 9 runs failed a health rule: " + ", ".join(
+        f"n = {n} (entropy_collapse)" for n in (8, 16, 32, 64, 128, 256)) + "."  # fmt: skip
+    steps = run_next([notice("bp_untested", bp=32, n=8, other=64)], Configuration(32, 8), None, 0.0)
+    d = {**plan.document, "verdict": {"level": "caution", "reason": reason}, "run_next": steps}
+    lines = advice_lines(d)
+    assert reason in " ".join(" ".join(lines).split())
+    assert any(line.startswith("  1. ") for line in lines)
+    assert len(lines) <= 15
+
+
 def test_steps_dearer_than_the_run_are_called_optional() -> None:
     plan = plan_budget(planted(), AT).document
     untested = notice("bp_untested", bp=32, n=8, other=64)

@@ -56,7 +56,9 @@ def advice_lines(
     if quiet:
         return keys or _run(d)
     sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
-    lines = [*_run(d), *_rows(d), "", *_wrapped(sure, lines=2)]
+    rows = [*_run(d), *_rows(d)]
+    # A long reason takes the room of steps, but for one.
+    lines = [*rows, "", *_wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
     if why:
         lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
     else:

@@ -843,7 +843,8 @@ def test_steps_dearer_than_the_run_are_called_optional() -> None:
         spent = None if times is None else times * plan["rollouts"]
         priced = {**step, "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
         lines = advice_lines({**plan, "run_next": [priced]})
-        assert ("Before you spend (steps dearer than the run are optional):" in lines) is optional
+        head = "Before you spend (steps that cost more than the run are optional):"
+        assert (head in lines) is optional
         assert ("Before you spend:" in lines) is not optional
 
 
@@ -934,7 +935,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "",
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
-        "Before you spend (steps dearer than the run are optional):",
+        "Before you spend (steps that cost more than the run are optional):",
         "  1. add two seeds of n = 32, 64   (4M rollouts, 4,444 GPU-hours, $11.1k)",
         "     isocompute run study.yaml grid.seeds=3 'grid.rollouts_per_problem=[32,64]'",
         "4 more notes: --why    Trainer settings: --for verl, --for trl",

@@ -19,7 +19,7 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
-from isocompute.report.first_screen import _gain
+from isocompute.report.first_screen import _gain, picture
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, numbers, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
@@ -277,7 +277,7 @@ def test_at_most_three_things_are_to_be_done_first(tmp_path: Path) -> None:
 def test_a_step_dearer_than_the_run_is_called_optional(tmp_path: Path) -> None:
     plan = make_plan()
     cost = {"gpu_hours": None, "usd": None, "tokens": None}
-    for times, says in ((1.0, ""), (2.0, "; steps dearer than the run are optional")):
+    for times, says in ((1.0, ""), (2.0, "; steps that cost more than the run are optional")):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
         assert f"Before you spend on top of the cost{says} Train" in text
@@ -573,6 +573,27 @@ def test_budgets_in_gpu_hours_are_written_as_everywhere(tmp_path: Path, fit: Fix
     assert "budgets in GPU-hours" in text
     assert "GPU-hours Best n Interval" in text  # the head of a table
     assert not re.search("[gG]pu-hours", text)
+
+
+def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
+    fit: FixtureFit,
+) -> None:
+    plan = make_plan()
+    by_rollouts = picture(fit, plan)
+    assert by_rollouts is not None
+    assert by_rollouts["says"].startswith("Score by rollouts, per n; bold: n = 256")
+    rate = plan["budget_rollouts"] / 500
+    curves = [c.replace(gpu_hours_K=c.rollouts_K / rate) for c in fit.curves]
+    hours = FixtureFit(document={**fit.document, "unit": "gpu-hours"}, curves=curves)
+    places = []
+    for spent in (500.0, 5000.0, None):
+        cost = {**plan["cost"], "gpu_hours": spent}
+        found = picture(hours, {**plan, "cost": cost})
+        assert found is not None
+        assert found["says"].startswith("Score by GPU-hours, per n; bold: n = 256")
+        places.append(found["choice"])
+    assert places[1][0] > places[0][0]
+    assert places[2] is None  # nobody knows where the budget lies
 
 
 # ---- words -----------------------------------------------------------------------------------

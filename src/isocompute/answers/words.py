@@ -26,7 +26,7 @@ _OPEN = 4
 # of it such a step would show as a price, at ten times it slower batches would not.
 _ALIKE = 0.01
 
-OPTIONAL = "steps dearer than the run are optional"
+OPTIONAL = "steps that cost more than the run are optional"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip

@@ -118,7 +118,7 @@ def _ends(study: Study) -> list[str]:
     """When an adaptive sweep is over."""
     if study.adaptive is None:
         return []
-    return ["It stops by itself: when more training would hardly better the plan."]
+    return ["It stops by itself: when more training would hardly improve the plan."]
 
 
 def _rates_tried(study: Study) -> list[str]:

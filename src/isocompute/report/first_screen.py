@@ -342,9 +342,11 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
         None if last is None else (last["problems_per_batch"], last["tested_rollouts_per_problem"])
     )
     at, height = (None, None) if last is None else (last["x"], last["score"])
-    if plan is not None and fit.document.get("unit") == "rollouts":
+    if plan is not None:
         pair = (plan.get("problems_per_batch"), plan.get("rollouts_per_problem"))
-        at, height = plan.get("budget_rollouts"), plan.get("predicted_score")
+        of = {"rollouts": plan.get("budget_rollouts"), **(plan.get("cost") or {})}
+        at = of.get(str(fit.document.get("unit") or "rollouts").replace("-", "_"))
+        height = plan.get("predicted_score")
     x = np.log10(np.concatenate([line.x for line in lines.values()]))
     y = np.concatenate([line.score for line in lines.values()])
     right = max(x.max(), math.log10(at) if at else -math.inf)
@@ -367,7 +369,7 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
     n = "" if pair is None else f"; bold: n = {pair[1]}"
     n += "" if ahead is None else "; dotted: predicted"
     return {
-        "says": f"Score by rollouts, per n{n}",
+        "says": f"Score by {words.budget_unit(fit.document)}, per n{n}",
         "lines": [
             {
                 "points": " ".join(

@@ -292,7 +292,8 @@ def recipe_said(d: Mapping[str, Any]) -> str:
     """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
     if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
         return ""
-    return ", ".join(name.replace("_", " ") for name in d["recorded"])
+    words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
+    return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
 
 
 def recipe_unsaid(d: Mapping[str, Any]) -> str:

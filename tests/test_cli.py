@@ -626,6 +626,7 @@ def test_report_plans_as_plan_does(
 
     def take(fits: Any, plan: Any, path: str, **rest: Any) -> str:
         drawn.append((fits[0][1].setting, plan, rest.get("title")))
+        assert fits[0][0] == sweep_csv.name  # a report shows nobody's folders
         return path
 
     monkeypatch.setattr(report, "render_report", take)

@@ -141,6 +141,20 @@ def test_what_another_n_costs() -> None:
     for best in d["best"]:
         best["as_good"] = [8, 32, 128]
     assert line(d, "Wrong n").endswith("costs nothing that shows at 10M: n = 8, 32 as good as 128")
+    # No line is cut: the smaller cost goes first, then the list.
+    tested = [2**i for i in range(2, 12)]
+    for good, said in (
+        (tested[4:5], "costs 0.080 at 10M (n = 4), 0.010 (n = 8); n = 64 as good as 128"),
+        (tested[2:5], "costs 0.080 at 10M (n = 4); n = 16, 32, 64 as good as 128"),
+        (tested[2:], "costs 0.080 at 10M (n = 4), 0.010 (n = 8); 7 other n as good as 128"),
+        (tested, "costs nothing that shows at 10M: 9 other n as good as 128"),
+    ):
+        for best in d["best"]:
+            best["as_good"] = good
+            best["expected_regret"] = {
+                str(n): {4: 0.08, 8: 0.01}.get(n, 0.02 if n not in good else 0.0) for n in tested
+            } | {"128": 0.0}
+        assert line(d, "Wrong n").endswith(said)
 
 
 def test_the_batch_or_n() -> None:

@@ -85,7 +85,7 @@ def test_a_sweep_that_tells_the_worlds_apart_is_worth_its_rollouts(monkeypatch: 
     assert d["worth"]["twice"]["rollouts"] > 1.9 * sweep.rollouts
     lines = design_lines(d)
     assert lines[0].startswith("Sweep   n = ")
-    assert any(line.startswith("Worth   score lost to the best n: 0.0") for line in lines)
+    assert any(line.startswith("Worth   score lost against the best n: 0.0") for line in lines)
     assert "Time    an hour" in design_lines({**d, "time": "an hour"})
 
 
@@ -107,8 +107,15 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
         worth = {**d["worth"], "without": {**d["worth"]["without"], "loss": loss},
                  "after": {**d["worth"]["after"], "loss": 0.02}}  # fmt: skip
         said = " ".join(" ".join(design_lines({**d, **others, "worth": worth})).split())
-        assert ("loses twice as much, and the sweep pays." in said) is turns
-        assert ("loses twice as much. Name" in said) is not turns
+        assert ("loses twice as much. Then sweep." in said) is turns
+        assert ("loses twice as much. No sweep pays even then." in said) is not turns
+        kept = {**d, **others, "worth": worth, "study": "s.yaml", "engine": "verl", "lacks": None}
+        named = " ".join(" ".join(design_lines(kept)).split())
+        assert ("Then sweep: isocompute run s.yaml." in named) is turns
+    assert " for evaluation (" in " ".join(" ".join(design_lines(d)).split())
+    paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
+    said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
+    assert "rollouts each; 700 GPU-hours, $1,400 (" in said
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations
@@ -582,7 +589,7 @@ def test_a_design_says_how_answers_are_checked(tmp_path: Path, capsys: Any) -> N
     capsys.readouterr()
     assert main(["run", str(study), "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "\nTrains with verl in python3 (engine_options.python names another).\n" in said
+    assert "\nTrains with verl in python3; set engine_options.python for another.\n" in said
     assert "\nGPU-hours: give rates.rollouts_per_gpu_hour.\n" in said
     more = ["engine_options.python=/opt/verl/bin/python", "rates.rollouts_per_gpu_hour=900"]
     assert main(["run", str(study), "--dry-run", *more]) == 0

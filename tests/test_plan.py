@@ -132,7 +132,7 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
     assert "none inside was tested" in text(d, "outside_interval")
     # The interval is not called that of the best n beside a choice that lies outside.
     shown = " ".join(said(plan_budget(planted(arms, surface=hill), AT), why=True))
-    assert "The trend over n peaks at 91." in shown
+    assert "n = 128 lies off the trend over n, which peaks at 91." in shown
     near = planted(arms | {(32, 96): (0.0, 0.0)}, surface=hill, move_D=SHAKEN / 6)
     why = text(plan_budget(near, AT).document, "outside_interval")
     assert "it scores above the trend of its neighbours" in why
@@ -701,6 +701,13 @@ def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     d = plan_budget(fit, AT).document
     assert text(d, "n_not_told_apart") == "Several n may be best at 1M rollouts: 16, 64, 256."
     assert codes(d).count("n_not_told_apart") == 1
+    # The seeds that tell them apart are trained to the plan's budget, and no run beyond its end.
+    found = {one["code"]: one["rollouts"] for one in d["notices"]}
+    assert found["n_not_told_apart"] == pytest.approx(6 * 1e6)
+    longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
+    far = plan_budget(fit, 2 * longest).document["notices"]
+    (cost,) = [one["rollouts"] for one in far if one["code"] == "n_not_told_apart"]
+    assert cost == pytest.approx(6 * longest)
     # Of those that the limits leave, one is open to nobody.
     held = plan_budget(fit, AT, max_batch_size=32 * 16).document
     assert "n_not_told_apart" not in codes(held)
@@ -772,7 +779,7 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
     rate = notice("anchor_assumed", model="Q")
     (tried,) = run_next([rate], Configuration(32, 8), None, 1.6e6, study=None, learning_rate=2e-6)
-    assert tried["do"] == "try learning rates 1e-6 and 4e-6 at n = 8, to 400k rollouts each"
+    assert tried["do"] == "try learning rates 1e-6 and 4e-6, 400k rollouts each"
     one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
     pair = {"study": None, "contended": [8, 16], "spend": 1e7}
@@ -810,8 +817,35 @@ def test_a_long_command_stands_on_a_line_of_its_own() -> None:
                      study=long)  # fmt: skip
     plan = plan_budget(planted(), AT)
     lines = advice_lines({**plan.document, "run_next": steps * 3})
-    assert f"     isocompute run {long} grid.problems_per_batch=64" in lines
+    at = lines.index(f"     isocompute run {long} \\")
+    assert lines[at + 1] == "       grid.problems_per_batch=64"
+    assert all(len(line) <= 80 for line in lines)
     assert len(lines) <= 15
+
+
+def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
+    plan = plan_budget(planted(), AT)
+    reason = "2 of 9 runs failed a health rule: " + ", ".join(
+        f"n = {n} (entropy_collapse)" for n in (8, 16, 32, 64, 128, 256)) + "."  # fmt: skip
+    steps = run_next([notice("bp_untested", bp=32, n=8, other=64)], Configuration(32, 8), None, 0.0)
+    d = {**plan.document, "verdict": {"level": "caution", "reason": reason}, "run_next": steps}
+    lines = advice_lines(d)
+    assert reason in " ".join(" ".join(lines).split())
+    assert any(line.startswith("  1. ") for line in lines)
+    assert len(lines) <= 15
+
+
+def test_steps_dearer_than_the_run_are_called_optional() -> None:
+    plan = plan_budget(planted(), AT).document
+    untested = notice("bp_untested", bp=32, n=8, other=64)
+    (step,) = run_next([untested], Configuration(32, 8), None, 0.0)
+    for times, optional in ((1.0, False), (1.005, False), (1.02, True), (None, False)):
+        spent = None if times is None else times * plan["rollouts"]
+        priced = {**step, "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
+        lines = advice_lines({**plan, "run_next": [priced]})
+        head = "Before you spend (steps that cost more than the run are optional):"
+        assert (head in lines) is optional
+        assert ("Before you spend:" in lines) is not optional
 
 
 def test_every_step_fits_a_line() -> None:
@@ -834,7 +868,8 @@ def test_a_best_n_that_is_wide_open_is_not_named() -> None:
     )
     outside = [{"code": "outside_interval"}]
     wide = {**d, "rollouts_per_problem_interval": [8.0, 64.0], "notices": outside}
-    assert best_n_words(wide) == "The trend over n peaks at 34 (8 to 64)."
+    off = "n = 128 lies off the trend over n, which peaks at 34 (8 to 64)."
+    assert best_n_words({**wide, "rollouts_per_problem": 128}) == off
 
 
 def test_a_gain_that_may_be_a_loss_says_so() -> None:
@@ -873,7 +908,7 @@ def test_a_step_in_words_costs_what_its_words_say(tmp_path: Path) -> None:
     assert on["rollouts"] == pytest.approx(sum(2 * max(ends.values()) - ends[n] for n in named),
                                            rel=0.02)  # fmt: skip
     rate = found["anchor_assumed"]
-    assert rate["do"].endswith("to 500k rollouts each")
+    assert rate["do"].endswith(", 500k rollouts each")
     assert rate["rollouts"] == pytest.approx(2 * 500e3, rel=0.02)
     more = found.get("seeds_missing")
     if more is not None:
@@ -892,7 +927,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
         "  score      0.420 (0.410 to 0.430)",
         "  gain       +0.020 (+0.010 to +0.030) over your n = 128",
-        "  today      0.400 (0.400 to 0.400), 1,110 GPU-hours, $2,776",
+        "  today      0.400 (0.400 to 0.400)",
         "  as good    n = 64",
         "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
@@ -900,11 +935,26 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "",
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
-        "Before you spend:",
+        "Before you spend (steps that cost more than the run are optional):",
         "  1. add two seeds of n = 32, 64   (4M rollouts, 4,444 GPU-hours, $11.1k)",
         "     isocompute run study.yaml grid.seeds=3 'grid.rollouts_per_problem=[32,64]'",
         "4 more notes: --why    Trainer settings: --for verl, --for trl",
     ]
+
+
+def test_the_cost_of_today_is_said_where_it_is_another() -> None:
+    rates = Rates(rollouts_per_gpu_hour=900.0, tokens_per_rollout=100.0)
+    d = plan_budget(planted(), AT, rates=rates, current=128).document
+    for unit, factor, said_too in (("gpu_hours", 1.009, False), ("gpu_hours", 1.02, True),
+                                   ("tokens", 1.02, False)):  # fmt: skip
+        cost = {**d["cost"], unit: d["cost"][unit] * factor}
+        lines = advice_lines({**d, "gain": {**d["gain"], "cost": cost}})
+        (today,) = [line for line in lines if line.startswith("  today")]
+        assert ("GPU-hours" in today) is said_too
+    by_tokens = {**d["cost"], "gpu_hours": None}
+    twice = {**by_tokens, "tokens": 2 * by_tokens["tokens"]}
+    lines = advice_lines({**d, "cost": by_tokens, "gain": {**d["gain"], "cost": twice}})
+    assert any(line.startswith("  today") and line.endswith("200M tokens") for line in lines)
 
 
 def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
@@ -926,6 +976,9 @@ def test_settings_that_no_run_recorded_are_named_beside_the_keys() -> None:
     plan = plan_budget(planted(), AT)
     lines = " ".join(advice_lines({**plan.document, **words}, trainer="trl"))
     assert "# Of the recipe your logs hold only: learning rate. The other settings" in lines
+    more = {**words, "recorded": ["kl_coef", "entropy_coef", "clip_low"]}
+    lines = " ".join(advice_lines({**plan.document, **more}, trainer="trl"))
+    assert "# Of the recipe your logs hold only: KL, entropy bonus, clip low. The other" in lines
     whole = {**words, "recorded": list(RECORDED)}
     assert "your logs hold only" not in " ".join(
         advice_lines({**plan.document, **whole}, trainer="trl")
@@ -975,7 +1028,7 @@ def test_why_gives_the_reasoning_the_rules_the_printed_law_and_every_note() -> N
     for one in plan.document["notices"]:
         assert f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" in page
     assert "more note" not in page
-    assert "The trend over n peaks at 19." in page
+    assert "n = 32 lies off the trend over n, which peaks at 19." in page
     assert not any("The study's own" in line for line in said(plan))
 
 

@@ -19,7 +19,7 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
-from isocompute.report.first_screen import _gain
+from isocompute.report.first_screen import _gain, picture
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, numbers, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
@@ -274,6 +274,15 @@ def test_at_most_three_things_are_to_be_done_first(tmp_path: Path) -> None:
     assert "Before you spend Do 0. Do 1. Do 2. avg@4" in text
 
 
+def test_a_step_dearer_than_the_run_is_called_optional(tmp_path: Path) -> None:
+    plan = make_plan()
+    cost = {"gpu_hours": None, "usd": None, "tokens": None}
+    for times, says in ((1.0, ""), (2.0, "; steps that cost more than the run are optional")):
+        step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
+        text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
+        assert f"Before you spend on top of the cost{says} Train" in text
+
+
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
     plan = make_plan() | {"learning_rate_from": "study", "gain": None, "as_good": [256],
                           "cost": {"tokens": None, "gpu_hours": None, "usd": None}}  # fmt: skip
@@ -302,7 +311,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "On the way 0.580 to 0.620 at step 1,244; if lower, stop and fit again" in said
-    assert "Recipe keep yours; the logs hold only: learning rate, clip low" in said
+    assert "Recipe keep yours; your logs show only its learning rate, clip low" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "On the way" not in said
     assert "keep yours" not in said
@@ -534,6 +543,57 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
 def test_plan_alone_and_study_alone_make_a_page(tmp_path: Path) -> None:
     assert "976 steps, M" in page_of(tmp_path, [], make_plan()).text
     assert "Study: s" in page_of(tmp_path, [], None, study=StudyView(name="s")).text
+    # Beside a fit an imported study, of which nothing else is known, would be a bare heading.
+    beside = page_of(tmp_path, [("a", make_fit())], None, study=StudyView(name="s"))
+    assert "Study: s" not in beside.text
+
+
+def test_the_first_screen_counts_the_cautions_that_it_does_not_name(tmp_path: Path) -> None:
+    named = {"code": "bp_untested", "level": "caution", "text": "Only B_p = 16.", "remedy": "Do."}
+    more = [named | {"code": f"c{i}", "text": f"Caution {i}."} for i in range(2)]
+    note = named | {"code": "n", "level": "note", "text": "A note."}
+    plan = make_plan() | {"verdict": {"level": "caution", "reason": "Only B_p = 16."}}
+    fit = make_fit()
+    for mine, of_fit, says in (([named, note], [note], ""), ([named], more[:1], " 1 more caution"),
+                               ([named, *more], more, " 2 more cautions")):  # fmt: skip
+        both = [("a", FixtureFit(document={**fit.document, "notices": of_fit}, curves=fit.curves))]
+        page = page_of(tmp_path, both, plan | {"notices": mine}).text
+        below = f"{says} below." if says else ""
+        assert f"Confidence: caution. Only Bₚ = 16.{below} What it gives" in page
+        listed = len(re.findall(r"Caution (?:Only|Caution \d)", page))
+        assert listed == (int(says.split()[0]) + 1 if says else 1)
+    sound = {"verdict": {"level": "ok", "reason": ""}, "notices": [note]}
+    assert "below." not in first_screen(page_of(tmp_path, [("a", fit)], plan | sound))
+
+
+def test_budgets_in_gpu_hours_are_written_as_everywhere(tmp_path: Path, fit: FixtureFit) -> None:
+    curves = [c.replace(gpu_hours_K=c.rollouts_K / 900) for c in fit.curves]
+    hours = FixtureFit(document={**fit.document, "unit": "gpu-hours"}, curves=curves)
+    text = page_of(tmp_path, [("a", hours)], None).text
+    assert "budgets in GPU-hours" in text
+    assert "GPU-hours Best n Interval" in text  # the head of a table
+    assert not re.search("[gG]pu-hours", text)
+
+
+def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
+    fit: FixtureFit,
+) -> None:
+    plan = make_plan()
+    by_rollouts = picture(fit, plan)
+    assert by_rollouts is not None
+    assert by_rollouts["says"].startswith("Score by rollouts, per n; bold: n = 256")
+    rate = plan["budget_rollouts"] / 500
+    curves = [c.replace(gpu_hours_K=c.rollouts_K / rate) for c in fit.curves]
+    hours = FixtureFit(document={**fit.document, "unit": "gpu-hours"}, curves=curves)
+    places = []
+    for spent in (500.0, 5000.0, None):
+        cost = {**plan["cost"], "gpu_hours": spent}
+        found = picture(hours, {**plan, "cost": cost})
+        assert found is not None
+        assert found["says"].startswith("Score by GPU-hours, per n; bold: n = 256")
+        places.append(found["choice"])
+    assert places[1][0] > places[0][0]
+    assert places[2] is None  # nobody knows where the budget lies
 
 
 # ---- words -----------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (
-        "measure the rate", _LR, "try {rates} at n = {n}, to {quarter} rollouts each"),
+        "measure the rate", _LR, "try {rates}, {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}", "train n = {twice}"),
@@ -142,7 +142,8 @@ def step_cost(step: Mapping[str, Any]) -> list[str]:
     spent = takes(step["rollouts"])
     if step.get("settles") == "extrapolated":  # beside the budget to which each is trained
         spent = f"{spent.removesuffix(' rollouts')} more"
-    return [", ".join([spent, *some]) for some in (paid, money or paid[:1], [])]
+    forms = [", ".join([spent, *some]) for some in (paid, money or paid[:1])]
+    return [*forms, *(money or paid[:1]), spent]
 
 
 def plain_rate(value: float) -> str:

@@ -126,7 +126,7 @@ def prescribe(q: Question) -> Prescription:
         notes += _edges(q, which[at])
     best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
     low, high = interval or (n, n)
-    if not low * (1 - 1e-6) <= n <= high * (1 + 1e-6):
+    if not round(low) <= n <= round(high):  # as it is said
         between = ((n_F >= low) & (n_F <= high)).any()
         why = "it scores above the trend of its neighbours" if between else "none inside was tested"
         why = "the limits hold it there" if limit else why

@@ -69,7 +69,8 @@ def open_choice(
     several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
     if not several:
         return []
-    cost = 2 * len(contended) * longest(fit)
+    end = max((float(c.position(fit.unit)[-1]) for c in fit.curves), default=at)
+    cost = 2 * len(contended) * longest(fit) * min(at / end, 1.0)
     about = {"which": list(contended), "good": list(good), "at": at, "unit": fit.unit}
     return [notice("n_not_told_apart", rollouts=cost, **about)]
 
@@ -110,10 +111,8 @@ def _learned(fit: Reading) -> Iterator[Notice]:
     of = windows_of(fit.curves, fit.unit)
     if (n_fallen := _n_fallen(of)) * 2 > len(of):
         first = _cheapest(fit)
-        own = [c.position(fit.unit)[-1] for c in fit.curves if c.configuration == first]
         yield notice("scores_fall", n_fallen=n_fallen, n_configurations=len(of),
-                     which=named(fit, [first]), to=float(max(own)) / 4, unit=fit.unit,
-                     rollouts=longest(fit, first) / 4)  # fmt: skip
+                     which=named(fit, [first]), rollouts=longest(fit, first) / 4)  # fmt: skip
     elif not any(w.rises for w in of.values()):
         yield notice("scores_flat")
 

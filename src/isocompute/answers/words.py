@@ -10,7 +10,7 @@ from typing import Any
 from isocompute.answers.advice import amounts, plain_rate, step_cost
 from isocompute.answers.half import half_words
 from isocompute.domain import Configuration
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, pasted
 from isocompute.errors import InputError
 from isocompute.recipe import RECORDED
 from isocompute.trainers import key_lines
@@ -22,6 +22,11 @@ _FOREGROUND = 3  # steps that are named
 # A best n with an interval so wide is not named: beside a choice at one end, it reads as a
 # contradiction. At 2 the n of most sweeps would go unnamed, at 8 few of the wide ones are caught.
 _OPEN = 4
+# Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
+# of it such a step would show as a price, at ten times it slower batches would not.
+_ALIKE = 0.01
+
+OPTIONAL = "steps that cost more than the run are optional"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
@@ -51,7 +56,9 @@ def advice_lines(
     if quiet:
         return keys or _run(d)
     sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
-    lines = [*_run(d), *_rows(d), "", *_wrapped(sure, lines=2)]
+    rows = [*_run(d), *_rows(d)]
+    # A long reason takes the room of steps, but for one.
+    lines = [*rows, "", *_wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
     if why:
         lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
     else:
@@ -84,7 +91,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         doubts += ["may be a loss"] if low <= 0 <= high else []
         aside = ", ".join(doubts)
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
-        paid = ", ".join(amounts(gain["cost"]))
+        paid = ", ".join(_other_amounts(gain["cost"], d["cost"]))
         low, high = gain["predicted_score_interval"]
         now = f"{gain['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
         out += _row("today", now + (f", {paid}" if paid else ""))
@@ -120,6 +127,15 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
         spent = spent[:-1]
     return out + _row("cost", ", ".join(spent), whose)
+
+
+def _other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
+    """What a setting costs where that differs from the plan's by more than the last step."""
+    here, there = cost["gpu_hours"], than["gpu_hours"]
+    if not here or not there:
+        here, there = cost["tokens"], than["tokens"]
+    same = here and there and abs(here / there - 1) < _ALIKE
+    return [] if same else amounts(cost)
 
 
 def is_today(d: Mapping[str, Any]) -> bool:
@@ -183,7 +199,13 @@ def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]
         if row is None:
             break
         rows += row
-    return ["Before you spend:", *rows] if rows else []
+    aside = f" ({OPTIONAL})" if any(dearer(d, step) for step in steps) else ""
+    return [f"Before you spend{aside}:", *rows] if rows else []
+
+
+def dearer(d: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
+    """Whether a step surely takes more than the run that it is to check."""
+    return (step.get("rollouts") or 0.0) > (1 + _ALIKE) * (d.get("rollouts") or math.inf)
 
 
 def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
@@ -193,7 +215,7 @@ def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
     whole = [[one + cost] for cost in costs]
     if step["command"]:
         two = [f"  {i}. {step['do']}{cost}" for cost in costs]
-        whole += [[line, f"     {step['command']}"] for line in two]
+        whole += [[line, *pasted(step["command"], WIDTH, " " * 5, " " * 7)] for line in two]
     whole.append([one])
     # A command is never cut; where it is wider than the screen it has a line of its own.
     fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
@@ -218,7 +240,9 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     low, high = (said(v) for v in wide or (best, best))
     if wide and wide[1] >= _OPEN * wide[0] and not trend_only(d):
         return f"The best n at this budget may be any from {low} to {high}."
-    of = "The trend over n peaks at" if trend_only(d) else "Best n at this budget:"
+    of = "Best n at this budget:"
+    if trend_only(d):
+        of = f"n = {d['rollouts_per_problem']} lies off the trend over n, which peaks at"
     if low == high or not wide:
         return f"{of} {said(best)}."
     known = f"{low} to {high}"
@@ -268,7 +292,8 @@ def recipe_said(d: Mapping[str, Any]) -> str:
     """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
     if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
         return ""
-    return ", ".join(name.replace("_", " ") for name in d["recorded"])
+    words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
+    return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
 
 
 def recipe_unsaid(d: Mapping[str, Any]) -> str:

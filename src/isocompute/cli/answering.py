@@ -188,12 +188,25 @@ def report(options: Options) -> int:
     is_study = (Path(split_source(first)[0]) / "study.db").is_file()
     study = study_view(first, problem_set=options.problem_set) if is_study else None
     title = {} if options.title is None else {"title": options.title}
+    fits = _shown(fits)
     path = render_report(fits, answer, options.output, study=study, **title)
     show([f"Report: {path}"])
     if options.figures is not None:
         files = save_figures(fits, options.figures, plan=answer, study=study)
         show([f"figures: {len(files)} files in {options.figures}"])
     return 0
+
+
+def _shown(fits: list[tuple[str, Fit]]) -> list[tuple[str, Fit]]:
+    """Files and folders by their own names, where these tell them apart: not everybody's paths."""
+    from isocompute.store.arms import split_source
+
+    names = list[str]()
+    for source, _ in fits:
+        path = split_source(source)[0]
+        names.append((Path(path).name or path) + source[len(path) :])
+    apart = len(set(names)) == len(names)
+    return [(name, fit) for name, (_, fit) in zip(names, fits, strict=True)] if apart else fits
 
 
 def _require_sweeps(fits: list[tuple[str, Fit]]) -> None:

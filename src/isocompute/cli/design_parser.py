@@ -25,7 +25,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--gpus", type=gpus, metavar="64xH100", help="with --hours, instead of --budget"
     )
-    parser.add_argument("--hours", type=hours, metavar="H", help="see --gpus")
+    parser.add_argument("--hours", type=hours, metavar="H", help="for how long you have them")
     parser.add_argument(
         "--spend", type=share, default=0.15, metavar="SHARE",
         help="share of the budget that training in the sweep may take, 15%% or 0.15 (default: "

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.cli.cells import WIDTH
-from isocompute.domain.text import compact, unit_words
+from isocompute.domain.text import compact, pasted, unit_words
 
 Row = Mapping[str, Any]
 
@@ -153,15 +152,21 @@ def _wrong(last: Row) -> str:
     regret, chosen = last["expected_regret"], last["tested_rollouts_per_problem"]
     lost = {int(n): value - regret[str(chosen)] for n, value in regret.items()}
     good = [n for n in map(int, last["as_good"]) if n != chosen]
-    also = f"n = {', '.join(map(str, good))} as good as {chosen}" if good else ""
     apart = sorted((loss, n) for n, loss in lost.items() if n not in (chosen, *good))
+    at = _budget(last["x"])
+    also = [f"n = {', '.join(map(str, good))} as good as {chosen}"] if good else []
+    also += [f"{len(good)} other n as good as {chosen}"] if good else []
     if not apart:
-        return f"costs nothing that shows at {_budget(last['x'])}: {also}"
+        return _fitting([f"costs nothing that shows at {at}: {one}" for one in also])
     least, most = apart[0], apart[-1]
-    text = f"costs {most[0]:.3f} at {_budget(last['x'])} (n = {most[1]})"
-    if least != most:
-        text += f", {least[0]:.3f} (n = {least[1]})"
-    return f"{text}; {also}" if also else text
+    worst = f"costs {most[0]:.3f} at {at} (n = {most[1]})"
+    both = f"{worst}, {least[0]:.3f} (n = {least[1]})" if least != most else worst
+    return _fitting([f"{text}; {one}" for one in also for text in (both, worst)] or [both])
+
+
+def _fitting(forms: Sequence[str]) -> str:
+    """The first form that a line holds, else the last."""
+    return next((one for one in forms if len(one) <= WIDTH - _LABEL), "".join(forms[-1:]))
 
 
 def _predicts(test: Row) -> str:
@@ -203,12 +208,7 @@ def _next_lines(steps: Sequence[str], most: int) -> list[str]:
     text = "; then ".join(steps)
     if not text.startswith("isocompute ") or len(f"Next: {text}") <= WIDTH:
         return _closing("Next", text, most)
-    rows = ["Next: isocompute"]
-    for part in re.findall(r" (?:--\S+ )?(?:'[^']*'|\S+)", text.removeprefix("isocompute")):
-        if len(rows[-1] + part) > WIDTH - 2:
-            rows[-1] += " \\"
-            rows.append("   ")
-        rows[-1] += part
+    rows = pasted(text, WIDTH, "Next: ", " " * 4)
     return rows if len(rows) <= most else _closing("Next", text, most)
 
 

@@ -64,8 +64,8 @@ def _add_study(parser: Parser, default: str) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--calibrate", type=nonnegative, metavar="SECONDS",
-        help="before a new study, train for so long to say how long all will take (default: 3; "
-        "for verl, or with 0: not at all)",
+        help="train for so long before a new study, to say how long it will take (default: 3; "
+        "for verl: not at all, as with 0)",
     )  # fmt: skip
     parser.add_argument(
         "--retry-failed", action="store_true", help="try failed and invalid runs again"

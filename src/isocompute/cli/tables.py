@@ -109,8 +109,16 @@ def study_lines(study: Study, cost: Cost, folder: str) -> list[str]:
         *indented(table(("B_p", "n", "steps", "rollouts each", "runs"), cells)),
         *_rates_tried(study),
         *_elsewhere(study, cost),
-        f"Nothing was run. Without --dry-run it goes to {folder}.",
+        *_ends(study),
+        f"Nothing was run. Without --dry-run, it trains into the folder {folder}.",
     ]
+
+
+def _ends(study: Study) -> list[str]:
+    """When an adaptive sweep is over."""
+    if study.adaptive is None:
+        return []
+    return ["It stops by itself: when more training would hardly improve the plan."]
 
 
 def _rates_tried(study: Study) -> list[str]:
@@ -118,7 +126,8 @@ def _rates_tried(study: Study) -> list[str]:
     rates = sorted({run.learning_rate for run in study.runs})
     if len(rates) < 2 or len({run.allocation for run in study.runs}) > 1:
         return []
-    return [f"learning rates: {', '.join(f'{rate:.3g}' for rate in rates)}"]
+    listed = ", ".join(f"{rate:.3g}".replace("e-0", "e-") for rate in rates)
+    return textwrap.wrap(f"learning rates: {listed}", WIDTH, subsequent_indent="  ")
 
 
 def _elsewhere(study: Study, cost: Cost) -> list[str]:
@@ -129,8 +138,11 @@ def _elsewhere(study: Study, cost: Cost) -> list[str]:
     python = options.get("python") or {"verl": "python3", "trl": "this Python"}.get(name)
     lines = list[str]()
     if python is not None:
-        other = "" if options.get("python") else " (engine_options.python names another)"
+        other = "" if options.get("python") else "; set engine_options.python for another"
         lines.append(f"Trains with {name} in {python}{other}.")
+    problems = study.source.get("problems") or {}
+    if name in ("trl", "verl") and "generated" in (problems.get("train") or {}):
+        lines.append("Trains on generated problems: put yours into the file first.")
     if cost.gpu_hours is None:
         lines.append("GPU-hours: give rates.rollouts_per_gpu_hour.")
     return lines

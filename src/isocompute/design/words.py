@@ -28,27 +28,28 @@ def design_lines(d: Row) -> list[str]:
         size = f"{b_p} problems x {n} rollouts x {steps:,} steps"
         lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
         lines += _row("Cost", f"{_cost(final)}{_rate(final)}")
-        lines += _row("Sweep", f"at best {runs}, {_each(sweep)}: {_cost(sweep)} "
+        lines += _row("Sweep", f"the best one: {runs}, {_each(sweep)}; {_spent(sweep)} "
                       f"({_share(sweep)} of the budget)")  # fmt: skip
     else:
-        lines += _row("Sweep", f"{runs}, {_each(sweep)}; it stops by itself")
+        lines += _row("Sweep", f"{runs}, up to {_each(sweep)}")
         lines += _row("Cost", f"at most {_cost(sweep)} ({_share(sweep)} of the budget)")
         lines += _row("Then", f"{_cost(final)} for the final run{_rate(final)}")
     lines += _row("Worth", _worth(d))
     if d["passes_over_data"] is not None:
         sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
-        lines += _row("Passes", f"{compact(final_passes)} in the final run at n = {n}, up to "
-                      f"{compact(sweep_passes)} in the sweep")  # fmt: skip
+        lines += _row("Passes", f"over your problems: {compact(final_passes)} in the final run, at "
+                      f"most {compact(sweep_passes)} in the sweep")  # fmt: skip
     if any(one["code"] == "prior_alone" for one in d["notices"]):
-        lines += _row("Set", "easy or hard is not said, and the best n depends on it: --difficulty")
+        lines += _row("Set", "say --difficulty easy or hard: the best n depends on it")
     if d.get("time") is not None and d["answer"] == "sweep":
         lines += _row("Time", d["time"])
     if notes := [one for one in d["notices"] if one["code"] not in _SAID]:
         left = len(notes) - 1
         more = f" ({left} more: --json -)" if left else ""
         text = notes[0]["text"]
-        if notes[0]["code"] == "prior_of_others" and _pays_for_others(d):
-            text = f"{text.rstrip('.')}, and the sweep pays."
+        if notes[0]["code"] == "prior_of_others" and d["answer"] == "no_sweep":
+            command = f": isocompute run {d['study']}" if d["study"] is not None else ""
+            text += f" Then sweep{command}." if _pays_for_others(d) else " No sweep pays even then."
         lines += _row("Note", f"{text} {notes[0]['remedy']}{more}")
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
@@ -61,14 +62,14 @@ def design_lines(d: Row) -> list[str]:
             rate = f"isocompute lr-sweep {d['study']}"
             lines += _row("First", f"{rate}   (+ {_drawn(d['lr_sweep'])})")
         if d["answer"] == "sweep":
-            lines += _row("Run", f"isocompute run {d['study']}")
+            lines += _row("Run", f"isocompute run {d['study']}   (it stops by itself)")
     return lines
 
 
 def _pays_for_others(d: Row) -> bool:
     """Whether the answer turns where a guess loses twice as much, as `prior_of_others` says."""
     worth = d["worth"]
-    return bool(d["answer"] == "no_sweep" and 2 * worth["without"]["loss"] > worth["after"]["loss"])
+    return bool(2 * worth["without"]["loss"] > worth["after"]["loss"])
 
 
 def _row(name: str, text: str) -> list[str]:
@@ -94,6 +95,14 @@ def _cost(part: Row) -> str:
     return ", ".join([f"{compact(part['rollouts'])} rollouts{evaluated}", *more])
 
 
+def _spent(part: Row) -> str:
+    """What a sweep that is not advised would take: in hours and money where they are known."""
+    cost = part["cost"]
+    hours = [f"{compact(cost['gpu_hours'])} GPU-hours"] if cost["gpu_hours"] is not None else []
+    hours += [f"${compact(cost['usd'])}"] if cost["usd"] is not None else []
+    return ", ".join(hours) or _cost(part)
+
+
 def _drawn(cost: Row) -> str:
     """What a study takes, evaluations included, as short as it can be said."""
     said = [f"{compact(cost['rollouts'] + cost['evaluation_rollouts'])} rollouts"]
@@ -113,17 +122,18 @@ def _rate(part: Row) -> str:
 
 def _worth(d: Row) -> str:
     worth = d["worth"]
-    after, none, one = (worth[k] for k in ("after", "without", "one_n"))
-    parts = [f"{_loss(after)} with it"]
+    after, none = worth["after"], worth["without"]
+    guessed = f"{_loss(none)} with the guess n = {none['rollouts_per_problem']}"
+    swept = f"{_loss(after)} after the sweep"
+    if d["answer"] != "sweep":
+        return f"score lost against the best n: {guessed}, {swept}, its cost included"
     scaled = [
-        f"{worth[word]['loss']:.3f} {word}" for word in ("half", "twice")
-        if worth[word] is not None and d["answer"] == "sweep"
-    ]  # fmt: skip
-    parts += [f"{', '.join(scaled)} as long"] if scaled else []
-    parts.append(f"{_loss(none)} without (n = {none['rollouts_per_problem']})")
-    if one["rollouts_per_problem"] != none["rollouts_per_problem"]:
-        parts.append(f"{one['loss']:.3f} with n = {one['rollouts_per_problem']} always")
-    return f"score lost to the best n: {', '.join(parts)}"
+        f"{words}: {worth[key]['loss']:.3f}"
+        for key, words in (("half", "half as long"), ("twice", "twice"))
+        if worth[key] is not None
+    ]
+    aside = f" ({', '.join(scaled)})" if scaled else ""
+    return f"score lost against the best n: {swept}{aside}, {guessed}"
 
 
 def _loss(row: Row) -> str:

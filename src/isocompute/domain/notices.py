@@ -56,12 +56,12 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Evaluate every run at 6 budgets or more, evenly in the logarithm."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
-            "If these scores are losses, give 1 - loss; otherwise train {which} again at half the "
-            "learning rate, to {to:k} {unit}{takes}."),
+            "If these scores are losses, give 1 - loss. Otherwise train {which} again at half the "
+            "learning rate, a quarter as long{takes}."),
         "scores_flat": _stop(
             "No run learned: no score ends higher than it began by more than noise.",
             "Measure the problems with `isocompute difficulty` (16 answers each), and train on "
-            "those that the model solves sometimes, neither never nor always."),
+            "those that the model solves sometimes, but not always."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
@@ -104,7 +104,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The law is nearly a step, so its slope k is not known.",
             "Compare laws by n*(C), not by k."),
         "ceiling_unbounded": _note(
-            "Scores still rise at the last evaluation, so the ceiling is not known: {which}.",
+            "Scores of {which} still rise at the last evaluation: their ceiling is not known.",
             "Train further until these curves bend."),
         "falls_after_peak": _caution(
             "Scores end below an earlier level: {which}; the best checkpoint so far counts.",
@@ -140,7 +140,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Scores rest on {fewest} to {most} outcomes, so some are noisier than others.",
             "Evaluate all runs alike."),
         "noise_estimated": _note(
-            "The number of samples behind a score is not known: noise is estimated from "
+            "How many outcomes a score rests on is not known: noise is estimated from "
             "neighbouring scores.",
             "Import logs that hold counts, or run a study."),
     },
@@ -179,7 +179,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No difficulty was given: the recipe for an easy set is used.",
             "Measure it with `isocompute difficulty` (16 answers a problem), pass --difficulty."),
         "anchor_assumed": _caution(
-            "This learning rate comes from {model}.",
+            "The learning rate comes from {model}, not from your runs.",
             "Add the rate of your runs as a column `learning_rate`, or measure it: `isocompute "
             "lr-sweep study.yaml` (seven runs)."),
         "settings_differ": _caution(
@@ -236,8 +236,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "The worth holds for models like {model}; for others a guess loses twice as much.",
-            "Name a study of your own with --prior."),
+            "If your model is unlike {model}, a guess loses twice as much.",
+            "Better: name a study of your own with --prior."),
         "prior_alone": _note(
             "No difficulty was given: easy and hard sets are simulated; the recipe is for easy.",
             "The best n depends on it: run `isocompute difficulty`, pass --difficulty."),

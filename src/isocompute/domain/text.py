@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -33,6 +34,31 @@ def compact(value: float | None) -> str:
         if size >= 0.9995 * max(unit, _FEWEST):
             return f"{value / unit:.3g}{letter}"
     return f"{value:,.0f}" if size >= 10 else f"{value:.2g}"
+
+
+def pasted(command: str, width: int, first: str, then: str) -> list[str]:
+    r"""A command over several lines that can be pasted as they stand.
+
+    An option stays beside its value, and nothing in single quotes is cut.
+
+    Args:
+        command: as it would stand in one line.
+        width: of a line with its backslash.
+        first, then: what the first line and the others begin with.
+
+    >>> pasted("isocompute plan runs --budget 2e6", 24, "Next: ", "  ")
+    ['Next: isocompute plan \\', '  runs --budget 2e6']
+    """
+    parts = re.findall(r"(?:--\S+ )?(?:'[^']*'|[^\s'])+", command)
+    rows = [first + parts[0]]
+    for i, part in enumerate(parts[1:], 2):
+        last = i == len(parts)
+        if len(f"{rows[-1]} {part}") > width - (0 if last else 2):
+            rows[-1] += " \\"
+            rows.append(then + part)
+        else:
+            rows[-1] += f" {part}"
+    return rows
 
 
 def plain(value: Any, limit: int | None = None) -> Any:

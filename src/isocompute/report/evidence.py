@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.domain.text import compact
-from isocompute.report.words import RULES, Document, chance, interval, score
+from isocompute.report.words import RULES, Document, budget_unit, chance, interval, score
 
 Table = dict[str, Any]
 
@@ -26,13 +26,13 @@ def fit_tables(document: Document) -> list[Table]:
     Args:
         document: the `fit --json` document.
     """
-    spread, unit = document.get("spread") or {}, str(document.get("unit") or "rollouts")
+    spread, unit = document.get("spread") or {}, budget_unit(document)
     batches = (document.get("direction") or {}).get("equal_batch") or []
     found = [
         _table(
             "Best n by budget",
-            (unit.capitalize(), "Best n", "Interval", "Still in contention", "As good", "Chosen",
-             "Score"),
+            (unit[:1].upper() + unit[1:], "Best n", "Interval", "Still in contention", "As good",
+             "Chosen", "Score"),
             [_best_row(row) for row in _sample(document.get("best") or [], 9)],
             "Interval: of the best n. As good: expected loss below 0.002 against the chosen pair.",
         ),

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isocompute.answers.advice import plain_rate, step_cost
+from isocompute.answers.advice import amounts, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.half import half_words
 from isocompute.answers.words import (
+    OPTIONAL,
     best_n_words,
+    dearer,
     is_today,
     rate_origin,
     rate_words,
@@ -38,7 +40,7 @@ _THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "st
 
 
 def answer(
-    fit: Document | None, plan: Document | None, picture: Section | None = None
+    fit: Document | None, plan: Document | None, picture: Section | None = None, cautions: int = 0
 ) -> Section | None:
     """The first screen: what to run, or what the curves say where there is no plan.
 
@@ -46,6 +48,7 @@ def answer(
         fit: the `fit --json` document of the subject.
         plan: the `plan --json` document.
         picture: `picture` of the subject.
+        cautions: how many the page lists.
     """
     document = fit if plan is None else plan
     if document is None:
@@ -55,6 +58,7 @@ def answer(
         "kind": "reading" if plan is None else "refusal" if refusal else "plan",
         "verdict": _verdict(fit or {}, document),
         "about": _about(fit),
+        "more": _more(document, cautions - 1),
         "first": _do_first(document),
         "extra": _extra(document),
         "strip": None,
@@ -77,7 +81,7 @@ def answer(
     last = words.last_row(fit)
     headline = "What these curves say"
     if last is not None:
-        at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
+        at = f"{compact(last['x'])} {words.budget_unit(fit)}"
         headline = f"Best n at {at}: {words.whole(last['rollouts_per_problem'])}"
     return section | {
         "headline": headline,
@@ -99,10 +103,10 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("On the way", _on_the_way(plan.get("check"))),
         ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
-        ("Recipe", f"keep yours; the logs hold only: {told}" if told else ""),
+        ("Recipe", f"keep yours; your logs show only its {told}" if told else ""),
         ("Cost", _cost(plan.get("cost") or {})),
         ("Budget", _beyond(plan)),
-        ("Passes", _passes(plan.get("passes_over_data"))),
+        ("Passes", words.passes(plan.get("passes_over_data"))),
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
@@ -167,6 +171,13 @@ def _verdict(fit: Document, document: Document) -> Section | None:
     return verdict_of(document) or verdict_of(fit)
 
 
+def _more(document: Document, left: int) -> str:
+    """How many cautions stand below beside the one that is named."""
+    if (document.get("verdict") or {}).get("level") != "caution" or left < 1:
+        return ""
+    return f"{left} more caution{'s' * (left != 1)} below."
+
+
 def _about(fit: Document | None) -> str:
     """What was swept: metric, n, B_p, runs."""
     if fit is None:
@@ -213,9 +224,11 @@ def _do_first(document: Document) -> list[Section]:
 
 def _extra(document: Document) -> str:
     """That the steps are no part of the cost beside them, where they cost anything."""
-    steps = document.get("run_next") or []
-    costs = any(isinstance(one, Mapping) and one.get("rollouts") for one in steps[:_FIRST])
-    return "on top of the cost" if costs and document.get("cost") else ""
+    steps = [one for one in document.get("run_next") or [] if isinstance(one, Mapping)][:_FIRST]
+    if not document.get("cost") or not any(one.get("rollouts") for one in steps):
+        return ""
+    optional = any(dearer(document, one) for one in steps)
+    return f"on top of the cost; {OPTIONAL}" if optional else "on top of the cost"
 
 
 def _with_cost(step: Mapping[str, Any]) -> str:
@@ -263,13 +276,7 @@ def _learning_rate(plan: Document) -> str:
 
 
 def _cost(cost: Document) -> str:
-    parts = []
-    if cost.get("gpu_hours") is not None:
-        parts.append(f"{compact(cost['gpu_hours'])} GPU-hours")
-    if cost.get("usd") is not None:
-        parts.append(f"${compact(cost['usd'])}")
-    if cost.get("tokens") is not None:
-        parts.append(f"{compact(cost['tokens'])} tokens")
+    parts = amounts({**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost})
     if not parts:
         return "not known; give --rollouts-per-gpu-hour"
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
@@ -281,10 +288,6 @@ def _beyond(plan: Document) -> str:
     reason = str((plan.get("verdict") or {}).get("reason"))
     told = reason.startswith("All n were compared only")
     return "" if told else words.extrapolation(plan.get("extrapolation_log10"))
-
-
-def _passes(passes: float | None) -> str:
-    return "" if passes is None else f"{compact(passes)} over the training problems"
 
 
 def _rules(rules: Document) -> list[tuple[str, str, str, str]]:
@@ -339,9 +342,11 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
         None if last is None else (last["problems_per_batch"], last["tested_rollouts_per_problem"])
     )
     at, height = (None, None) if last is None else (last["x"], last["score"])
-    if plan is not None and fit.document.get("unit") == "rollouts":
+    if plan is not None:
         pair = (plan.get("problems_per_batch"), plan.get("rollouts_per_problem"))
-        at, height = plan.get("budget_rollouts"), plan.get("predicted_score")
+        of = {"rollouts": plan.get("budget_rollouts"), **(plan.get("cost") or {})}
+        at = of.get(str(fit.document.get("unit") or "rollouts").replace("-", "_"))
+        height = plan.get("predicted_score")
     x = np.log10(np.concatenate([line.x for line in lines.values()]))
     y = np.concatenate([line.score for line in lines.values()])
     right = max(x.max(), math.log10(at) if at else -math.inf)
@@ -364,7 +369,7 @@ def picture(fit: Fit, plan: Document | None) -> Section | None:
     n = "" if pair is None else f"; bold: n = {pair[1]}"
     n += "" if ahead is None else "; dotted: predicted"
     return {
-        "says": f"Score by rollouts, per n{n}",
+        "says": f"Score by {words.budget_unit(fit.document)}, per n{n}",
         "lines": [
             {
                 "points": " ".join(

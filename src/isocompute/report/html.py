@@ -106,17 +106,28 @@ def plain_context(
     """What the template writes as words and tables, every text made visible."""
     hidden: dict[str, Any] = words.redact(plan) if plan is not None else {}
     thumbnail = picture(fits[0][1], hidden or None) if fits else None
+    notices = sections.notices(fits, hidden or None, view)
+    cautions = sum(len(group["rows"]) for group in notices if group["level"] == "caution")
     context: dict[str, Any] = plain(
         {
-            "answer": answer(fits[0][1].document if fits else None, hidden or None, thumbnail),
+            "answer": answer(
+                fits[0][1].document if fits else None, hidden or None, thumbnail, cautions
+            ),
             "fits": [sections.fit_section(name, fit) for name, fit in fits],
-            "notices": sections.notices(fits, hidden or None, view),
+            "notices": notices,
             "provenance": sections.provenance(fits, view),
-            "study": sections.study_section(view),
+            "study": _with_content(sections.study_section(view), alone=not fits),
         },
         TEXT_LIMIT,
     )
     return context
+
+
+def _with_content(study: dict[str, Any] | None, *, alone: bool) -> dict[str, Any] | None:
+    """The section of a study; None beside a fit, where it would be a heading above nothing."""
+    said = ("name", "problem_set", "scores_at", "run_time", "spent")
+    filled = study is not None and any(v for key, v in study.items() if key not in said)
+    return study if alone or filled else None
 
 
 def prose(text: object) -> Markup:

@@ -31,7 +31,7 @@ def fit_section(name: str, fit: Fit) -> Section:
         "name": visible(name),
         "setting": words.setting_name(document),
         "metric": str(document.get("metric") or "score"),
-        "unit": str(document.get("unit") or "rollouts"),
+        "unit": words.budget_unit(document),
         "verdict": verdict_of(document),
         "summary": words.summary(document),
         "level": percent(document.get("level") or 0.95),

@@ -58,6 +58,11 @@ def unit_name(fit: Document) -> str:
     return visible(unit_words(variable))
 
 
+def budget_unit(fit: Document) -> str:
+    """Unit of the budgets of a fit in words."""
+    return unit_words(fit.get("unit") or "rollouts")
+
+
 def setting_name(fit: Document) -> str:
     """What was held fixed, in words."""
     setting = fit.get("setting") or {}
@@ -90,6 +95,11 @@ def extrapolation(decades: float | None) -> str:
         return ""
     times = compact(10 ** abs(decades))
     return f"{times} times {'as far as' if decades > 0 else 'short of where'} n were compared"
+
+
+def passes(times: float | None) -> str:
+    """How often a budget goes over the training problems; "" where their number is not known."""
+    return "" if times is None else f"{compact(times)} over the training problems"
 
 
 def signed(value: float | None) -> str:
@@ -132,7 +142,7 @@ def summary(fit: Document) -> str:
     last = last_row(fit)
     if last is None:
         return "Nothing can be said of the best n: no budget has scores."
-    unit = str(fit.get("unit") or "rollouts")
+    unit = budget_unit(fit)
     end = f"{compact(last['x'])} {unit}"
     tested = sorted({int(row["rollouts_per_problem"]) for row in fit.get("curves") or []})
     if len(tested) == 1:
@@ -173,7 +183,7 @@ def backtest_sentence(fit: Document) -> str | None:
         return None
     cuts = " and at ".join(compact(cut) for cut in test.get("cuts") or [])
     text = (
-        f"Cut at {cuts} {fit.get('unit') or 'rollouts'}, the sweep predicts later scores within "
+        f"Cut at {cuts} {budget_unit(fit)}, the sweep predicts later scores within "
         f"{error:.3f} on average; assuming no further change misses by {base:.3f}."
     )
     if test.get("coverage") is not None:
@@ -206,7 +216,7 @@ def frontier_sentence(fit: Document) -> str:
         text = f"{_name(fit, path[0])} scores best at every budget that was compared"
         unsure = all((part.get("probability_best") or 1.0) < _LIKELY for part in parts)
         return text + (", by no more than noise." if unsure else ".")
-    unit = str(fit.get("unit") or "rollouts")
+    unit = budget_unit(fit)
     steps = [f"{_name(fit, part)} from {compact(part['from'])}" for part in path[1:]]
     return f"{_name(fit, path[0])} scores best at first, {', '.join(steps)} {unit} on."
 
@@ -224,7 +234,7 @@ def probability_sentence(fit: Document) -> str:
         return ""
     share = {int(n): p for n, p in last["probability"].items()}
     top = max(share, key=lambda n: share[n])
-    at = f"{compact(last['x'])} {fit.get('unit') or 'rollouts'}"
+    at = f"{compact(last['x'])} {budget_unit(fit)}"
     known = [str(n) for n in last.get("confidence_set") or []]
     left = f"Only n = {top} is"
     if len(known) > 1:
@@ -243,7 +253,7 @@ def loss_sentence(fit: Document) -> str:
         return ""
     worst, least = max(lost, key=lambda n: lost[n]), min(lost, key=lambda n: lost[n])
     return (
-        f"At {compact(last['x'])} {fit.get('unit') or 'rollouts'}, n = {worst} costs "
+        f"At {compact(last['x'])} {budget_unit(fit)}, n = {worst} costs "
         f"{lost[worst]:.3f} of score against the true best, and n = {least} costs "
         f"{lost[least]:.3f}."
     )

@@ -70,7 +70,7 @@ class Cost:
         if self.gpu_hours is not None:
             parts.append(f"{compact(self.gpu_hours)} GPU-hours")
         if self.usd is not None:
-            parts.append(f"{self.usd:,.2f} USD")
+            parts.append(f"${compact(self.usd)}")
         return ", ".join(parts)
 
 

@@ -416,6 +416,9 @@ class Collector:
         if (ticks := max(found.ticks, own_ticks(self._points.values()))) > 1:
             self._side = to_updates(self._points.values(), self._side, ticks)
             self.counters.infer(f"step: the log's counters move by {ticks} in an update")
+        if found.per_tick > 1 and self.settings.step is None:
+            self._side = to_updates(self._points.values(), self._side, 1, found.per_tick)
+            self.counters.infer(f"step: one of the log is {found.per_tick} updates")
         for points in self._points.values():
             if points.column.split == "validation" and (told := without_repeats(points)):
                 self.counters.infer(told)

@@ -18,6 +18,7 @@ class Found(NamedTuple):
     `updates_per_batch`: updates that one batch of rollouts serves (TRL's num_iterations).
     `window`: updates that a logged row is a mean over.
     `ticks`: what the log's counters move in one update, where that is not one.
+    `per_tick`: updates in which they move by one, where those are several.
     `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
     """
 
@@ -31,6 +32,7 @@ class Found(NamedTuple):
     updates_per_batch: int = 1
     drawn_problems: int | None = None
     ticks: int = 1
+    per_tick: int = 1
 
 
 class _Words(NamedTuple):
@@ -131,7 +133,7 @@ def configuration(config: Mapping[str, object]) -> Found:
         if not (batch or group) or (words.mark is not None and words.mark not in config):
             continue
         found = _known(config, words, batch or None, group or None, seed)
-        if batch and group:
+        if found.problems_per_batch and found.rollouts_per_problem or batch and group:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and not words.completions and (
@@ -143,10 +145,33 @@ def configuration(config: Mapping[str, object]) -> Found:
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
 
 
+def _asynchronous(config: Mapping[str, object], n: int | None, seed: int | None) -> Found | None:
+    """verl's fully asynchronous trainer, whose `train_batch_size` is 0; None for any other.
+
+    An update takes `require_batches` mini-batches of prompts, and the log's step counts syncs of
+    the weights (0.7, experimental/fully_async_policy/fully_async_trainer.py).
+    """
+    batches = whole(config.get("async_training.require_batches"))
+    updates = whole(config.get("async_training.trigger_parameter_sync_step"))
+    prompts = whole(config.get("actor_rollout_ref.actor.ppo_mini_batch_size"))
+    if not (batches and updates and prompts):
+        return None
+    planned = (whole(config.get("rollout.total_rollout_steps")) or 0) // (batches * prompts)
+    return Found(
+        problems_per_batch=batches * prompts, rollouts_per_problem=n, steps=planned or None,
+        seed=seed, evaluation_samples=whole(config.get("actor_rollout_ref.rollout.val_kwargs.n")),
+        window=updates, per_tick=updates,
+    )
+
+
 def _known(
     config: Mapping[str, object], words: _Words, batch: int | None, group: int | None,
     seed: int | None,
 ) -> Found:
+    if words.batch == "data.train_batch_size" and batch is None and (
+        found := _asynchronous(config, group, seed)
+    ):
+        return found
     notes: list[str] = []
     if words.completions:
         batch = batch // group if batch and group and batch % group == 0 else None

@@ -35,6 +35,11 @@ _OVERRIDE = re.compile(
 # print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one
 _ECHO = re.compile(r"\b\w*(?:Config|Arguments)\(\s*(?:$|\w+=)")
 _SAID = re.compile(r"(?:^|[(,\s])([a-z]\w{2,60})=([0-9][0-9.e+-]{0,30})(?=[,)\s]|$)")
+# Unsloth (2025-11, models/rl_replacements.py, rl.py and _utils.py) raises the batch of a device to
+# n where it is below, and says so nowhere else; its banner says what was trained with
+_RAISED = re.compile(r"change the batch size of [0-9]+ to the `num_generations` of ([0-9]+)")
+_BANNER = re.compile(r"Total batch size \(([0-9]+) x ([0-9]+) x ([0-9]+)\)")
+_OF_BANNER = ("per_device_train_batch_size", "gradient_accumulation_steps", "global_world_size")
 _MAX_CONFIG_LINES = 3_000
 
 
@@ -69,6 +74,11 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 echoing = text.rstrip()[-1:] != ")"
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
+            elif "batch size" in text:
+                if raised := _RAISED.search(text):
+                    runs.pending["num_generations"] = raised[1]
+                if banner := _BANNER.search(text):
+                    runs.pending.update(zip(_OF_BANNER, banner.groups(), strict=True))
     for step, values, at in progress.finish(str(path)):
         runs.source = "trl-console"
         runs.row(str(step), values, at)

@@ -97,7 +97,9 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
         maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in there.items())
         return f"{maps} if {'they hold these' if len(there) > 1 else 'it holds that'}"
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
-    return _both(pattern_for(runs), _sets(missing), missing, told)
+    known = (note for run in lacking for note in run.notes if note.startswith("B_p is "))
+    part = f" ({hint})" if (hint := next(known, None)) else ""
+    return f"{_both(pattern_for(runs), _sets(missing), missing, told)}{part}"
 
 
 def _sets(missing: Sequence[str]) -> str:

@@ -44,6 +44,7 @@ from isocompute.importers.points import (
     Compute,
     Points,
     after_rows,
+    descends,
     of_one_set,
     series_of,
     told_of_order,
@@ -206,7 +207,7 @@ class Collector:
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
-        counters.follow(at, values.get("epoch"))
+        counters.follow(at, values)
         if calls:
             counters.calls = True
         elif not at:
@@ -449,6 +450,15 @@ class Collector:
             is not None
         )
         notes, inferred = told_of_order(list(self._points.values()), redone)
+        backward = self.counters.backward or any(
+            descends(p.steps_K) for p in self._points.values() if len(p.step) > 1
+        )
+        if backward and (inferred or any(" left out" in line for line in notes)):
+            raise UnclearError(
+                f"{path}: run {self.name}: rows must follow each other in time where a step has "
+                "several scores, but the newest seem to stand first; sort the file by time, the "
+                "earliest first."
+            )
         for line in notes:
             self.note(line)
         for line in inferred:

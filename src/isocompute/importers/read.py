@@ -36,7 +36,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
     "wandb-summary.json",
-    "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
+    "parameters.json", "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
     ".jsonl", ".json", ".wandb", ".csv", ".tsv", ".db", ".sqlite", ".log", ".txt", ".out", ".gz",
@@ -339,9 +339,9 @@ def _has_rows(path: Path) -> bool:
     """Whether a Parquet file is a log, and not the configurations that are read with one."""
     if not _is_parquet_log(path):
         return False
-    from isocompute.importers.parquetlogs import is_configs
+    from isocompute.importers.parquetlogs import is_beside
 
-    return not is_configs(path)
+    return not is_beside(path)
 
 
 def _not_read(reasons: list[str]) -> str:

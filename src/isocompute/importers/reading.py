@@ -12,7 +12,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -95,6 +95,15 @@ def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
         if number == 1 and data.startswith(b"\xef\xbb\xbf"):
             data = data[3:]
         yield Line(number, data.rstrip(b"\r\n"))
+
+
+def ends_whole(handle: IO[bytes]) -> bool:
+    """Whether a file that was read to its end has an end of line there; a torn one counts so."""
+    try:
+        handle.seek(-1, 1)
+        return handle.read(1) == b"\n"
+    except (OSError, EOFError, zlib.error):
+        return True
 
 
 def _count(total: int, data: bytes, name: str) -> int:
@@ -238,6 +247,31 @@ def unfolded(row: dict[str, object]) -> dict[str, object]:
     return {**rest, str(row[name]): row[value]}
 
 
+CLOCKS = ("timestamp", "_timestamp", "time", "wall_time", "wall time", "created_at")
+
+
+def clock_of(row: Mapping[str, object]) -> float | str | None:
+    """When a row was logged: seconds, milliseconds or a date as text; None where it does not say.
+
+    >>> clock_of({"step": 4, "Timestamp": "1757504800000"}), clock_of({"time": "2025-09-11 10:15"})
+    (1757504800000.0, '2025-09-11 10:15')
+    """
+    for key in row:
+        if isinstance(key, str) and key.lower() in CLOCKS:
+            value = row[key]
+            found = number(value)
+            return value if found is None and isinstance(value, str) and value else found
+    return None
+
+
+def in_time(rows: list[Any]) -> list[Any]:
+    """Rows in the order of their clocks, where all have one; else as they are."""
+    clocks = [clock_of(row) if isinstance(row, dict) else None for row in rows]
+    if None in clocks or len({type(clock) for clock in clocks}) != 1:
+        return rows
+    return [rows[i] for i in sorted(range(len(rows)), key=lambda i: clocks[i])]  # type: ignore[arg-type, return-value]  # of one type
+
+
 # What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
@@ -247,6 +281,7 @@ _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "
            "stdout", "trainer_log")
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = ("tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs")
+_TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
 _NUMBERED = re.compile(r"version_[0-9]+|v[0-9]+-[0-9]{8}-[0-9]{6}")
 
 
@@ -272,7 +307,8 @@ def run_name(path: Path) -> str:
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
     # W&B's history artifact is 0000.parquet
-    return folder_name(path.parent) or name if name in _COMMON or name.isdecimal() else name
+    common = name in _COMMON or name.isdecimal() or _TIMED.fullmatch(name)
+    return folder_name(path.parent) or name if common else name
 
 
 def sha256_of(path: Path) -> str:

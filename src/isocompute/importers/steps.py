@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from isocompute.importers.reading import number, whole
+from isocompute.importers.reading import clock_of, number, whole
 from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
@@ -59,7 +59,8 @@ class Counters:
         self._last: int | None = None
         self._filled = 0
         self._differ: tuple[str, int, int] | None = None
-        self._before: tuple[int, object] = (0, None)  # step and epoch of the row before
+        self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
+        self.backward = False  # the log goes back in time where it goes back to a step
         self._per_epoch = False  # steps begin anew with an epoch
 
     def look_for_rivals(self, values: Mapping[str, object]) -> None:
@@ -76,12 +77,14 @@ class Counters:
             elif value is not None and step > 1:
                 self.rivals[key] += 1
 
-    def follow(self, step: int, epoch: object) -> None:
-        """Take a row's step; one that begins anew with another epoch counts within epochs."""
+    def follow(self, step: int, values: Mapping[str, object]) -> None:
+        """Take a row and its step; one that begins anew with another epoch counts within epochs."""
         if step < self._before[0]:
-            was, now = number(self._before[1]), number(epoch)
+            before = self._before[1]
+            was, now = number(before.get("epoch")), number(values.get("epoch"))
             self._per_epoch |= was is not None and now is not None and now > was
-        self._before = step, epoch
+            self.backward |= goes_back(clock_of(before), clock_of(values))
+        self._before = step, values
 
     def found(self) -> None:
         """The named counter is a column that the reader hands over as the step."""
@@ -208,6 +211,15 @@ class Counters:
                 )
             if trainers & {"", "easyr1"} and planned is None:
                 self.infer(f"step: the tracker's own (to {last}), {ASSUMED}")
+
+
+def goes_back(was: float | str | None, now: float | str | None) -> bool:
+    """Whether a clock stands before what it showed a row above.
+
+    >>> goes_back(20.0, 10.0), goes_back("2026-01-02", "2026-01-01"), goes_back(None, 10.0)
+    (True, True, False)
+    """
+    return type(was) is type(now) and was is not None and now < was  # type: ignore[operator]  # alike
 
 
 def as_updates(

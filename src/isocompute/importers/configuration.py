@@ -152,12 +152,12 @@ def configuration(config: Mapping[str, object]) -> Found:
 
 
 def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
-    """torchtune 0.6 (recipes/dev/grpo_full_finetune_distributed.py): prompts of a GPU, no count."""
+    """What torchtune 0.6 says (recipes/dev/grpo_full_finetune_distributed.py): prompts of a GPU."""
     return Found(
         rollouts_per_problem=n, seed=seed, steps=whole(config.get("num_steps")) or None,
         notes=(
-            f"B_p is {config.get('batch_size')} (batch_size, of one GPU) * GPUs; torchtune does not "
-            "log how many there were",
+            f"B_p is {config.get('batch_size')} (batch_size, of one GPU) * GPUs; torchtune does "
+            "not log how many there were",
         ),
     )
 

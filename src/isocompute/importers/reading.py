@@ -23,11 +23,19 @@ from isocompute.errors import InputError
 MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
 MAX_DECOMPRESSED_BYTES = 8 << 30  # gzip expands up to 1000 times
 _CHUNK = 1 << 20
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
                 "-infinity", "none", "null", ""}
 # np.float64(0.5), and what json.dumps(default=str) makes of a tensor: tensor(0.5, device='cuda:0')
 _NUMPY_REPR = re.compile(r"(?:np\.[a-z_]+[0-9]*|tensor)\(([^,]*?)(?:, [a-z_]+=.*)?\)")
+
+
+def in_utf8(data: bytes) -> bytes:
+    """The beginning of a text as UTF-8, without a mark of the order of bytes."""
+    if data.startswith(UTF16):
+        return data[: len(data) // 2 * 2].decode("utf-16", "ignore").encode()
+    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 class Line(NamedTuple):

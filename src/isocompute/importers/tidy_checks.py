@@ -43,6 +43,9 @@ _UNIT = re.compile(
     r"thousand|million|billion|[(\[]\s*(?:[x\u00d7*]\s*)?(?:k|m|b|10+|1e[0-9]+)\s*[)\]]", re.I
 )
 
+# A number of three digits as spreadsheets show it: 1.02E+06.
+_SHOWN = r"^\s*[0-9][.,][0-9]{2}[eE]\+[0-9]{1,3}\s*$"
+
 
 def check_numbers(
     numbers: dict[str, FloatArray], path: Path, score_range: tuple[float, float],
@@ -234,6 +237,32 @@ def check_units(goes_by: Mapping[str, str], path: Path) -> None:
                 f"{path}: {name} must be plain counts, but the column {column!r} names a unit; "
                 "multiply it out under a name of its own, and map that."
             )
+
+
+def check_rounded(table: pa.Table, numbers: Mapping[str, FloatArray], path: Path) -> None:
+    """Refuse rollouts as a spreadsheet shows large numbers, where no whole batches make them.
+
+    Raises:
+        InputError: names the first row, and how exact numbers come about.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if "rollouts" not in table.column_names or not pa.types.is_string(
+        (cells := table.column("rollouts")).type
+    ):
+        return
+    shown = np.asarray(pc.match_substring_regex(cells, _SHOWN).to_numpy(zero_copy_only=False))
+    batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+    part = numbers["rollouts"] / batch
+    if (rounded := shown.astype(bool) & (part % 1 != 0)).any():
+        row = int(rounded.argmax())
+        raise InputError(
+            f"{path}: rollouts must be exact, but row {row + 1} has {cells[row].as_py().strip()}, "
+            f"as a spreadsheet shows it in three digits ({part[row]:.1f} batches of "
+            f"{batch[row]:.0f}); show those cells as whole numbers and save the table again, or "
+            "give a column of steps in place of rollouts."
+        )
 
 
 def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) -> None:

@@ -342,7 +342,7 @@ def _long(
     collectors: dict[str, Collector] = {}
     told: dict[str, list[str | None]] = {}
     known: dict[tuple[str, str, str], Column | None] = {}
-    latest: dict[tuple[str, ...], tuple[float, str]] = {}  # step and time of a series
+    latest: dict[tuple[str, tuple[str, ...]], tuple[float, str]] = {}  # step and time of a series
     for line, cells in rows:
         name = run_name(path) if named is None else cells[named]
         run = name if own is None else cells[own]
@@ -370,20 +370,21 @@ def _long(
         )
         if labels not in known and len(known) < MAX_RUNS:
             known[labels] = _column(labels, settings)
-        if clock is not None and (now := number(cells[step])) is not None:
-            was = latest.get((run, *labels))
-            if was is not None and now < was[0]:
+        at, column = number(cells[step]), known.get(labels)
+        if clock is not None and at is not None:
+            series = run, labels
+            was = latest.get(series)
+            if was is not None and at < was[0]:
                 collector.counters.backward |= goes_back(*(
                     clock_of({"time": cell}) for cell in (was[1], cells[clock])
                 ))
             if was is not None or len(latest) < MAX_RUNS:
-                latest[(run, *labels)] = now, cells[clock]
-        column = known.get(labels)
+                latest[series] = at, cells[clock]
         if column is None or collector.counters.busy:
             collector.row(cells[step], {key: cells[value]}, line, calls=plain[step] == "_step")
             continue
         collector.n_rows += 1
-        at, score = number(cells[step]), number(cells[value])
+        score = number(cells[value])
         if at is None or at < 0 or at != int(at):
             errors.add(line, f"a step must be a whole number >= 0, but got {cells[step]!r:.60}")
         elif score is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from isocompute.cli import main
 from isocompute.errors import InputError
 from isocompute.importers import settings_from
 from isocompute.sources import load_curves
@@ -181,7 +183,10 @@ def _long(rows: Sequence[tuple[int, float]], clock: Callable[[int], object] | No
     return "\n".join([head, *text, ""])
 
 
-@pytest.mark.parametrize("clock", [lambda i: i * 60, lambda i: f"2026-01-02T10:0{i}:00", None])
+CLOCKS = [lambda i: 1.7e9 + i * 60, lambda i: f"2026-01-02T1{i}:00:00+0{i}:30", None]
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
 def test_the_newest_rows_first_are_no_resumed_run(
     tmp_path: Path, clock: Callable[[int], object] | None
 ) -> None:
@@ -240,3 +245,95 @@ def test_slimes_console_is_read_with_its_command(tmp_path: Path) -> None:
         batch = 32 * c.rollouts_per_problem
         assert c.rollouts_K.tolist() == [step * batch for step in (0, 20, 40, 60)]
         assert c.score_K.tolist() == pytest.approx([0.1, 0.39, 0.59, 0.79])
+
+
+def test_a_duration_is_no_clock(tmp_path: Path) -> None:
+    rows = [{"step": step, "time": 20.0 - i, "eval/acc": score}
+            for i, (step, score) in enumerate(RESUMED)]  # fmt: skip
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps(rows))
+    settings = {"problems_per_batch": 8, "rollouts_per_problem": 8, "columns": {"eval/acc": "avg"}}
+    assert read(path, **settings)[0].score_K.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    for i, row in enumerate(rows):
+        row["time"] = 1.7e9 + 60 * i
+    path.write_text(json.dumps(rows[::-1]))  # with a clock the order of the file is none
+    assert read(path, **settings)[0].score_K.tolist() == [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+
+
+def test_the_step_of_verls_asynchronous_trainer_is_a_sync(tmp_path: Path) -> None:
+    layout = BY_NAME["fully_async"]
+    path = layout.write(tmp_path)
+    for file in path.rglob("metrics.jsonl"):  # its rows of training count the updates besides
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        more = [{"step": row["step"], "data": {"training/global_step": 4 * row["step"],
+                                               "critic/rewards/mean": 0.3}} for row in rows[1:]]
+        lines = [json.dumps(row) for row in sorted([*rows, *more], key=lambda row: row["step"])]
+        file.write_text("\n".join([*lines, ""]))
+    holds(read(path), layout.runs)
+    holds(read(path, step="step"), layout.runs)
+
+
+@pytest.mark.parametrize("waits", [None, 16])
+def test_the_batch_of_tinkers_asynchronous_training(tmp_path: Path, waits: int | None) -> None:
+    config = {"dataset_builder": {"batch_size": 32, "group_size": 8}, "async_config": None}
+    if waits is not None:
+        config["async_config"] = {"max_steps_off_policy": 2, "groups_per_batch": waits}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    rows = [{"step": step, "progress/batch": step, "test/env/all/correct": 0.1 + step / 100}
+            for step in (0, 10, 20)]  # fmt: skip
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (curve,) = read(tmp_path)
+    assert (curve.problems_per_batch, curve.rollouts_per_problem) == (waits or 32, 8)
+
+
+def test_a_count_of_problems_is_none_of_rollouts(tmp_path: Path) -> None:
+    head = "problems_per_batch,rollouts_per_problem,steps,rollouts,score"
+    points = [(n, step) for n in (4, 8) for step in (0, 50, 100)]
+
+    def table(count: Callable[[int, int], int]) -> Path:
+        rows = [f"64,{n},{step},{count(n, step)},{0.2 + step / 1000}" for n, step in points]
+        path = tmp_path / "t.csv"
+        path.write_text("\n".join([head, *rows, ""]))
+        return path
+
+    with pytest.raises(InputError, match=r"responses \(those of this table are B_p \* steps at ev"):
+        read(table(lambda n, step: 64 * step))
+    assert {c.rollouts_K[-1] for c in read(table(lambda n, step: 64 * n * step))} == {25600, 51200}
+    # a batch that serves four updates at every n is no such count
+    assert {c.rollouts_K[-1] for c in read(table(lambda n, step: 16 * n * step))} == {6400, 12800}
+
+
+def test_a_mapped_count_of_problems_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bp64_n8.jsonl"
+
+    def settings(seen: int) -> dict[str, Any]:
+        rows = [{"step": step, "seen": seen * step, "eval/acc": 0.1 + step / 1000}
+                for step in (0, 50, 100, 200)]  # fmt: skip
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return {"problems_per_batch": 64, "rollouts_per_problem": 8,
+                "columns": {"eval/acc": "avg", "seen": "rollouts"}}  # fmt: skip
+
+    with pytest.raises(InputError, match=r"12,800 at step 200, which is B_p \* step and not B_p"):
+        read(path, **settings(64))
+    assert read(path, **settings(64 * 8))[0].rollouts_K[-1] == 102400
+    assert read(path, **settings(64 * 16))[0].rollouts_K[-1] == 204800
+
+
+def test_a_plain_table_with_an_empty_row_is_no_pivoted_frame(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("run,problems_per_batch,rollouts_per_problem,steps,score\n"
+                    "a,8,4,10,0.5\nb,,,,\nb,8,4,10,0.6\n")  # fmt: skip
+    with pytest.raises(InputError, match=r"`problems_per_batch` must be a whole number >= 1"):
+        read(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_export_holds_what_was_imported(tmp_path: Path, ending: str) -> None:
+    layout = BY_NAME["slime"]
+    study = tmp_path / "study"
+    assert main(["import", str(layout.write(tmp_path)), "-o", str(study)]) == 0
+    file = tmp_path / f"curves.{ending}"
+    assert main(["export", str(study), "-o", str(file)]) == 0
+    holds(read(file), layout.runs)
+    assert main(["export", str(study), "--format", ending, "-o", str(tmp_path / "all")]) == 0
+    assert (tmp_path / "all" / f"imported.{ending}").stat().st_size > 0

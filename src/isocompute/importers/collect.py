@@ -19,11 +19,13 @@ from isocompute.importers.asking import also_asked_of, is_called
 from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import (
     B_P_OFF,
+    PROBLEMS,
     REFILLED,
     ROLLOUTS_OFF,
     UNCOUNTED,
     batches_drawn,
     counted,
+    counts_problems,
     refills,
     rollouts_disagree,
     tokens_disagree,
@@ -60,7 +62,7 @@ from isocompute.importers.reading import (
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import Counters
+from isocompute.importers.steps import OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
     THROUGHPUT,
@@ -417,7 +419,8 @@ class Collector:
         if (ticks := max(found.ticks, own_ticks(self._points.values()))) > 1:
             self._side = to_updates(self._points.values(), self._side, ticks)
             self.counters.infer(f"step: the log's counters move by {ticks} in an update")
-        if found.per_tick > 1 and self.settings.step is None:
+        if found.per_tick > 1 and self.settings.step in (None, *OWN):
+            self.counters.agree(found.per_tick)
             self._side = to_updates(self._points.values(), self._side, 1, found.per_tick)
             self.counters.infer(f"step: one of the log is {found.per_tick} updates")
         for points in self._points.values():
@@ -436,7 +439,7 @@ class Collector:
             if values["steps"] is not None:
                 values["steps"] = max(values["steps"] - begins, 1)
         batch = None if b_p is None or n is None else b_p * n
-        self._check_batch(batch, given=None in (found.problems_per_batch,
+        self._check_batch(b_p, n, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))
         compute = Compute(
             batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
@@ -504,14 +507,17 @@ class Collector:
         ):
             self.counters.infer(line)
 
-    def _check_batch(self, batch: int | None, *, given: bool) -> None:
-        """B_p * n against the tokens of a step, where a log has both (verl)."""
-        side = self._side
+    def _check_batch(self, b_p: int | None, n: int | None, *, given: bool) -> None:
+        """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
+        side, batch = self._side, None if b_p is None or n is None else b_p * n
         text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
         if text is not None and given:
             raise UnclearError(f"run {self.name}: {B_P_OFF.format(text)}")
         if text is not None:
             self.note(text)
+        mapped = any(c.metric.label == "rollouts" for c in self.settings.columns.values())
+        if mapped and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
+            raise UnclearError(f"run {self.name}: {PROBLEMS.format(text)}")
         if side["rollouts"] or side["batches"] or self.settings.step is not None:
             return  # it is counted, or said what counts
         if (text := rollouts_disagree(batch, side["drawn"])) is not None:

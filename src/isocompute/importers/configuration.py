@@ -70,7 +70,9 @@ _TRAINERS = (
     _Words("rollout_batch_size", "num_return_sequences_in_group", "max_steps", False),
     _Words("num_unique_prompts_rollout", "num_samples_per_prompt_rollout", "num_training_steps",
            False, "eval_pass_at_k"),
-    # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder
+    # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder; asynchronous
+    # training waits for groups_per_batch, whatever batch the data set comes in
+    _Words("async_config.groups_per_batch", "dataset_builder.group_size", "max_steps", False),
     _Words("dataset_builder.batch_size", "dataset_builder.group_size", "max_steps", False),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),

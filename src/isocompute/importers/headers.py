@@ -73,6 +73,9 @@ def pivoted(lines: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:
     if not alone or (deep := alone[0]) < 2:
         return None
     levels, index = lines[:deep], lines[deep][0]
+    first = lines[0][1:]  # of a plain table: a text of its own for every column
+    if len(set(first)) == len(first) and not any(number(cell) is not None for cell in first):
+        return None
     if number(index) is not None or any(len(one) != len(lines[deep]) for one in levels):
         return None
     telling = [one for one in levels if number(one[1]) is not None or len(set(one[1:])) > 1]

@@ -6,6 +6,8 @@ one row never costs the rest of the file.
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import gzip
 import hashlib
 import json
@@ -255,29 +257,36 @@ def unfolded(row: dict[str, object]) -> dict[str, object]:
     return {**rest, str(row[name]): row[value]}
 
 
+_DATE = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
+_EPOCH = 1e9  # seconds from 1970 to 2001: less is no time of a log
 CLOCKS = ("timestamp", "_timestamp", "time", "wall_time", "wall time", "created_at")
 
 
-def clock_of(row: Mapping[str, object]) -> float | str | None:
-    """When a row was logged: seconds, milliseconds or a date as text; None where it does not say.
+def clock_of(row: Mapping[str, object]) -> float | None:
+    """When a row was logged, in seconds or their thousandths; None where it does not say.
 
-    >>> clock_of({"step": 4, "Timestamp": "1757504800000"}), clock_of({"time": "2025-09-11 10:15"})
-    (1757504800000.0, '2025-09-11 10:15')
+    What is no date, such as the seconds that a step took, is not it.
+
+    >>> clock_of({"step": 4, "Timestamp": "1757504800000"}), clock_of({"time": 12.5})
+    (1757504800000.0, None)
     """
     for key in row:
         if isinstance(key, str) and key.lower() in CLOCKS:
             value = row[key]
             found = number(value)
-            return value if found is None and isinstance(value, str) and value else found
+            if found is None and isinstance(value, str) and _DATE.match(value):
+                with contextlib.suppress(ValueError):
+                    return datetime.datetime.fromisoformat(value.strip()).timestamp()
+            return found if found is not None and found > _EPOCH else None
     return None
 
 
 def in_time(rows: list[Any]) -> list[Any]:
     """Rows in the order of their clocks, where all have one; else as they are."""
-    clocks = [clock_of(row) if isinstance(row, dict) else None for row in rows]
-    if None in clocks or len({type(clock) for clock in clocks}) != 1:
+    clocks = [clock for row in rows if isinstance(row, dict) and (clock := clock_of(row))]
+    if len(clocks) < len(rows):
         return rows
-    return [rows[i] for i in sorted(range(len(rows)), key=lambda i: clocks[i])]  # type: ignore[arg-type, return-value]  # of one type
+    return [rows[i] for i in sorted(range(len(rows)), key=clocks.__getitem__)]
 
 
 # What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.

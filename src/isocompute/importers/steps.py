@@ -19,7 +19,7 @@ from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
 BEFORE = "and the updates before it count as its own"  # ends that of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
-_OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
+OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
 # 0.3.1 (train.py); and prime-rl, which since 2026-06 (559b447, orchestrator/orchestrator.py) counts
@@ -49,7 +49,7 @@ class Counters:
 
     def __init__(self, wanted: str | None) -> None:
         self.wanted = wanted
-        self.busy = wanted is not None and wanted not in _OWN  # a row's step is to be looked for
+        self.busy = wanted is not None and wanted not in OWN  # a row's step is to be looked for
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
@@ -134,6 +134,12 @@ class Counters:
         if self._differ is None or own > self._differ[2]:
             self._differ = (key, step, own)
 
+    def agree(self, per_tick: int) -> None:
+        """Drop the doubt about a counter that moves by so many while the tracker's moves by one."""
+        if self._differ is not None:
+            _, step, own = self._differ
+            self._differ = None if 0 <= step * per_tick - own < per_tick else self._differ
+
     def infer(self, line: str) -> None:
         """Take what was concluded rather than read."""
         if line not in self.inferred:
@@ -213,13 +219,13 @@ class Counters:
                 self.infer(f"step: the tracker's own (to {last}), {ASSUMED}")
 
 
-def goes_back(was: float | str | None, now: float | str | None) -> bool:
+def goes_back(was: float | None, now: float | None) -> bool:
     """Whether a clock stands before what it showed a row above.
 
-    >>> goes_back(20.0, 10.0), goes_back("2026-01-02", "2026-01-01"), goes_back(None, 10.0)
-    (True, True, False)
+    >>> goes_back(20.0, 10.0), goes_back(None, 10.0)
+    (True, False)
     """
-    return type(was) is type(now) and was is not None and now < was  # type: ignore[operator]  # alike
+    return was is not None and now is not None and now < was
 
 
 def as_updates(

@@ -36,8 +36,6 @@ _RIVALS = {
     "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
     "tokens": re.compile(r"^(?:completion|output|generated|response)s?_tokens$", re.I),
 }
-
-
 # Thousands and the like in the name of a column: "rollouts (k)", "Steps (x10)", "tokens [M]".
 _UNIT = re.compile(
     r"thousand|million|billion|[(\[]\s*(?:[x\u00d7*]\s*)?(?:k|m|b|10+|1e[0-9]+)\s*[)\]]", re.I
@@ -124,6 +122,15 @@ def check_numbers(
             both & (not _LEAST < share < 1 / _LEAST),
             "give cumulative rollouts as whole numbers, or drop that column: steps make them",
         )
+        n, several = numbers["rollouts_per_problem"], both & (numbers["rollouts_per_problem"] > 1)
+        refuse(
+            "rollouts",
+            "responses (those of this table are B_p * steps at every n, as problems are)",
+            several & bool(np.unique(n[both]).size > 1 and np.all(
+                numbers["rollouts"][both] == (drawn / n)[both]
+            )),
+            "drop that column: problems_per_batch, rollouts_per_problem and steps make it",
+        )  # fmt: skip
         _check_cumulative(numbers, path)
     if "tokens" in numbers:
         tokens, rollouts = numbers["tokens"], numbers["rollouts"]
@@ -240,11 +247,7 @@ def check_units(goes_by: Mapping[str, str], path: Path) -> None:
 
 
 def check_rounded(table: pa.Table, numbers: Mapping[str, FloatArray], path: Path) -> None:
-    """Refuse rollouts as a spreadsheet shows large numbers, where no whole batches make them.
-
-    Raises:
-        InputError: names the first row, and how exact numbers come about.
-    """
+    """Refuse rollouts as a spreadsheet shows large numbers, where no whole batches make them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -337,3 +337,30 @@ def test_an_export_holds_what_was_imported(tmp_path: Path, ending: str) -> None:
     holds(read(file), layout.runs)
     assert main(["export", str(study), "--format", ending, "-o", str(tmp_path / "all")]) == 0
     assert (tmp_path / "all" / f"imported.{ending}").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        (["r8,8,4,1,10,0.1", ",8,4,1,20,0.2"], r"have its run, or none, but row 2 has none \(1 su"),
+        (["r8,8,4,1,10,0.1", "r8,8,4,,20,0.2"], r"have its seed, or none, but row 2 has none"),
+        (["r8,8,4,1,10,0.1", "r8,,,1,20,0.2"], r"row 2 has nan .*; fill empty cells down"),
+        (["r8,8,4,1,10,0.1", "r8,8,4,1,20,0.2", ",8,8,,20,0.2"], ""),
+    ],
+)
+def test_merged_cells_are_refused(tmp_path: Path, rows: list[str], line: str) -> None:
+    path = tmp_path / "t.csv"
+    head = "run,problems_per_batch,rollouts_per_problem,seed,steps,score"
+    path.write_text("\n".join([head, *rows, ""]))
+    if not line:
+        assert sorted(len(c.score_K) for c in read(path)) == [1, 2]
+        return
+    with pytest.raises(InputError, match=line):
+        read(path)
+
+
+def test_a_mapped_key_that_holds_no_numbers_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    path.write_text('{"step": 0, "eval/acc": "0,25"}\n{"step": 10, "eval/acc": "0,5"}\n')
+    with pytest.raises(InputError, match=r"line 1, eval/acc must be a number, but got '0,25'"):
+        read(path, columns={"eval/acc": "avg"}, problems_per_batch=8, rollouts_per_problem=4)

@@ -93,6 +93,12 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
     if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
            for run in runs for s in run.series):
         return
+    errors = (error for run in runs for error in run.errors)
+    if told := next((e for e in errors if e.reason.startswith(tuple(scores))), None):
+        raise InputError(
+            f"a column map must name keys that hold numbers, but in {told.file}, line {told.line}, "
+            f"{told.reason}; write plain numbers."
+        )
     there = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
     near = [m for key in scores for m in difflib.get_close_matches(key, there, n=1)]
     hint = f"; did you mean {near[0]}?" if near else f"{keys_there(runs)}; correct it."

@@ -32,16 +32,19 @@ from isocompute.importers.table import (
     table_in_memory,
     texts_of,
 )
+from isocompute.importers.tidy_cells import (
+    check_filled,
+    check_prompts,
+    check_rounded,
+    check_units,
+)
 from isocompute.importers.tidy_checks import (
     SCORES,
     check_configurations,
     check_numbers,
     check_one_rate,
-    check_prompts,
     check_recorded,
     check_rivals,
-    check_rounded,
-    check_units,
     told_apart,
 )
 from isocompute.recipe import RECORDED
@@ -190,6 +193,7 @@ def _load(
             raise _not_there(path, missing, header, settings)
         check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
         check_rounded(table, mine, path)
+        check_filled(mine, texts, path)
         check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
         if not has_percent_signs(table, one.column):
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))

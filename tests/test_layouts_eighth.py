@@ -364,3 +364,28 @@ def test_a_mapped_key_that_holds_no_numbers_is_said(tmp_path: Path) -> None:
     path.write_text('{"step": 0, "eval/acc": "0,25"}\n{"step": 10, "eval/acc": "0,5"}\n')
     with pytest.raises(InputError, match=r"line 1, eval/acc must be a number, but got '0,25'"):
         read(path, columns={"eval/acc": "avg"}, problems_per_batch=8, rollouts_per_problem=4)
+
+
+def test_slimes_history_with_the_newest_row_first_is_refused(tmp_path: Path) -> None:
+    layout = BY_NAME["slime"]
+    path = layout.write(tmp_path)
+    for file in path.rglob("history.csv"):  # which evaluation of step 0 is before training?
+        head, *rows = file.read_text().splitlines()
+        file.write_text("\n".join([head, *rows[::-1], ""]))
+    with pytest.raises(InputError, match=r"calls its first update step 0, but the newest seem to"):
+        read(path)
+
+
+def test_a_configuration_beside_several_torchtune_logs_is_of_none(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    folder.mkdir()
+    (folder / "torchtune_config.yaml").write_text("batch_size: 1\ngrpo_samples: 16\n")
+    settings = {"problems_per_batch": 8, "columns": {"val/successes": "avg"}}
+    for number in range(2):
+        rows = [f"Step {step} | loss:0.1 val/successes:{0.1 * number + step / 100} "
+                for step in (10, 20)]  # fmt: skip
+        (folder / f"log_175750000{number}.txt").write_text("\n".join([*rows, ""]))
+        if not number:
+            assert read(folder, **settings)[0].rollouts_per_problem == 16
+    with pytest.raises(InputError, match="`rollouts_per_problem` must be known"):
+        read(folder, **settings)

@@ -33,7 +33,14 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.asking import is_called
 from isocompute.importers.configuration import configuration
-from isocompute.importers.reading import MAX_LINE_BYTES, flatten, folder_name, parse_json, run_name
+from isocompute.importers.reading import (
+    MAX_LINE_BYTES,
+    TIMED,
+    flatten,
+    folder_name,
+    parse_json,
+    run_name,
+)
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
@@ -209,7 +216,7 @@ def _content(file: Path) -> dict[str, object]:
 
 def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
-    if run_name(path) == folder_name(path.parent):
+    if run_name(path) == folder_name(path.parent) and not TIMED.fullmatch(path.stem):
         return True
     logs = [
         p for p in path.parent.iterdir()

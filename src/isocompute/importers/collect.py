@@ -62,7 +62,7 @@ from isocompute.importers.reading import (
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import OWN, Counters
+from isocompute.importers.steps import EARLIEST_FIRST, FROM_ZERO, OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
     THROUGHPUT,
@@ -416,6 +416,14 @@ class Collector:
             for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                          "evaluation_samples")
         }
+        newest_first = any(descends(p.steps_K) for p in self._points.values() if len(p.step) > 1)
+        if newest_first and any(
+            p.zero_rows and p.column.trainer in FROM_ZERO for p in self._points.values()
+        ):
+            raise UnclearError(
+                f"{path}: run {self.name}: rows must follow each other in time where a trainer "
+                f"calls its first update step 0{EARLIEST_FIRST}"
+            )
         if (ticks := max(found.ticks, own_ticks(self._points.values()))) > 1:
             self._side = to_updates(self._points.values(), self._side, ticks)
             self.counters.infer(f"step: the log's counters move by {ticks} in an update")
@@ -453,14 +461,11 @@ class Collector:
             is not None
         )
         notes, inferred = told_of_order(list(self._points.values()), redone)
-        backward = self.counters.backward or any(
-            descends(p.steps_K) for p in self._points.values() if len(p.step) > 1
-        )
+        backward = self.counters.backward or newest_first
         if backward and (inferred or any(" left out" in line for line in notes)):
             raise UnclearError(
                 f"{path}: run {self.name}: rows must follow each other in time where a step has "
-                "several scores, but the newest seem to stand first; sort the file by time, the "
-                "earliest first."
+                f"several scores{EARLIEST_FIRST}"
             )
         for line in notes:
             self.note(line)

@@ -298,7 +298,7 @@ _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "
            "stdout", "trainer_log")
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = ("tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs")
-_TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
+TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
 _NUMBERED = re.compile(r"version_[0-9]+|v[0-9]+-[0-9]{8}-[0-9]{6}")
 
 
@@ -324,7 +324,7 @@ def run_name(path: Path) -> str:
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
     # W&B's history artifact is 0000.parquet
-    common = name in _COMMON or name.isdecimal() or _TIMED.fullmatch(name)
+    common = name in _COMMON or name.isdecimal() or TIMED.fullmatch(name)
     return folder_name(path.parent) or name if common else name
 
 

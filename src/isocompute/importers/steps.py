@@ -19,6 +19,10 @@ from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
 BEFORE = "and the updates before it count as its own"  # ends that of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
+# ends the refusal of a log whose order counts
+EARLIEST_FIRST = (
+    ", but the newest seem to stand first; sort the file by time, the earliest first."
+)
 OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime

@@ -417,9 +417,9 @@ class Collector:
                          "evaluation_samples")
         }
         newest_first = any(descends(p.steps_K) for p in self._points.values() if len(p.step) > 1)
-        if newest_first and any(
-            p.zero_rows and p.column.trainer in FROM_ZERO for p in self._points.values()
-        ):
+        at_zero = {p.column.split for p in self._points.values()
+                   if p.zero_rows and p.column.trainer in FROM_ZERO}  # fmt: skip
+        if newest_first and at_zero >= {"train", "validation"}:
             raise UnclearError(
                 f"{path}: run {self.name}: rows must follow each other in time where a trainer "
                 f"calls its first update step 0{EARLIEST_FIRST}"

@@ -389,3 +389,31 @@ def test_a_configuration_beside_several_torchtune_logs_is_of_none(tmp_path: Path
             assert read(folder, **settings)[0].rollouts_per_problem == 16
     with pytest.raises(InputError, match="`rollouts_per_problem` must be known"):
         read(folder, **settings)
+
+
+def test_a_table_that_breaks_off_within_its_rollouts_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    text = "problems_per_batch,rollouts_per_problem,score,rollouts\n"
+    text += "".join(f"8,4,{step / 100},{32 * step}\n" for step in (0, 10, 20, 30))
+    path.write_text(text[:-2])  # 960 breaks off at 96
+    with pytest.raises(InputError, match=r"ends within a line, .* from 640 to 96 in it; complete"):
+        read(path)
+    path.write_text(text[:-1])  # by hand, without a last end of line
+    assert read(path)[0].rollouts_K.tolist() == [0.0, 320.0, 640.0, 960.0]
+    path.write_text(text + "8,8,0.1,0\n8,8,0.3,640\n8,8,0.2,64")  # in no order by hand
+    with pytest.raises(InputError, match="complete or drop"):
+        read(path)
+
+
+def test_decimal_commas_between_tabs_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    head = "problems_per_batch\trollouts_per_problem\tsteps\tscore"
+    path.write_text(f"{head}\n8\t4\t0\t0,25\n8\t4\t10\t0,5125\n")
+    assert read(path)[0].score_K.tolist() == [0.25, 0.5125]
+    path.write_text(f"{head}\n8\t4\t0\t0,25\n8\t4\t1,024\t0,5125\n")
+    with pytest.raises(InputError, match="has '1,024'; write plain numbers"):
+        read(path)
+    log = tmp_path / "bp8_n4.tsv"
+    log.write_text("step\tval-core/gsm8k/acc/mean@4\n0\t0,25\n10\t0,5125\n")
+    (curve,) = read(log, problems_per_batch=8, rollouts_per_problem=4)
+    assert curve.score_K.tolist() == [0.25, 0.5125]

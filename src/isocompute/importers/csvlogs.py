@@ -55,7 +55,7 @@ _ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
 # What a run has one of: rows that say two are of two runs, or of one that changed on its way.
 ONE_OF = ("seed", "problems_per_batch", "rollouts_per_problem", "num_generations")
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
-# A decimal comma, where semicolons part the cells; 1,234 may be thousands and stays as it is.
+# A decimal comma, where semicolons or tabs part the cells; 1,234 may be thousands and stays.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
 # W&B's table of runs, and MLflow's: a row per run, with the last value of everything
 _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
@@ -167,7 +167,7 @@ def _rows(
     width, names, place = len(header), sorted(header), list[int]()
     for line, data in lines:
         cells = _cells(data.decode("utf-8", "replace"), separator) if data is not None else []
-        if separator == ";":
+        if separator in ";\t":
             cells = [_POINT.sub(r"\1.\2", cell) for cell in cells]
         if cells[:1] and cells[0] in names and sorted(cells) == names:
             place = [] if cells == header else [cells.index(name) for name in header]

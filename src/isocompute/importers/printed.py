@@ -17,6 +17,11 @@ _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 # --rollout-batch-size 32 of a command that was printed, and Megatron's list of all arguments
 _OPTION = re.compile(r"--([a-z][a-z0-9_-]{1,60})[ =]([0-9][0-9.e+-]{0,30})(?=[\s'\"\\]|$)")
 _ARGUMENT = re.compile(r"^\s*([a-z]\w{1,60}) \.{2,80} (\S{1,200})\s*$")
+_ARGUMENTS = frozenset((
+    "rollout_batch_size", "n_samples_per_prompt", "global_batch_size", "num_rollout", "seed",
+    "n_samples_per_eval_prompt", "rollout_temperature", "rollout_max_response_len", "lr",
+    "hf_checkpoint", "prompt_data", "dynamic_sampling_filter_path", "wandb_always_use_train_step",
+))  # fmt: skip
 # Unsloth raises the batch of a device to n where it is below; its banner says what was trained with
 _RAISED = re.compile(r"change the batch size of [0-9]+ to the `num_generations` of ([0-9]+)")
 _BANNER = re.compile(r"Total batch size \(([0-9]+) x ([0-9]+) x ([0-9]+)\)")
@@ -62,7 +67,8 @@ def settings_in(text: str) -> dict[str, object]:
     """
     found: dict[str, object] = {}
     if " ..." in text and (match := _ARGUMENT.match(text)):
-        found[match[1]] = match[2]
+        if match[1] in _ARGUMENTS:
+            found[match[1]] = match[2]
     elif any(option in text for option in _BATCH_OPTIONS):
         found = {key.replace("-", "_"): value for key, value in _OPTION.findall(text)}
     elif "batch size" in text:

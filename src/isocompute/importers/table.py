@@ -204,7 +204,7 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
     if head.separator in ";\t":
         _refuse_dotted_thousands(table, names, path)
-    if head.separator == ";":  # decimal commas; 1,234 may be thousands and stays as it is
+    if head.separator in ";\t":  # decimal commas; 1,234 may be thousands and stays as it is
         for i, name in enumerate(table.column_names):
             column = table.column(i)
             for form in (r"^\s*(-?0),([0-9]+)\s*$", r"^\s*(-?[0-9]+),([0-9]{1,2}|[0-9]{4,})\s*$"):

@@ -33,6 +33,7 @@ from isocompute.importers.table import (
     texts_of,
 )
 from isocompute.importers.tidy_cells import (
+    check_end,
     check_filled,
     check_prompts,
     check_rounded,
@@ -194,6 +195,8 @@ def _load(
         check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
         check_rounded(table, mine, path)
         check_filled(mine, texts, path)
+        if not where:
+            check_end(mine, path)
         check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
         if not has_percent_signs(table, one.column):
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))

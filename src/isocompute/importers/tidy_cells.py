@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -121,3 +122,33 @@ def check_filled(
                 )
         if name in texts:
             keys.append(texts[name][0].astype(np.float64))
+
+
+def check_end(numbers: Mapping[str, FloatArray], path: Path) -> None:
+    """Refuse a file that breaks off within the rollouts of its last row.
+
+    Args:
+        numbers: columns of the table, (rows,), in the order of the file.
+        path: of the table.
+
+    Raises:
+        InputError: where no line ends the file and its rollouts go back in the last row alone.
+    """
+    rollouts = numbers["rollouts"]
+    if path.suffix not in (".csv", ".tsv") or len(rollouts) < 3 or not path.is_file():
+        return
+    same = np.ones(len(rollouts) - 1, dtype=bool)
+    for name in ("problems_per_batch", "rollouts_per_problem", "seed"):
+        if name in numbers:
+            same &= ~(np.diff(numbers[name]) != 0) | np.isnan(np.diff(numbers[name]))
+    back = same & (np.diff(rollouts) < 0)
+    if not back[-1] or back[:-1].any():
+        return
+    with path.open("rb") as file, contextlib.suppress(OSError):
+        file.seek(-1, 2)
+        if file.read(1) not in (b"\n", b"\r"):
+            raise InputError(
+                f"{path}: a table must be whole, but it ends within a line, and rollouts go back "
+                f"from {rollouts[-2]:,.0f} to {rollouts[-1]:,.0f} in it; complete or drop its last "
+                "row."
+            )

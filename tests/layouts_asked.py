@@ -76,6 +76,11 @@ SECOND: dict[str, tuple[str, Ask]] = {
         r"not read: eval/aime24/accuracy, .*--map",
         named("run{n}", problems_per_batch=8, columns={"eval/average/accuracy": "avg@1"}),
     ),
+    "pandas_two_headers": (
+        r"add --set pattern='problems_per_batch\{problems_per_batch\}_rollouts_per_problem\{",
+        asking(pattern="problems_per_batch{problems_per_batch}_"
+                       "rollouts_per_problem{rollouts_per_problem}"),
+    ),
 }  # fmt: skip
 # Where a table of one's own is the cure.
 REWRITTEN = {
@@ -86,7 +91,6 @@ REWRITTEN = {
     "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
     "mlflow_search_runs": r"are missing \(it has run_id, status, params.data.train_batch",
     "swanlab_chart": r"are missing \(it has step, bp8-n4-seed0-val/accuracy",
-    "pandas_two_headers": r"column names must be unique, but '8' occurs more than once",
     "trl_slurm_output": r"must be known, but 'slurm-99120_0' .*--set problems_per_batch=32",
     "epochs_for_steps": r"are missing \(it has epoch, val_accuracy\)",
 }

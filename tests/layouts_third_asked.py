@@ -105,8 +105,7 @@ REWRITTEN = {
     "error_rate": r"not read: eval/error_rate\).*--map KEY=avg",
     "appended_runs": r"`problems_per_batch` and `rollouts_per_problem` must be known",
     **dict.fromkeys(
-        ("skyrl_console", "slime_console", "nemo_rl_console", "prime_rl_console",
-         "openrlhf_console"), _CONSOLE,
+        ("skyrl_console", "nemo_rl_console", "prime_rl_console", "openrlhf_console"), _CONSOLE,
     ),
 }  # fmt: skip
 REFUSED = {name: line for name, (line, _) in SECOND.items()} | REWRITTEN

@@ -382,11 +382,11 @@ def test_what_a_log_goes_back_to_and_does_again_counts(tmp_path: Path, training:
     run = only(read_log(write(tmp_path / "b.jsonl", log), settings=GIVEN))
     assert next(s for s in run.series if s.split == "validation").score_K[1] == 0.28
     assert not any("goes back" in c for c in run.concluded)
-    # evaluations alone say it, too: 4 is evaluated again, 8 is another policy
+    # evaluations alone say it, too: from 4 on it may be another policy
     log = [{"step": s, "data": {KEY: v}} for s, v in
            ((0, 0.1), (4, 0.2), (8, 0.3), (4, 0.8), (8, 0.4), (12, 0.5))]
     run = only(read_log(write(tmp_path / "c.jsonl", log), settings=GIVEN))
-    assert run.series[0].score_K.tolist() == [0.1, 0.2, 0.4, 0.5]
+    assert run.series[0].score_K.tolist() == [0.1, 0.8, 0.4, 0.5]
 
 
 def own_loop(path: Path, at: tuple[int, ...], last: int = 12) -> ImportedRun:

@@ -103,7 +103,7 @@ def console(path: Path, digits: int, first: int = 0, last: int = 120) -> Path:
     n = int(path.stem.rpartition("n")[2])
     rows = [f"step:{s} - val-core/math/acc/mean@4:{score(n, s):.{digits}f}"
             for s in range(first, last, 20)]  # fmt: skip
-    path.write_text("\n".join(rows))
+    path.write_text("\n".join([*rows, ""]))
     return path
 
 
@@ -138,7 +138,7 @@ def test_two_consoles_in_one_file_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"pid=4, ip=10.0.0.4\) and .*pid=5.* take turns; split"):
         read_log(path)
     path.write_text("\n".join([*(one + row.format(s) for s in STEPS),
-                               *(two + row.format(s + 120) for s in STEPS)]))  # it went on
+                               *(two + row.format(s + 120) for s in STEPS), ""]))  # it went on
     (run,) = read_log(path)
     assert run.series[0].step_K.size == 12
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from isocompute.errors import InputError
-from isocompute.importers import load_settings, load_tidy, settings_from
+from isocompute.importers import load_settings, load_tidy, read_log, settings_from
 from isocompute.importers.tidy import load_published
 from isocompute.sources import load_curves
 
@@ -132,10 +132,18 @@ def test_what_would_be_a_guess_is_one_line(tmp_path: Path, text: str, message: s
         load_tidy(write(tmp_path / "a.csv", text))
 
 
-def test_utf16_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.csv", "\n".join([HEAD, *ROWS]), encoding="utf-16")
-    with pytest.raises(InputError, match="save it as UTF-8"):
-        load_tidy(path)
+@pytest.mark.parametrize("name", ["a.csv", "a.txt"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf16_is_read(tmp_path: Path, name: str, encoding: str) -> None:
+    plain = load_tidy(write(tmp_path / "plain.csv", "\n".join([HEAD, *ROWS])))
+    text = "\n".join([HEAD, *ROWS]).replace(",", "\t")
+    mark = "\ufeff" if encoding == "utf-16-be" else ""
+    path = write(tmp_path / name, mark + text, encoding=encoding)
+    for a, b in zip(plain, load_tidy(path), strict=True):
+        assert a.score_K.tolist() == b.score_K.tolist()
+        assert a.rollouts_K.tolist() == b.rollouts_K.tolist()
+    with pytest.raises(InputError, match="is a table of columns problems_per_batch, .* fit as it"):
+        read_log(path)
 
 
 def test_a_run_that_changes_its_n_is_refused(tmp_path: Path) -> None:

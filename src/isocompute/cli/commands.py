@@ -277,10 +277,12 @@ def doctor(options: Options) -> int:
 
 def export(options: Options) -> int:
     """Unpack a study to Parquet or CSV."""
+    from isocompute.importers import imported_rows
     from isocompute.store.export import export_study
 
     files = export_study(
-        options.folder, options.output, format=options.format, times=not options.no_times
-    )
+        options.folder, options.output, format=options.format, times=not options.no_times,
+        imported=list(imported_rows(options.folder)),
+    )  # fmt: skip
     show([f"wrote {path}" for path in files])
     return 0

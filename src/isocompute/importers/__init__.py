@@ -9,7 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from isocompute.importers.archive import import_logs, load_imported, read_logs, store_runs
+    from isocompute.importers.archive import (
+        import_logs,
+        imported_rows,
+        load_imported,
+        read_logs,
+        store_runs,
+    )
     from isocompute.importers.convert import convert_runs, note_lines, to_curves
     from isocompute.importers.read import read_log
     from isocompute.importers.runs import ImportedRun
@@ -22,6 +28,7 @@ _HOME = {
     "Settings": "settings",
     "convert_runs": "convert",
     "import_logs": "archive",
+    "imported_rows": "archive",
     "load_imported": "archive",
     "load_published": "tidy",
     "load_settings": "settings",
@@ -41,6 +48,7 @@ __all__ = [
     "Settings",
     "convert_runs",
     "import_logs",
+    "imported_rows",
     "load_imported",
     "load_published",
     "load_settings",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -222,6 +222,24 @@ def load_imported(folder: str | Path) -> list[ImportedRun]:
         return _loaded(database)
     finally:
         database.close()
+
+
+def imported_rows(folder: str | Path) -> Iterator[dict[str, Any]]:
+    """The imported runs of a study folder as rows of tidy curves, a score each."""
+    for run in load_imported(folder):
+        for s in run.series:
+            for step, rollouts, tokens, score in zip(
+                s.step_K.tolist(), s.rollouts_K.tolist(), s.tokens_K.tolist(),
+                s.score_K.tolist(), strict=True,
+            ):  # fmt: skip
+                yield {
+                    "problems_per_batch": run.problems_per_batch,
+                    "rollouts_per_problem": run.rollouts_per_problem,
+                    "rollouts": rollouts, "score": score, "best": None, "worst": None,
+                    "tokens": tokens if tokens == tokens else None, "seed": run.seed,
+                    "run": run.name, "steps": step, "metric": s.metric.label,
+                    "problem_set": s.problem_set, "split": s.split,
+                }  # fmt: skip
 
 
 def _loaded(database: Database) -> list[ImportedRun]:

@@ -97,7 +97,9 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
         maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in there.items())
         return f"{maps} if {'they hold these' if len(there) > 1 else 'it holds that'}"
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
-    return _both(pattern_for(runs), _sets(missing), missing, told)
+    known = (note for run in lacking for note in run.notes if note.startswith("B_p is "))
+    part = f" ({hint})" if (hint := next(known, None)) else ""
+    return f"{_both(pattern_for(runs), _sets(missing), missing, told)}{part}"
 
 
 def _sets(missing: Sequence[str]) -> str:
@@ -257,7 +259,7 @@ def metric_named(key: str) -> str:
 
 # How columns of tables are called by people; a guess that only a message makes.
 _CALLED = {
-    "problems_per_batch": r"(n_|num_|batch_)?(prompts|problems|questions|queries|tasks)"
+    "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
                           r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
     "rollouts_per_problem": r"group_?size|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
                             r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp)"
@@ -301,6 +303,22 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
         if told:
             found[name] = told
     return found
+
+
+def pattern_in_columns(header: Sequence[str]) -> str | None:
+    """The `pattern` of a table with a column for every n, as all of their names follow it.
+
+    >>> pattern_in_columns(["step", "n8_seed0", "n8_seed1", "n16_seed0"])
+    'n{rollouts_per_problem}_seed{seed}'
+    """
+    columns = [c.strip() for c in header if number_in(c, "rollouts_per_problem") is not None]
+    if len({number_in(c, "rollouts_per_problem") for c in columns}) < 2:
+        return None
+    for names in (list(_WRITTEN), list(_WRITTEN)[:2], list(_WRITTEN)[1:], list(_WRITTEN)[1:2]):
+        found = {_pattern_in(column, names) for column in columns}
+        if len(found) == 1 and None not in found:
+            return found.pop()
+    return None
 
 
 def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:

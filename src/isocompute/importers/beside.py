@@ -10,6 +10,8 @@
 | `.hydra/config.yaml`, also in a folder above | whatever Hydra starts: verl |
 | `hparams.yaml` | Lightning 2, CSVLogger and TensorBoardLogger |
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
+| `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
+| any other `.yaml` or `.yml` | the one that a job was started with, alone in the log's folder |
 
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
@@ -31,12 +33,19 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.asking import is_called
 from isocompute.importers.configuration import configuration
-from isocompute.importers.reading import MAX_LINE_BYTES, flatten, folder_name, parse_json, run_name
+from isocompute.importers.reading import (
+    MAX_LINE_BYTES,
+    TIMED,
+    flatten,
+    folder_name,
+    parse_json,
+    run_name,
+)
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
     "files/config.yaml", ".hydra/config.yaml", "configs/orch.toml", "configs/orchestrator.toml",
-    "configs/rl.toml", "orch.toml", "hparams.yaml",
+    "configs/rl.toml", "orch.toml", "hparams.yaml", "parameters.json",
 )
 _HYDRA = ".hydra/config.yaml"
 # verl writes logs/PROJECT/RUN.jsonl below the job's folder: 2 levels; half loses it, twice finds no
@@ -64,7 +73,7 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     """
     folder = os.fspath(path.parent)
     own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
-    for name in (*own, *_FILES):
+    for name in (*own, *_FILES, *_started_with(path.parent, path.parent.stat().st_mtime_ns)):
         if not os.path.isfile(os.path.join(folder, name)):
             continue
         file = path.parent / name
@@ -78,6 +87,13 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
         if name in own or _is_its_own(path):
             return name, config
     return _of_hydra(path)
+
+
+@lru_cache(maxsize=8)
+def _started_with(folder: Path, _changed: int) -> list[str]:
+    """The file of settings under a name of the user's, where a folder has a single one."""
+    found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml"))]
+    return found if len(found) == 1 else []
 
 
 def _of_hydra(path: Path) -> tuple[str, dict[str, object]] | None:
@@ -168,6 +184,11 @@ def _content(file: Path) -> dict[str, object]:
     value: object = None
     if file.suffix == ".json":
         value, _ = parse_json(file.read_bytes())
+        if isinstance(value, list):  # Comet's
+            value = {
+                str(row.get("name")): row.get("valueCurrent")
+                for row in value if isinstance(row, dict)
+            }
     elif file.suffix == ".toml":
         import tomllib
 
@@ -195,7 +216,7 @@ def _content(file: Path) -> dict[str, object]:
 
 def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
-    if run_name(path) == folder_name(path.parent):
+    if run_name(path) == folder_name(path.parent) and not TIMED.fullmatch(path.stem):
         return True
     logs = [
         p for p in path.parent.iterdir()

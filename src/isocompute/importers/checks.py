@@ -12,6 +12,7 @@ from itertools import pairwise
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
+_FEW = 3  # counts that may be what they seem by chance; at twice short runs are not looked at
 # What is said of dynamic sampling.
 UNCOUNTED = (
     "batches were refilled after filtering, and not every update says how often: more rollouts "
@@ -32,6 +33,10 @@ B_P_OFF = (
 )
 
 
+PROBLEMS = (
+    "rollouts must count responses, but the log's count is {}; drop its --map, or write a table of "
+    "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
+)
 ROLLOUTS_OFF = (
     "rollouts must be B_p * n * step, but {key!r} counts {}; add --map {key}=rollouts if that is "
     "right, or name the key that counts updates with --set step=KEY."
@@ -65,7 +70,7 @@ def rollouts_disagree(batch: int | None, drawn: Mapping[int, float]) -> str | No
         drawn: the count, by step. One that does not grow, or not with the steps, counts otherwise.
     """
     steps = [step for step in sorted(drawn) if step > 0 and drawn[step] > 0]
-    if batch is None or len(steps) < 3:
+    if batch is None or len(steps) < _FEW:
         return None
     late = steps[len(steps) // 2 :]  # a count may stand one update before or after the step
     shares = [drawn[step] / (batch * step) for step in late]
@@ -75,6 +80,21 @@ def rollouts_disagree(batch: int | None, drawn: Mapping[int, float]) -> str | No
         return None
     last = steps[-1]
     return f"{drawn[last]:,.0f} at step {last}, where B_p * n * step is {batch * last:,}"
+
+
+def counts_problems(b_p: int | None, n: int | None, counted: Mapping[int, float]) -> str | None:
+    """What tells that a count of rollouts is one of problems, B_p * step; None where it is not.
+
+    >>> counts_problems(64, 8, {50: 3200.0, 100: 6400.0, 200: 12800.0})
+    '12,800 at step 200, which is B_p * step and not B_p * n * step'
+    """
+    steps = [step for step in sorted(counted) if step > 0]
+    if b_p is None or n is None or n < 2 or len(steps) < _FEW:
+        return None
+    if any(counted[step] != b_p * step for step in steps):
+        return None
+    last = steps[-1]
+    return f"{counted[last]:,.0f} at step {last}, which is B_p * step and not B_p * n * step"
 
 
 def tokens_disagree(

@@ -19,11 +19,13 @@ from isocompute.importers.asking import also_asked_of, is_called
 from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import (
     B_P_OFF,
+    PROBLEMS,
     REFILLED,
     ROLLOUTS_OFF,
     UNCOUNTED,
     batches_drawn,
     counted,
+    counts_problems,
     refills,
     rollouts_disagree,
     tokens_disagree,
@@ -44,6 +46,7 @@ from isocompute.importers.points import (
     Compute,
     Points,
     after_rows,
+    descends,
     of_one_set,
     series_of,
     told_of_order,
@@ -59,7 +62,7 @@ from isocompute.importers.reading import (
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.steps import Counters
+from isocompute.importers.steps import EARLIEST_FIRST, FROM_ZERO, OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
     THROUGHPUT,
@@ -206,7 +209,7 @@ class Collector:
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
-        counters.follow(at, values.get("epoch"))
+        counters.follow(at, values)
         if calls:
             counters.calls = True
         elif not at:
@@ -413,9 +416,21 @@ class Collector:
             for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
                          "evaluation_samples")
         }
+        newest_first = any(descends(p.steps_K) for p in self._points.values() if len(p.step) > 1)
+        at_zero = {p.column.split for p in self._points.values()
+                   if p.zero_rows and p.column.trainer in FROM_ZERO}  # fmt: skip
+        if newest_first and at_zero >= {"train", "validation"}:
+            raise UnclearError(
+                f"{path}: run {self.name}: rows must follow each other in time where a trainer "
+                f"calls its first update step 0{EARLIEST_FIRST}"
+            )
         if (ticks := max(found.ticks, own_ticks(self._points.values()))) > 1:
             self._side = to_updates(self._points.values(), self._side, ticks)
             self.counters.infer(f"step: the log's counters move by {ticks} in an update")
+        if found.per_tick > 1 and self.settings.step in (None, *OWN):
+            self.counters.agree(found.per_tick)
+            self._side = to_updates(self._points.values(), self._side, 1, found.per_tick)
+            self.counters.infer(f"step: one of the log is {found.per_tick} updates")
         for points in self._points.values():
             if points.column.split == "validation" and (told := without_repeats(points)):
                 self.counters.infer(told)
@@ -432,7 +447,7 @@ class Collector:
             if values["steps"] is not None:
                 values["steps"] = max(values["steps"] - begins, 1)
         batch = None if b_p is None or n is None else b_p * n
-        self._check_batch(batch, given=None in (found.problems_per_batch,
+        self._check_batch(b_p, n, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))
         compute = Compute(
             batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
@@ -446,6 +461,12 @@ class Collector:
             is not None
         )
         notes, inferred = told_of_order(list(self._points.values()), redone)
+        backward = self.counters.backward or newest_first
+        if backward and (inferred or any(" left out" in line for line in notes)):
+            raise UnclearError(
+                f"{path}: run {self.name}: rows must follow each other in time where a step has "
+                f"several scores{EARLIEST_FIRST}"
+            )
         for line in notes:
             self.note(line)
         for line in inferred:
@@ -491,14 +512,17 @@ class Collector:
         ):
             self.counters.infer(line)
 
-    def _check_batch(self, batch: int | None, *, given: bool) -> None:
-        """B_p * n against the tokens of a step, where a log has both (verl)."""
-        side = self._side
+    def _check_batch(self, b_p: int | None, n: int | None, *, given: bool) -> None:
+        """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
+        side, batch = self._side, None if b_p is None or n is None else b_p * n
         text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
         if text is not None and given:
             raise UnclearError(f"run {self.name}: {B_P_OFF.format(text)}")
         if text is not None:
             self.note(text)
+        mapped = any(c.metric.label == "rollouts" for c in self.settings.columns.values())
+        if mapped and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
+            raise UnclearError(f"run {self.name}: {PROBLEMS.format(text)}")
         if side["rollouts"] or side["batches"] or self.settings.step is not None:
             return  # it is counted, or said what counts
         if (text := rollouts_disagree(batch, side["drawn"])) is not None:

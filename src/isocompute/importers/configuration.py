@@ -18,6 +18,7 @@ class Found(NamedTuple):
     `updates_per_batch`: updates that one batch of rollouts serves (TRL's num_iterations).
     `window`: updates that a logged row is a mean over.
     `ticks`: what the log's counters move in one update, where that is not one.
+    `per_tick`: updates in which they move by one, where those are several.
     `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
     """
 
@@ -31,6 +32,7 @@ class Found(NamedTuple):
     updates_per_batch: int = 1
     drawn_problems: int | None = None
     ticks: int = 1
+    per_tick: int = 1
 
 
 class _Words(NamedTuple):
@@ -62,9 +64,15 @@ _TRAINERS = (
     _Words("rollout_batch_size", "n_samples_per_prompt", "num_rollout", False,
            "n_samples_per_eval_prompt"),
     _Words("train_dataset.batch_size", "gconfig.n_samples", "total_train_steps", False),
+    # ROLL (2025-11), agentic_config.py: rollout_batch_size counts trajectories, in groups
+    _Words("rollout_batch_size", "train_env_manager.group_size", "max_steps", True),
+    # and rlvr_config.py, where it counts prompts
+    _Words("rollout_batch_size", "num_return_sequences_in_group", "max_steps", False),
     _Words("num_unique_prompts_rollout", "num_samples_per_prompt_rollout", "num_training_steps",
            False, "eval_pass_at_k"),
-    # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder
+    # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder; asynchronous
+    # training waits for groups_per_batch, whatever batch the data set comes in
+    _Words("async_config.groups_per_batch", "dataset_builder.group_size", "max_steps", False),
     _Words("dataset_builder.batch_size", "dataset_builder.group_size", "max_steps", False),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
@@ -125,13 +133,15 @@ def configuration(config: Mapping[str, object]) -> Found:
     seed = next((whole(config[k]) for k in _SEEDS if whole(config.get(k)) is not None), None)
     if "num_generations" in config and "num_prompts_per_step" not in config:
         return _trl_configuration(config, seed)
+    if n := whole(config.get("grpo_samples")):
+        return _torchtune(config, n, seed)
     part: Found | None = None
     for words in _TRAINERS:
         batch, group = whole(config.get(words.batch)), whole(config.get(words.group))
         if not (batch or group) or (words.mark is not None and words.mark not in config):
             continue
         found = _known(config, words, batch or None, group or None, seed)
-        if batch and group:
+        if (batch or found.problems_per_batch) and group:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and not words.completions and (
@@ -143,10 +153,45 @@ def configuration(config: Mapping[str, object]) -> Found:
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
 
 
+def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
+    """What torchtune 0.6 says (recipes/dev/grpo_full_finetune_distributed.py): prompts of a GPU."""
+    return Found(
+        rollouts_per_problem=n, seed=seed, steps=whole(config.get("num_steps")) or None,
+        notes=(
+            f"B_p is {config.get('batch_size')} (batch_size, of one GPU) * GPUs; torchtune does "
+            "not log how many there were",
+        ),
+    )
+
+
+def _asynchronous(config: Mapping[str, object], n: int | None, seed: int | None) -> Found | None:
+    """What verl's fully asynchronous trainer has for a batch; None for any other.
+
+    `train_batch_size` is 0, an update takes `require_batches` mini-batches of prompts, and the
+    log's step counts syncs of the weights (0.7,
+    experimental/fully_async_policy/fully_async_trainer.py).
+    """
+    batches = whole(config.get("async_training.require_batches"))
+    updates = whole(config.get("async_training.trigger_parameter_sync_step"))
+    prompts = whole(config.get("actor_rollout_ref.actor.ppo_mini_batch_size"))
+    if not (batches and updates and prompts):
+        return None
+    planned = (whole(config.get("rollout.total_rollout_steps")) or 0) // (batches * prompts)
+    return Found(
+        problems_per_batch=batches * prompts, rollouts_per_problem=n, steps=planned or None,
+        seed=seed, evaluation_samples=whole(config.get("actor_rollout_ref.rollout.val_kwargs.n")),
+        window=updates, per_tick=updates,
+    )
+
+
 def _known(
     config: Mapping[str, object], words: _Words, batch: int | None, group: int | None,
     seed: int | None,
 ) -> Found:
+    if words.batch == "data.train_batch_size" and batch is None and (
+        found := _asynchronous(config, group, seed)
+    ):
+        return found
     notes: list[str] = []
     if words.completions:
         batch = batch // group if batch and group and batch % group == 0 else None

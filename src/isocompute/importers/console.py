@@ -1,7 +1,7 @@
-"""Consoles of verl and of transformers' trainers.
+"""Consoles of verl, of transformers' trainers, and of those that `printed` knows.
 
-verl prints `step:5 - KEY:VALUE - ...` behind prefixes, its command and its configuration; for the
-others see `progress`.
+verl prints `step:5 - KEY:VALUE - ...` behind prefixes, its command and its configuration; for
+transformers' see `progress`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,24 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import Found, configuration
 from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.printed import row_in, settings_in
 from isocompute.importers.progress import Progress
-from isocompute.importers.reading import flatten, iter_lines, open_log, run_name
+from isocompute.importers.reading import (
+    Line,
+    ends_whole,
+    flatten,
+    iter_lines,
+    open_log,
+    run_name,
+)
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
@@ -46,7 +56,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     config: list[str] = []
     echoing = False
     with open_log(path) as handle:
-        for number, data in iter_lines(handle, str(path)):
+        for number, data in _whole_lines(handle, str(path), errors):
             if data is None:
                 errors.add(number, "a line is too long or cannot be unpacked")
                 continue
@@ -69,6 +79,11 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 echoing = text.rstrip()[-1:] != ")"
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
+            elif (printed := row_in(text)) is not None:
+                runs.source = printed.source
+                runs.row(printed.step, printed.values, number)
+            else:
+                runs.pending.update(settings_in(text))
     for step, values, at in progress.finish(str(path)):
         runs.source = "trl-console"
         runs.row(str(step), values, at)
@@ -83,6 +98,21 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     if progress.total is not None and runs.source == "trl-console":
         runs.plan(progress.total)
     return runs.finish()
+
+
+def _whole_lines(handle: IO[bytes], name: str, errors: Errors) -> Iterator[Line]:
+    """Lines of a console; a last one without an end loses what may be half a number."""
+    held: Line | None = None
+    for line in iter_lines(handle, name):
+        if held is not None:
+            yield held
+        held = line
+    if held is None:
+        return
+    if held.data is not None and b"step:" in held.data and not ends_whole(handle):
+        errors.add(held.number, "the file ends within this line: its last number was left out")
+        held = Line(held.number, held.data.rpartition(b" - ")[0])
+    yield held
 
 
 class _Runs:
@@ -145,8 +175,13 @@ class _Runs:
     def finish(self) -> list[ImportedRun]:
         if self.pending and self.first_step is None:
             self.found[-1].configure(self.pending)
+        if len(self.found) == 1 and not self.found[0].configured:
+            self.found[0].configure_beside(self.path)
         if self.errors.count:
-            self.found[0].note(f"{self.errors.count} lines were not used")
+            self.found[0].note(
+                f"{self.errors.count} lines were not used; the first: line "
+                f"{self.errors.kept[0].line}: {self.errors.kept[0].reason}"
+            )
         provenance = provenance_of(self.path, self.source)
         return [c.finish(self.path, self.source, provenance) for c in self.found]
 

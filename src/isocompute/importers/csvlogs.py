@@ -23,9 +23,11 @@ from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import (
+    CLOCKS,
     METRIC_WORDS,
     VALUE_WORDS,
     clean_text,
+    clock_of,
     iter_lines,
     number,
     open_log,
@@ -34,7 +36,7 @@ from isocompute.importers.reading import (
 )
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Column, Settings, parse_metric
-from isocompute.importers.steps import ASSUMED
+from isocompute.importers.steps import ASSUMED, goes_back
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
 
 Rows = Iterator[tuple[int, list[str]]]  # number of the line, its cells
@@ -44,6 +46,7 @@ MAX_RUNS = 10_000
 _TIDY = {"score", "problems_per_batch", "rollouts_per_problem"}
 _TENSORBOARD = ["wall time", "step", "value"]
 _TEXT_VALUE = ("string_value", "int_value", "bool_value")  # Neptune: a parameter has no step
+_SECTION = re.compile(r"^(?:parameters|params|config|hparams)/")
 _NESTED = "data."  # verl's rows through pandas' json_normalize
 _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
@@ -52,7 +55,7 @@ _ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
 # What a run has one of: rows that say two are of two runs, or of one that changed on its way.
 ONE_OF = ("seed", "problems_per_batch", "rollouts_per_problem", "num_generations")
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
-# A decimal comma, where semicolons part the cells; 1,234 may be thousands and stays as it is.
+# A decimal comma, where semicolons or tabs part the cells; 1,234 may be thousands and stays.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
 # W&B's table of runs, and MLflow's: a row per run, with the last value of everything
 _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
@@ -164,7 +167,7 @@ def _rows(
     width, names, place = len(header), sorted(header), list[int]()
     for line, data in lines:
         cells = _cells(data.decode("utf-8", "replace"), separator) if data is not None else []
-        if separator == ";":
+        if separator in ";\t":
             cells = [_POINT.sub(r"\1.\2", cell) for cell in cells]
         if cells[:1] and cells[0] in names and sorted(cells) == names:
             place = [] if cells == header else [cells.index(name) for name in header]
@@ -334,10 +337,12 @@ def _long(
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
     taken = (metric, value, step, named, own, nan, split, sets, *texts)
     extras = [i for i in range(len(plain)) if i not in taken]
+    clock = next((plain.index(c) for c in CLOCKS if c in plain), None)
     above, parents = next((plain.index(c) for c in _PARENT if c in plain), None), set[str]()
     collectors: dict[str, Collector] = {}
     told: dict[str, list[str | None]] = {}
     known: dict[tuple[str, str, str], Column | None] = {}
+    latest: dict[tuple[str, tuple[str, ...]], tuple[float, str]] = {}  # step and time of a series
     for line, cells in rows:
         name = run_name(path) if named is None else cells[named]
         run = name if own is None else cells[own]
@@ -350,7 +355,7 @@ def _long(
             cells[value] = "nan"
         if texts and not cells[step]:
             word = next((cells[i] for i in (*texts, value) if cells[i]), "")
-            key = cells[metric].removeprefix("parameters/").replace("/", ".")
+            key = _SECTION.sub("", cells[metric]).replace("/", ".")
             collector.configure({key: word}, line)
             continue
         constant = told.setdefault(run, [cells[i] for i in extras])
@@ -365,12 +370,21 @@ def _long(
         )
         if labels not in known and len(known) < MAX_RUNS:
             known[labels] = _column(labels, settings)
-        column = known.get(labels)
+        at, column = number(cells[step]), known.get(labels)
+        if clock is not None and at is not None:
+            series = run, labels
+            was = latest.get(series)
+            if was is not None and at < was[0]:
+                collector.counters.backward |= goes_back(*(
+                    clock_of({"time": cell}) for cell in (was[1], cells[clock])
+                ))
+            if was is not None or len(latest) < MAX_RUNS:
+                latest[series] = at, cells[clock]
         if column is None or collector.counters.busy:
             collector.row(cells[step], {key: cells[value]}, line, calls=plain[step] == "_step")
             continue
         collector.n_rows += 1
-        at, score = number(cells[step]), number(cells[value])
+        score = number(cells[value])
         if at is None or at < 0 or at != int(at):
             errors.add(line, f"a step must be a whole number >= 0, but got {cells[step]!r:.60}")
         elif score is None:

@@ -1,12 +1,16 @@
 """Logs as Parquet: the layouts of `csvlogs`, and trackio's export with its configurations beside.
 
-Source: trackio (2026-08), sqlite_storage.py, export_to_parquet: PROJECT.parquet has a column per
-metric, PROJECT_configs.parquet one row per run.
+Sources: trackio (2026-08), sqlite_storage.py, export_to_parquet: PROJECT.parquet has a column per
+metric, PROJECT_configs.parquet one row per run. Neptune's exporter (2025-12): RUN_part_0.parquet
+goes on in RUN_part_1.parquet.
 """
 
 from __future__ import annotations
 
+import datetime
+import re
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,7 @@ from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
 _CONFIGS = "_configs.parquet"
+_PART = re.compile(r"_part_([0-9]+)$")
 _BATCH_ROWS = 10_000  # held as Python objects: 100 columns are 10 MB; half or twice: the same speed
 
 
@@ -24,13 +29,19 @@ def is_parquet_log(path: Path) -> bool:
     """True where a Parquet file has the columns of a log, or holds the configurations of one."""
     if path.suffix != ".parquet" or not path.is_file():
         return False
-    return is_configs(path) or layout_of(_header(path)) is not None
+    return is_beside(path) or layout_of(_header(path)) is not None
 
 
-def is_configs(path: Path) -> bool:
-    """True for trackio's table of configurations, which is read with its log."""
+def is_beside(path: Path) -> bool:
+    """True for what is read with its log: trackio's configurations, a further part of Neptune's."""
+    if (part := _PART.search(path.stem)) is not None and int(part[1]):
+        return _part(path, int(part[1]) - 1).is_file()
     log = path.with_name(path.name.removesuffix(_CONFIGS) + ".parquet")
     return path.name.endswith(_CONFIGS) and log.is_file()
+
+
+def _part(path: Path, number: int) -> Path:
+    return path.with_name(f"{_PART.sub('', path.stem)}_part_{number}.parquet")
 
 
 def read_parquet_log(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -79,9 +90,20 @@ def _values(path: Path, header: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def _rows(path: Path, header: list[str]) -> Rows:
-    """Cells as a CSV would have them."""
-    for line, row in enumerate(_values(path, header), 1):
-        yield line, [
-            "" if (v := row[name]) is None else v if isinstance(v, str) else repr(v)
-            for name in header
-        ]
+    """Cells as a CSV would have them, of the file and its further parts."""
+    line, part = 0, _PART.search(path.stem)
+    files = [path]
+    while part is not None and (further := _part(path, int(part[1]) + len(files))).is_file():
+        files.append(further)
+    for file in files:
+        for row in _values(file, header):
+            line += 1
+            yield line, [_cell(row[name]) for name in header]
+
+
+def _cell(value: Any) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, Decimal):  # Neptune's steps: 30.000000
+        return str(int(value) if value == int(value) else value)
+    return value.isoformat() if isinstance(value, datetime.date) else repr(value)

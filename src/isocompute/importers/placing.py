@@ -73,18 +73,21 @@ def _is_even(place_K: IntArray) -> bool:
     return gaps.size >= _CHANGES and int(np.gcd.reduce(gaps)) >= _APART
 
 
-def to_updates(points: Collection[Points], side: Side, ticks: int) -> dict[str, dict[int, float]]:
-    """Set points of counters that move several times in an update; the numbers beside them.
+def to_updates(
+    points: Collection[Points], side: Side, ticks: int, per_tick: int = 1
+) -> dict[str, dict[int, float]]:
+    """Set points of counters that do not move by one in an update; the numbers beside them.
 
     Args:
         points: of the run; changed in place.
         side: lengths, tokens and seconds by step.
         ticks: what the counters move in one update.
+        per_tick: updates in which they move by one.
     """
     for one in points:
-        one.step = array("q", (-(-one.steps_K // ticks)).tolist())
+        one.step = array("q", (-(-one.steps_K * per_tick // ticks)).tolist())
     return {
-        kind: {-(-step // ticks): value for step, value in by_step.items()}
+        kind: {-(-step * per_tick // ticks): value for step, value in by_step.items()}
         for kind, by_step in side.items()
     }
 

@@ -200,6 +200,16 @@ def repeated(step_K: IntArray, score_K: FloatArray) -> tuple[int, int]:
     return int(step_K.size - unique.size), changed
 
 
+def descends(step_K: IntArray) -> bool:
+    """Whether rows go back more often than on, as those of a file with the newest first.
+
+    >>> descends(np.array([4, 2, 0])), descends(np.array([0, 2, 4, 2, 4]))
+    (True, False)
+    """
+    move = np.diff(step_K)
+    return int((move < 0).sum()) > int((move > 0).sum())
+
+
 def started_over(step_K: IntArray, score_K: FloatArray) -> int:
     """The place where a log begins anew at its first step with other scores; 0 where it does not.
 
@@ -233,8 +243,8 @@ def back_to(step_K: IntArray) -> int | None:
 def _counting(step_K: IntArray, redone: int | None) -> tuple[IntArray, IntArray]:
     """Steps in order, and the place of the score of each that counts.
 
-    The first does, since a trainer that resumes evaluates again; but what a log goes back to and
-    does again is the policy that went on.
+    The first does, since a trainer may evaluate twice; but what a log goes back to and does again
+    is the policy that went on, from the step on that it resumes with.
 
     Args:
         step_K: steps in the order of the log.
@@ -242,7 +252,11 @@ def _counting(step_K: IntArray, redone: int | None) -> tuple[IntArray, IntArray]
     """
     unique, first = np.unique(step_K, return_index=True)
     own = back_to(step_K)
-    later = np.zeros(unique.size, bool) if own is None else unique > own
+    later = np.zeros(unique.size, bool)
+    if own is not None:
+        at = int(np.flatnonzero((np.diff(step_K) < 0) & (step_K[1:] == own))[-1]) + 1
+        resumed = own in step_K[:at] and bool((step_K[at:] > own).any())
+        later = unique >= own if resumed else unique > own
     if redone is not None:
         later |= unique >= redone
     last = step_K.size - 1 - np.unique(step_K[::-1], return_index=True)[1]

@@ -70,18 +70,18 @@ class Progress:
         Raises:
             UnclearError: where it does not.
         """
-        if all(row.before == row.after or row.after is None for row in self._rows):
-            choice = "after"
-        else:
+        doubtful = [row for row in self._rows if row.after is not None and row.before != row.after]
+        choice = "after"
+        if doubtful:
             fits = [name for name in ("after", "before") if _even(self._rows, name)]
-            if len(fits) != 1:
-                row = next(r for r in self._rows if r.before != r.after)
-                if fits or row.before is not None:
-                    raise UnclearError(
-                        f"{what}: the bars around a row must show one step, but those of line "
-                        f"{row.line} show {row.before} and {row.after}; give the "
-                        "trainer_state.json of the last checkpoint."
-                    )
+            known = [row for row in doubtful if row.before is not None]
+            if len(fits) != 1 and (fits or known):
+                row = (known or doubtful)[0]
+                raise UnclearError(
+                    f"{what}: the bars around a row must show one step, but those of line "
+                    f"{row.line} show {row.before} and {row.after}; give the "
+                    "trainer_state.json of the last checkpoint."
+                )
             choice = (fits or ["after"])[0]
         for row in self._rows:
             step = getattr(row, choice)

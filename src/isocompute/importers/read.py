@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.identity import settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.reading import ROTATED, clean_text, open_log
+from isocompute.importers.reading import ROTATED, UTF16, clean_text, in_utf8, open_log
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.siblings import refuse_siblings
@@ -35,7 +36,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
-    "wandb-summary.json",
+    "wandb-summary.json", "parameters.json",
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
@@ -92,6 +93,12 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
     if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
            for run in runs for s in run.series):
         return
+    errors = (error for run in runs for error in run.errors)
+    if told := next((e for e in errors if e.reason.startswith(tuple(scores))), None):
+        raise InputError(
+            f"a column map must name keys that hold numbers, but in {told.file}, line {told.line}, "
+            f"{told.reason}; write plain numbers."
+        )
     there = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
     near = [m for key in scores for m in difflib.get_close_matches(key, there, n=1)]
     hint = f"; did you mean {near[0]}?" if near else f"{keys_there(runs)}; correct it."
@@ -127,10 +134,13 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
             f"a log must not be able to run code, but {str(path)!r} is a pickle; import the "
             "trainer's text log or its tracker's file instead."
         )
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+    if head.startswith(UTF16):
+        from isocompute.importers.table import is_table
+
+        if is_table(path):
+            raise _is_a_table(path, in_utf8(head).split(b"\n", 1)[0].decode("utf-8", "replace"))
         raise InputError(
-            f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8 (a "
-            "table: as .csv or .tsv)."
+            f"a log must be UTF-8 text, but {str(path)!r} begins like UTF-16; save it as UTF-8."
         )
     if _is_parquet_log(path):
         from isocompute.importers.parquetlogs import read_parquet_log
@@ -165,17 +175,22 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     runs = read_console(path, settings)
     if not any(run.n_rows for run in runs):
         if path.name.endswith((".csv", ".tsv", ".csv.gz")):
-            raise InputError(
-                f"an import reads logs of trainers and trackers, but {str(path)!r}{_TABLE} "
-                f"{', '.join(first.strip().split(',')[:10])!s:.300}; give it to fit as it is: "
-                f"isocompute fit {shlex.quote(str(path))}."
-            )
+            raise _is_a_table(path, first)
         raise InputError(
             f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
             f"or tidy curves, but {str(path)!r} {_NOTHING}; give what its tracker wrote (W&B, "
             "TensorBoard, MLflow), or a table of run, step, metric, value."
         )
     return runs
+
+
+def _is_a_table(path: Path, header: str) -> InputError:
+    columns = ", ".join(re.split("[,;\t]", header.strip())[:10])
+    return InputError(
+        f"an import reads logs of trainers and trackers, but {str(path)!r}{_TABLE} "
+        f"{columns:.300}; give it to fit as it is: "
+        f"isocompute fit {shlex.quote(str(path))}."
+    )
 
 
 def _read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -339,9 +354,9 @@ def _has_rows(path: Path) -> bool:
     """Whether a Parquet file is a log, and not the configurations that are read with one."""
     if not _is_parquet_log(path):
         return False
-    from isocompute.importers.parquetlogs import is_configs
+    from isocompute.importers.parquetlogs import is_beside
 
-    return not is_configs(path)
+    return not is_beside(path)
 
 
 def _not_read(reasons: list[str]) -> str:

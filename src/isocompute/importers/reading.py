@@ -6,13 +6,15 @@ one row never costs the rest of the file.
 
 from __future__ import annotations
 
+import contextlib
+import datetime
 import gzip
 import hashlib
 import json
 import math
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
@@ -23,11 +25,19 @@ from isocompute.errors import InputError
 MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
 MAX_DECOMPRESSED_BYTES = 8 << 30  # gzip expands up to 1000 times
 _CHUNK = 1 << 20
+UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
                 "-infinity", "none", "null", ""}
 # np.float64(0.5), and what json.dumps(default=str) makes of a tensor: tensor(0.5, device='cuda:0')
 _NUMPY_REPR = re.compile(r"(?:np\.[a-z_]+[0-9]*|tensor)\(([^,]*?)(?:, [a-z_]+=.*)?\)")
+
+
+def in_utf8(data: bytes) -> bytes:
+    """The beginning of a text as UTF-8, without a mark of the order of bytes."""
+    if data.startswith(UTF16):
+        return data[: len(data) // 2 * 2].decode("utf-16", "ignore").encode()
+    return data.removeprefix(b"\xef\xbb\xbf")
 
 
 class Line(NamedTuple):
@@ -95,6 +105,15 @@ def iter_lines(handle: IO[bytes], name: str) -> Iterator[Line]:
         if number == 1 and data.startswith(b"\xef\xbb\xbf"):
             data = data[3:]
         yield Line(number, data.rstrip(b"\r\n"))
+
+
+def ends_whole(handle: IO[bytes]) -> bool:
+    """Whether a file that was read to its end has an end of line there; a torn one counts so."""
+    try:
+        handle.seek(-1, 1)
+        return handle.read(1) == b"\n"
+    except (OSError, EOFError, zlib.error):
+        return True
 
 
 def _count(total: int, data: bytes, name: str) -> int:
@@ -238,6 +257,38 @@ def unfolded(row: dict[str, object]) -> dict[str, object]:
     return {**rest, str(row[name]): row[value]}
 
 
+_DATE = re.compile(r"\s*[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]")
+_EPOCH = 1e9  # seconds from 1970 to 2001: less is no time of a log
+CLOCKS = ("timestamp", "_timestamp", "time", "wall_time", "wall time", "created_at")
+
+
+def clock_of(row: Mapping[str, object]) -> float | None:
+    """When a row was logged, in seconds or their thousandths; None where it does not say.
+
+    What is no date, such as the seconds that a step took, is not it.
+
+    >>> clock_of({"step": 4, "Timestamp": "1757504800000"}), clock_of({"time": 12.5})
+    (1757504800000.0, None)
+    """
+    for key in row:
+        if isinstance(key, str) and key.lower() in CLOCKS:
+            value = row[key]
+            found = number(value)
+            if found is None and isinstance(value, str) and _DATE.match(value):
+                with contextlib.suppress(ValueError):
+                    return datetime.datetime.fromisoformat(value.strip()).timestamp()
+            return found if found is not None and found > _EPOCH else None
+    return None
+
+
+def in_time(rows: list[Any]) -> list[Any]:
+    """Rows in the order of their clocks, where all have one; else as they are."""
+    clocks = [clock for row in rows if isinstance(row, dict) and (clock := clock_of(row))]
+    if len(clocks) < len(rows):
+        return rows
+    return [rows[i] for i in sorted(range(len(rows)), key=clocks.__getitem__)]
+
+
 # What logrotate, and Python's RotatingFileHandler, append to the older parts of a log.
 ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
@@ -247,6 +298,7 @@ _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "
            "stdout", "trainer_log")
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = ("tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs")
+TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
 _NUMBERED = re.compile(r"version_[0-9]+|v[0-9]+-[0-9]{8}-[0-9]{6}")
 
 
@@ -272,7 +324,8 @@ def run_name(path: Path) -> str:
     while (ending := next((e for e in _ENDINGS if name.endswith(e)), None)) and name != ending:
         name = name.removesuffix(ending)
     # W&B's history artifact is 0000.parquet
-    return folder_name(path.parent) or name if name in _COMMON or name.isdecimal() else name
+    common = name in _COMMON or name.isdecimal() or TIMED.fullmatch(name)
+    return folder_name(path.parent) or name if common else name
 
 
 def sha256_of(path: Path) -> str:

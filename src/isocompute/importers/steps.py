@@ -13,13 +13,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from isocompute.importers.reading import number, whole
+from isocompute.importers.reading import clock_of, number, whole
 from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
 BEFORE = "and the updates before it count as its own"  # ends that of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
-_OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
+# ends the refusal of a log whose order counts
+EARLIEST_FIRST = (
+    ", but the newest seem to stand first; sort the file by time, the earliest first."
+)
+OWN = ("step", "_step", "Step")  # names under which a tracker's own step goes
 # Trainers whose counter may begin at 0 and stand at an evaluation after the update that it counts:
 # verl 0.1 (trainer/ppo/ray_trainer.py, fit), AReaL 1.0.4 (trainer/rl_trainer.py, train), slime
 # 0.3.1 (train.py); and prime-rl, which since 2026-06 (559b447, orchestrator/orchestrator.py) counts
@@ -49,7 +53,7 @@ class Counters:
 
     def __init__(self, wanted: str | None) -> None:
         self.wanted = wanted
-        self.busy = wanted is not None and wanted not in _OWN  # a row's step is to be looked for
+        self.busy = wanted is not None and wanted not in OWN  # a row's step is to be looked for
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
@@ -59,7 +63,8 @@ class Counters:
         self._last: int | None = None
         self._filled = 0
         self._differ: tuple[str, int, int] | None = None
-        self._before: tuple[int, object] = (0, None)  # step and epoch of the row before
+        self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
+        self.backward = False  # the log goes back in time where it goes back to a step
         self._per_epoch = False  # steps begin anew with an epoch
 
     def look_for_rivals(self, values: Mapping[str, object]) -> None:
@@ -76,12 +81,14 @@ class Counters:
             elif value is not None and step > 1:
                 self.rivals[key] += 1
 
-    def follow(self, step: int, epoch: object) -> None:
-        """Take a row's step; one that begins anew with another epoch counts within epochs."""
+    def follow(self, step: int, values: Mapping[str, object]) -> None:
+        """Take a row and its step; one that begins anew with another epoch counts within epochs."""
         if step < self._before[0]:
-            was, now = number(self._before[1]), number(epoch)
+            before = self._before[1]
+            was, now = number(before.get("epoch")), number(values.get("epoch"))
             self._per_epoch |= was is not None and now is not None and now > was
-        self._before = step, epoch
+            self.backward |= goes_back(clock_of(before), clock_of(values))
+        self._before = step, values
 
     def found(self) -> None:
         """The named counter is a column that the reader hands over as the step."""
@@ -130,6 +137,12 @@ class Counters:
         """Take a row whose tracker says another step than its trainer."""
         if self._differ is None or own > self._differ[2]:
             self._differ = (key, step, own)
+
+    def agree(self, per_tick: int) -> None:
+        """Drop the doubt about a counter that moves by so many while the tracker's moves by one."""
+        if self._differ is not None:
+            _, step, own = self._differ
+            self._differ = None if 0 <= step * per_tick - own < per_tick else self._differ
 
     def infer(self, line: str) -> None:
         """Take what was concluded rather than read."""
@@ -208,6 +221,15 @@ class Counters:
                 )
             if trainers & {"", "easyr1"} and planned is None:
                 self.infer(f"step: the tracker's own (to {last}), {ASSUMED}")
+
+
+def goes_back(was: float | None, now: float | None) -> bool:
+    """Whether a clock stands before what it showed a row above.
+
+    >>> goes_back(20.0, 10.0), goes_back(None, 10.0)
+    (True, False)
+    """
+    return was is not None and now is not None and now < was
 
 
 def as_updates(

@@ -1,11 +1,10 @@
 """A CSV or Parquet file -> a table of the columns that are meant, as text where it is text.
 
-A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, and be packed.
+A CSV may be separated by commas, semicolons or tabs, begin with lines of `#`, be packed or UTF-16.
 """
 
 from __future__ import annotations
 
-import csv
 import os
 from collections import Counter
 from collections.abc import Callable
@@ -16,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
+from isocompute.importers.headers import head_of
+from isocompute.importers.reading import UTF16, in_utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,9 +28,6 @@ _TABLES = (".csv", ".tsv", ".parquet")
 _MISSING = ("", "nan", "na", "null", "none", "n/a")
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
-_HEAD = 1 << 20
-_TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
-_TITLES = 20  # lines that may stand above a header by mistake; at half a long note hides it
 
 FloatArray = NDArray[np.float64]
 # header of the file -> column -> name that it goes by; columns that are not named are not read
@@ -42,13 +40,15 @@ def is_table(path: Path) -> bool:
     from isocompute.importers.parquetlogs import is_parquet_log
 
     name = path.name.removesuffix(".gz")
-    if not (path.is_file() and name.endswith(_TABLES)):
+    if not (path.is_file() and name.endswith((*_TABLES, ".txt"))):
         return False
     if name.endswith(".parquet"):
         return not is_parquet_log(path)
     with path.open("rb") as file:
-        header = file.readline(1 << 16).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
-    return not is_csv_log(header.rstrip("\r\n"), path)
+        data = file.read(1 << 16)
+    header = in_utf8(data).split(b"\n", 1)[0].decode("utf-8", "replace")
+    told = data.startswith(UTF16) and "\t" in header  # what Excel calls Unicode text
+    return told if name.endswith(".txt") else not is_csv_log(header.rstrip("\r"), path)
 
 
 def tables_or_runs(
@@ -186,8 +186,8 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
     import pyarrow.compute as pc
     import pyarrow.csv
 
-    skipped, separator, header = _head(path)
-    names = naming(header)
+    head = head_of(path)
+    names = naming(head.names)
     # Everything as text: a number that is not one is then reported with its row.
     convert = pa.csv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.string()),
@@ -196,13 +196,15 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
     )
     how: dict[str, Any] = {
         "convert_options": convert,
-        "read_options": pa.csv.ReadOptions(skip_rows=skipped),
-        "parse_options": pa.csv.ParseOptions(delimiter=separator),
+        "read_options": pa.csv.ReadOptions(
+            column_names=head.names, skip_rows=head.lines, encoding=head.encoding
+        ),
+        "parse_options": pa.csv.ParseOptions(delimiter=head.separator),
     }
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
-    if separator in ";\t":
+    if head.separator in ";\t":
         _refuse_dotted_thousands(table, names, path)
-    if separator == ";":  # decimal commas; 1,234 may be thousands and stays as it is
+    if head.separator in ";\t":  # decimal commas; 1,234 may be thousands and stays as it is
         for i, name in enumerate(table.column_names):
             column = table.column(i)
             for form in (r"^\s*(-?0),([0-9]+)\s*$", r"^\s*(-?[0-9]+),([0-9]{1,2}|[0-9]{4,})\s*$"):
@@ -235,47 +237,6 @@ def _refuse_dotted_thousands(table: pa.Table, names: dict[str, str], path: Path)
                 f"{path}: column {name} must hold plain numbers, but row {row + 1} has "
                 f"{ascii(cell)[:60]}, a fraction or thousands; write {cell.replace('.', '')[:60]}."
             )
-
-
-def _head(path: Path) -> tuple[int, str, list[str]]:
-    """Lines of `#` before the header, the separator, and the header."""
-    import pyarrow as pa
-
-    with pa.input_stream(str(path), compression="detect") as file:
-        data: bytes = file.read(_HEAD)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise InputError(
-            f"{path}: a table must be UTF-8 text, but it begins like UTF-16; save it as UTF-8."
-        )
-    lines = data.removeprefix(b"\xef\xbb\xbf").splitlines() or [b""]
-    skipped = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), 0)
-    if (at := _header_below(lines[skipped:])) is not None:
-        raise InputError(
-            f"{path}: the names of the columns must stand in the first line, but stand in line "
-            f"{skipped + at + 1}; delete the lines above it."
-        )
-    header = lines[skipped].decode("utf-8", "replace")
-    separator = next((s for s in ",;\t" if s in header), ",")
-    names = next(csv.reader([header.replace("\0", "")], delimiter=separator), [])
-    duplicates = sorted(c for c, count in Counter(names).items() if count > 1)
-    if duplicates:
-        raise InputError(
-            f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
-            "occurs more than once; rename or drop one."
-        )
-    return skipped, separator, names
-
-
-def _header_below(lines: list[bytes]) -> int | None:
-    """Where the header of tidy curves stands, if that is not the first of some lines.
-
-    Excel writes `sep=;` above it, people a title.
-    """
-    for i, line in enumerate(lines[:_TITLES]):
-        words = {w.strip(b' "').lower() for w in line.replace(b";", b",").split(b",")}
-        if any(pair <= words for pair in _TELLING):
-            return i or None
-    return None
 
 
 def _unpacked_bytes(metadata: Any, wanted: list[str]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.asking import BATCH, likely_columns, pattern_in_path
+from isocompute.importers.asking import BATCH, likely_columns, pattern_in_columns, pattern_in_path
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
@@ -32,15 +32,20 @@ from isocompute.importers.table import (
     table_in_memory,
     texts_of,
 )
+from isocompute.importers.tidy_cells import (
+    check_end,
+    check_filled,
+    check_prompts,
+    check_rounded,
+    check_units,
+)
 from isocompute.importers.tidy_checks import (
     SCORES,
     check_configurations,
     check_numbers,
     check_one_rate,
-    check_prompts,
     check_recorded,
     check_rivals,
-    check_units,
     told_apart,
 )
 from isocompute.recipe import RECORDED
@@ -188,6 +193,10 @@ def _load(
         if missing := [name for name in REQUIRED if name not in mine]:
             raise _not_there(path, missing, header, settings)
         check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
+        check_rounded(table, mine, path)
+        check_filled(mine, texts, path)
+        if not where:
+            check_end(mine, path)
         check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
         if not has_percent_signs(table, one.column):
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
@@ -287,7 +296,22 @@ def _meanings(
             plain = "run"
         if plain in known and plain not in names.values():
             names[column] = plain
+    _refuse_doubles(scores, path)
     return names, scores
+
+
+def _refuse_doubles(scores: Sequence[_Scores], path: Path) -> None:
+    """A table with a column for every run has one for each."""
+    seen: dict[tuple[object, ...], str] = {}
+    for one in (one for one in scores if one.is_wide):
+        said = {name: getattr(one.settings, name) for name in _SETTINGS}
+        if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
+            told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
+            raise InputError(
+                f"{path}: a run must have one column, but {first!r} and {one.column!r} both say "
+                f"{told}; write more of the name into the pattern, so that it finds one of them, "
+                "or a {seed} that tells them apart."
+            )
 
 
 def _per_seed(header: list[str]) -> str:
@@ -340,6 +364,11 @@ def _not_there(
 def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
     """What to add to the command for what is missing, a part each."""
     there = likely_columns(header, missing)
+    wide = pattern_in_columns(header) if {"score", *_SETTINGS[1:2]} <= set(missing) else None
+    if wide is not None and "score" not in there:
+        yield f"--set pattern='{wide}', as the names of the columns seem to say"
+        missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
+        there = {name: column for name, column in there.items() if name in missing}
     if there:
         maps = " ".join(
             f"--map {shlex.quote(f'{column}={name}')}" for name, column in there.items()

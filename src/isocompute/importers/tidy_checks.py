@@ -16,6 +16,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.scale import MOST_ROLLOUTS, check_range
 from isocompute.importers.table import FloatArray, texts_of
+from isocompute.importers.tidy_cells import FILL
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,12 +37,6 @@ _RIVALS = {
     "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
     "tokens": re.compile(r"^(?:completion|output|generated|response)s?_tokens$", re.I),
 }
-
-
-# Thousands and the like in the name of a column: "rollouts (k)", "Steps (x10)", "tokens [M]".
-_UNIT = re.compile(
-    r"thousand|million|billion|[(\[]\s*(?:[x\u00d7*]\s*)?(?:k|m|b|10+|1e[0-9]+)\s*[)\]]", re.I
-)
 
 
 def check_numbers(
@@ -75,7 +70,7 @@ def check_numbers(
             name,
             "a whole number >= 1",
             ~((v >= 1) & (v == np.floor(v)) & (v < 2**53)),
-            "correct the column",
+            FILL if np.isnan(v).any() and not np.isnan(v).all() else "correct the column",
         )
     v = numbers["rollouts"]
     refuse(
@@ -121,6 +116,15 @@ def check_numbers(
             both & (not _LEAST < share < 1 / _LEAST),
             "give cumulative rollouts as whole numbers, or drop that column: steps make them",
         )
+        n, several = numbers["rollouts_per_problem"], both & (numbers["rollouts_per_problem"] > 1)
+        refuse(
+            "rollouts",
+            "responses (those of this table are B_p * steps at every n, as problems are)",
+            several & bool(np.unique(n[both]).size > 1 and np.all(
+                numbers["rollouts"][both] == (drawn / n)[both]
+            )),
+            "drop that column: problems_per_batch, rollouts_per_problem and steps make it",
+        )  # fmt: skip
         _check_cumulative(numbers, path)
     if "tokens" in numbers:
         tokens, rollouts = numbers["tokens"], numbers["rollouts"]
@@ -219,44 +223,6 @@ def _check_changes(curves: list[Curve], path: Path) -> None:
                     f"{after.rollouts_per_problem} at {after.rollouts_K[0]:,.0f} rollouts; drop "
                     "what follows, or name them apart if they are two runs."
                 )
-
-
-def check_units(goes_by: Mapping[str, str], path: Path) -> None:
-    """Refuse counts in a column that is named for thousands or tens of them.
-
-    Raises:
-        InputError: names the column.
-    """
-    for name in ("rollouts", "steps", "tokens"):
-        column = goes_by.get(name, "").strip()
-        if _UNIT.search(column):
-            raise InputError(
-                f"{path}: {name} must be plain counts, but the column {column!r} names a unit; "
-                "multiply it out under a name of its own, and map that."
-            )
-
-
-def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) -> None:
-    """Refuse a batch size that counts responses where B_p is asked for.
-
-    Args:
-        numbers: columns of the table, (rows,).
-        path: of the table, for the message.
-        called: the column's own name.
-
-    Raises:
-        InputError: if a column that is named for a batch is the same multiple of every n.
-    """
-    if "batch" not in called or called == "problems_per_batch":
-        return
-    n = numbers["rollouts_per_problem"]
-    share = np.unique(numbers["problems_per_batch"] / n)
-    if share.size == 1 and np.unique(n).size > 1:
-        raise InputError(
-            f"{path}: B_p must count problems, but {called!r} is {share[0]:g} times every n, as a "
-            f"batch of responses is; if B_p is {share[0]:g}, give --set problems_per_batch="
-            f"{share[0]:g} and do not map {called!r}, else map a column that is named for problems."
-        )
 
 
 def _tokens_per_rollout(c: Curve) -> tuple[float, float]:

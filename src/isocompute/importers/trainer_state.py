@@ -11,7 +11,7 @@ from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.jsonl import RunsOfRows
 from isocompute.importers.ledger import Errors
-from isocompute.importers.reading import folder_name, parse_json, run_name, unfolded
+from isocompute.importers.reading import folder_name, in_time, parse_json, run_name, unfolded
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.series import points_of, settings_of
 from isocompute.importers.settings import Settings
@@ -40,7 +40,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     data = path.read_bytes()
     state, reason = parse_json(data)
     if isinstance(state, list):  # the history alone, as `json.dump(trainer.state.log_history)`
-        state = {"log_history": state}
+        state = {"log_history": in_time(state)}  # Comet gives the newest first
     if isinstance(state, dict) and isinstance(state.get("log_history"), list):
         history = state["log_history"]
     else:

@@ -10,6 +10,7 @@ import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ FORMATS = ("parquet", "csv")
 
 
 def export_study(
-    folder: str | Path, target: str | Path, *, format: str | None = None, times: bool = True
+    folder: str | Path, target: str | Path, *, format: str | None = None, times: bool = True,
+    imported: Sequence[Row] = (),
 ) -> list[Path]:
     """Unpack a study.
 
@@ -37,6 +39,7 @@ def export_study(
             problems, (with `times`) attempts, and unjudged where a verifier failed, one file each.
         format: "parquet" or "csv"; None: by the file's ending, "parquet" for a folder.
         times: False leaves out whatever depends on clocks, machines and interruptions.
+        imported: rows of runs that were imported; a folder gets them as one more file.
 
     Returns:
         The files written, each replaced in one step.
@@ -69,10 +72,12 @@ def export_study(
             tables["unjudged"] = lambda: ({**asdict(row)} for row in unjudged)
         if times:
             tables["attempts"] = lambda: _attempts(store)
+        if imported:
+            tables["imported"] = lambda: iter(imported)
         try:
             if tidy:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                return [write(target, _tidy(store, runs))]
+                return [write(target, chain(_tidy(store, runs), imported))]
             target.mkdir(parents=True, exist_ok=True)
             return [write(target / f"{name}.{format}", rows()) for name, rows in tables.items()]
         except OSError as error:

@@ -1,0 +1,98 @@
+"""The names of the columns of a CSV: in one line, or as pandas writes those of a pivoted frame."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from isocompute.errors import InputError
+from isocompute.importers.reading import UTF16, in_utf8, number
+
+_HEAD = 1 << 20
+_TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
+_TITLES = 20  # lines that may stand above a header by mistake; at half a long note hides it
+_LEVELS = 5  # of the columns of a pivoted frame; at half a sweep over three settings is refused
+
+
+class Head(NamedTuple):
+    """What stands above the rows: how many lines, the separator, the names, the encoding."""
+
+    lines: int
+    separator: str
+    names: list[str]
+    encoding: str
+
+
+def head_of(path: Path) -> Head:
+    """What stands above the rows of a CSV.
+
+    Raises:
+        InputError: if the names are not in the first line, or one occurs twice.
+    """
+    import pyarrow as pa
+
+    with pa.input_stream(str(path), compression="detect") as file:
+        data: bytes = file.read(_HEAD)
+    encoding = "utf-16" if data.startswith(UTF16) else "utf8"
+    lines = in_utf8(data).splitlines() or [b""]
+    skipped = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), 0)
+    if (at := _header_below(lines[skipped:])) is not None:
+        raise InputError(
+            f"{path}: the names of the columns must stand in the first line, but stand in line "
+            f"{skipped + at + 1}; delete the lines above it."
+        )
+    header = lines[skipped].decode("utf-8", "replace")
+    separator = next((s for s in ",;\t" if s in header), ",")
+    first = lines[skipped : skipped + _LEVELS + 1]
+    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
+    cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
+    names, deep = pivoted(cells) or (cells[0], 1)
+    duplicates = sorted(c for c, count in Counter(names).items() if count > 1)
+    if duplicates:
+        raise InputError(
+            f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
+            "occurs more than once; rename or drop one."
+        )
+    return Head(skipped + deep, separator, names, encoding)
+
+
+def pivoted(lines: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:
+    """Names of the columns of a frame with several levels of them, and its lines above the rows.
+
+    pandas writes a line for each level, its name first, and below them the name of the index alone.
+
+    >>> pivoted([["n", "8", "16"], ["seed", "0", "0"], ["step", "", ""], ["20", "0.1", "0.2"]])
+    (['step', 'n8_seed0', 'n16_seed0'], 3)
+    """
+    alone = [i for i, line in enumerate(lines) if len(line) > 1 and line[0].strip() and not any(
+        cell.strip() for cell in line[1:]
+    )]  # fmt: skip
+    if not alone or (deep := alone[0]) < 2:
+        return None
+    levels, index = lines[:deep], lines[deep][0]
+    first = lines[0][1:]  # of a plain table: a text of its own for every column
+    if len(set(first)) == len(first) and not any(number(cell) is not None for cell in first):
+        return None
+    if number(index) is not None or any(len(one) != len(lines[deep]) for one in levels):
+        return None
+    telling = [one for one in levels if number(one[1]) is not None or len(set(one[1:])) > 1]
+    parts = zip(*(
+        [cell if number(cell) is None else f"{one[0].strip()}{cell}" for cell in one[1:]]
+        for one in telling or levels[:1]
+    ), strict=True)  # fmt: skip
+    return [index, *("_".join(part) for part in parts)], deep + 1
+
+
+def _header_below(lines: list[bytes]) -> int | None:
+    """Where the header of tidy curves stands, if that is not the first of some lines.
+
+    Excel writes `sep=;` above it, people a title.
+    """
+    for i, line in enumerate(lines[:_TITLES]):
+        words = {w.strip(b' "').lower() for w in line.replace(b";", b",").split(b",")}
+        if any(pair <= words for pair in _TELLING):
+            return i or None
+    return None

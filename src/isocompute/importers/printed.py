@@ -1,0 +1,79 @@
+"""Rows and settings that trainers print in forms of their own: slime, torchtune, Unsloth, Megatron.
+
+Sources: slime 0.3.1, ray/rollout.py and utils/metric_utils.py (`eval 19: {...}`); torchtune 0.6,
+training/metric_logging.py, DiskLogger (`Step 5 | loss:0.1 rewards:0.4`); Megatron-LM 0.13,
+training/arguments.py (`  seed ........ 1234`); Unsloth 2025.11, models/rl.py and _utils.py.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import NamedTuple
+
+_SLIME = re.compile(r"(?:^|[\s\]])(eval|rollout) ([0-9]{1,15}): (\{'.*\})\s*$")
+_TORCHTUNE = re.compile(r"^Step ([0-9]{1,15}) \| ((?:[^\s:]+:\S+\s*)+)$")
+_NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
+# --rollout-batch-size 32 of a command that was printed, and Megatron's list of all arguments
+_OPTION = re.compile(r"--([a-z][a-z0-9_-]{1,60})[ =]([0-9][0-9.e+-]{0,30})(?=[\s'\"\\]|$)")
+_ARGUMENT = re.compile(r"^\s*([a-z]\w{1,60}) \.{2,80} (\S{1,200})\s*$")
+_ARGUMENTS = frozenset((
+    "rollout_batch_size", "n_samples_per_prompt", "global_batch_size", "num_rollout", "seed",
+    "n_samples_per_eval_prompt", "rollout_temperature", "rollout_max_response_len", "lr",
+    "hf_checkpoint", "prompt_data", "dynamic_sampling_filter_path", "wandb_always_use_train_step",
+))  # fmt: skip
+# Unsloth raises the batch of a device to n where it is below; its banner says what was trained with
+_RAISED = re.compile(r"change the batch size of [0-9]+ to the `num_generations` of ([0-9]+)")
+_BANNER = re.compile(r"Total batch size \(([0-9]+) x ([0-9]+) x ([0-9]+)\)")
+_OF_BANNER = ("per_device_train_batch_size", "gradient_accumulation_steps", "global_world_size")
+_BATCH_OPTIONS = ("--rollout-batch-size", "--rollout_batch_size", "--n-samples-per-prompt",
+                  "--n_samples_per_prompt")  # fmt: skip
+
+
+class Printed(NamedTuple):
+    """A printed row: the trainer's format, its step as text, its numbers."""
+
+    source: str
+    step: str
+    values: dict[str, object]
+
+
+def row_in(text: str) -> Printed | None:
+    """The row that a line holds; None for any other line.
+
+    >>> row_in("Step 5 | loss:0.1 rewards:0.4 ").values
+    {'loss': '0.1', 'rewards': '0.4'}
+    """
+    if text.startswith("Step ") and (match := _TORCHTUNE.match(text)):
+        pairs = (part.rpartition(":") for part in match[2].split())
+        return Printed("torchtune-console", match[1], {key: value for key, _, value in pairs})
+    if "{'" in text and (match := _SLIME.search(text)):
+        try:
+            values = ast.literal_eval(_NOT_NUMBERS.sub("None", match[3]))
+        except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            return None
+        if isinstance(values, dict):
+            return Printed(
+                "slime-console", match[2], {f"{match[1]}/step": int(match[2]), **values}
+            )
+    return None
+
+
+def settings_in(text: str) -> dict[str, object]:
+    """Settings that a line says beside verl's and transformers' own forms.
+
+    >>> settings_in("+ python3 train.py --rollout-batch-size 32 --n-samples-per-prompt 8")
+    {'rollout_batch_size': '32', 'n_samples_per_prompt': '8'}
+    """
+    found: dict[str, object] = {}
+    if " ..." in text and (match := _ARGUMENT.match(text)):
+        if match[1] in _ARGUMENTS:
+            found[match[1]] = match[2]
+    elif any(option in text for option in _BATCH_OPTIONS):
+        found = {key.replace("-", "_"): value for key, value in _OPTION.findall(text)}
+    elif "batch size" in text:
+        if raised := _RAISED.search(text):
+            found["num_generations"] = raised[1]
+        if banner := _BANNER.search(text):
+            found.update(zip(_OF_BANNER, banner.groups(), strict=True))
+    return found

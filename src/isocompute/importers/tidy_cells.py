@@ -1,0 +1,155 @@
+"""What the cells of a tidy table tell that their numbers do not: units, rounding, merged cells."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.errors import InputError
+from isocompute.importers.table import FloatArray
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Thousands and the like in the name of a column: "rollouts (k)", "Steps (x10)", "tokens [M]".
+_UNIT = re.compile(
+    r"thousand|million|billion|[(\[]\s*(?:[x\u00d7*]\s*)?(?:k|m|b|10+|1e[0-9]+)\s*[)\]]", re.I
+)
+# A number of three digits as spreadsheets show it: 1.02E+06.
+_SHOWN = r"^\s*[0-9][.,][0-9]{2}[eE]\+[0-9]{1,3}\s*$"
+FILL = "fill empty cells down, as merged ones are saved"
+
+
+def check_units(goes_by: Mapping[str, str], path: Path) -> None:
+    """Refuse counts in a column that is named for thousands or tens of them.
+
+    Raises:
+        InputError: names the column.
+    """
+    for name in ("rollouts", "steps", "tokens"):
+        column = goes_by.get(name, "").strip()
+        if _UNIT.search(column):
+            raise InputError(
+                f"{path}: {name} must be plain counts, but the column {column!r} names a unit; "
+                "multiply it out under a name of its own, and map that."
+            )
+
+
+def check_rounded(table: pa.Table, numbers: Mapping[str, FloatArray], path: Path) -> None:
+    """Refuse rollouts as a spreadsheet shows large numbers, where no whole batches make them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+    part = numbers["rollouts"] / batch
+    broken = part % 1 != 0
+    if not broken.any() or "rollouts" not in table.column_names or not pa.types.is_string(
+        (cells := table.column("rollouts")).type
+    ):
+        return
+    shown = np.asarray(pc.match_substring_regex(cells, _SHOWN).to_numpy(zero_copy_only=False))
+    if (rounded := shown.astype(bool) & broken).any():
+        row = int(rounded.argmax())
+        raise InputError(
+            f"{path}: rollouts must be exact, but row {row + 1} has {cells[row].as_py().strip()}, "
+            f"as a spreadsheet shows it in three digits ({part[row]:.1f} batches of "
+            f"{batch[row]:.0f}); show those cells as whole numbers and save the table again, or "
+            "give a column of steps in place of rollouts."
+        )
+
+
+def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) -> None:
+    """Refuse a batch size that counts responses where B_p is asked for.
+
+    Args:
+        numbers: columns of the table, (rows,).
+        path: of the table, for the message.
+        called: the column's own name.
+
+    Raises:
+        InputError: if a column that is named for a batch is the same multiple of every n.
+    """
+    if "batch" not in called or called == "problems_per_batch":
+        return
+    n = numbers["rollouts_per_problem"]
+    share = np.unique(numbers["problems_per_batch"] / n)
+    if share.size == 1 and np.unique(n).size > 1:
+        raise InputError(
+            f"{path}: B_p must count problems, but {called!r} is {share[0]:g} times every n, as a "
+            f"batch of responses is; if B_p is {share[0]:g}, give --set problems_per_batch="
+            f"{share[0]:g} and do not map {called!r}, else map a column that is named for problems."
+        )
+
+
+def check_filled(
+    numbers: Mapping[str, FloatArray],
+    texts: Mapping[str, tuple[NDArray[np.int64], list[str]]],
+    path: Path,
+) -> None:
+    """Refuse rows of one configuration of which some name their run or seed and others do not.
+
+    Args:
+        numbers: columns of the table, (rows,).
+        texts: its columns of texts: codes (rows,) and words.
+        path: of the table, for the message.
+
+    Raises:
+        InputError: names the first row without a name.
+    """
+    keys: list[NDArray[np.float64]] = [
+        numbers["problems_per_batch"], numbers["rollouts_per_problem"]
+    ]  # fmt: skip
+    for name in ("run", "seed"):
+        if name == "seed" and name in numbers:
+            empty = np.isnan(numbers[name])
+        elif name in texts and "" in texts[name][1]:
+            empty = texts[name][0] == texts[name][1].index("")
+        else:
+            empty = np.zeros(len(keys[0]), dtype=bool)
+        if empty.any() and not empty.all():
+            group = np.unique(np.stack(keys), axis=1, return_inverse=True)[1].reshape(-1)
+            lacking = empty & np.isin(group, group[~empty])
+            if lacking.any():
+                raise InputError(
+                    f"{path}: every row of a configuration must have its {name}, or none, but row "
+                    f"{int(lacking.argmax()) + 1} has none ({int(lacking.sum())} such rows) and "
+                    f"others have; {FILL}."
+                )
+        if name in texts:
+            keys.append(texts[name][0].astype(np.float64))
+
+
+def check_end(numbers: Mapping[str, FloatArray], path: Path) -> None:
+    """Refuse a file that breaks off within the rollouts of its last row.
+
+    Args:
+        numbers: columns of the table, (rows,), in the order of the file.
+        path: of the table.
+
+    Raises:
+        InputError: where no line ends the file and its rollouts go back in the last row alone.
+    """
+    rollouts = numbers["rollouts"]
+    if path.suffix not in (".csv", ".tsv") or len(rollouts) < 3 or not path.is_file():
+        return
+    same = np.ones(len(rollouts) - 1, dtype=bool)
+    for name in ("problems_per_batch", "rollouts_per_problem", "seed"):
+        if name in numbers:
+            same &= ~(np.diff(numbers[name]) != 0) | np.isnan(np.diff(numbers[name]))
+    back = same & (np.diff(rollouts) < 0)
+    if not back[-1] or back[:-1].any():
+        return
+    with path.open("rb") as file, contextlib.suppress(OSError):
+        file.seek(-1, 2)
+        if file.read(1) not in (b"\n", b"\r"):
+            raise InputError(
+                f"{path}: a table must be whole, but it ends within a line, and rollouts go back "
+                f"from {rollouts[-2]:,.0f} to {rollouts[-1]:,.0f} in it; complete or drop its last "
+                "row."
+            )

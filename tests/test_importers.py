@@ -279,6 +279,19 @@ def test_settings_fill_and_never_override() -> None:
     assert (run.seed, run.steps, run.name) == (9, 100, "renamed")
 
 
+def test_a_rate_that_no_log_holds_is_told_and_planned_with(tmp_path: Path) -> None:
+    rows: list[dict[str, float]] = [{"step": s, "val/acc": 0.3 + s / 1000} for s in range(0, 320, 40)]
+    (tmp_path / "runs").mkdir()
+    for n in (8, 16, 32):
+        write_jsonl(tmp_path / "runs" / f"n{n}.jsonl", rows)
+    write_jsonl(tmp_path / "runs" / "n64.jsonl", [{**row, "actor/lr": 3e-6} for row in rows])
+    settings = {"problems_per_batch": 32, "pattern": "n{rollouts_per_problem}",
+                "learning_rate": "2e-6", "columns": {"val/acc": "avg@4"}}  # fmt: skip
+    curves = to_curves(read_log(tmp_path / "runs", settings=settings_from(settings)))
+    assert {c.rollouts_per_problem: c.recorded["learning_rate"] for c in curves} == {
+        8: 2e-6, 16: 2e-6, 32: 2e-6, 64: 3e-6}  # the log's own is used
+
+
 def test_column_map_reads_keys_of_ones_own(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "log.jsonl", [{"it": 3, "my/val": 0.5, "my/train": 0.25}])
     settings = settings_from({
@@ -297,6 +310,8 @@ def test_column_map_reads_keys_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("settings", "message"), [
     ({"rollout_per_problem": 4}, "did you mean rollouts_per_problem"),
     ({"rollouts_per_problem": 2.5}, "`rollouts_per_problem` must be an integer >= 1"),
+    ({"learning_rate": "fast"}, "`learning_rate` must be a number > 0, but got 'fast'"),
+    ({"learning_rate": "-1e-6"}, "`learning_rate` must be a number > 0, but got -1e-06"),
     ({"steps": 0}, "`steps` must be an integer >= 1"),
     ({"split": "test"}, "`split` must be train or validation"),
     ({"pattern": "x{budget}"}, "a placeholder of `pattern` must be one of"),

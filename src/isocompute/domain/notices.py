@@ -180,8 +180,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Measure it with `isocompute difficulty` (16 answers a problem), pass --difficulty."),
         "anchor_assumed": _caution(
             "The learning rate comes from {model}, not from your runs.",
-            "Add the rate of your runs as a column `learning_rate`, or measure it: `isocompute "
-            "lr-sweep study.yaml` (seven runs)."),
+            "Say it when you import (--set learning_rate=1e-6), as a column `learning_rate` of a "
+            "table, or measure it: `isocompute lr-sweep study.yaml` (seven runs)."),
         "settings_differ": _caution(
             "The runs were trained with several values of {which}; the plan takes those of "
             "{problems_per_batch} x {rollouts_per_problem}.",

@@ -487,7 +487,8 @@ class Collector:
             notes=tuple(self.notes),
             provenance=replace(
                 provenance,
-                facts={**self.extras, **logged_rate(self._side["rate"]), **facts_of(self._config)},
+                facts={**self.settings.facts, **self.extras, **logged_rate(self._side["rate"]),
+                       **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
                 s_per_step=seconds_per_step(self._side),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.reading import whole
+from isocompute.importers.reading import number, whole
 from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
@@ -48,6 +49,7 @@ class Settings:
         evaluation_problems: how many problems an evaluation has, where scores are successes: what
             the noise of a score follows from.
         gpus: of a run, where the log has times and does not say on how many.
+        learning_rate: of a run whose log holds none.
         begins: the step from which a run's own updates count, where it went on from another run's
             checkpoint and its log with that run's counter.
         pattern: names of files, runs or folders with placeholders for the eight above, for example
@@ -73,6 +75,7 @@ class Settings:
     evaluation_problems: int | None = None
     gpus: int | None = None
     begins: int | None = None
+    learning_rate: float | None = None
     pattern: str | None = None
     run: str | None = None
     problem_set: str | None = None
@@ -93,6 +96,12 @@ class Settings:
                     f"setting `{name}` must be an integer >= {least}, but got {value!r}; "
                     f"write --set {name}=16."
                 )
+        rate = self.learning_rate
+        if rate is not None and not (isinstance(rate, float) and 0 < rate < math.inf):
+            raise InputError(
+                f"setting `learning_rate` must be a number > 0, but got {rate!r}; write "
+                "--set learning_rate=1e-6."
+            )
         if self.split not in (None, "train", "validation"):
             raise InputError(
                 f"setting `split` must be train or validation, but got {self.split!r}; "
@@ -110,6 +119,11 @@ class Settings:
                     f"{{{name}}} in {self.pattern!r}; write "
                     "--set pattern='bp{problems_per_batch}_n{rollouts_per_problem}'."
                 )
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What repetitions of a run share, as far as it was told."""
+        return {} if self.learning_rate is None else {"learning_rate": f"{self.learning_rate:g}"}
 
     def beside(self, column: Column, key: str) -> Column:
         """A built-in reading of a key, as another variable where `columns` names that metric."""
@@ -218,6 +232,9 @@ def settings_from(values: Mapping[str, Any]) -> Settings:
         elif name in _WHOLE:
             count = whole(value)
             result[name] = value if count is None else count
+        elif name == "learning_rate":
+            rate = number(value)
+            result[name] = value if rate is None else rate
         else:
             result[name] = str(value)
     return Settings(**result)

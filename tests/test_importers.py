@@ -280,7 +280,7 @@ def test_settings_fill_and_never_override() -> None:
 
 
 def test_a_rate_that_no_log_holds_is_told_and_planned_with(tmp_path: Path) -> None:
-    rows: list[dict[str, float]] = [{"step": s, "val/acc": 0.3 + s / 1000} for s in range(0, 320, 40)]
+    rows = [{"step": s, "val/acc": 0.3 + s / 1000} for s in range(0, 320, 40)]
     (tmp_path / "runs").mkdir()
     for n in (8, 16, 32):
         write_jsonl(tmp_path / "runs" / f"n{n}.jsonl", rows)

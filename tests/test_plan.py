@@ -835,17 +835,23 @@ def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
     assert len(lines) <= 15
 
 
-def test_steps_dearer_than_the_run_are_called_optional() -> None:
+def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
     plan = plan_budget(planted(), AT).document
-    untested = notice("bp_untested", bp=32, n=8, other=64)
-    (step,) = run_next([untested], Configuration(32, 8), None, 0.0)
-    for times, optional in ((1.0, False), (1.005, False), (1.02, True), (None, False)):
+    steps = run_next([notice("bp_untested", bp=32, n=8, other=64),
+                      notice("n_at_smallest_tested", n=8, other=4)],
+                     Configuration(32, 8), None, 0.0)  # fmt: skip
+    for times, asked in ((1.0, True), (1.005, True), (1.02, False), (None, True)):
         spent = None if times is None else times * plan["rollouts"]
-        priced = {**step, "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
-        lines = advice_lines({**plan, "run_next": [priced]})
-        head = "Before you spend (steps that cost more than the run are optional):"
-        assert (head in lines) is optional
-        assert ("Before you spend:" in lines) is not optional
+        priced = {**steps[0], "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
+        d = {**plan, "run_next": [priced]}
+        lines = advice_lines(d)
+        said = "Before you spend: nothing: every check costs more than the run (--why)."
+        assert (said in lines) is not asked
+        assert ("Before you spend:" in lines) is asked
+        assert "Before you spend:" in advice_lines(d, why=True)
+        cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
+        both = advice_lines({**plan, "run_next": [priced, cheap]})
+        assert sum(line.startswith(("  1. ", "  2. ")) for line in both) == 1 + asked
 
 
 def test_every_step_fits_a_line() -> None:
@@ -935,9 +941,9 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "",
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
-        "Before you spend (steps that cost more than the run are optional):",
-        "  1. add two seeds of n = 32, 64   (4M rollouts, 4,444 GPU-hours, $11.1k)",
-        "     isocompute run study.yaml grid.seeds=3 'grid.rollouts_per_problem=[32,64]'",
+        "Before you spend:",
+        "  1. measure the rate   isocompute lr-sweep study.yaml",
+        "  2. gauge difficulty   isocompute difficulty problems.jsonl --model MODEL",
         "4 more notes: --why    Trainer settings: --for verl, --for trl",
     ]
 

@@ -274,13 +274,14 @@ def test_at_most_three_things_are_to_be_done_first(tmp_path: Path) -> None:
     assert "Before you spend Do 0. Do 1. Do 2. avg@4" in text
 
 
-def test_a_step_dearer_than_the_run_is_called_optional(tmp_path: Path) -> None:
+def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> None:
     plan = make_plan()
     cost = {"gpu_hours": None, "usd": None, "tokens": None}
-    for times, says in ((1.0, ""), (2.0, "; steps that cost more than the run are optional")):
+    dear = "Nothing: every check costs more than the run"
+    for times, says in ((1.0, "on top of the cost Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
-        assert f"Before you spend on top of the cost{says} Train" in text
+        assert f"Before you spend {says}" in text
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:

@@ -43,6 +43,8 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "bp_untested": (
         "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
 }  # fmt: skip
+# A step that leans on the line `rate` above it, where that line has another name.
+_IN_FULL = {"measure the rate": "measure the learning rate"}
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
 # Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
@@ -109,6 +111,12 @@ def run_next(
              "rollouts": rollouts, "cost": cost}
         )  # fmt: skip
     return steps
+
+
+def in_full(step: Mapping[str, Any]) -> str:
+    """What a step says to do, to readers who do not see the plan's screen."""
+    do = str(step.get("do") or "")
+    return _IN_FULL.get(do, do)
 
 
 def _known(rates: Rates, problems: int | None) -> str:

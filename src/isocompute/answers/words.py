@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.advice import amounts, plain_rate, step_cost
@@ -25,8 +25,7 @@ _OPEN = 4
 # Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
 # of it such a step would show as a price, at ten times it slower batches would not.
 _ALIKE = 0.01
-
-OPTIONAL = "steps that cost more than the run are optional"
+TOO_DEAR = "nothing: every check costs more than the run"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
           "next_n": "next n"}  # fmt: skip
@@ -60,9 +59,11 @@ def advice_lines(
     # A long reason takes the room of steps, but for one.
     lines = [*rows, "", *_wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
     if why:
-        lines += [*_steps(d, len(d["run_next"])), "", *_why(d), "", *_notes(d)]
+        lines += [*_steps(d["run_next"]), "", *_why(d), "", *_notes(d)]
     else:
-        lines += _steps(d, _FOREGROUND, max(_SCREEN - 2 - len(lines), 0))
+        lines += _steps(checks(d)[:_FOREGROUND], max(_SCREEN - 2 - len(lines), 0))
+        if d["run_next"] and not checks(d):
+            lines.append(f"Before you spend: {TOO_DEAR} (--why).")
         more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
         noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
         lines.append(noted + ("" if trainer else "    Trainer settings: --for verl, --for trl"))
@@ -185,9 +186,8 @@ def rate_words(found: Mapping[str, Any]) -> str:
     return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
 
 
-def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]:
-    """At most so many steps in so many lines; a command that is too long has one of its own."""
-    steps = d["run_next"][:most]
+def _steps(steps: Sequence[Mapping[str, Any]], room: float = math.inf) -> list[str]:
+    """Steps in so many lines; a command that is too long has one of its own."""
     wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
     rows: list[str] = []
     for i, step in enumerate(steps, 1):
@@ -199,13 +199,13 @@ def _steps(d: Mapping[str, Any], most: int, room: float = math.inf) -> list[str]
         if row is None:
             break
         rows += row
-    aside = f" ({OPTIONAL})" if any(dearer(d, step) for step in steps) else ""
-    return [f"Before you spend{aside}:", *rows] if rows else []
+    return ["Before you spend:", *rows] if rows else []
 
 
-def dearer(d: Mapping[str, Any], step: Mapping[str, Any]) -> bool:
-    """Whether a step surely takes more than the run that it is to check."""
-    return (step.get("rollouts") or 0.0) > (1 + _ALIKE) * (d.get("rollouts") or math.inf)
+def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Steps of a plan that are worth taking first: none that surely costs more than the run."""
+    most = (1 + _ALIKE) * (d.get("rollouts") or math.inf)
+    return [one for one in d["run_next"] if (one.get("rollouts") or 0.0) <= most]
 
 
 def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:

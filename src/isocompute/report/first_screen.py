@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isocompute.answers.advice import amounts, plain_rate, step_cost
+from isocompute.answers.advice import amounts, in_full, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.half import half_words
 from isocompute.answers.words import (
-    OPTIONAL,
+    TOO_DEAR,
     best_n_words,
-    dearer,
+    checks,
     is_today,
     rate_origin,
     rate_words,
@@ -204,6 +204,8 @@ def _exact(value: int | None) -> str:
 def _do_first(document: Document) -> list[Section]:
     """At most three things to do before spending, with the command where one settles it."""
     steps = document.get("run_next") or (document.get("refusal") or {}).get("run_next") or []
+    if document.get("rollouts") and document.get("run_next"):
+        steps = checks(document) or [{"do": TOO_DEAR}]
     if not steps:
         steps = [{"do": row["todo"], "why": row["text"]} for row in told(document)
                  if row["level"] != "note" and row["todo"]]  # fmt: skip
@@ -224,16 +226,14 @@ def _do_first(document: Document) -> list[Section]:
 
 def _extra(document: Document) -> str:
     """That the steps are no part of the cost beside them, where they cost anything."""
-    steps = [one for one in document.get("run_next") or [] if isinstance(one, Mapping)][:_FIRST]
-    if not document.get("cost") or not any(one.get("rollouts") for one in steps):
-        return ""
-    optional = any(dearer(document, one) for one in steps)
-    return f"on top of the cost; {OPTIONAL}" if optional else "on top of the cost"
+    steps = checks(document)[:_FIRST] if document.get("run_next") else []
+    paid = document.get("cost") and any(one.get("rollouts") for one in steps)
+    return "on top of the cost" if paid else ""
 
 
 def _with_cost(step: Mapping[str, Any]) -> str:
     # Hours or money: there is no room for tokens, too.
-    text, cost = str(step.get("do") or ""), step_cost(step)[:2][-1]
+    text, cost = in_full(step), step_cost(step)[:2][-1]
     return f"{text} ({cost})" if cost else text
 
 

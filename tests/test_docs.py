@@ -160,6 +160,9 @@ def test_the_runner_reads_commands_outputs_and_files() -> None:
     ("0.625", "0.628", False), ("| 57% |", "| 55% |", True), ("57%", "50%", False),
     ("2%", "2", False), ("276k to 1.39M", "275k to 1.41M", True),
     ("79 to 1,024", "81 to 1,020", True), ("n = 128", "n = 64", False), ("3 runs", "4 runs", False),
+    ("40 (24 to 64)", "40 (17 to 64)", True), ("40 (24 to 64)", "40 (8 to 64)", False),
+    ("by 3.4, at least 2.6", "by 3.3, at least 2.1", True),
+    ("by 3.4 octaves", "by 2.9 octaves", False),
     ("2 to 3", "2", False), ("ok up to 2M", "stop up to 2M", False),
 ])  # fmt: skip
 def test_a_page_is_what_was_printed_but_for_last_digits(

@@ -288,6 +288,8 @@ def test_a_stopped_run_says_so_and_resumes(number: int, code: int, tmp_path: Pat
         stderr=subprocess.PIPE,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         cwd=tmp_path,
+        # A shell hands on an ignored Ctrl-C to what it starts in the background: these tests, say.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     for _ in range(600):
         if (tmp_path / "tiny" / "study.db").exists():

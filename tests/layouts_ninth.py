@@ -132,7 +132,7 @@ def history(folder: Path) -> None:
             tail: list[object] = [each.name, each.seed, n]
             clock: list[object] = [60.5 * count, 1757836951.3 + 60.5 * count, step, step / 400]
             if step:  # TRL logs the batch, then the evaluation, each a line of W&B's own
-                reward = round(1.1 * score(n, step, seed=9), 4)
+                reward = round(1.1 * score(n, step, seed=9 + (each.seed or 0)), 4)
                 rows.append([count, count, *clock, reward, 2048 * step, *[None] * 4, *tail])
                 count += 1
             if step in at:

@@ -149,22 +149,29 @@ PRINTED = tuple(run(f"g{n}", 8, n, range(50, 201, 50)) for n in (4, 8, 16))
 def printed(folder: Path) -> None:
     folder.joinpath("slurm").mkdir()
     for each in PRINTED:
-        at, text = _at(each), ""
+        at, text = _at(each), _bar(0, 200)
         for step in range(1, 201):
-            done = "█" * (step // 20)
-            text += f"\r{step // 2:3d}%|{done:<10}| {step}/200 [{step:02d}:11<1:40, 3.1s/it]"
+            text += "\r" + _bar(step, 200)
             if step % 10 == 0:
                 line = {"loss": 0.0012, "grad_norm": 0.41, "learning_rate": 1e-06,
-                        "reward": round(0.4 + step / 900, 4), "reward_std": 0.21,
-                        "epoch": round(step / 400, 2)}  # fmt: skip
-                text += f"\n{line}\n"
-            if step in at:
+                        "reward": round(score(8, step, seed=each.rollouts_per_problem), 4),
+                        "reward_std": 0.21, "epoch": round(step / 400, 2)}  # fmt: skip
+                text += f"\r{' ' * 60}\r{line}\n\r{_bar(step, 200)}"
+            if step in at:  # a bar of its own, which ends at 16 of 16
+                text += "".join(f"\n\r{_bar(batch, 16)}\x1b[A" for batch in range(0, 17, 4))
                 line = {"eval_loss": 0.0004, "eval_runtime": 21.4, "eval_samples_per_second": 6.0,
                         "eval_reward": at[step], "eval_reward_std": 0.33,
                         "epoch": round(step / 400, 2)}  # fmt: skip
-                text += f"\n{line}\n"
+                text += f"\r{' ' * 60}\r{line}\n\r{_bar(step, 200)}\n\r{_bar(16, 16)}\x1b[A"
         text += "\n{'train_runtime': 801.5, 'train_loss': 0.0011, 'epoch': 0.5}\n"
         (folder / "slurm" / f"slurm-{each.name}.out").write_text(text, encoding="utf-8")
+
+
+def _bar(step: int, total: int) -> str:
+    done = "█" * (10 * step // total)
+    return (
+        f"{100 * step // total:3d}%|{done:<10}| {step}/{total} [{step % 60:02d}:11<1:40, 3.1s/it]"
+    )
 
 
 # 8. Event files of OpenRLHF in TensorBoard folders; one run was resumed in a second file.

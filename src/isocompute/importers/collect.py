@@ -19,18 +19,27 @@ from isocompute.importers.asking import also_asked_of, is_called
 from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import (
     B_P_OFF,
+    BATCHED,
     PROBLEMS,
     REFILLED,
     ROLLOUTS_OFF,
     UNCOUNTED,
     batches_drawn,
     counted,
+    counts_batch,
     counts_problems,
     refills,
     rollouts_disagree,
     tokens_disagree,
 )
-from isocompute.importers.configuration import IN_ROWS, Found, configuration, facts_of, gpus_of
+from isocompute.importers.configuration import (
+    IN_ROWS,
+    MODELS,
+    Found,
+    configuration,
+    facts_of,
+    gpus_of,
+)
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import (
     OWN_BEGINNING,
@@ -297,6 +306,8 @@ class Collector:
             return f"+{mapped.metric.label}" if held else self._series(mapped, key)
         if key in IN_ROWS:
             return f"={key}"
+        if key in MODELS:
+            return f"^{key}"
         if key in _OF_ROWS:
             return f"~{key}"
         if key in _SIDES:
@@ -348,8 +359,9 @@ class Collector:
     def _take_side(self, kind: str, step: int, value: object) -> None:
         if kind[0] in "=+":
             self._hold(kind[1:], value)
-            if kind[0] == "+" and kind[1:] not in self._config:
-                self.configure({kind[1:]: value})
+            return
+        if kind[0] == "^":
+            self._of_model(kind[1:], value)
             return
         if kind[0] == "~":
             self._of_one(kind[1:], value)
@@ -386,6 +398,18 @@ class Collector:
                 f"{now}; give each run a log of its own (a batch that changes within a run is not "
                 "read)."
             )
+        if name not in self._config:
+            self.configure({name: now})
+
+    def _of_model(self, key: str, value: object) -> None:
+        """The model that rows name; one whose name changes on the way is a checkpoint of it."""
+        if not isinstance(value, str) or not value.strip():
+            return
+        if self._words.setdefault(key, value) == value:
+            self._config.setdefault(key, value)
+        else:
+            self._words[key] = ""
+            self._config.pop(key, None)
 
     def _of_one(self, word: str, value: object) -> None:
         """Take what a row says of itself; rows that say several things are of several logs."""
@@ -520,12 +544,14 @@ class Collector:
             raise UnclearError(f"run {self.name}: {B_P_OFF.format(text)}")
         if text is not None:
             self.note(text)
+        if (text := counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
+            raise UnclearError(f"run {self.name}: {BATCHED.format(text)}")
         mapped = any(c.metric.label == "rollouts" for c in self.settings.columns.values())
         if mapped and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
             raise UnclearError(f"run {self.name}: {PROBLEMS.format(text)}")
         if side["rollouts"] or side["batches"] or self.settings.step is not None:
             return  # it is counted, or said what counts
-        if (text := rollouts_disagree(batch, side["drawn"])) is not None:
+        if (text := rollouts_disagree(b_p, n, side["drawn"])) is not None:
             raise UnclearError(
                 f"run {self.name}: {ROLLOUTS_OFF.format(text, key=self._drawn_by)}"
             )

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.asking import BATCH, likely_columns, pattern_in_columns, pattern_in_path
+from isocompute.importers.configuration import MODELS
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
@@ -43,6 +44,7 @@ from isocompute.importers.tidy_checks import (
     SCORES,
     check_configurations,
     check_numbers,
+    check_one_model,
     check_one_rate,
     check_recorded,
     check_rivals,
@@ -161,6 +163,7 @@ def _load(
         if not names:
             unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
             raise _not_there(path, unsaid, header, settings)
+        names |= {c: c.strip() for c in columns if _plain(c.strip()) in MODELS and c not in names}
         goes_by.update({name: column for column, name in names.items()})
         check_rivals(header, names, path)
         check_units(goes_by, path)
@@ -170,8 +173,12 @@ def _load(
     if table.num_rows == 0:
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
     there = set(table.column_names)
+    models = [c for c in table.column_names if _plain(c) in MODELS and c not in where]
     numbers = {name: numbers_of(table, name, path) for name in _NUMBERS if name in there}
     texts = {name: texts_of(table, name) for name in _TEXTS if name in there}
+    for name in models:
+        at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
+        check_one_model(name, *texts_of(table, name), at, path, "run" in there)
     recorded = recorded_columns(table, path)
     curves, n_copies = list[Curve](), 0
     for one in scores or [_Scores("score", settings)]:

@@ -46,14 +46,15 @@ def check_rounded(table: pa.Table, numbers: Mapping[str, FloatArray], path: Path
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if "rollouts" not in table.column_names or not pa.types.is_string(
+    batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
+    part = numbers["rollouts"] / batch
+    broken = part % 1 != 0
+    if not broken.any() or "rollouts" not in table.column_names or not pa.types.is_string(
         (cells := table.column("rollouts")).type
     ):
         return
     shown = np.asarray(pc.match_substring_regex(cells, _SHOWN).to_numpy(zero_copy_only=False))
-    batch = numbers["problems_per_batch"] * numbers["rollouts_per_problem"]
-    part = numbers["rollouts"] / batch
-    if (rounded := shown.astype(bool) & (part % 1 != 0)).any():
+    if (rounded := shown.astype(bool) & broken).any():
         row = int(rounded.argmax())
         raise InputError(
             f"{path}: rollouts must be exact, but row {row + 1} has {cells[row].as_py().strip()}, "

@@ -189,6 +189,16 @@ def test_settings_in_the_columns_of_a_history_are_read(folder: Path, prefix: str
     assert "the log says rollouts_per_problem=4, the setting 16: the log's is used" in said[0]
 
 
+def test_a_name_that_says_another_n_than_the_log_stops_the_import(folder: Path) -> None:
+    path = history(folder / "g3.csv", columns=["num_generations"], says=lambda n, _: (n,))
+    says = {"problems_per_batch": 64}
+    with pytest.raises(
+        InputError, match=r"the log says 4 and the name by the pattern 3; drop that"
+    ):
+        read(path, {**says, "pattern": "g{rollouts_per_problem}"})
+    holds(read(path, says), truth())
+
+
 def test_two_models_of_a_history_are_not_averaged(folder: Path) -> None:
     path = history(folder / "all.csv", columns=["model"], says=lambda n, _: (f"Q-{n // 8}B",))
     pattern = {"problems_per_batch": 64, "rollouts_per_problem": 8}
@@ -265,6 +275,38 @@ def test_a_count_of_samples_may_be_of_problems(folder: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(InputError, match=r"'consumed_samples' counts 12,800 at step 50, where B_p"):
         read(path)
+
+
+def chart(path: Path, names: Sequence[str]) -> Path:
+    """A W&B chart of runs of n = 4 and 8, each score its own."""
+    each = [(name, n) for name in names for n in (4, 8)]
+    rows: list[list[object]] = [
+        ["Step", *(f"{name}bs64-n{n} - val-core/m/acc/mean@4" for name, n in each)]
+    ]
+    for step in range(0, 61, 20):
+        rows.append([step, *(score(n, step, seed=i, start=0.2 + i / 50)
+                             for i, (_, n) in enumerate(each))])  # fmt: skip
+    write_csv(path, rows)
+    return path
+
+
+def test_two_models_that_only_names_tell_apart_are_not_averaged(folder: Path) -> None:
+    says = {"pattern": "bs{problems_per_batch}-n{rollouts_per_problem}"}
+    path = chart(folder / "a.csv", ["qwen1.5b-", "qwen7b-"])
+    with pytest.raises(
+        InputError,
+        match=r"'qwen1.5b\*' \(2 runs\) and 'qwen7b\*' \(2\) have .*"
+        r"--where run='qwen1.5b\*', or keep all with",
+    ):
+        read(path, says)
+    curves = read(path, says, where=["run=qwen7b*"])
+    assert sorted(c.rollouts_per_problem for c in curves) == [4, 8]
+
+
+@pytest.mark.parametrize("names", [("a-", "b-"), ("try1_", "try2_"), ("0914-", "0915-")])
+def test_runs_done_once_more_are_repetitions(folder: Path, names: tuple[str, str]) -> None:
+    says = {"pattern": "bs{problems_per_batch}-n{rollouts_per_problem}"}
+    assert len(read(chart(folder / "a.csv", names), says)) == 4
 
 
 def test_a_batch_that_is_mapped_alone_is_known(folder: Path) -> None:

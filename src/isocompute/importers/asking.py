@@ -196,6 +196,16 @@ def number_in(text: str, name: str) -> int | None:
     return None if said is None else int(said[1])
 
 
+def written_in(text: str, name: str) -> tuple[int, int] | None:
+    """Where a name says a setting: the place of its number; None where it does not.
+
+    >>> written_in("qwen-n16", "rollouts_per_problem")
+    (6, 8)
+    """
+    said = _said(text, name)
+    return None if said is None else said.span(1)
+
+
 def _said(text: str, name: str) -> re.Match[str] | None:
     return next((found for word in _words(name) if (found := re.search(
         # 8k is a length, 3b a model, 1n8g nodes and GPUs
@@ -292,7 +302,7 @@ _CALLED = {
 _OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
 _COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
 # A batch of problems, or of responses: only who wrote it knows.
-BATCH = re.compile(r"(^|[/._])(train_|global_)?(batch(_?size)?|bsz|bs)$", re.I)
+BATCH = re.compile(r"(^|[/._])((train|global)[_ ])?(batch([_ ]?size)?|bsz|bs)$", re.I)
 
 
 def is_called(key: str, name: str) -> bool:

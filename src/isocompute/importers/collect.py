@@ -98,6 +98,7 @@ from isocompute.importers.vocabulary import (
 # what the scores of a row are of: a log has one of each
 _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
                       "subset", "mode", "phase"))  # fmt: skip
+_N = "rollouts_per_problem"
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
@@ -576,6 +577,12 @@ class Collector:
                     f"run {self.name}: {name} must be one number, but {self._beside} beside the "
                     f"log says {found} and the setting or pattern {given}; drop the setting, or "
                     "move the file away."
+                )
+            if name in self.settings.named and name in ("problems_per_batch", _N):
+                raise UnclearError(
+                    f"run {self.name}: {name} must be one number, but the log says {found} and the "
+                    f"name by the pattern {given}; drop that part of the pattern, and the log's "
+                    "is used."
                 )
             self.note(f"the log says {name}={found}, the setting {given}: the log's is used")
         return given if found is None else found

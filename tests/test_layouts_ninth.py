@@ -309,6 +309,51 @@ def test_runs_done_once_more_are_repetitions(folder: Path, names: tuple[str, str
     assert len(read(chart(folder / "a.csv", names), says)) == 4
 
 
+def appended(path: Path, *, again: bool = False) -> Path:
+    """Runs of n = 4 and 8 that wrote into one file; or one run that did its steps again."""
+    rows = [{"n": n, "batch_size": 64, "step": s, "acc": score(n, s, start=0.2 + n / 100)}
+            for n in (4, 8) for s in range(0, 61, 20)]  # fmt: skip
+    if again:  # a count that changes between rows is no setting
+        rows = [{**row, "n": 4, "num_samples": 256 - i} for i, row in enumerate(rows)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_runs_that_wrote_into_one_file_are_not_read_as_the_last(folder: Path) -> None:
+    path = appended(folder / "a.jsonl")
+    with pytest.raises(
+        InputError,
+        match=r"--map acc=avg\).*--map batch_size=problems_per_batch "
+        r"--map n=rollouts_per_problem if they hold these \(a b",
+    ):
+        read(path)
+    says = {"columns": {"acc": "avg"}, "problems_per_batch": 64, "rollouts_per_problem": 8}
+    with pytest.raises(InputError, match=r"one n, .* have 4 and 8 and hold the same steps again; "):
+        read(path, says)
+    assert len(read(appended(path, again=True), says)) == 1  # the last start of one run
+    named = [{**json.loads(line), "run": f"r{i // 4}"} for i, line in enumerate(
+        appended(path).read_text().splitlines())]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in named))
+    maps = {"acc": "avg", "batch_size": "problems_per_batch", "n": "rollouts_per_problem"}
+    curves = read(path, {"columns": maps})
+    assert sorted(c.rollouts_per_problem for c in curves) == [4, 8]
+
+
+def test_w_and_b_s_own_folders_name_their_runs(folder: Path) -> None:
+    for n in (4, 8):
+        files = folder / f"run-20250914_10223{n}-ab{n}" / "files"
+        files.mkdir(parents=True)
+        (files / "config.yaml").write_text(
+            f"data:\n    value:\n        train_batch_size: 64\n"
+            f"actor_rollout_ref:\n    value:\n        rollout:\n            n: {n}\n"
+        )
+        (files / "output.log").write_text(
+            "".join(f"step:{s} - val-core/m/acc/mean@4:{score(n, s)}\n" for s in range(0, 61, 20))
+        )
+    assert sorted((c.run, c.rollouts_per_problem) for c in read(folder)) == [
+        ("run-20250914_102234-ab4", 4), ("run-20250914_102238-ab8", 8)]  # fmt: skip
+
+
 def test_a_batch_that_is_mapped_alone_is_known(folder: Path) -> None:
     path = batched(folder)
     with pytest.raises(InputError, match="^`rollouts_per_problem` must be known") as caught:

@@ -110,11 +110,15 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
     keys = dict.fromkeys(key for run in lacking for key in run.provenance.unread)
     there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
+    batches = (key for key in keys if BATCH.search(key))
+    if "problems_per_batch" in missing and _N in there and (batch := next(batches, None)):
+        there = {"problems_per_batch": batch, **there}
     if len(there) == len(missing):
         maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in there.items())
         counts = _COUNTED.search(there.get(_N, ""))
+        problems = BATCH.search(there.get("problems_per_batch", ""))
         return (f"{maps} if {'they hold these' if len(there) > 1 else 'it holds that'}"
-                f"{_OF_ONE.format(counts[0]) if counts else ''}")
+                f"{_OF_ONE.format(counts[0]) if counts else ''}{OF_PROBLEMS if problems else ''}")
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
     known = (note for run in lacking for note in run.notes if note.startswith("B_p is "))
     part = f" ({hint})" if (hint := next(known, None)) else ""
@@ -298,6 +302,7 @@ _CALLED = {
 }  # fmt: skip
 
 
+OF_PROBLEMS = " (a batch of problems, not of responses)"
 # Of a problem, or of the whole batch: only who wrote it knows.
 _OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
 _COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
@@ -313,6 +318,15 @@ def is_called(key: str, name: str) -> bool:
     """
     plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", re.split("[./]", key)[-1].strip()))
     return re.fullmatch(_CALLED[name], plain, re.I) is not None
+
+
+def may_be_setting(key: str) -> bool:
+    """Whether a key that no trainer has may be B_p or n.
+
+    >>> may_be_setting("n"), may_be_setting("batch_size"), may_be_setting("loss")
+    (True, True, False)
+    """
+    return any(is_called(key, name) for name in _SETTINGS) or BATCH.search(key) is not None
 
 
 def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:

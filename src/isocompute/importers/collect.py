@@ -15,7 +15,7 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from isocompute.importers.asking import also_asked_of, is_called
+from isocompute.importers.asking import also_asked_of, is_called, may_be_setting
 from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import (
     B_P_OFF,
@@ -151,6 +151,7 @@ class Collector:
         self._points: dict[Column, Points] = {}
         self._side: dict[str, dict[int, float]] = {kind: {} for kind in _KINDS}
         self._held: dict[str, int] = {}
+        self._perhaps: dict[str, dict[int, int]] = {}  # what may be B_p or n: value -> first step
         self._n_points = 0
         self._evicted = False
         self._beside = ""
@@ -283,7 +284,7 @@ class Collector:
                 if counters_wanted is None and POLICY.search(key):
                     self._policy = key
                 kind = self._meaning(key)
-                if kind is None and key == "n" and "problems_per_batch" in values:
+                if kind in (None, "?n") and key == "n" and "problems_per_batch" in values:
                     kind = "=n"  # alone it may count anything
                 if len(self._kinds) < MAX_KEYS:
                     self._kinds[key] = kind
@@ -317,6 +318,8 @@ class Collector:
         if column is None and ROLLOUTS.search(key) and not self._drawn_by:
             self._drawn_by = key
             return "drawn"
+        if column is None and may_be_setting(key):
+            return f"?{key}"
         return None if column is None else self._series(self.settings.beside(column, key), key)
 
     def _series(self, column: Column, key: str = "") -> Points | None:
@@ -364,6 +367,11 @@ class Collector:
         if kind[0] == "^":
             self._of_model(kind[1:], value)
             return
+        if kind[0] == "?":
+            values = self._perhaps.setdefault(kind[1:], {})
+            if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
+                values[now] = min(step, values.get(now, step))
+            return
         if kind[0] == "~":
             self._of_one(kind[1:], value)
             return
@@ -396,8 +404,8 @@ class Collector:
         if (before := self._held.setdefault(name, now)) != now:
             raise UnclearError(
                 f"a run must have one {name}, but the rows of {self.name!r} have {before} and "
-                f"{now}; give each run a log of its own (a batch that changes within a run is not "
-                "read)."
+                f"{now}; give each run a log of its own, or its rows a name in `run` (a batch that "
+                "changes within a run is not read)."
             )
         if name not in self._config:
             self.configure({name: now})
@@ -492,6 +500,8 @@ class Collector:
                 f"{path}: run {self.name}: rows must follow each other in time where a step has "
                 f"several scores{EARLIEST_FIRST}"
             )
+        if inferred or any(" with another score" in line for line in notes):
+            self._refuse_several()
         for line in notes:
             self.note(line)
         for line in inferred:
@@ -499,7 +509,7 @@ class Collector:
         provenance, gpus = provenance or provenance_of(path, source), gpus_of(self._config)
         unread = [
             key for key, kind in self._kinds.items()
-            if kind is None and key not in _PASSED and key[:1] != "_"
+            if (kind is None or kind == f"?{key}") and key not in _PASSED and key[:1] != "_"
         ]
         for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                      if values[name] is None):  # what may be meant, in the configuration
@@ -520,6 +530,17 @@ class Collector:
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )
+
+    def _refuse_several(self) -> None:
+        """Rows that begin again with another n, under a key that nobody mapped: other runs."""
+        for key, values in self._perhaps.items():
+            if len(values) > 1 and len(set(values.values())) == 1:
+                first, other = list(values)[:2]
+                raise UnclearError(
+                    f"a run must have one {key}, but the rows of {self.name!r} have {first} and "
+                    f"{other} and hold the same steps again; give each run a log of its own, or "
+                    "its rows a name in `run`."
+                )
 
     def _settle_steps(self, path: Path, planned: int | None) -> None:
         """One unit for all steps, checked against the plan; counters from 0 begin at 1."""

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.asking import BATCH, likely_columns, pattern_in_columns, pattern_in_path
+from isocompute.importers.asking import (
+    BATCH,
+    OF_PROBLEMS,
+    likely_columns,
+    pattern_in_columns,
+    pattern_in_path,
+)
 from isocompute.importers.configuration import MODELS
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
@@ -382,7 +388,7 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
         )
         told = "they hold these" if len(there) > 1 else "it holds that"
         counts = BATCH.search(there.get("problems_per_batch", ""))
-        yield f"{maps} if {told}{' (a batch of problems, not of responses)' if counts else ''}"
+        yield f"{maps} if {told}{OF_PROBLEMS if counts else ''}"
     rest = [name for name in missing if name not in there]
     constants = [name for name in rest if name in _SETTINGS]
     if constants and (named := pattern_in_path(path, constants)):

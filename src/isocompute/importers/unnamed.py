@@ -56,7 +56,7 @@ class Unnamed:
     """The runs of a table without a column that names them."""
 
     def __init__(self, path: Path, header: Sequence[str], settings: Settings) -> None:
-        self._path = path
+        self._path, self._name = path, run_name(path)
         self._columns = [(i, c) for i, c in enumerate(header) if says_one(c, settings)]
         self._said: dict[str, tuple[str, ...]] = {}
         self._range: dict[str, tuple[int, int]] = {}
@@ -64,7 +64,7 @@ class Unnamed:
     def key(self, cells: Sequence[str], step: str) -> str:
         """What tells the run of a row from others of the table."""
         if not self._columns:
-            return run_name(self._path)
+            return self._name
         said = tuple(
             steady(cells[i], step) if setting_of(c) in MODELS else cells[i].strip()
             for i, c in self._columns
@@ -96,12 +96,12 @@ class Unnamed:
             column = self._columns[at][1].strip()
             raise UnclearError(
                 f"{self._path}: a run must have one {column}, but the rows of "
-                f"{run_name(self._path)!r} have {clean_text(first[at] or 'none')} and "
+                f"{self._name!r} have {clean_text(first[at] or 'none')} and "
                 f"{clean_text(other[at] or 'none')}; give each run a name of its own in a column "
                 "`run` (a batch that changes within a run is not read)."
             )
         for key, one in ((k, c) for k, c in collectors.items() if k in self._said):
             words = " ".join(f"{self._columns[j][1].strip()}={self._said[key][j]}" for j in differ)
-            one.rename(f"{run_name(self._path)} {words}")
+            one.rename(f"{self._name} {words}")
         listed = ", ".join(self._columns[j][1].strip() for j in differ)
         return f"run: no column names it; rows that differ in {listed} are of different runs"

@@ -303,6 +303,21 @@ def test_two_models_that_only_names_tell_apart_are_not_averaged(folder: Path) ->
     assert sorted(c.rollouts_per_problem for c in curves) == [4, 8]
 
 
+def test_two_models_that_names_in_a_table_tell_apart_are_not_averaged(folder: Path) -> None:
+    rows: list[list[object]] = [["run", "problems_per_batch", "rollouts_per_problem", "step",
+                                 "score"]]  # fmt: skip
+    for model, start in (("1.5b", 0.2), ("7b", 0.4)):
+        for n in (4, 8):
+            rows += [
+                [f"qwen-{model}-n{n}", 64, n, s, score(n, s, start=start)] for s in (0, 20, 40)
+            ]
+    write_csv(folder / "a.csv", rows)
+    with pytest.raises(InputError, match=r"'qwen-1.5b-n\*' \(2 runs\) and 'qwen-7b-n\*' \(2\)"):
+        read(folder / "a.csv")
+    assert {c.score_K[0] for c in read(folder / "a.csv", where=["run=qwen-7b-n*"])} == {0.4}
+    assert len(read(folder / "a.csv", where=["run=*"])) == 4
+
+
 @pytest.mark.parametrize("names", [("a-", "b-"), ("try1_", "try2_"), ("0914-", "0915-")])
 def test_runs_done_once_more_are_repetitions(folder: Path, names: tuple[str, str]) -> None:
     says = {"pattern": "bs{problems_per_batch}-n{rollouts_per_problem}"}

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 from isocompute.errors import InputError
 from isocompute.importers.asking import written_in
@@ -60,20 +61,40 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
             f"--where '{name}=*'."
         )
     if "run" not in asked:
-        _refuse_two_sweeps(runs)
+        refuse_two_sweeps(map(_named, runs))
 
 
-def _refuse_two_sweeps(runs: Sequence[ImportedRun]) -> None:
+class Named(NamedTuple):
+    """A run by its name: what it says of B_p, n and the seed, and what its scores are of.
+
+    `matched`: the part of the name that a pattern found.
+    """
+
+    name: str
+    design: tuple[int | None, int | None, int | None]
+    scored: frozenset[tuple[str, str, str]]
+    matched: str = ""
+
+
+def _named(run: ImportedRun) -> Named:
+    matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
+                    if FROM_NAME in line), "")  # fmt: skip
+    return Named(
+        run.name, (run.problems_per_batch, run.rollouts_per_problem, run.seed),
+        frozenset((s.metric.label, s.problem_set, s.split) for s in run.series), matched,
+    )
+
+
+def refuse_two_sweeps(runs: Iterable[Named]) -> None:
     """Names that tell runs of the same B_p, n and seed apart, all through: two sweeps, not one.
 
     Raises:
         InputError: names the sweeps, and the words that choose one.
     """
-    sweeps: dict[str, dict[tuple[object, ...], list[ImportedRun]]] = defaultdict(dict)
+    sweeps: dict[str, dict[tuple[object, ...], list[Named]]] = defaultdict(dict)
     for run in runs:
-        design = tuple(getattr(run, name) for name in SETTINGS)
         if (rest := _without_settings(run)) != run.name:
-            sweeps[_once(rest)].setdefault(design, []).append(run)
+            sweeps[_once(rest)].setdefault(run.design, []).append(run)
     several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
     twice = [
         (a, b) for a, b in combinations(several, 2)
@@ -90,23 +111,21 @@ def _refuse_two_sweeps(runs: Sequence[ImportedRun]) -> None:
         )
 
 
-def _without_settings(run: ImportedRun) -> str:
+def _without_settings(run: Named) -> str:
     """A run's name with a star for what it says of B_p, n and the seed."""
-    matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
-                    if FROM_NAME in line), None)  # fmt: skip
-    if matched and matched in run.name:
-        return run.name.replace(matched, "*", 1)
+    if run.matched and run.matched in run.name:
+        return run.name.replace(run.matched, "*", 1)
     text = run.name
-    for name in SETTINGS:
+    for name, value in zip(SETTINGS, run.design, strict=True):
         said = written_in(text, name)
-        if said is not None and int(text[slice(*said)]) == getattr(run, name):
+        if said is not None and int(text[slice(*said)]) == value:
             text = f"{text[: said[0]]}*{text[said[1] :]}"
     return text
 
 
-def _scored(runs: Sequence[ImportedRun]) -> set[tuple[str, str, str]]:
+def _scored(runs: Iterable[Named]) -> set[tuple[str, str, str]]:
     """What the scores of runs are of: those of other things are no repetitions."""
-    return {(s.metric.label, s.problem_set, s.split) for run in runs for s in run.series}
+    return {one for run in runs for one in run.scored}
 
 
 def _once(name: str) -> str:

@@ -27,6 +27,7 @@ from isocompute.importers.configuration import MODELS
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
+from isocompute.importers.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.scale import require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import (
@@ -236,6 +237,12 @@ def _load(
     check_configurations(curves, path)
     if "learning_rate" not in where:
         check_one_rate(curves, path)
+    if "run" not in where:
+        of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]
+        refuse_two_sweeps(
+            Named(c.run, (c.problems_per_batch, c.rollouts_per_problem, c.seed), frozenset([one]))
+            for c, one in zip(curves, of, strict=True) if c.run
+        )
     return _of_evaluations(curves, path, say)
 
 

@@ -30,7 +30,7 @@ ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "aim": (r"name the score \(--map accuracy=avg\)[^`]*$", {"columns": {"accuracy": "avg"}}),
     "raytune": (
-        r"--map val_acc=avg.* --map config/prompts_per_batch=.* --map config/n=rollouts_per_",
+        r"--map val_acc=avg.* --map config/n=rollouts_per_",
         {
             "columns": {
                 "val_acc": "avg",

@@ -185,14 +185,18 @@ def test_names_that_hold_the_same_design_twice_are_two_sweeps(
                 for s in STEPS]  # fmt: skip
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
     words = ["problems_per_batch=32", "pattern=n{rollouts_per_problem}.s{seed}"]
-    with pytest.raises(InputError, match=r"'qwen-1.7b.\*' \(4 runs\) and 'qwen-4b.\*' \(4\) have "
-                                         r"the same ones; choose with --where run='qwen-1.7b.\*'"):
+    with pytest.raises(InputError, match=r"'qwen-1.7b\*' \(4 runs\) and 'qwen-4b\*' \(4\) have "
+                                         r"the same ones; choose with --where run='qwen-1.7b\*'"):
         load_curves(str(tmp_path), settings=load_settings(words))
     for where, count in (("run=qwen-4b.*", 4), ("run=*", 8)):
         found = load_curves(str(tmp_path), settings=load_settings(words), where=[where])
         assert len(found) == count
-    words[1] = "pattern=n{rollouts_per_problem}"  # seeds that nobody says: repetitions, perhaps
-    assert len(load_curves(str(tmp_path), settings=load_settings(words))) == 8
+    words[1] = "pattern=n{rollouts_per_problem}"  # seeds that nobody says
+    with pytest.raises(InputError, match=r"'qwen-1.7b\*' \(4 runs\) and 'qwen-4b\*' \(4\) have "):
+        load_curves(str(tmp_path), settings=load_settings(words))
+    for name in SWEEPS[4:]:
+        (tmp_path / f"{name}.jsonl").unlink()
+    assert len(load_curves(str(tmp_path), settings=load_settings(words))) == 4  # repetitions
 
 
 def test_the_configuration_in_one_cell_of_w_and_b_s_export_is_read(tmp_path: Path) -> None:

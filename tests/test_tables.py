@@ -208,7 +208,7 @@ def test_runs_that_differ_in_their_learning_rate_are_no_repetitions(tmp_path: Pa
 
 
 def test_a_column_that_tells_repeated_rows_apart_is_named(tmp_path: Path) -> None:
-    path = theirs(tmp_path / "a.csv", columns="model", cell="small large")
+    path = theirs(tmp_path / "a.csv", columns="size", cell="small large")
     path.write_text(path.read_text().replace("run_name", "whatever"))
     said: list[str] = []
     load_tidy(path, settings=load_settings([], MAPS), say=said.append)

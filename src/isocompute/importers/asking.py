@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
@@ -11,7 +12,8 @@ from isocompute.errors import InputError
 from isocompute.importers.runs import ImportedRun
 
 _NO_SCORE = re.compile("best|max|min|std|len|loss|err|wrong|fail", re.I)
-_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
+_N = "rollouts_per_problem"
+_SETTINGS = ("problems_per_batch", _N)
 
 
 def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
@@ -25,7 +27,11 @@ def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
     if "problems_per_batch" in missing and per_rollout(lacking) is not None:
         missing.remove("problems_per_batch")  # the names' batch counts rollouts
     # folders speak for their logs where a folder of several was read
-    return _pattern(Path(lacking[0].provenance.path), lacking[0].name, missing, len(lacking) > 1)
+    paths = {run.provenance.path for run in lacking}
+    shared = len(os.path.commonpath(paths)) if len(lacking) > 1 else 0
+    return _pattern(
+        Path(lacking[0].provenance.path), lacking[0].name, missing, len(lacking) > 1, shared
+    )
 
 
 def per_rollout(runs: Sequence[ImportedRun]) -> int | None:
@@ -46,15 +52,26 @@ def per_rollout(runs: Sequence[ImportedRun]) -> int | None:
     return int(ratio) if ratio >= 1 and ratio == int(ratio) else None
 
 
-def _pattern(path: Path, name: str, missing: Sequence[str], folders: bool) -> str | None:
-    """The first name of a log that says what is missing, else a part of it; the seed, too."""
-    seen = [path.name, name]
+def _pattern(
+    path: Path, name: str, missing: Sequence[str], folders: bool, shared: int = 0
+) -> str | None:
+    """The first name of a log that says what is missing, else a part of it; the seed, too.
+
+    `shared`: characters of the path that all logs have alike: n is not told by those.
+    """
+    whole = str(path)
+    seen = [(path.name, len(whole) - len(path.name)), (name, len(whole))]
     if folders:
-        seen += [path.parent.name, *("/".join(path.parts[-depth:]) for depth in (3, 4))]
+        seen.append((path.parent.name, len(str(path.parent)) - len(path.parent.name)))
+        parts = ["/".join(path.parts[-depth:]) for depth in (3, 4)]
+        seen += [(part, len(whole) - len(part)) for part in parts]
     seed = [word for word in missing if word == "seed"]
     asked = [word for word in missing if word != "seed"]
     for wanted in ([asked] if len(asked) < 2 else [asked, *([word] for word in asked)]):
-        for text in seen:
+        for text, at in seen:
+            said = _said(text, _N)
+            if said is not None and _N in wanted and at + said.start(1) < shared:
+                continue
             if found := _pattern_in(text, wanted + seed) or _pattern_in(text, wanted):
                 return found
     return None
@@ -93,9 +110,15 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
     keys = dict.fromkeys(key for run in lacking for key in run.provenance.unread)
     there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
+    batches = (key for key in keys if BATCH.search(key))
+    if "problems_per_batch" in missing and _N in there and (batch := next(batches, None)):
+        there = {"problems_per_batch": batch, **there}
     if len(there) == len(missing):
         maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in there.items())
-        return f"{maps} if {'they hold these' if len(there) > 1 else 'it holds that'}"
+        counts = _COUNTED.search(there.get(_N, ""))
+        problems = BATCH.search(there.get("problems_per_batch", ""))
+        return (f"{maps} if {'they hold these' if len(there) > 1 else 'it holds that'}"
+                f"{_OF_ONE.format(counts[0]) if counts else ''}{OF_PROBLEMS if problems else ''}")
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
     known = (note for run in lacking for note in run.notes if note.startswith("B_p is "))
     part = f" ({hint})" if (hint := next(known, None)) else ""
@@ -175,6 +198,16 @@ def number_in(text: str, name: str) -> int | None:
     """
     said = _said(text, name)
     return None if said is None else int(said[1])
+
+
+def written_in(text: str, name: str) -> tuple[int, int] | None:
+    """Where a name says a setting: the place of its number; None where it does not.
+
+    >>> written_in("qwen-n16", "rollouts_per_problem")
+    (6, 8)
+    """
+    said = _said(text, name)
+    return None if said is None else said.span(1)
 
 
 def _said(text: str, name: str) -> re.Match[str] | None:
@@ -269,8 +302,12 @@ _CALLED = {
 }  # fmt: skip
 
 
+OF_PROBLEMS = " (a batch of problems, not of responses)"
+# Of a problem, or of the whole batch: only who wrote it knows.
+_OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
+_COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
 # A batch of problems, or of responses: only who wrote it knows.
-BATCH = re.compile(r"(^|[/._])(train_|global_)?(batch(_?size)?|bsz|bs)$", re.I)
+BATCH = re.compile(r"(^|[/._])((train|global)[_ ])?(batch([_ ]?size)?|bsz|bs)$", re.I)
 
 
 def is_called(key: str, name: str) -> bool:
@@ -279,8 +316,17 @@ def is_called(key: str, name: str) -> bool:
     >>> is_called("data.prompts_per_batch", "problems_per_batch"), is_called("lr", "rollouts")
     (True, False)
     """
-    plain = re.sub(r"\W", "", re.split("[./]", key)[-1].replace("-", "_"))
+    plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", re.split("[./]", key)[-1].strip()))
     return re.fullmatch(_CALLED[name], plain, re.I) is not None
+
+
+def may_be_setting(key: str) -> bool:
+    """Whether a key that no trainer has may be B_p or n.
+
+    >>> may_be_setting("n"), may_be_setting("batch_size"), may_be_setting("loss")
+    (True, True, False)
+    """
+    return any(is_called(key, name) for name in _SETTINGS) or BATCH.search(key) is not None
 
 
 def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:

@@ -60,6 +60,7 @@ _OF_A_LOG = (
 )
 _SETTINGS = ("problems_per_batch", "rollouts_per_problem")
 _NAMING = ("name", "run", "run_name", "experiment")
+_HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
 _COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
@@ -115,16 +116,19 @@ def configuration_in_table(path: Path, run: str) -> tuple[str, dict[str, object]
     """
     for folder in (path.parent, path.parent.parent):
         for name, rows in _tables(folder, folder.stat().st_mtime_ns).items():
-            beside = folder == path.parent
-            if folder / name != path and run in rows and (beside or _names_all(rows, path)):
-                return name, rows[run]
+            if folder / name == path:
+                continue
+            row = next((rows[one] for one in (run, _HISTORY.sub("", run)) if one in rows), None)
+            if row is not None and (folder == path.parent or _names_all(rows, path)):
+                return name, row
     return None
 
 
 def _names_all(rows: Mapping[str, object], path: Path) -> bool:
     """Whether a table of the folder above is of a log's folder: it names every log there."""
     logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS)]
-    return all(run_name(log) in rows for log in logs)
+    names = [run_name(log) for log in logs]
+    return all(name in rows or _HISTORY.sub("", name) in rows for name in names)
 
 
 def of_other_logs(files: Sequence[Path]) -> set[Path]:

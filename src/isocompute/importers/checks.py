@@ -37,6 +37,9 @@ PROBLEMS = (
     "rollouts must count responses, but the log's count is {}; drop its --map, or write a table of "
     "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
 )
+BATCHED = (
+    "n must count responses to one problem, but {}; correct what says n."
+)
 ROLLOUTS_OFF = (
     "rollouts must be B_p * n * step, but {key!r} counts {}; add --map {key}=rollouts if that is "
     "right, or name the key that counts updates with --set step=KEY."
@@ -62,16 +65,20 @@ def counted(drawn_problems: int | None) -> str:
     return line if drawn_problems else f"{line}, as B_p problems (no gen_batch_size there)"
 
 
-def rollouts_disagree(batch: int | None, drawn: Mapping[int, float]) -> str | None:
+def rollouts_disagree(b_p: int | None, n: int | None, drawn: Mapping[int, float]) -> str | None:
     """Why B_p * n * step cannot be right by a count of rollouts in the log; None where it can.
 
     Args:
-        batch: B_p * n; None where it is not known.
-        drawn: the count, by step. One that does not grow, or not with the steps, counts otherwise.
+        b_p, n: None where they are not known.
+        drawn: the count, by step. One that does not grow, or not with the steps, counts otherwise;
+            samples may be problems.
     """
     steps = [step for step in sorted(drawn) if step > 0 and drawn[step] > 0]
-    if batch is None or len(steps) < _FEW:
+    if b_p is None or n is None or len(steps) < _FEW:
         return None
+    if all(drawn[step] == b_p * step for step in steps):
+        return None
+    batch = b_p * n
     late = steps[len(steps) // 2 :]  # a count may stand one update before or after the step
     shares = [drawn[step] / (batch * step) for step in late]
     low, high = min(shares), max(shares)
@@ -80,6 +87,22 @@ def rollouts_disagree(batch: int | None, drawn: Mapping[int, float]) -> str | No
         return None
     last = steps[-1]
     return f"{drawn[last]:,.0f} at step {last}, where B_p * n * step is {batch * last:,}"
+
+
+def counts_batch(b_p: int | None, n: int | None, counted: Mapping[int, float]) -> str | None:
+    """What tells that n is one of a whole batch: a count of rollouts is n * step; None without.
+
+    >>> counts_batch(32, 256, {10: 2560.0, 20: 5120.0, 30: 7680.0})[-27:]
+    '(256 / 32 = 8 may be meant)'
+    """
+    steps = [step for step in sorted(counted) if step > 0]
+    if b_p is None or n is None or b_p < 2 or b_p == n or len(steps) < _FEW:
+        return None
+    if any(counted[step] != n * step for step in steps):
+        return None
+    last = steps[-1]
+    return (f"n is {n} and the count of rollouts {counted[last]:,.0f} at step {last}, which is "
+            f"n * step and not B_p * n * step ({n} / {b_p} = {n / b_p:g} may be meant)")
 
 
 def counts_problems(b_p: int | None, n: int | None, counted: Mapping[int, float]) -> str | None:

@@ -15,22 +15,31 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from isocompute.importers.asking import also_asked_of, is_called
+from isocompute.importers.asking import also_asked_of, is_called, may_be_setting
 from isocompute.importers.beside import configuration_beside, configuration_in_table
 from isocompute.importers.checks import (
     B_P_OFF,
+    BATCHED,
     PROBLEMS,
     REFILLED,
     ROLLOUTS_OFF,
     UNCOUNTED,
     batches_drawn,
     counted,
+    counts_batch,
     counts_problems,
     refills,
     rollouts_disagree,
     tokens_disagree,
 )
-from isocompute.importers.configuration import IN_ROWS, Found, configuration, facts_of, gpus_of
+from isocompute.importers.configuration import (
+    IN_ROWS,
+    MODELS,
+    Found,
+    configuration,
+    facts_of,
+    gpus_of,
+)
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import (
     OWN_BEGINNING,
@@ -89,6 +98,7 @@ from isocompute.importers.vocabulary import (
 # what the scores of a row are of: a log has one of each
 _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
                       "subset", "mode", "phase"))  # fmt: skip
+_N = "rollouts_per_problem"
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
@@ -141,6 +151,7 @@ class Collector:
         self._points: dict[Column, Points] = {}
         self._side: dict[str, dict[int, float]] = {kind: {} for kind in _KINDS}
         self._held: dict[str, int] = {}
+        self._perhaps: dict[str, dict[int, int]] = {}  # what may be B_p or n: value -> first step
         self._n_points = 0
         self._evicted = False
         self._beside = ""
@@ -273,7 +284,7 @@ class Collector:
                 if counters_wanted is None and POLICY.search(key):
                     self._policy = key
                 kind = self._meaning(key)
-                if kind is None and key == "n" and "problems_per_batch" in values:
+                if kind in (None, "?n") and key == "n" and "problems_per_batch" in values:
                     kind = "=n"  # alone it may count anything
                 if len(self._kinds) < MAX_KEYS:
                     self._kinds[key] = kind
@@ -297,6 +308,8 @@ class Collector:
             return f"+{mapped.metric.label}" if held else self._series(mapped, key)
         if key in IN_ROWS:
             return f"={key}"
+        if key in MODELS:
+            return f"^{key}"
         if key in _OF_ROWS:
             return f"~{key}"
         if key in _SIDES:
@@ -305,6 +318,8 @@ class Collector:
         if column is None and ROLLOUTS.search(key) and not self._drawn_by:
             self._drawn_by = key
             return "drawn"
+        if column is None and may_be_setting(key):
+            return f"?{key}"
         return None if column is None else self._series(self.settings.beside(column, key), key)
 
     def _series(self, column: Column, key: str = "") -> Points | None:
@@ -348,8 +363,14 @@ class Collector:
     def _take_side(self, kind: str, step: int, value: object) -> None:
         if kind[0] in "=+":
             self._hold(kind[1:], value)
-            if kind[0] == "+" and kind[1:] not in self._config:
-                self.configure({kind[1:]: value})
+            return
+        if kind[0] == "^":
+            self._of_model(kind[1:], value)
+            return
+        if kind[0] == "?":
+            values = self._perhaps.setdefault(kind[1:], {})
+            if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
+                values[now] = min(step, values.get(now, step))
             return
         if kind[0] == "~":
             self._of_one(kind[1:], value)
@@ -383,9 +404,21 @@ class Collector:
         if (before := self._held.setdefault(name, now)) != now:
             raise UnclearError(
                 f"a run must have one {name}, but the rows of {self.name!r} have {before} and "
-                f"{now}; give each run a log of its own (a batch that changes within a run is not "
-                "read)."
+                f"{now}; give each run a log of its own, or its rows a name in `run` (a batch that "
+                "changes within a run is not read)."
             )
+        if name not in self._config:
+            self.configure({name: now})
+
+    def _of_model(self, key: str, value: object) -> None:
+        """The model that rows name; one whose name changes on the way is a checkpoint of it."""
+        if not isinstance(value, str) or not value.strip():
+            return
+        if self._words.setdefault(key, value) == value:
+            self._config.setdefault(key, value)
+        else:
+            self._words[key] = ""
+            self._config.pop(key, None)
 
     def _of_one(self, word: str, value: object) -> None:
         """Take what a row says of itself; rows that say several things are of several logs."""
@@ -467,6 +500,8 @@ class Collector:
                 f"{path}: run {self.name}: rows must follow each other in time where a step has "
                 f"several scores{EARLIEST_FIRST}"
             )
+        if inferred or any(" with another score" in line for line in notes):
+            self._refuse_several()
         for line in notes:
             self.note(line)
         for line in inferred:
@@ -474,7 +509,7 @@ class Collector:
         provenance, gpus = provenance or provenance_of(path, source), gpus_of(self._config)
         unread = [
             key for key, kind in self._kinds.items()
-            if kind is None and key not in _PASSED and key[:1] != "_"
+            if (kind is None or kind == f"?{key}") and key not in _PASSED and key[:1] != "_"
         ]
         for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                      if values[name] is None):  # what may be meant, in the configuration
@@ -496,6 +531,17 @@ class Collector:
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )
+
+    def _refuse_several(self) -> None:
+        """Rows that begin again with another n, under a key that nobody mapped: other runs."""
+        for key, values in self._perhaps.items():
+            if len(values) > 1 and len(set(values.values())) == 1:
+                first, other = list(values)[:2]
+                raise UnclearError(
+                    f"a run must have one {key}, but the rows of {self.name!r} have {first} and "
+                    f"{other} and hold the same steps again; give each run a log of its own, or "
+                    "its rows a name in `run`."
+                )
 
     def _settle_steps(self, path: Path, planned: int | None) -> None:
         """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
@@ -521,12 +567,14 @@ class Collector:
             raise UnclearError(f"run {self.name}: {B_P_OFF.format(text)}")
         if text is not None:
             self.note(text)
+        if (text := counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
+            raise UnclearError(f"run {self.name}: {BATCHED.format(text)}")
         mapped = any(c.metric.label == "rollouts" for c in self.settings.columns.values())
         if mapped and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
             raise UnclearError(f"run {self.name}: {PROBLEMS.format(text)}")
         if side["rollouts"] or side["batches"] or self.settings.step is not None:
             return  # it is counted, or said what counts
-        if (text := rollouts_disagree(batch, side["drawn"])) is not None:
+        if (text := rollouts_disagree(b_p, n, side["drawn"])) is not None:
             raise UnclearError(
                 f"run {self.name}: {ROLLOUTS_OFF.format(text, key=self._drawn_by)}"
             )
@@ -551,6 +599,12 @@ class Collector:
                     f"run {self.name}: {name} must be one number, but {self._beside} beside the "
                     f"log says {found} and the setting or pattern {given}; drop the setting, or "
                     "move the file away."
+                )
+            if name in self.settings.named and name in ("problems_per_batch", _N):
+                raise UnclearError(
+                    f"run {self.name}: {name} must be one number, but the log says {found} and the "
+                    f"name by the pattern {given}; drop that part of the pattern, and the log's "
+                    "is used."
                 )
             self.note(f"the log says {name}={found}, the setting {given}: the log's is used")
         return given if found is None else found

@@ -47,6 +47,7 @@ class _Words(NamedTuple):
 
 
 _BATCHES = ("prompts_per_batch", "prompts_per_step", "problems_per_step")
+_OWN = ("problems_per_batch", *_BATCHES)  # words that mean nothing else
 _GROUPS = ("samples_per_prompt", "rollouts_per_prompt", "samples_per_problem", "group_size")
 _TRAINERS = (
     _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
@@ -94,7 +95,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
         "actor_rollout_ref.model.path", "worker.actor.model.model_path", "model_name_or_path",
         "actor.model_name_or_path", "policy.model_name", "trainer.policy.model.path",
         "model.name", "hf_checkpoint", "actor.path", "model_name", "_name_or_path", "model",
-        "pretrain",
+        "base_model", "pretrain",
     ),
     "learning_rate": (
         "actor_rollout_ref.actor.optim.lr", "worker.actor.optim.lr", "learning_rate",
@@ -118,6 +119,7 @@ _FACTS: dict[str, tuple[str, ...]] = {
     ),
 }
 FACTS = tuple(_FACTS)
+MODELS = frozenset(_FACTS["model"])
 # Facts that are scaled with the batch on purpose: they bind repetitions, not the whole sweep.
 SCALED = ("learning_rate",)
 
@@ -145,7 +147,7 @@ def configuration(config: Mapping[str, object]) -> Found:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and not words.completions and (
-            "." in words.batch or (words.group in _GROUPS and not batch)
+            "." in words.batch or words.batch in _OWN or (words.group in _GROUPS and not batch)
         ):
             part = found
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import IN_ROWS, MODELS
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.reading import (
     CLOCKS,
@@ -37,6 +38,7 @@ from isocompute.importers.reading import (
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Column, Settings, parse_metric
 from isocompute.importers.steps import ASSUMED, goes_back
+from isocompute.importers.unnamed import Unnamed, says_one, setting_of
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
 
 Rows = Iterator[tuple[int, list[str]]]  # number of the line, its cells
@@ -52,8 +54,6 @@ _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_K
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _PARENT = ("parent_run_id", "parent_id", "parent")
 _ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
-# What a run has one of: rows that say two are of two runs, or of one that changed on its way.
-ONE_OF = ("seed", "problems_per_batch", "rollouts_per_problem", "num_generations")
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # A decimal comma, where semicolons or tabs part the cells; 1,234 may be thousands and stays.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
@@ -61,7 +61,6 @@ _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
 _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 # Aim 3.29, sdk/sequences/metric.py, dataframe: context and settings are columns
 _SPLIT = ("split", "metric.context.subset", "metric.context")
-_SETTING = re.compile(r"^run\.(?:hparams\.)?")
 _SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
@@ -75,7 +74,7 @@ def is_csv_log(header: str, path: Path) -> bool:
 
 def layout_of(cells: Sequence[str]) -> str | None:
     """Which of the layouts a header has; None where it is none of them."""
-    cells = [cell.removeprefix(_NESTED) for cell in cells]
+    cells = _unnested(cells)
     plain = [cell.strip().lower() for cell in cells]
     is_long = any(c in METRIC_WORDS for c in plain) and any(c in VALUE_WORDS for c in plain)
     # A long table may say B_p and n in columns of ours; its scores are not one of them.
@@ -93,6 +92,11 @@ def layout_of(cells: Sequence[str]) -> str | None:
     if "_step" in plain or (logged and any(cell in _STEP for cell in (*plain, *cells))):
         return "history"
     return None
+
+
+def _unnested(header: Sequence[str]) -> list[str]:
+    """Columns without the prefix of verl's rows; a setting's name begins with it."""
+    return [c if setting_of(c) in IN_ROWS else c.removeprefix(_NESTED) for c in header]
 
 
 def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -117,7 +121,7 @@ def read_layout(
     configs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[ImportedRun]:
     """The runs of rows under a header of one of the layouts; `configs` by run."""
-    header = [cell.removeprefix(_NESTED) for cell in header]
+    header = _unnested(header)
     if doubles := [cell for cell, count in Counter(header).items() if cell and count > 1]:
         raise UnclearError(
             f"{path}: column names must be unique, but {doubles[0]!r:.100} occurs more than once; "
@@ -250,15 +254,20 @@ def _history(
     collectors: dict[str, Collector] = {}
     # DVCLive 3: plots/metrics/eval/reward.tsv has the columns step, reward
     above = f"{path.parent.name}/" if path.parent.name.lower() in _SPLITS else ""
-    keys = [(i, key if "/" in key else above + key) for i, key in enumerate(header)
-            if i not in (at, named, own) and key]  # fmt: skip
-    fixed = [(i, c) for i, c in enumerate(header) if c.strip().lower() in ONE_OF]
+    keys = [(i, setting_of(key) if says_one(key, settings) and key not in settings.columns
+             else key if "/" in key else above + key)
+            for i, key in enumerate(header) if i not in (at, named, own) and key]  # fmt: skip
+    fixed = [(i, c) for i, c in enumerate(header)
+             if says_one(c, settings) and setting_of(c) not in MODELS]  # fmt: skip
     said: dict[tuple[str, str], str] = {}
+    unnamed = None if named is not None else Unnamed(path, header, settings)
     count = 0
     for line, cells in rows:
         count += 1
         name = run_name(path) if named is None else cells[named]
         key = name if own is None else cells[own]
+        if unnamed is not None:
+            key = unnamed.key(cells, cells[at])
         for i, column in fixed:
             if cells[i] and said.setdefault((key, column), cells[i]) != cells[i]:
                 raise _two_runs(path, name, column, said[key, column], cells[i])
@@ -266,6 +275,7 @@ def _history(
         if collector is not None:
             values = {word: cells[i] for i, word in keys if cells[i] and not cells[i].isspace()}
             collector.row(cells[at], values, line, calls=calls)
+    _settle(unnamed, collectors)
     if calls and named is None and count == _SAMPLED:
         for collector in collectors.values():
             collector.counters.infer(
@@ -281,6 +291,12 @@ def _identity(header: Sequence[str]) -> tuple[int | None, int | None]:
     named = next((plain.index(c) for c in _RUN if c in plain), None)
     own = next((plain.index(c) for c in _ID if c in plain), None)
     return (own if named is None else named), own
+
+
+def _settle(unnamed: Unnamed | None, collectors: Mapping[str, Collector]) -> None:
+    if unnamed is not None and (told := unnamed.settle(collectors)):
+        for collector in collectors.values():
+            collector.counters.infer(told)
 
 
 def _collector(
@@ -337,15 +353,22 @@ def _long(
     texts = [plain.index(c) for c in _TEXT_VALUE if c in plain]
     taken = (metric, value, step, named, own, nan, split, sets, *texts)
     extras = [i for i in range(len(plain)) if i not in taken]
+    fixed = {i for i in extras
+             if says_one(header[i], settings) and setting_of(header[i]) not in MODELS}  # fmt: skip
     clock = next((plain.index(c) for c in CLOCKS if c in plain), None)
     above, parents = next((plain.index(c) for c in _PARENT if c in plain), None), set[str]()
     collectors: dict[str, Collector] = {}
     told: dict[str, list[str | None]] = {}
+    unnamed = None if named is not None else Unnamed(path, [
+        cell if i in extras else "" for i, cell in enumerate(header)
+    ], settings)  # fmt: skip
     known: dict[tuple[str, str, str], Column | None] = {}
     latest: dict[tuple[str, tuple[str, ...]], tuple[float, str]] = {}  # step and time of a series
     for line, cells in rows:
         name = run_name(path) if named is None else cells[named]
         run = name if own is None else cells[own]
+        if unnamed is not None and cells[step]:  # a parameter has no step
+            run = unnamed.key(cells, cells[step])
         collector = _collector(run, name, collectors, errors, settings, named is not None)
         if collector is None:
             continue
@@ -361,7 +384,7 @@ def _long(
         constant = told.setdefault(run, [cells[i] for i in extras])
         for j, i in enumerate(extras):
             if (before := constant[j]) != cells[i]:
-                if plain[i] in ONE_OF and before and cells[i]:
+                if i in fixed and before and cells[i]:
                     raise _two_runs(path, name, header[i], before, cells[i])
                 constant[j] = None
         key = cells[metric].removeprefix("metrics/") if texts else cells[metric]
@@ -392,10 +415,11 @@ def _long(
         else:
             collector.score(column, int(at), score, line)
     for name, constant in told.items():
-        says = {_SETTING.sub("", plain[i]): v for i, v in zip(extras, constant, strict=True)
+        says = {setting_of(header[i]): v for i, v in zip(extras, constant, strict=True)
                 if v and plain[i]}  # fmt: skip
         collectors[name].configure(says)
         collectors[name].extras.update({k: v[:200] for k, v in says.items()})
+    _settle(unnamed, collectors)
     for name in parents & collectors.keys():
         del collectors[name]
         for collector in collectors.values():

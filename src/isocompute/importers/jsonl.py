@@ -23,7 +23,7 @@ from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
 _OF_MAX = "global_step/max_steps"
-_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update",
+_STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update", "train_step",
           "training_iteration")  # Ray Tune 2: result.json
 
 # keys of a row that name its run: pandas, MLflow, Comet

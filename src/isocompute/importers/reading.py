@@ -297,7 +297,9 @@ _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt",
 _COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
            "stdout", "trainer_log")
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
-_COMMON_FOLDERS = ("tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs")
+_COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
+    "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",
+)  # fmt: skip
 TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
 _NUMBERED = re.compile(r"version_[0-9]+|v[0-9]+-[0-9]{8}-[0-9]{6}")
 

@@ -6,15 +6,23 @@ share; a selection by such a fact chooses among them.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
+from typing import NamedTuple
 
 from isocompute.errors import InputError
+from isocompute.importers.asking import written_in
 from isocompute.importers.configuration import FACTS, SCALED
 from isocompute.importers.runs import FROM_NAME, ImportedRun
 
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
+# What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
+_REPEAT = re.compile(
+    r"(?:seed|s|runs?|r|rep|repeat|replica|trial|t|try|v|exp|take)?[0-9]+|[a-z]|rerun|retry|copy",
+    re.I,
+)
 
 
 def differing(runs: Sequence[ImportedRun]) -> dict[str, dict[str, int]]:
@@ -53,34 +61,82 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
             f"--where '{name}=*'."
         )
     if "run" not in asked:
-        _refuse_two_sweeps(runs)
+        refuse_two_sweeps(map(_named, runs))
 
 
-def _refuse_two_sweeps(runs: Sequence[ImportedRun]) -> None:
+class Named(NamedTuple):
+    """A run by its name: what it says of B_p, n and the seed, and what its scores are of.
+
+    `matched`: the part of the name that a pattern found.
+    """
+
+    name: str
+    design: tuple[int | None, int | None, int | None]
+    scored: frozenset[tuple[str, str, str]]
+    matched: str = ""
+
+
+def _named(run: ImportedRun) -> Named:
+    matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
+                    if FROM_NAME in line), "")  # fmt: skip
+    return Named(
+        run.name, (run.problems_per_batch, run.rollouts_per_problem, run.seed),
+        frozenset((s.metric.label, s.problem_set, s.split) for s in run.series), matched,
+    )
+
+
+def refuse_two_sweeps(runs: Iterable[Named]) -> None:
     """Names that tell runs of the same B_p, n and seed apart, all through: two sweeps, not one.
 
     Raises:
         InputError: names the sweeps, and the words that choose one.
     """
-    sweeps: dict[str, dict[tuple[object, ...], str]] = defaultdict(dict)
+    sweeps: dict[str, dict[tuple[object, ...], list[Named]]] = defaultdict(dict)
     for run in runs:
-        matched = next((line.split(f"{FROM_NAME} '", 1)[1][:-1] for line in run.provenance.inferred
-                        if FROM_NAME in line and "seed=" in line), None)  # fmt: skip
-        if matched and matched in run.name:
-            design = tuple(getattr(run, name) for name in SETTINGS)
-            sweeps[run.name.replace(matched, "*", 1)][design] = run.name
+        if (rest := _without_settings(run)) != run.name:
+            sweeps[_once(rest)].setdefault(run.design, []).append(run)
     several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
     twice = [
         (a, b) for a, b in combinations(several, 2)
-        if len(several[a].keys() & several[b].keys()) > 1
+        if sum(_scored(several[a][design]) & _scored(several[b][design]) != set()
+               for design in several[a].keys() & several[b].keys()) > 1
     ]  # fmt: skip
     if twice:
         a, b = twice[0]
+        one, other = (sum(map(len, several[name].values())) for name in (a, b))
         raise InputError(
-            f"runs of one sweep must differ in B_p, n or seed, but {a!r} ({len(several[a])} runs) "
-            f"and {b!r} ({len(several[b])}) have the same ones; choose with --where run='{a}', or "
+            f"runs of one sweep must differ in B_p, n or seed, but {a!r} ({one} runs) and "
+            f"{b!r} ({other}) have the same ones; choose with --where run='{a}', or "
             "keep all with --where 'run=*'."
         )
+
+
+def _without_settings(run: Named) -> str:
+    """A run's name with a star for what it says of B_p, n and the seed."""
+    if run.matched and run.matched in run.name:
+        return run.name.replace(run.matched, "*", 1)
+    text = run.name
+    for name, value in zip(SETTINGS, run.design, strict=True):
+        said = written_in(text, name)
+        if said is not None and int(text[slice(*said)]) == value:
+            text = f"{text[: said[0]]}*{text[said[1] :]}"
+    return text
+
+
+def _scored(runs: Iterable[Named]) -> set[tuple[str, str, str]]:
+    """What the scores of runs are of: those of other things are no repetitions."""
+    return {one for run in runs for one in run.scored}
+
+
+def _once(name: str) -> str:
+    """A name without the number or letter of a repetition, or a time.
+
+    >>> _once("grpo-*-run2"), _once("qwen-1.5b.*"), _once("20250914_grpo_*_b")
+    ('grpo*', 'qwen-1.5b*', '*grpo*')
+    """
+    words = re.split(r"((?<![0-9])[-_. :]+|[-_: ]+|\.(?![0-9]))", name)
+    words[::2] = ["*" if _REPEAT.fullmatch(word) else word for word in words[::2]]
+    return re.sub(r"[-_. :]*\*(?:[-_. :]*\*)*[-_. :]*", "*", "".join(words))
 
 
 def select_imported(

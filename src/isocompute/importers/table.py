@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from isocompute.importers.settings import Settings
 
 _TABLES = (".csv", ".tsv", ".parquet")
-_MISSING = ("", "nan", "na", "null", "none", "n/a")
+_MISSING = ("", "nan", "na", "null", "none", "n/a", "-", "\u2013", "\u2014")  # dashes, too
 _MAX_BYTES = 8 << 30  # unpacked: gzip and Parquet expand a thousand times
 _MAX_ROWS = 50_000_000  # about 8 GB of columns; more is a bomb or belongs into several files
 

@@ -16,10 +16,18 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.asking import BATCH, likely_columns, pattern_in_columns, pattern_in_path
+from isocompute.importers.asking import (
+    BATCH,
+    OF_PROBLEMS,
+    likely_columns,
+    pattern_in_columns,
+    pattern_in_path,
+)
+from isocompute.importers.configuration import MODELS
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
+from isocompute.importers.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.scale import require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import (
@@ -43,6 +51,7 @@ from isocompute.importers.tidy_checks import (
     SCORES,
     check_configurations,
     check_numbers,
+    check_one_model,
     check_one_rate,
     check_recorded,
     check_rivals,
@@ -161,6 +170,7 @@ def _load(
         if not names:
             unsaid = [name for name in REQUIRED if getattr(settings, name, None) is None]
             raise _not_there(path, unsaid, header, settings)
+        names |= {c: c.strip() for c in columns if _plain(c.strip()) in MODELS and c not in names}
         goes_by.update({name: column for column, name in names.items()})
         check_rivals(header, names, path)
         check_units(goes_by, path)
@@ -170,8 +180,12 @@ def _load(
     if table.num_rows == 0:
         raise InputError(f"{path}: a tidy file needs at least 1 row, but it has none; add rows.")
     there = set(table.column_names)
+    models = [c for c in table.column_names if _plain(c) in MODELS and c not in where]
     numbers = {name: numbers_of(table, name, path) for name in _NUMBERS if name in there}
     texts = {name: texts_of(table, name) for name in _TEXTS if name in there}
+    for name in models:
+        at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
+        check_one_model(name, *texts_of(table, name), at, path, "run" in there)
     recorded = recorded_columns(table, path)
     curves, n_copies = list[Curve](), 0
     for one in scores or [_Scores("score", settings)]:
@@ -223,6 +237,12 @@ def _load(
     check_configurations(curves, path)
     if "learning_rate" not in where:
         check_one_rate(curves, path)
+    if "run" not in where:
+        of = [(c.metric, c.problem_set, f"{c.split} {c.arm}") for c in curves]
+        refuse_two_sweeps(
+            Named(c.run, (c.problems_per_batch, c.rollouts_per_problem, c.seed), frozenset([one]))
+            for c, one in zip(curves, of, strict=True) if c.run
+        )
     return _of_evaluations(curves, path, say)
 
 
@@ -375,7 +395,7 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
         )
         told = "they hold these" if len(there) > 1 else "it holds that"
         counts = BATCH.search(there.get("problems_per_batch", ""))
-        yield f"{maps} if {told}{' (a batch of problems, not of responses)' if counts else ''}"
+        yield f"{maps} if {told}{OF_PROBLEMS if counts else ''}"
     rest = [name for name in missing if name not in there]
     constants = [name for name in rest if name in _SETTINGS]
     if constants and (named := pattern_in_path(path, constants)):

@@ -312,6 +312,36 @@ def check_one_rate(curves: Sequence[Curve], path: Path) -> None:
             )
 
 
+def check_one_model(
+    column: str, codes: NDArray[np.int64], names: Sequence[str], at: FloatArray | None, path: Path,
+    has_runs: bool,
+) -> None:
+    """Rows of several models are of several sweeps; a name at one budget alone is a checkpoint's.
+
+    Args:
+        column: that names the model.
+        codes, names: its texts: (rows,) numbers into `names`.
+        at: rollouts or steps, (rows,); None where the table has neither.
+        path: of the table, for the message.
+        has_runs: whether another column names the runs.
+
+    Raises:
+        InputError: lists the models, with the words that choose one.
+    """
+    if at is None:
+        return
+    found = [name.strip() for i, name in enumerate(names)
+             if name.strip() and len(np.unique(at[codes == i])) > 1]  # fmt: skip
+    if len(found) > 1:
+        keep = f"--where '{column}=*'" if has_runs else f"--map {shlex.quote(f'{column}=run')}"
+        raise InputError(
+            f"{path}: runs must share their model to be compared or averaged, but column {column} "
+            f"has {', '.join(sorted(found)[:8])}; choose with "
+            f"--where {shlex.quote(f'{column}={sorted(found)[0]}')}, or keep all as runs of their "
+            f"own with {keep}."
+        )
+
+
 def told_apart(others: pa.Table, keys: Sequence[NDArray[Any]]) -> str:
     """Words for a column that nobody read, where it tells all rows apart that stand at one budget.
 

@@ -200,7 +200,8 @@ ROLLOUTS_KEYS = ("progress/total_samples", "progress/total_rollouts")
 # What loops of one's own call a cumulative count; held against B_p * n * step, see `checks`.
 ROLLOUTS = re.compile(
     r"(?:^|[/_.])(?:total_|num_|n_)?(?:rollouts|trajectories|completions)"
-    r"(?:_(?:seen|total|so_far|generated))?$"
+    r"(?:_(?:seen|total|so_far|generated))?$|"
+    r"(?:^|[/_.])(?:total_samples|(?:consumed|seen)_samples|samples_(?:seen|so_far|consumed))$"
 )
 # Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
 # dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
@@ -233,7 +234,7 @@ COUNTS = re.compile(
 STEP_KEYS = (
     "train/global_step", "trainer/global_step", "training/global_step", "training_step",
     "global_step", "global_step/max_steps", "rollout/step", "train/step", "eval/global_step",
-    "eval/step", "progress/batch", "update", "updates", "iteration", "trainer/step",
+    "eval/step", "progress/batch", "update", "updates", "iteration", "trainer/step", "train_step",
 )
 # Keys of the Hugging Face trainer under W&B and trackio, whose own step counts calls of log
 # (transformers 5.23, integrations/integration_utils.py: train/global_step is logged beside it).

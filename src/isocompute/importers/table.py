@@ -144,7 +144,8 @@ def table_in_memory(source: Any, path: Path, naming: Naming) -> pa.Table:
     import pyarrow as pa
 
     try:
-        table = pa.table(source)
+        # pa.table of a table would import pandas to ask whether it is a frame
+        table = source if isinstance(source, pa.Table) else pa.table(source)
     except (pa.ArrowException, TypeError, ValueError) as error:
         detail = ascii(" ".join(str(error).split()))[1:-1][:100]
         raise InputError(
@@ -289,18 +290,17 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
         column = column.cast(column.type.value_type)
     if not pa.types.is_string(column.type) and not pa.types.is_large_string(column.type):
         try:
-            out: FloatArray = column.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+            return as_numpy(column.cast(pa.float64(), safe=False), np.nan)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             raise InputError(
                 f"{path}: column {name} must hold numbers, but its type is {column.type}; "
                 "convert it."
             ) from None
-        return out
-    try:  # the usual case, nothing but numbers; pyarrow's `to_numpy` would import pandas
-        numbers = [np.from_dlpack(chunk) for chunk in column.cast(pa.float64()).chunks]
-        return np.concatenate([np.zeros(0), *numbers])
-    except (pa.ArrowInvalid, TypeError):  # TypeError: an array with nulls
-        pass
+    if not column.null_count:
+        try:  # the usual case, nothing but numbers
+            return as_numpy(column.cast(pa.float64()), np.nan)
+        except pa.ArrowInvalid:
+            pass
     text = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(pc.utf8_lower(text), value_set=pa.array(_MISSING))
     text = pc.if_else(pc.fill_null(absent, True), pa.scalar(None, pa.string()), text)
@@ -308,12 +308,30 @@ def numbers_of(table: pa.Table, name: str, path: Path) -> FloatArray:
     if share:  # a sheet shows 0.432 as 43.2%
         text = pc.utf8_trim_whitespace(pc.replace_substring(text, "%", ""))
     try:
-        if share:
-            parts = np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64)
-            return parts / 100
-        return np.asarray(text.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+        return as_numpy(text.cast(pa.float64()), np.nan) / (100 if share else 1)
     except pa.ArrowInvalid:
         return _numbers_one_by_one(text.to_pylist(), name, path)
+
+
+def as_numpy(values: pa.Array | pa.ChunkedArray, missing: float) -> NDArray[Any]:
+    """Numbers or truth values; pyarrow's own `to_numpy` would import pandas (0.3 s)."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_boolean(values.type):
+        return as_numpy(values.cast(pa.int8()), missing).astype(bool)
+    filled = pc.fill_null(values, missing) if values.null_count else values
+    chunks = filled.chunks if isinstance(filled, pa.ChunkedArray) else [filled]
+    empty = np.zeros(0, values.type.to_pandas_dtype())
+    return np.concatenate([empty, *(np.from_dlpack(chunk) for chunk in chunks)])
+
+
+def rows_where(table: pa.Table, keep: NDArray[np.bool_]) -> pa.Table:
+    """Some rows of a table; a numpy mask as it is would import pandas."""
+    import pyarrow as pa
+
+    bits = pa.py_buffer(np.packbits(keep, bitorder="little").tobytes())
+    return table.filter(pa.BooleanArray.from_buffers(pa.bool_(), len(keep), [None, bits]))
 
 
 def has_percent_signs(table: pa.Table, name: str) -> bool:
@@ -353,7 +371,7 @@ def texts_of(table: pa.Table, name: str) -> tuple[NDArray[np.int64], list[str]]:
     column = table.column(name).cast(pa.string()).combine_chunks().dictionary_encode()
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     texts = [str(t) for t in array.dictionary.to_pylist()]
-    codes = np.nan_to_num(array.indices.to_numpy(zero_copy_only=False), nan=-1).astype(np.int64)
+    codes = as_numpy(array.indices, -1).astype(np.int64)
     if array.null_count:
         if "" not in texts:
             texts.append("")

@@ -36,6 +36,7 @@ from isocompute.importers.table import (
     has_percent_signs,
     numbers_of,
     read_table,
+    rows_where,
     some,
     table_in_memory,
     texts_of,
@@ -454,7 +455,7 @@ def _select(table: pa.Table, where: Mapping[str, str], path: Path) -> pa.Table:
         fits = np.array([matches(text.strip(), wanted) for text in texts], dtype=bool)
         if not fits.any():
             raise no_match(str(path), name, wanted, sorted(texts))
-        table = table.filter(fits[codes])
+        table = rows_where(table, fits[codes])
     return table
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.table import FloatArray
+from isocompute.importers.table import FloatArray, as_numpy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,8 +53,8 @@ def check_rounded(table: pa.Table, numbers: Mapping[str, FloatArray], path: Path
         (cells := table.column("rollouts")).type
     ):
         return
-    shown = np.asarray(pc.match_substring_regex(cells, _SHOWN).to_numpy(zero_copy_only=False))
-    if (rounded := shown.astype(bool) & broken).any():
+    shown = as_numpy(pc.match_substring_regex(cells, _SHOWN), 0)
+    if (rounded := shown & broken).any():
         row = int(rounded.argmax())
         raise InputError(
             f"{path}: rollouts must be exact, but row {row + 1} has {cells[row].as_py().strip()}, "

@@ -975,6 +975,25 @@ def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
 
     assert rows() == ["rate as in the runs)", "not in the logs; keep yours)"]
     assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
+    asked = {"learning_rate_from": "runs", "recorded": ["learning_rate"], "difficulty": "hard",
+             "asked": ["kl_coef", "entropy_coef"]}  # fmt: skip
+    assert any(line.endswith("(of --difficulty hard)")
+               for line in advice_lines({**plan.document, **asked}))  # fmt: skip
+
+
+def test_terms_that_a_difficulty_replaces_are_said_to_be_its_own(tmp_path: Path) -> None:
+    source = tmp_path / "runs.csv"
+    rows = ["problems_per_batch,rollouts_per_problem,rollouts,score,learning_rate,kl_coef"]
+    rows += [
+        f"32,{n},{32 * n * step},{0.3 + 0.3 * step / (step + 100) + n / 2000},2e-6,0.002"
+        for n in (8, 16, 32) for step in range(0, 400, 20)
+    ]  # fmt: skip
+    source.write_text("\n".join(rows) + "\n")
+    budget = parse_budget("1e5")
+    kept = plan_from_source(source=str(source), budget=budget).document
+    asked = plan_from_source(source=str(source), budget=budget, difficulty="hard").document
+    assert (kept["asked"], kept["recipe"]["kl_coef"]) == ([], 0.002)
+    assert (asked["asked"], asked["recipe"]["kl_coef"]) == (["kl_coef", "entropy_coef"], 0)
 
 
 def test_settings_that_no_run_recorded_are_named_beside_the_keys() -> None:

@@ -43,8 +43,12 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "bp_untested": (
         "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
 }  # fmt: skip
-# A step that leans on the line `rate` above it, where that line has another name.
-_IN_FULL = {"measure the rate": "measure the learning rate"}
+# Steps that lean on the plan's screen, the line `rate` and the command below them, for those who
+# do not see it.
+_IN_FULL = {
+    "measure the rate": "measure the learning rate",
+    "see if a sweep pays": "ask if a sweep of your own pays at this price",
+}
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
 # Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it

@@ -327,7 +327,7 @@ def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any]
     # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
     settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
     notices = [one for one in q.notices if one.code not in settled]
-    said = {"recipe": of.recipe.to_dict(), "recorded": list(of.words)}
+    said = {"recipe": of.recipe.to_dict(), "recorded": list(of.words), "asked": list(keep)}
     if RATE in of.words:
         said["learning_rate_from"] = "runs"
     return of.recipe, said, replace(q, notices=[*notices, *of.notices])
@@ -364,7 +364,8 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     nothing = dict.fromkeys(("tokens", "gpu_hours", "usd"))
     return {
         "version": 2, **dict.fromkeys(_UNKNOWN), "recipe": recipe.to_dict(),
-        "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL, "recorded": [],
+        "learning_rate_from": "study" if of["recipe"] else PUBLISHED_MODEL,
+        "recorded": [], "asked": [],
         "difficulty": of["difficulty"], "law": law, "cost": {**nothing, "source": {}},
         "rules": {}, "neighbours": [], "trainer": {}, "trainer_units": {},
         "trainer_not_set": {}, "trainer_trained": {},

@@ -120,6 +120,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     whose = "easy set assumed" if assumed else ""
     if "kl_coef" in d.get("recorded", ()):
         whose = "as in the runs"
+    elif d.get("asked"):
+        whose = f"of --difficulty {d['difficulty']}"
     elif d.get("learning_rate_from") == "runs":  # a plan's score is that of the runs' own recipe
         whose = "not in the logs; keep yours"
     out += _row("recipe", _recipe(d["recipe"]), whose)

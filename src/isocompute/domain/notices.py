@@ -56,8 +56,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Evaluate every run at 6 budgets or more, evenly in the logarithm."),
         "scores_fall": _stop(
             "{n_fallen} of {n_configurations} configurations end lower than they began.",
-            "If these scores are losses, give 1 - loss. Otherwise train {which} again at half the "
-            "learning rate, a quarter as long{takes}."),
+            "If these scores are losses, use 1 - loss as the score. Otherwise train {which} again "
+            "at half the learning rate, a quarter as long{takes}."),
         "scores_flat": _stop(
             "No run learned: no score ends higher than it began by more than noise.",
             "Measure the problems with `isocompute difficulty` (16 answers each), and train on "

@@ -36,7 +36,12 @@ def test_how_a_command_ended(tmp_path: Path, code: str, verdict: str) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes in /proc")
 def test_what_a_command_leaves_behind_is_found_and_killed(tmp_path: Path) -> None:
-    code = "import subprocess; subprocess.Popen(['sleep', '60'], start_new_session=True)"
+    # The kernel lets the parent go on before the child's environment can be read: wait for it.
+    code = (
+        "import pathlib, subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "while not pathlib.Path(f'/proc/{child.pid}/environ').read_bytes(): time.sleep(0.01)"
+    )
     process.call_program([sys.executable, "-c", code], cwd=tmp_path, mark="left")
     assert process.left_behind("other", grace_s=0) == []
     assert [line.strip() for line in process.left_behind("left", grace_s=0)] == ["sleep 60"]

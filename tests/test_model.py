@@ -407,7 +407,7 @@ class Line:
         return np.einsum("jkcb,cjb->jkb", jacobian, both), jacobian
 
 
-def lines(seed: int = 0) -> tuple[Problem, FloatArray, FloatArray, FloatArray, FloatArray]:
+def lines(seed: int = 0) -> tuple[Problem, FloatArray, FloatArray, Blocks, FloatArray]:
     """Three problems of two lines under two noises: scores, prior, and the design by hand."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(-1, 1, (2, 5))
@@ -417,30 +417,29 @@ def lines(seed: int = 0) -> tuple[Problem, FloatArray, FloatArray, FloatArray, F
     design = np.zeros((10, 5))
     for j in range(2):
         design[5 * j : 5 * j + 5, [j, 2 + j, 4]] = np.stack([x[j], np.ones(5), np.ones(5)], axis=1)
-    root = rng.standard_normal((3, 5, 5))
-    precision = root @ root.transpose(0, 2, 1) + np.eye(5)
+    root = rng.standard_normal((3, 2, 2, 2))
+    own = root @ root.transpose(0, 1, 3, 2) + np.eye(2)
+    precision = Blocks(own, rng.uniform(1, 2, (3, 1)))
     return problem, rng.standard_normal((3, 2, 5)), rng.standard_normal((3, 5)), precision, design
 
 
 def test_a_linear_problem_has_the_exact_mode() -> None:
     problem, score, mean, precision, design = lines()
     found = solve_modes(problem, np.zeros((3, 5)), score, mean, precision, iterations=40)
+    curvature = gauss_newton(problem, found.parameters, mean, precision)
+    whole = precision.whole()
     for b in range(3):
         weight = np.zeros((10, 10))
         for j in range(2):
             w = problem.whiten[problem.group_B[b], j]
             weight[5 * j : 5 * j + 5, 5 * j : 5 * j + 5] = w.T @ w
-        hessian = design.T @ weight @ design + precision[b]
-        down = design.T @ weight @ score[b].ravel() + precision[b] @ mean[b]
+        hessian = design.T @ weight @ design + whole[b]
+        down = design.T @ weight @ score[b].ravel() + whole[b] @ mean[b]
         exact = np.linalg.solve(hessian, down)
         np.testing.assert_allclose(found.parameters[b], exact, atol=1e-4)
-        np.testing.assert_allclose(found.precision[b], hessian, rtol=1e-9)
         left, apart = score[b].ravel() - design @ exact, exact - mean[b]
-        assert found.loss[b] == pytest.approx(left @ weight @ left + apart @ precision[b] @ apart)
-        curvature = gauss_newton(
-            problem.grouped(problem.group_B[[b]]), found.parameters[[b]], mean[b], precision[[b]]
-        )
-        np.testing.assert_allclose(curvature[0], hessian, rtol=1e-9)
+        assert found.loss[b] == pytest.approx(left @ weight @ left + apart @ whole[b] @ apart)
+        np.testing.assert_allclose(curvature[b], hessian, rtol=1e-9)
 
 
 def test_one_score_may_serve_all_problems() -> None:

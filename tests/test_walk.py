@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from isocompute.model import fit_posterior
 from isocompute.model import walk as walking
 from isocompute.model.form import KNOTS, Form
-from isocompute.model.prior import Prior
+from isocompute.model.prior import Blocks, Prior
 from isocompute.model.solve import Problem, gauss_newton, linear_evidence, slope
 from isocompute.model.threads import one_thread
 from isocompute.testing.planted import NOISE, WORLDS
@@ -40,7 +40,7 @@ def test_slope_is_that_of_the_loss() -> None:
     rng = np.random.default_rng(0)
     p = prior().mean() + 0.1 * rng.standard_normal((2, P))
     score = rng.uniform(0.2, 0.6, X.shape)
-    precision = prior().covariance(prior().sample(2, rng)).inverse().whole()
+    precision = prior().covariance(prior().sample(2, rng)).inverse()
     of = problem(2, np.array([0, 1]))
     down = slope(of, p, score, prior().mean(), precision)[1]
     for i in range(P):
@@ -55,7 +55,8 @@ def test_evidence_of_a_line_is_exact() -> None:
     of = problem(3, np.arange(3))
     p = prior().mean()
     score = of.form.value(*of.split(p[None]), X)[:, :, 0] + 0.01 * rng.standard_normal(X.shape)
-    precision = prior().covariance(prior().sample(1, rng)).inverse().whole()[0] * 1e4
+    weak = prior().covariance(prior().sample(1, rng)).inverse()
+    precision = Blocks(1e4 * weak.own, 1e4 * weak.shared)
     jacobian = of.form.value_and_jacobian(*of.split(p[None]), X)[1][..., 0]
     whole = np.zeros((24, P))
     for j in range(3):
@@ -63,7 +64,7 @@ def test_evidence_of_a_line_is_exact() -> None:
     left = (score - of.form.value(*of.split(p[None]), X)[:, :, 0]).ravel()
     exact = []
     for s in range(3):
-        covariance = whole @ np.linalg.solve(precision, whole.T)
+        covariance = whole @ np.linalg.solve(precision.whole()[0], whole.T)
         covariance += (0.02 * (s + 1)) ** 2 * np.eye(24)
         exact.append(
             -0.5 * left @ np.linalg.solve(covariance, left) - 0.5 * np.linalg.slogdet(covariance)[1]
@@ -125,7 +126,7 @@ def test_a_normal_posterior_stays_as_it_is(
     monkeypatch.setattr(walking, "POSSIBLE", 2)
     rng, D, own = np.random.default_rng(5), 1200, prior()
     of = planes(D)
-    precision = own.covariance(own.median()[None]).inverse().whole()
+    precision = own.covariance(own.median()[None]).inverse()
     score = np.random.default_rng(6).uniform(0.2, 0.6, X.shape)
     hessian = gauss_newton(planes(1), own.mean()[None], own.mean(), precision)[0]
     down = slope(planes(1), own.mean()[None], score, own.mean(), precision)[1][0]

@@ -83,7 +83,8 @@ def fit_posterior(
     plain.explore(ROUNDS, tried, rng)
     odds = DECLINE / (1 - DECLINE) * np.exp(min(declining.extend(plain, tried, rng), 50.0))
     share = odds / (1 + odds)
-    count = rng.binomial(draws, share if share > WEIGHTLESS else 0.0)
+    share = 0.0 if share < WEIGHTLESS else 1.0 if share > 1 - WEIGHTLESS else share
+    count = rng.binomial(draws, share)
     parts = tuple(
         _draw(hypotheses, int(size), rng)
         for hypotheses, size in ((plain, draws - count), (declining, count))
@@ -133,12 +134,10 @@ def _reference(data: SweepData) -> tuple[Reference, tuple[float, float], FloatAr
             form=form, x_JK=data.x_JK, whiten=whiten,
             group_B=np.zeros(len(starts), np.int64),
         )  # fmt: skip
-        precision = prior.covariance(prior.median()[None]).inverse().whole()
+        same = np.broadcast_to(prior.median(), (len(starts), prior.scales))
+        precision = prior.covariance(same).inverse()
         mean = np.broadcast_to(prior.mean(), starts.shape)
-        mode = solve_modes(
-            problem, starts, data.score_JK[None], mean,
-            np.broadcast_to(precision, (len(starts), *precision.shape[1:])), iterations=30,
-        )  # fmt: skip
+        mode = solve_modes(problem, starts, data.score_JK[None], mean, precision, iterations=30)
         best = starts = mode.parameters[[int(mode.loss.argmin())]]
         value, jacobian = form.value_and_jacobian(*problem.split(best), data.x_JK)
         y = np.clip(value[:, :, 0], 0.0, 1.0)
@@ -159,7 +158,7 @@ def _evidence(
 ) -> Callable[[FloatArray], FloatArray]:
     """Evidence of the mean curves under covariances of the noise, around a first fit."""
     prior = _prior(data, Form(), white)
-    precision = prior.covariance(prior.median()[None]).inverse().whole()[0]
+    precision = prior.covariance(prior.median()[None]).inverse()
 
     of = Form(), data.x_JK, data.has_JK, data.score_JK
     return partial(linear_evidence, *of, start, prior.mean(), precision)
@@ -196,11 +195,11 @@ def _draw(hypotheses: Hypotheses, size: int, rng: np.random.Generator) -> Drawn:
     score = data.score_JK + (hypotheses.scaling.lower[setting] @ luck)[..., 0] * data.has_JK
     distinct, back = np.unique(row, return_inverse=True)
     covariance = prior.covariance(hypotheses.log_scales[distinct])
-    precision = covariance.inverse().whole()
+    precision = covariance.inverse().take(back)
     mean = prior.mean() + covariance.normal(size, rng, back)
     problem = Problem(form=form, x_JK=data.x_JK, whiten=hypotheses.scaling.whiten, group_B=setting)
     found = solve_modes(
-        problem, hypotheses.mode[row], score, mean, precision[back], iterations=DRAWN_IN
+        problem, hypotheses.mode[row], score, mean, precision, iterations=DRAWN_IN
     )
     begun = Walkers(found.parameters, hypotheses.log_scales[row], setting)
     log_weight_S = np.log(hypotheses.noise.weight_S) - hypotheses.scaling.log_det

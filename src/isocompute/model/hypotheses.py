@@ -16,7 +16,7 @@ from isocompute.model.form import FloatArray, Form, IntArray
 from isocompute.model.importance import Sampler, flattened, systematic
 from isocompute.model.noise import Noise, Scaling
 from isocompute.model.prior import Prior
-from isocompute.model.solve import Problem, solve_modes
+from isocompute.model.solve import Problem, gauss_newton, solve_modes
 
 
 @dataclass
@@ -71,20 +71,22 @@ class Hypotheses:
         problem = Problem(
             form=self.form, x_JK=self.data.x_JK, whiten=self.scaling.whiten, group_B=setting
         )
+        precision = covariance.inverse()
         shape = (len(setting), len(self.start))
         found = solve_modes(
             problem,
             np.broadcast_to(self.start, shape),
             self.data.score_JK[None],
             np.broadcast_to(self.prior.mean(), shape),
-            covariance.inverse().whole(),
+            precision,
             iterations=12,
         )
+        curvature = gauss_newton(problem, found.parameters, self.prior.mean(), precision)
         evidence = (
             -0.5 * found.loss
             - self.scaling.log_det[setting]
             - 0.5 * covariance.log_det()
-            - 0.5 * np.linalg.slogdet(found.precision)[1]
+            - 0.5 * np.linalg.slogdet(curvature)[1]
         )
         self.start = found.parameters[int(evidence.argmax())]
         self.log_scales = np.concatenate([self.log_scales, log_scales])

@@ -58,13 +58,29 @@ class Blocks(NamedTuple):
     def whole(self) -> FloatArray:
         """The matrices, (H, P, P)."""
         H, own, J = self.own.shape[:3]
-        o, P = own * J, own * J + self.shared.shape[1]
-        out = np.zeros((H, P, P))
+        P = own * J + self.shared.shape[1]
+        return self.added_to(np.zeros((H, P, P)))
+
+    def added_to(self, matrix_HPP: FloatArray) -> FloatArray:
+        """Whole matrices, to which these are added in place."""
+        own, J = self.own.shape[1:3]
         for i in range(own):
-            out[:, i * J : (i + 1) * J, i * J : (i + 1) * J] = self.own[:, i]
-        rest = range(o, P)
-        out[:, rest, rest] = self.shared
-        return out
+            part = slice(i * J, (i + 1) * J)
+            matrix_HPP[:, part, part] += self.own[:, i]
+        rest = range(own * J, matrix_HPP.shape[1])
+        matrix_HPP[:, rest, rest] += self.shared
+        return matrix_HPP
+
+    def times(self, vector_HP: FloatArray) -> FloatArray:
+        """Products with vectors, (H, P)."""
+        H, (own, J) = len(vector_HP), self.own.shape[1:3]
+        of_own = self.own @ vector_HP[:, : own * J].reshape(H, own, J, 1)
+        of_shared = self.shared * vector_HP[:, own * J :]
+        return np.concatenate([of_own.reshape(H, own * J), of_shared], axis=1)
+
+    def take(self, row: IntArray) -> Blocks:
+        """Those of some rows."""
+        return Blocks(self.own[row], self.shared[row])
 
     def inverse(self) -> Blocks:
         """Their inverses."""

@@ -18,6 +18,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from isocompute.model.form import FloatArray, Form, IntArray
+from isocompute.model.prior import Blocks
 
 LONGEST_STEP = 1.0  # of any parameter: all live on scales of about one
 CONVERGED = 3e-3  # longest step of a problem that is done, far below any posterior spread
@@ -29,7 +30,6 @@ class Mode(NamedTuple):
 
     parameters: FloatArray  # (B, P)
     loss: FloatArray  # (B,) residuals and prior, summed squares
-    precision: FloatArray  # (B, P, P) Gauss-Newton
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def solve_modes(
     start_BP: FloatArray,
     score_BJK: FloatArray,
     mean_BP: FloatArray,
-    precision_BPP: FloatArray,
+    precision: Blocks,
     *,
     iterations: int,
 ) -> Mode:
@@ -80,68 +80,63 @@ def solve_modes(
         start_BP: first parameters.
         score_BJK: what is fitted (perturbed data, for a draw), (B or 1, J, K).
         mean_BP: prior means.
-        precision_BPP: prior precisions, (B, P, P).
+        precision: of the priors, of B problems.
         iterations: at most.
     """
     p = np.array(start_BP)
     damping = np.full(len(p), 1e-3)
-    loss, hessian, gradient = _normal(problem, p, score_BJK, mean_BP, precision_BPP)
+    products = _products(problem, p, score_BJK)
+    loss = _loss(products, mean_BP - p, precision)
     going = np.arange(len(p))
     for _ in range(iterations):
-        here = hessian[going]
-        diagonal = np.einsum("bpp->bp", here)  # a view
+        prior, apart = precision.take(going), (mean_BP - p)[going]
+        hessian, down = _assembled(problem.form.own, products[going], apart, prior)
+        diagonal = np.einsum("bpp->bp", hessian)  # a view
         diagonal += damping[going, None] * diagonal
-        step = np.linalg.solve(here, gradient[going][:, :, None])[:, :, 0]
+        step = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
         length = np.abs(step).max(axis=1)
         step *= np.minimum(1.0, LONGEST_STEP / np.maximum(length, 1e-12))[:, None]
         trial = p[going] + step
-        new_loss, new_hessian, new_gradient = _normal(
-            problem.grouped(problem.group_B[going]),
-            trial,
-            score_BJK if len(score_BJK) == 1 else score_BJK[going],
-            mean_BP[going],
-            precision_BPP[going],
-        )
+        score = score_BJK if len(score_BJK) == 1 else score_BJK[going]
+        new = _products(problem.grouped(problem.group_B[going]), trial, score)
+        new_loss = _loss(new, mean_BP[going] - trial, prior)
         better = new_loss < loss[going]
         took = going[better]
-        p[took], loss[took] = trial[better], new_loss[better]
-        hessian[took], gradient[took] = new_hessian[better], new_gradient[better]
+        p[took], loss[took], products[took] = trial[better], new_loss[better], new[better]
         damping[going] *= np.where(better, 0.2, 8.0)
         going = going[(length > CONVERGED) & (damping[going] < STUCK)]
         if not len(going):
             break
-    return Mode(p, loss, hessian)
+    return Mode(p, loss)
 
 
-def _normal(
-    problem: Problem,
-    p: FloatArray,
-    score_BJK: FloatArray,
-    mean_BP: FloatArray,
-    precision_BPP: FloatArray,
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Loss, Gauss-Newton matrix and downhill direction (half gradients)."""
+def _products(problem: Problem, p: FloatArray, score_BJK: FloatArray) -> FloatArray:
+    """What whitened derivatives and residuals make with each other, (B, J, C + 1, C + 1)."""
     own, shared = problem.split(p)
     value, jacobian = problem.form.value_and_jacobian(own, shared, problem.x_JK)
     J, K, C, B = jacobian.shape
-    both = np.empty((J, K, C + 1, B))
+    both = np.empty((J, K, C + 1, B), jacobian.dtype)
     both[:, :, :C] = jacobian
     both[:, :, C] = score_BJK.transpose(1, 2, 0) - value
-    both = problem.whitened(both)
-    columns = np.ascontiguousarray(both.transpose(3, 0, 2, 1))  # (B, J, C + 1, K)
-    products = columns @ columns.transpose(0, 1, 3, 2)
-    return _assembled(problem.form.own, products, mean_BP - p, precision_BPP)
+    # (B, J, C + 1, K), in double precision: a product of rounded ones need not be positive.
+    columns = np.ascontiguousarray(problem.whitened(both).transpose(3, 0, 2, 1), np.float64)
+    return np.asarray(columns @ columns.transpose(0, 1, 3, 2))
+
+
+def _loss(products: FloatArray, apart: FloatArray, precision: Blocks) -> FloatArray:
+    """Squares of residuals and of what lies apart from the prior's mean, (B,)."""
+    prior = (apart * precision.times(apart)).sum(axis=1)
+    return np.asarray(products[:, :, -1, -1].sum(axis=1) + prior)
 
 
 def _assembled(
-    n_own: int, products: FloatArray, apart: FloatArray, precision_BPP: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Of what derivatives and residuals make with each other, (B, J, C + 1, C + 1), and a prior."""
+    n_own: int, products: FloatArray, apart: FloatArray, precision: Blocks
+) -> tuple[FloatArray, FloatArray]:
+    """Gauss-Newton matrix (B, P, P) and downhill direction (half gradients) of `_products`."""
     B, J, C = products.shape[:3]
     C, o = C - 1, n_own * J
-    hessian = precision_BPP.copy()
-    prior = np.einsum("bpq,bq->bp", precision_BPP, apart)
-    gradient = prior.copy()
+    hessian = precision.added_to(np.zeros((B, *2 * apart.shape[1:])))
+    down = precision.times(apart)
     # Own parameters of one configuration meet each other: the diagonals of all blocks (J, J).
     b, p, q = hessian.strides
     own = as_strided(hessian, (B, n_own, n_own, J), (b, J * p, J * q, p + q))
@@ -149,21 +144,19 @@ def _assembled(
     cross = products[:, :, :n_own, n_own:C].transpose(0, 2, 1, 3).reshape(B, o, C - n_own)
     hessian[:, :o, o:] += cross
     hessian[:, o:, :o] += cross.transpose(0, 2, 1)
-    gradient[:, :o] += products[:, :, :n_own, C].transpose(0, 2, 1).reshape(B, o)
+    down[:, :o] += products[:, :, :n_own, C].transpose(0, 2, 1).reshape(B, o)
     shared = products[:, :, n_own:C, n_own:].sum(axis=1)
     hessian[:, o:, o:] += shared[:, :, :-1]
-    gradient[:, o:] += shared[:, :, -1]
-    loss = products[:, :, C, C].sum(axis=1) + np.einsum("bp,bp->b", apart, prior)
-    return loss, hessian, gradient
+    down[:, o:] += shared[:, :, -1]
+    return hessian, down
 
 
 def gauss_newton(
-    problem: Problem, p: FloatArray, mean_BP: FloatArray, precision_BPP: FloatArray
+    problem: Problem, p: FloatArray, mean_BP: FloatArray, precision: Blocks
 ) -> FloatArray:
     """Gauss-Newton matrices (B, P, P) at given parameters; the scores do not matter to them."""
-    score = np.zeros((1, *problem.x_JK.shape))
-    mean = np.broadcast_to(mean_BP, p.shape)
-    return _normal(problem, p, score, mean, precision_BPP)[1]
+    products = _products(problem, p, np.zeros((1, *problem.x_JK.shape)))
+    return _assembled(problem.form.own, products, mean_BP - p, precision)[0]
 
 
 def linear_evidence(
@@ -173,7 +166,7 @@ def linear_evidence(
     score_JK: FloatArray,
     p: FloatArray,
     mean_P: FloatArray,
-    precision_PP: FloatArray,
+    precision: Blocks,
     covariance: FloatArray,
 ) -> FloatArray:
     """Log evidence (S,) with curves made linear at p (P,), up to what all have in common.
@@ -181,7 +174,7 @@ def linear_evidence(
     Args:
         form, x_JK, has_JK, score_JK: curves and data.
         p: where the curves are made linear.
-        mean_P, precision_PP: of the prior.
+        mean_P, precision: of the prior; precision of one row.
         covariance: (S, J, K, K) of the noise.
     """
     J = len(x_JK)
@@ -191,9 +184,9 @@ def linear_evidence(
     both = np.concatenate([jacobian[..., 0], left], axis=2) * has_JK[:, :, None]
     every = np.broadcast_to(both, (len(covariance), *both.shape))
     products = both.transpose(0, 2, 1) @ np.linalg.solve(covariance, every)
-    precision = np.broadcast_to(precision_PP, (len(covariance), *precision_PP.shape))
     apart = np.broadcast_to(mean_P - p, (len(covariance), len(p)))
-    loss, hessian, down = _assembled(form.own, products, apart, precision)
+    hessian, down = _assembled(form.own, products, apart, precision)
+    loss = _loss(products, apart, precision)
     gain = np.linalg.solve(hessian, down[:, :, None])[:, :, 0]
     lower = np.linalg.cholesky(covariance)
     out: FloatArray = (
@@ -209,7 +202,7 @@ def slope(
     p: FloatArray,
     score_JK: FloatArray,
     mean_P: FloatArray,
-    precision_BPP: FloatArray,
+    precision: Blocks,
 ) -> tuple[FloatArray, FloatArray]:
     """Loss (B,) and downhill direction (B, P; half gradients) without the Gauss-Newton matrix."""
     own, shared = problem.split(p)
@@ -219,7 +212,7 @@ def slope(
     weighed = problem.whitened(scaled, back=True)[:, :, 0]
     each = np.einsum("jkcb,jkb->cjb", jacobian, weighed)
     apart = mean_P - p
-    pull = (precision_BPP @ apart[:, :, None])[:, :, 0]
+    pull = precision.times(apart)
     n_own = problem.form.own
     of_own = each[:n_own].reshape(-1, len(p))
     down = pull + np.concatenate([of_own, each[n_own:].sum(axis=1)]).T

@@ -57,7 +57,9 @@ def walk(
     pool = _Pool(prior, rng)
     now = start
     score_JK = score_JK.astype(np.float32)
-    nothing = np.zeros((len(start.setting), *2 * (start.parameters.shape[1],)))
+    own, J = prior.own, len(score_JK)
+    D, P = start.parameters.shape
+    nothing = Blocks(np.zeros((D, own, J, J)), np.zeros((D, P - own * J)))
     curvature = gauss_newton(problem, start.parameters, prior.mean(), nothing)
     # A form with more parameters of each configuration has further to walk, too.
     rounds = WORK * prior.own // (3 * len(score_JK))
@@ -125,11 +127,11 @@ class _Pool:
         picked = each[row[:, :own], np.arange(own)].reshape(len(row), -1)
         return np.column_stack([picked, self.scales_M[row[:, own], -1]])
 
-    def precision(self, row: IntArray) -> FloatArray:
-        """Prior precision (D, P, P) of chosen sets."""
+    def precision(self, row: IntArray) -> Blocks:
+        """Prior precision of chosen sets."""
         own = self.prior.own
         each = self.inverse.own[row[:, :own], np.arange(own)]
-        return Blocks(each, self.inverse.shared[row[:, own]]).whole()
+        return Blocks(each, self.inverse.shared[row[:, own]])
 
 
 def _leap(
@@ -138,7 +140,7 @@ def _leap(
     curvature: FloatArray,
     score_JK: FloatArray,
     mean: FloatArray,
-    precision: FloatArray,
+    precision: Blocks,
     rng: np.random.Generator,
 ) -> Walkers:
     """One Hamiltonian trajectory of every draw, taken or left.
@@ -147,9 +149,9 @@ def _leap(
     would not leave the posterior as it is.
     """
     D, P = now.parameters.shape
-    lower = np.linalg.cholesky(curvature + precision)
+    lower = np.linalg.cholesky(precision.added_to(curvature.copy()))
     back = _inverse_of_lower(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
-    ahead = np.ascontiguousarray(back.transpose(0, 2, 1))
+    ahead = back.transpose(0, 2, 1)
     leap = LEAP * rng.uniform(0.8, 1.2, (D, 1))
     p, v = now.parameters, rng.standard_normal((D, P))
     loss, down = slope(problem, p, score_JK, mean, precision)
@@ -189,4 +191,5 @@ def _drawn(log_p: FloatArray, rng: np.random.Generator) -> IntArray:
 
 
 def _times(matrix: FloatArray, vector: FloatArray) -> FloatArray:
-    return np.asarray((matrix @ vector[..., None])[..., 0])
+    """Products in the matrices' precision: to turn these into another one takes longer."""
+    return np.asarray((matrix @ vector.astype(matrix.dtype)[..., None])[..., 0])

@@ -321,7 +321,7 @@ def test_a_verdict_of_stop_is_a_refusal_with_exit_3(
     assert main(["fit", str(source), "--full"]) == 0  # it says why
     out = " ".join(capsys.readouterr().out.split())
     assert "Confidence: stop. " in out
-    assert "3 configurations end lower than they began. If these scores are losses, use" in out
+    assert "end lower than they began. If these scores are losses, use" in out
     document = tmp_path / "plan.json"
     argv = ["plan", "--budget", "1e6", "--law", str(source), "--json", str(document)]
     assert main(argv) == 3

@@ -235,6 +235,7 @@ def _load(
             f"{path}: {repeated} rows stand at rollouts for which their run has another score; all "
             f"count, as further evaluations of it{told}"
         )
+    curves = [c.replace(score_range=score_range) for c in curves]
     check_configurations(curves, path)
     if "learning_rate" not in where:
         check_one_rate(curves, path)

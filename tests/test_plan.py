@@ -21,12 +21,14 @@ from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.advice import _STEPS, run_next
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
-from isocompute.answers.best_words import best_n_words
+from isocompute.answers.best_words import best_n_words, n_words
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit
 from isocompute.answers.plan import plan_from_source
+from isocompute.answers.words import with_checks
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
+from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, Recipe
 
@@ -864,6 +866,37 @@ def test_every_step_fits_a_line() -> None:
     steps = run_next(own, Configuration(1024, 1024), 2048, 1e6)
     wide = max(len(step["do"]) for step in steps)
     assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
+
+
+def test_a_plan_says_what_run_and_checks_cost_together() -> None:
+    plan: dict[str, Any] = {"rollouts": 1e6, "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}
+    step = {"settles": "bp_untested", "rollouts": 5e5,
+            "cost": {"gpu_hours": 5.0, "usd": 10.0, "tokens": None}}  # fmt: skip
+    assert with_checks(plan, [step, step]) == "20 GPU-hours, $40"
+    assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
+    gauge = {"settles": "difficulty_assumed", "rollouts": None, "cost": None}
+    assert with_checks(plan, [step, gauge]) == "at least 15 GPU-hours, $30"
+    unpriced = {"gpu_hours": None, "usd": None, "tokens": None}
+    assert with_checks({**plan, "cost": unpriced}, [step]) == "1.5M rollouts"
+    # Of steps that the screen has no room for nothing is counted.
+    plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
+    many = [{**step, "do": f"do {i} " + "x" * 60, "command": "isocompute " + "y" * 60,
+             "rollouts": 1e5, "cost": {**unpriced, "gpu_hours": 1.0}}
+            for i in range(3)]  # fmt: skip
+    lines = advice_lines({**plan, "run_next": many})
+    shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
+    assert 0 < shown < 3
+    assert f"Before you spend (run and checks: {compact(9.99 + shown)} GPU-hours):" in lines
+
+
+def test_the_n_that_is_named_is_a_tested_one() -> None:
+    best = {"rollouts_per_problem": 143.2, "interval": [85.4, 227.1],
+            "tested_rollouts_per_problem": 128}  # fmt: skip
+    assert n_words(best) == "128 (85 to 227)"
+    assert n_words({**best, "tested_rollouts_per_problem": 64}) == "85 to 227"
+    assert n_words({**best, "interval": [128.0, 128.0]}) == "128"
+    assert n_words({**best, "interval": [None, 227.1]}) == "128"
+    assert n_words({"rollouts_per_problem": 40.3, "interval": [17.0, 64.0]}) == "40 (17 to 64)"
 
 
 def test_where_the_best_n_lies_agrees_with_the_choice() -> None:

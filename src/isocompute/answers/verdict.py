@@ -111,17 +111,14 @@ def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = windows_of(fit.curves, fit.unit)
     if 2 * len(fallen := _fallen(of)) > len(of):
-        first, names = _cheapest(fit), [name_of(fit, c) for c in fallen]
+        # The shortest run of those, then of the smallest batch, is the cheapest to try again.
+        first = min(fallen, key=lambda c: (longest(fit, c), c.batch_size, c))
+        names = [name_of(fit, c) for c in fallen]
         names[1:] = (name.removeprefix("n = ") for name in names[1:])
         yield notice("scores_fall", fallen=names,
                      which=named(fit, [first]), rollouts=longest(fit, first) / 4)  # fmt: skip
     elif not any(w.rises for w in of.values()):
         yield notice("scores_flat")
-
-
-def _cheapest(fit: Reading) -> Configuration:
-    """The configuration of the shortest run, then of the smallest batch."""
-    return min(fit.configurations, key=lambda c: (longest(fit, c), c.batch_size, c))
 
 
 def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:

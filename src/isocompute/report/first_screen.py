@@ -98,7 +98,6 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Half", half_words(plan.get("half"))),
         ("On the way", _on_the_way(plan.get("check"))),
-        ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep yours: your logs do not hold them" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {})),

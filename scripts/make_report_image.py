@@ -42,7 +42,7 @@ def main() -> int:
         said, asked = opened.console, opened.outside()
         browser.close()
     with Image.open(options.output) as picture:  # few colours: a small file
-        small = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+        small = picture.convert("RGB").quantize(192, dither=Image.Dither.NONE)
     small.save(options.output, optimize=True)
     if said or asked:
         parser.error(f"a report must be silent and alone, but it said {said}, asked for {asked}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from isocompute.answers import reading
 from isocompute.answers.backtest import backtest, simple_rules
 from isocompute.answers.best import Ridge
 from isocompute.answers.direction import confounded, direction
+from isocompute.answers.effort import compared, seeds
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.overfit import falls, noise_scale, overfitting, windows_of
-from isocompute.answers.verdict import verdict_of
+from isocompute.answers.provenance import provenance
+from isocompute.answers.verdict import untested, verdict_of
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.errors import InputError, RefusalError
 
@@ -375,6 +378,15 @@ def test_what_was_not_tested_is_said(rng) -> None:
     assert "few_seeds" in codes(fit_of(rng, runs=2))
     sound = codes(fit_of(rng, runs=3))
     assert not sound & {"seeds_missing", "few_seeds", "one_or_two_n", "n_not_told_apart"}
+    # A check need not go further than all n were compared, nor further than a plan.
+    (apart,) = [n for n in fit_of(rng).notices if n.code == "n_confounded_with_batch"]
+    assert apart.rollouts == 2e6
+    early: Any = SimpleNamespace(support=(4e3, 1e5), unit="rollouts", curves=fit_of(rng).curves)
+    assert compared(early) == compared(early, Configuration(32, 8)) == 1e5
+    assert seeds(early, [Configuration(32, 8), Configuration(32, 16)]) == 4e5
+    short = {n.code: n.rollouts for n in untested(fit_of(rng, runs=1), most=1000.0)}
+    assert short["seeds_missing"] in {2000.0, 4000.0, 6000.0}
+    assert short["n_confounded_with_batch"] == 2000
     two = fit_of(rng, [(32, 8), (32, 64)])
     (said,) = [n for n in two.notices if n.code == "one_or_two_n"]
     assert "8, 64" in said.text
@@ -448,6 +460,8 @@ def test_runs_that_do_not_learn_stop_everything(rng) -> None:
     fit = fit_of(rng)
     down = tuple(c.replace(score_K=c.score_K[::-1].copy()) for c in fit.curves)
     fit.posterior.curves = down
+    (said,) = [n for n in fit.notices if n.code == "scores_fall"]
+    assert said.text.startswith("Scores fall instead of rising: n = 8, 16")
     assert "scores_fall" in codes(fit)
     assert "falls_after_peak" not in codes(fit)
     assert fit.verdict.level == "stop"
@@ -701,6 +715,10 @@ def test_provenance_tells_data_and_options(rng) -> None:
     said = fit.document["provenance"]
     assert said["n_runs"] == 21
     assert said["n_points"] == 630
+    assert said["score_range"] == [0, 1]
+    read = [c.replace(score_range=(0.0, 100.0)) for c in fit.curves]
+    fit.posterior.curves = tuple(read)
+    assert provenance(fit)["score_range"] == [0, 100]
     other = fit_of(np.random.default_rng(5))
     assert said["data_sha256"] != other.document["provenance"]["data_sha256"]
     assert said["code_sha256"] == other.document["provenance"]["code_sha256"]

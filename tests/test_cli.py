@@ -321,7 +321,7 @@ def test_a_verdict_of_stop_is_a_refusal_with_exit_3(
     assert main(["fit", str(source), "--full"]) == 0  # it says why
     out = " ".join(capsys.readouterr().out.split())
     assert "Confidence: stop. " in out
-    assert "3 configurations end lower than they began. If these scores are losses, use" in out
+    assert "end lower than they began. If these scores are losses, use" in out
     document = tmp_path / "plan.json"
     argv = ["plan", "--budget", "1e6", "--law", str(source), "--json", str(document)]
     assert main(argv) == 3
@@ -349,7 +349,7 @@ def test_fit_reads_for_people(sweep_csv: Path, capsys: pytest.CaptureFixture[str
     assert main(["fit", str(sweep_csv)]) == 0
     out, _ = capsys.readouterr()
     lines = out.splitlines()
-    assert lines[0] == "avg@4, 9 runs, n = 8 to 128, B_p = 32, up to 2M rollouts"
+    assert lines[0] == "avg@4, 9 runs: 32 problems (B_p) x 8 to 128 rollouts (n), up to 2M rollouts"
     assert len(lines) <= 14
     assert max(map(len, lines)) <= 80
     for words in ("Best n ", "Wrong n ", "Predicts ", "Batch or n ", "Confidence: ", "--full"):

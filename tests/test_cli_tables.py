@@ -39,7 +39,8 @@ def document() -> dict[str, Any]:
             "interval": [8.0, 128.0], "probability": {"8": 0.2, "32": 0.3, "128": 0.5},
             "expected_regret": {"8": 0.0921, "32": 0.003, "128": 0.001},
             "as_good": [128], "problems_per_batch": 64 if i < 10 else 32,
-            "tested_rollouts_per_problem": 128, "extrapolated": i > 20,
+            "tested_rollouts_per_problem": 8 if i < 10 else 32 if i < 20 else 128,
+            "extrapolated": i > 20,
         }  # fmt: skip
 
     at = [
@@ -93,9 +94,9 @@ def document() -> dict[str, Any]:
 
 def test_the_answer_in_one_screen() -> None:
     assert fit_lines(document()) == [
-        "avg@4, 9 runs, n = 8 to 128, B_p = 32, up to 10M rollouts",
+        "avg@4, 9 runs: 32 problems (B_p) x 8 to 128 rollouts (n), up to 10M rollouts",
         "",
-        "Best n      100k: 8 (8 to 128)    1M: 58 (8 to 128)    10M: 108 (8 to 128)",
+        "Best n      100k: 8 (8 to 128)    1M: 32 (8 to 128)    10M: 128 (8 to 128)",
         "            rises by 4.0 octaves, at least 3.2; where it levels off is not known",
         "Wrong n     costs 0.091 at 10M (n = 8), 0.002 (n = 32)",
         "Predicts    held-out scores within 0.012 (assuming no further change: 0.030)",
@@ -175,8 +176,16 @@ def test_several_b_p_and_a_fixed_batch_name_b_p() -> None:
     d["setting"] = {"kind": "joint", "value": None}
     assert line(d, "Best B_p").split()[2:] == ["100k:", "64", "1M:", "32", "10M:", "32"]
     d["setting"] = {"kind": "fixed_batch_size", "value": 8192}
-    assert line(d, "Best B_p").split()[2:] == ["100k:", "975", "1M:", "140", "10M:", "76"]
-    assert fit_lines(d)[0] == "avg@4, 9 runs, n = 8 to 128, batch of 8,192, up to 10M rollouts"
+    assert line(d, "Best B_p").split()[2:] == ["100k:", "1,024", "1M:", "256", "10M:", "64"]
+    assert fit_lines(d)[0] == (
+        "avg@4, 9 runs: batch of 8,192, 8 to 128 rollouts a problem (n), up to 10M"
+    )
+    d["setting"] = {"kind": "joint", "value": None}
+    for i, row in enumerate(d["curves"]):
+        row["problems_per_batch"] = 2 ** (i + 3)
+    assert fit_lines(d)[0].endswith(": 8, 16, 32 problems (B_p) x 8 to 128 rollouts (n), up to 10M")
+    d["curves"] = [{**row, "problems_per_batch": b} for row in d["curves"] for b in (8, 4, 2, 1, 9)]
+    assert ": 1 to 9 problems (B_p) x 8 to 128" in fit_lines(d)[0]
 
 
 def test_with_nothing_to_mend_the_plan_comes_next() -> None:

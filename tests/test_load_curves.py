@@ -159,7 +159,13 @@ def test_the_columns_best_and_worst_answer_to_the_samples_of_the_mean(tmp_path: 
 
 def test_scores_on_another_scale(tmp_path: Path) -> None:
     file = tidy(tmp_path / "a.csv", HEAD, "32,8,100,10", "32,8,200,20")
-    assert load_curves([file], score_range=(0, 100))[0].score_K.tolist() == [0.1, 0.2]
+    (curve,) = load_curves([file], score_range=(0, 100))
+    assert (curve.score_K.tolist(), curve.score_range) == ([0.1, 0.2], (0, 100))
+    signs = tidy(tmp_path / "b.csv", HEAD, "32,8,100,10%", "32,8,200,20%")
+    (curve,) = load_curves([signs])
+    assert (curve.score_K.tolist(), curve.score_range) == ([0.1, 0.2], (0, 100))
+    shares = tidy(tmp_path / "c.csv", HEAD, "32,8,100,0.1", "32,8,200,0.2")
+    assert load_curves([shares])[0].score_range == (0, 1)
 
 
 def test_several_sources_are_one_sweep(tmp_path: Path) -> None:

@@ -21,12 +21,14 @@ from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
 from isocompute.answers.advice import _STEPS, run_next
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
+from isocompute.answers.best_words import best_n_words, n_words
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit
 from isocompute.answers.plan import plan_from_source
-from isocompute.answers.words import best_n_words
+from isocompute.answers.words import with_checks
 from isocompute.domain import Configuration, Notice, notice
-from isocompute.domain.notices import NOTICES
+from isocompute.domain.notices import NOTICES, takes
+from isocompute.domain.text import compact
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import RECORDED, Recipe
 
@@ -132,7 +134,7 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
     assert "none inside was tested" in text(d, "outside_interval")
     # The interval is not called that of the best n beside a choice that lies outside.
     shown = " ".join(said(plan_budget(planted(arms, surface=hill), AT), why=True))
-    assert "n = 128 lies off the trend over n, which peaks at 91." in shown
+    assert "tested n = 128 scores best; by the trend over n the best is 91." in shown
     near = planted(arms | {(32, 96): (0.0, 0.0)}, surface=hill, move_D=SHAKEN / 6)
     why = text(plan_budget(near, AT).document, "outside_interval")
     assert "it scores above the trend of its neighbours" in why
@@ -177,7 +179,7 @@ def test_a_batch_that_a_limit_forbids_does_not_decide_which_is_stable() -> None:
 
 def test_one_problems_per_batch_is_taken_and_named() -> None:
     d = plan_budget(planted(), AT).document
-    assert text(d, "bp_untested") == "Only B_p = 32 was tested at n = 32."
+    assert text(d, "bp_untested") == "Only B_p = 32 was tested at n = 32; another may score higher."
     sick = plan_budget(planted(), AT, unhealthy={Configuration(32, 32): "divergence"}).document
     assert "no larger B_p was tested" in text(sick, "bp_unstable")
 
@@ -374,7 +376,7 @@ def test_with_one_n_its_neighbours_are_candidates_an_octave_away() -> None:
     assert d["run_next"][0] == {
         "settles": "one_or_two_n", "do": "train n = 64",
         "command": "isocompute run study.yaml grid.rollouts_per_problem=64",
-        "rollouts": None, "cost": None,
+        "rollouts": 1e6, "cost": {"tokens": None, "gpu_hours": None, "usd": None},
     }  # fmt: skip
 
 
@@ -847,8 +849,9 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         lines = advice_lines(d)
         said = "Before you spend: nothing: every check costs more than the run (--why)."
         assert (said in lines) is not asked
-        assert ("Before you spend:" in lines) is asked
-        assert "Before you spend:" in advice_lines(d, why=True)
+        total = "" if spent is None else f" (run and checks: {takes(plan['rollouts'] + spent)})"
+        assert (f"Before you spend{total}:" in lines) is asked
+        assert f"Before you spend{total}:" in advice_lines(d, why=True)
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
         both = advice_lines({**plan, "run_next": [priced, cheap]})
         assert sum(line.startswith(("  1. ", "  2. ")) for line in both) == 1 + asked
@@ -865,16 +868,51 @@ def test_every_step_fits_a_line() -> None:
     assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
 
 
-def test_a_best_n_that_is_wide_open_is_not_named() -> None:
-    d = {"rollouts_per_problem_law": 34.2, "notices": []}
-    at = "Best n at this budget: 34 (16 to 60)."
-    assert best_n_words({**d, "rollouts_per_problem_interval": [16.0, 60.0]}) == at
-    assert best_n_words({**d, "rollouts_per_problem_interval": [16.0, 64.0]}) == (
-        "The best n at this budget may be any from 16 to 64."
+def test_a_plan_says_what_run_and_checks_cost_together() -> None:
+    plan: dict[str, Any] = {"rollouts": 1e6, "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}
+    step = {"settles": "bp_untested", "rollouts": 5e5,
+            "cost": {"gpu_hours": 5.0, "usd": 10.0, "tokens": None}}  # fmt: skip
+    assert with_checks(plan, [step, step]) == "20 GPU-hours, $40"
+    assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
+    gauge = {"settles": "difficulty_assumed", "rollouts": None, "cost": None}
+    assert with_checks(plan, [step, gauge]) == "at least 15 GPU-hours, $30"
+    unpriced = {"gpu_hours": None, "usd": None, "tokens": None}
+    assert with_checks({**plan, "cost": unpriced}, [step]) == "1.5M rollouts"
+    # Of steps that the screen has no room for nothing is counted.
+    plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
+    many = [{**step, "do": f"do {i} " + "x" * 60, "command": "isocompute " + "y" * 60,
+             "rollouts": 1e5, "cost": {**unpriced, "gpu_hours": 1.0}}
+            for i in range(3)]  # fmt: skip
+    lines = advice_lines({**plan, "run_next": many})
+    shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
+    assert 0 < shown < 3
+    assert f"Before you spend (run and checks: {compact(9.99 + shown)} GPU-hours):" in lines
+
+
+def test_the_n_that_is_named_is_a_tested_one() -> None:
+    best = {"rollouts_per_problem": 143.2, "interval": [85.4, 227.1],
+            "tested_rollouts_per_problem": 128}  # fmt: skip
+    assert n_words(best) == "128 (85 to 227)"
+    assert n_words({**best, "tested_rollouts_per_problem": 64}) == "85 to 227"
+    assert n_words({**best, "interval": [128.0, 128.0]}) == "128"
+    assert n_words({**best, "interval": [None, 227.1]}) == "128"
+    assert n_words({"rollouts_per_problem": 40.3, "interval": [17.0, 64.0]}) == "40 (17 to 64)"
+
+
+def test_where_the_best_n_lies_agrees_with_the_choice() -> None:
+    d = {"rollouts_per_problem_law": 34.2, "notices": [], "rollouts_per_problem": 32}
+    wide = {**d, "rollouts_per_problem_interval": [16.0, 60.0]}
+    assert best_n_words(wide) == (
+        "The best n is between 16 and 60; of those tested, 32 scores best."
+    )
+    capped = [{"code": "capped_by_min_steps"}, {"code": "capped_by_tested_n"}]
+    assert best_n_words({**wide, "notices": capped[1:]}) == best_n_words(wide)
+    assert best_n_words({**wide, "notices": capped}) == (
+        "The best n is between 16 and 60; of those tested and allowed, 32 scores best."
     )
     outside = [{"code": "outside_interval"}]
     wide = {**d, "rollouts_per_problem_interval": [8.0, 64.0], "notices": outside}
-    off = "n = 128 lies off the trend over n, which peaks at 34 (8 to 64)."
+    off = "Of those tested n = 128 scores best; by the trend over n the best is between 8 and 64."
     assert best_n_words({**wide, "rollouts_per_problem": 128}) == off
 
 
@@ -973,7 +1011,7 @@ def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
         lines = advice_lines({**plan.document, **words, **same})
         return [line.rpartition("(")[2] for line in lines if line[2:8] in ("rate  ", "recipe")]
 
-    assert rows() == ["rate as in the runs)", "not in the logs; keep yours)"]
+    assert rows() == ["rate as in the runs)", "your logs do not hold it)"]
     assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
     asked = {"learning_rate_from": "runs", "recorded": ["learning_rate"], "difficulty": "hard",
              "asked": ["kl_coef", "entropy_coef"]}  # fmt: skip
@@ -1014,14 +1052,17 @@ def test_settings_that_no_run_recorded_are_named_beside_the_keys() -> None:
 
 def test_a_best_n_at_the_end_of_those_tested_may_lie_beyond() -> None:
     d = {"rollouts_per_problem_law": 128.0, "rollouts_per_problem_interval": [41.0, 128.0],
-         "law": {"tested": [4, 128]}}  # fmt: skip
-    assert best_n_words(d) == "Best n at this budget: 128 or more (at least 41)."
-    d |= {"rollouts_per_problem_law": 90.0}
-    assert best_n_words(d) == "Best n at this budget: 90 (41 to 128 or more)."
-    d |= {"rollouts_per_problem_law": 4.0, "rollouts_per_problem_interval": [4.0, 9.0]}
-    assert best_n_words(d) == "Best n at this budget: 4 or fewer (at most 9)."
-    d |= {"rollouts_per_problem_law": 20.0, "rollouts_per_problem_interval": [10.0, 30.0]}
-    assert best_n_words(d) == "Best n at this budget: 20 (10 to 30)."
+         "law": {"tested": [4, 128]}, "rollouts_per_problem": 64}  # fmt: skip
+
+    def where(low: float, high: float) -> str:
+        return best_n_words({**d, "rollouts_per_problem_interval": [low, high]}).split(";")[0]
+
+    assert where(41, 128) == "The best n is between 41 and 128, or more"
+    assert where(4, 9) == "The best n is between 4 and 9, or fewer"
+    assert where(4, 128) == "The best n is between 4 and 128, or beyond"
+    assert where(10, 30) == "The best n is between 10 and 30"
+    assert where(128, 128) == "The best n is 128 or more."
+    assert where(4, 4) == "The best n is 4 or fewer."
 
 
 def test_a_limit_that_costs_is_in_the_foreground_and_a_step_makes_room() -> None:
@@ -1053,7 +1094,7 @@ def test_why_gives_the_reasoning_the_rules_the_printed_law_and_every_note() -> N
     for one in plan.document["notices"]:
         assert f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" in page
     assert "more note" not in page
-    assert "n = 32 lies off the trend over n, which peaks at 19." in page
+    assert "Of those tested n = 32 scores best; by the trend over n the best is 19." in page
     assert not any("The study's own" in line for line in said(plan))
 
 

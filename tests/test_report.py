@@ -19,10 +19,11 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
-from isocompute.report.first_screen import _gain, picture
+from isocompute.report.first_screen import _gain
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, numbers, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
+from isocompute.report.thumbnail import BOTTOM, TOP, picture
 from isocompute.report.words import (
     backtest_sentence,
     best_at,
@@ -245,10 +246,11 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
     page = page_of(tmp_path, [("my sweep", fit)], make_plan())
     answer = first_screen(page)
     for part in (
-        "16 problems per batch",
-        "256 rollouts per problem, n",
-        "976 steps, M",
-        "4M rollouts. Best n at this budget: 301 (200 to 512).",
+        "16 problems per batch (Bₚ)",
+        "256 rollouts per problem (n)",
+        "976 steps",
+        "4M rollouts in all. A rollout is one sampled answer to a problem.",
+        "The best n is between 200 and 512; of those tested, 256 scores best.",
         "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
         "Score 0.668 (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over your n = 16",
@@ -257,8 +259,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "310 GPU-hours, $620, 6.4B tokens",
         "1.3 over the training problems",
         "Test a second Bₚ. isocompute run study.yaml avg@4",  # why is the verdict's reason
-        "A rollout is one sampled answer",
-        "avg@4, 14 runs, n = 8 to 512, Bₚ = 16, up to 8.39M rollouts",
+        "avg@4 of 14 runs, 16 problems × 8 to 512 rollouts, up to 8.39M in all. Ranges are 95%",
         "The largest n 16 × 512 0.667 0.008",
         "data.train_batch_size=16 actor_rollout_ref.rollout.n=256",
         "Half the budget: best n",
@@ -278,10 +279,11 @@ def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> No
     plan = make_plan()
     cost = {"gpu_hours": None, "usd": None, "tokens": None}
     dear = "Nothing: every check costs more than the run"
-    for times, says in ((1.0, "on top of the cost Train"), (2.0, dear)):
+    for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
         assert f"Before you spend {says}" in text
+        assert ("With checks 8M rollouts" in text) is (times == 1.0)
 
 
 def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_path: Path) -> None:
@@ -300,7 +302,7 @@ def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureF
     plan = {**make_plan(4e7), "extrapolation_log10": 1.0, "steps": 15625}
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "10 times as far as n were compared" in said
-    assert "15,625 steps, M" in said  # every digit: it is typed into a trainer
+    assert "15,625 steps" in said  # every digit: it is typed into a trainer
 
 
 def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
@@ -312,7 +314,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "On the way 0.580 to 0.620 at step 1,244; if lower, stop and fit again" in said
-    assert "Recipe keep yours; your logs show only its learning rate, clip low" in said
+    assert "Other settings keep yours: your logs do not hold them" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "On the way" not in said
     assert "keep yours" not in said
@@ -323,7 +325,7 @@ def test_a_plan_of_version_1_is_shown(tmp_path: Path, fit: FixtureFit) -> None:
     plan = {k: v for k, v in make_plan().items() if k not in old}
     plan["warnings"] = [{"code": "bp_untested", "message": "only B_p = 16 was tested."}]
     text = page_of(tmp_path, [("a", fit)], plan).text
-    assert "256 rollouts per problem, n" in text
+    assert "256 rollouts per problem (n)" in text
     assert "Caution only Bₚ = 16 was tested." in text
     assert f"Confidence: {fit.document['verdict']['level']}." in text  # the fit's stands in
 
@@ -351,7 +353,8 @@ def test_without_a_plan_the_fit_speaks(tmp_path: Path, fit: FixtureFit) -> None:
     text = first_screen(page_of(tmp_path, [("a", fit)], None))
     last = fit.document["best"][-1]
     assert not last["extrapolated"]
-    assert f"Best n at 8.39M rollouts: {round(last['rollouts_per_problem'])}" in text
+    chosen = last["tested_rollouts_per_problem"]
+    assert f"Best at 8.39M rollouts: {chosen} rollouts per problem (n)" in text
     assert summary(fit.document) in text
     notice = next(one for one in fit.document["notices"] if one["level"] == "caution")
     assert f"{notice['remedy']} {notice['text']}" in text
@@ -370,7 +373,7 @@ def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None
     top = max(row["at"][-1]["score"] for row in fit.document["curves"])
     bottom = min(at["score"] for row in fit.document["curves"] for at in row["at"])
     assert float(lower["cy"] or 0) == pytest.approx(
-        160 - 148 * (0.5 - bottom) / (top - bottom), abs=2
+        BOTTOM - (BOTTOM - TOP) * (0.5 - bottom) / (top - bottom), abs=2
     )
     # Beyond the data the bold line goes on to the mark, which keeps its radius at the edge.
     tags = page_of(tmp_path, [("a", fit)], make_plan(4e7)).tags
@@ -542,7 +545,7 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
 
 
 def test_plan_alone_and_study_alone_make_a_page(tmp_path: Path) -> None:
-    assert "976 steps, M" in page_of(tmp_path, [], make_plan()).text
+    assert "976 steps" in page_of(tmp_path, [], make_plan()).text
     assert "Study: s" in page_of(tmp_path, [], None, study=StudyView(name="s")).text
     # Beside a fit an imported study, of which nothing else is known, would be a bare heading.
     beside = page_of(tmp_path, [("a", make_fit())], None, study=StudyView(name="s"))
@@ -555,16 +558,16 @@ def test_the_first_screen_counts_the_cautions_that_it_does_not_name(tmp_path: Pa
     note = named | {"code": "n", "level": "note", "text": "A note."}
     plan = make_plan() | {"verdict": {"level": "caution", "reason": "Only B_p = 16."}}
     fit = make_fit()
-    for mine, of_fit, says in (([named, note], [note], ""), ([named], more[:1], " 1 more caution"),
-                               ([named, *more], more, " 2 more cautions")):  # fmt: skip
+    for mine, of_fit, says in (([named, note], [note], ""), ([named], more[:1], "1 more caution"),
+                               ([named, *more], more, "2 more cautions")):  # fmt: skip
         both = [("a", FixtureFit(document={**fit.document, "notices": of_fit}, curves=fit.curves))]
         page = page_of(tmp_path, both, plan | {"notices": mine}).text
-        below = f"{says} below." if says else ""
+        below = f" Read {says} below" if says else ""
         assert f"Confidence: caution. Only Bₚ = 16.{below} What it gives" in page
         listed = len(re.findall(r"Caution (?:Only|Caution \d)", page))
         assert listed == (int(says.split()[0]) + 1 if says else 1)
     sound = {"verdict": {"level": "ok", "reason": ""}, "notices": [note]}
-    assert "below." not in first_screen(page_of(tmp_path, [("a", fit)], plan | sound))
+    assert "cautions below" not in first_screen(page_of(tmp_path, [("a", fit)], plan | sound))
 
 
 def test_budgets_in_gpu_hours_are_written_as_everywhere(tmp_path: Path, fit: FixtureFit) -> None:
@@ -582,7 +585,8 @@ def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
     plan = make_plan()
     by_rollouts = picture(fit, plan)
     assert by_rollouts is not None
-    assert by_rollouts["says"].startswith("Score by rollouts, per n; bold: n = 256")
+    assert by_rollouts["unit"] == "rollouts"
+    assert by_rollouts["says"].endswith("Ring: this plan.")
     rate = plan["budget_rollouts"] / 500
     curves = [c.replace(gpu_hours_K=c.rollouts_K / rate) for c in fit.curves]
     hours = FixtureFit(document={**fit.document, "unit": "gpu-hours"}, curves=curves)
@@ -591,10 +595,44 @@ def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
         cost = {**plan["cost"], "gpu_hours": spent}
         found = picture(hours, {**plan, "cost": cost})
         assert found is not None
-        assert found["says"].startswith("Score by GPU-hours, per n; bold: n = 256")
+        assert found["unit"] == "GPU-hours"
         places.append(found["choice"])
     assert places[1][0] > places[0][0]
     assert places[2] is None  # nobody knows where the budget lies
+    assert found["says"] == "Score by n, the rollouts per problem."
+
+
+def test_the_thumbnail_names_every_n_and_numbers_its_axes(fit: FixtureFit) -> None:
+    drawn = picture(fit, make_plan())
+    assert drawn is not None
+    names = drawn["names"]
+    assert sorted(name["n"] for name in names) == list(N)
+    assert [name["n"] for name in names if name["chosen"]] == [256]
+    y = [name["y"] for name in names]
+    assert all(b - a >= 12 for a, b in itertools.pairwise(y))
+    assert TOP - 1 <= y[0] < y[-1] <= BOTTOM + 5
+    of_lines = {(line["light"], line["dark"]) for line in drawn["lines"]}
+    assert {(name["light"], name["dark"]) for name in names} == of_lines
+    assert drawn["budgets"] == ["8,200", "8.4M"]
+    top = max(at["score"] for row in fit.document["curves"] for at in row["at"])
+    assert drawn["scores"][0] == (TOP, f"{top:.3f}")
+    # Of many n some are named: the largest, the choice, no two over each other.
+    rows = fit.document["curves"]
+    many = [{**rows[0], "rollouts_per_problem": n} for n in range(1, 31)]
+    crowd = picture(FixtureFit(document={**fit.document, "curves": many}, curves=[]),
+                    make_plan() | {"rollouts_per_problem": 29})  # fmt: skip
+    assert crowd is not None
+    assert {29, 30} < {name["n"] for name in crowd["names"]}
+    assert len(crowd["names"]) <= 12
+    assert crowd["names"][0]["y"] >= 0
+
+
+def test_scores_that_were_read_on_another_scale_say_so(tmp_path: Path, fit: FixtureFit) -> None:
+    assert "are shown as" not in page_of(tmp_path, [("a", fit)], make_plan()).text
+    shown = {**fit.document, "provenance": {"score_range": [0.0, 100.0]}}
+    percent_ = FixtureFit(document=shown, curves=fit.curves)
+    text = first_screen(page_of(tmp_path, [("a", percent_)], make_plan()))
+    assert "Scores of 0 to 100 are shown as 0 to 1." in text
 
 
 # ---- words -----------------------------------------------------------------------------------

@@ -323,6 +323,24 @@ def test_everything_is_reached_by_tabbing(opened: Opened) -> None:
     assert {"skip", "chip", "learning-curves", "law", "landscape", "health"} <= reached
 
 
+@pytest.mark.parametrize("width", [1280, 800, 390])
+def test_the_first_screen_shows_its_chart_and_leads_to_the_cautions(
+    browser: Any, report: Path, width: int
+) -> None:
+    opened = Opened(browser, report, width)
+    sizes = opened.page.eval_on_selector_all(
+        ".thumbnail text", "all => all.map(t => [t.textContent, t.getBoundingClientRect()])"
+    )
+    assert {"score", "rollouts"} <= {said for said, _ in sizes}
+    assert sum(said.startswith("n = ") for said, _ in sizes) == 7
+    assert min(box["height"] for _, box in sizes) > 10  # pixels: readable
+    assert max(box["right"] for _, box in sizes) <= width
+    opened.page.locator(".verdict a").click()
+    there = "() => { const y = document.querySelector('#notices').getBoundingClientRect().y;"
+    opened.page.wait_for_function(f"{there} return y >= 0 && y < 450; }}", timeout=10_000)
+    opened.context.close()
+
+
 def test_prints_in_light_with_every_figure(opened: Opened) -> None:
     opened.page.get_by_role("button", name="Dark").click()
     opened.page.evaluate("dispatchEvent(new Event('beforeprint'))")
@@ -330,6 +348,11 @@ def test_prints_in_light_with_every_figure(opened: Opened) -> None:
     assert not opened.page.locator("details.numbers[open]").count()  # prints what is unfolded
     assert opened.axis("law", "width") == 660  # the width of a page, not of the window
     assert opened.page.pdf().startswith(b"%PDF")
+    folded = opened.page.locator("#notices details .notices").first
+    assert not folded.is_visible()
+    opened.page.emulate_media(media="print")
+    assert folded.is_visible()  # what is a note is printed, too
+    opened.page.emulate_media(media="screen")
     opened.page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert opened.axis("law", "width") > 660
     assert opened.page.evaluate("document.documentElement.dataset.theme") == "dark"

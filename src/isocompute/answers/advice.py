@@ -36,12 +36,13 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "add two seeds{of}", f"{_RUN} grid.seeds=3{{only}}",
         "train two more seeds of n = {contended}"),
     "bp_unstable": (
-        "try a larger B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
+        "try a larger B_p", f"{_RUN} {_BP}{{larger}}", "train {larger} problems x {n} rollouts"),
     "extrapolated": (
         "{extend}", f"{_RUN} budget={{budget}}{{only}}",
         "continue n = {contended} to {budget} rollouts{each}"),
     "bp_untested": (
-        "try another B_p", f"{_RUN} {_BP}{{larger}}", "train B_p = {larger} at n = {n}"),
+        "try another B_p", f"{_RUN} {_BP}{{larger}}",
+        "train {larger} problems x {n} rollouts"),
 }  # fmt: skip
 # Steps that lean on the plan's screen, the line `rate` and the command below them, for those who
 # do not see it.

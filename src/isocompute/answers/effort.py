@@ -17,9 +17,29 @@ def longest(fit: Reading, c: Configuration | None = None) -> float:
     return max((float(r.rollouts_K[-1]) for r in own), default=0.0)
 
 
-def seeds(fit: Reading, which: Sequence[Configuration], more: int = 2) -> float:
-    """Rollouts of so many more runs of each configuration, as long as its longest."""
-    return sum(more * longest(fit, c) for c in which)
+def compared(fit: Reading, c: Configuration | None = None) -> float:
+    """Rollouts of the longest run, of a configuration or of all, to where all n were compared.
+
+    What lies beyond tells nothing of one n against another.
+    """
+    end, of = fit.support[1], 0.0
+    for r in fit.curves:
+        reached = float(r.position(fit.unit)[-1])
+        if c in (None, r.configuration) and reached > 0:
+            of = max(of, float(r.rollouts_K[-1]) * min(end / reached, 1.0))
+    return of
+
+
+def seeds(
+    fit: Reading, which: Sequence[Configuration], more: int = 2, most: float = math.inf
+) -> float:
+    """Rollouts of so many more runs of each configuration, as far as all n were compared.
+
+    Args:
+        more: runs of each.
+        most: of a run, where a plan needs no more.
+    """
+    return sum(more * min(compared(fit, c), most) for c in which)
 
 
 def further(fit: Reading, which: Sequence[Configuration], to: float) -> float:

@@ -23,7 +23,7 @@ from isocompute.answers.price import per_rollout, priced, timed
 from isocompute.answers.recorded import RATE, REGULARISERS, recorded_recipe
 from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.today import gain_over_today
-from isocompute.answers.verdict import verdict_of
+from isocompute.answers.verdict import untested, verdict_of
 from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
 from isocompute.domain.text import plain
 from isocompute.errors import InputError, RefusalError
@@ -274,7 +274,10 @@ def _answer(q: Question) -> Plan:
         own.append(notice("passes_over_data", passes=passes, problems=q.problems))
     if q.problems and q.trained_on and q.problems < q.trained_on / FEWER:
         own.append(notice("problems_fewer", problems=q.problems, known=q.trained_on))
-    notices = _by_weight([*own, *(one for one in fit.notices if one.code not in _ELSEWHERE)])
+    # What a check of the sweep need not cost, where the plan ends before it.
+    less = {one.code: one for one in untested(fit, bought)}
+    of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in _ELSEWHERE]
+    notices = _by_weight([*own, *of_fit])
     notices = [priced_remedy(one, q.price.rates) for one in notices]
     settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])

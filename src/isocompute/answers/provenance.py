@@ -15,6 +15,8 @@ from isocompute.answers.overfit import noise_scale
 from isocompute.answers.reading import Reading
 from isocompute.domain import Curve
 
+PLAIN = (0.0, 1.0)
+
 
 def provenance(fit: Reading) -> dict[str, Any]:
     """Sources, numbers of runs and points, options, and hashes of data and code."""
@@ -27,6 +29,7 @@ def provenance(fit: Reading) -> dict[str, Any]:
         "n_points": sum(len(c.score_K) for c in fit.curves),
         "n_missing": sum(c.n_missing for c in fit.curves),
         "evaluation_noise_phi": noise_scale(fit.curves),
+        "score_range": list(next((r for c in fit.curves if (r := c.score_range) != PLAIN), PLAIN)),
         "selection": fit.posterior.select,
         "draws": fit.draws,
         "seed": fit.seed,

@@ -36,7 +36,7 @@ def steps_take(q: Question, bought: float, near: Sequence[Configuration]) -> dic
     out = {"law_of_another_model": SPEND * bought}
     if q.study is None:
         out["anchor_assumed"] = 2 * reach / 4  # half and twice the rate, a quarter as far
-        out["seeds_missing"] = seeds(fit, near)
+        out["seeds_missing"] = seeds(fit, near, most=bought)
         out["extrapolated"] = sum(max(reach - longest(fit, c), 0.0) for c in near)
     else:
         # A command takes an n at every B_p of the study, with every seed.
@@ -44,7 +44,8 @@ def steps_take(q: Question, bought: float, near: Sequence[Configuration]) -> dic
         ends = [float(c.rollouts_K[-1]) for c in fit.curves if c.rollouts_per_problem in n]
         on = sum(max(reach - end, 0.0) for end in ends)
         again = [c for c in fit.configurations if c.rollouts_per_problem in n]
-        out |= {"seeds_missing": seeds(fit, again), "extrapolated": on}
+        whole = sum(2 * longest(fit, c) for c in again)
+        out |= {"seeds_missing": whole, "extrapolated": on}
         if q.recipe is not None:
             out["anchor_assumed"] = len(FACTORS) * repeats * longest(fit)
     if q.problems:

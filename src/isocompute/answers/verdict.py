@@ -5,6 +5,7 @@ Shape legend: D draws, J configurations, X budgets.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from isocompute.answers.direction import confounded
-from isocompute.answers.effort import further, leaders, longest, named, seeds
+from isocompute.answers.effort import compared, further, leaders, longest, named, seeds
 from isocompute.answers.law import NOTHING
 from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
@@ -52,7 +53,7 @@ def verdict_of(notices: Sequence[Notice]) -> Verdict:
 def limits(fit: Fit) -> list[Notice]:
     """Every notice of a fit, the gravest first."""
     # What was read comes first, then whether the runs learned: else there is nothing to predict.
-    parts = (_read, _learned, _own_test, _untested, _best, _falls, _runs)
+    parts = (_read, _learned, _own_test, untested, _best, _falls, _runs)
     return ordered([one for part in parts for one in part(fit)])
 
 
@@ -109,22 +110,20 @@ def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
 def _learned(fit: Reading) -> Iterator[Notice]:
     """Whether the runs learned, by their scores alone."""
     of = windows_of(fit.curves, fit.unit)
-    if (n_fallen := _n_fallen(of)) * 2 > len(of):
-        first = _cheapest(fit)
-        yield notice("scores_fall", n_fallen=n_fallen, n_configurations=len(of),
+    if 2 * len(fallen := _fallen(of)) > len(of):
+        # The shortest run of those, then of the smallest batch, is the cheapest to try again.
+        first = min(fallen, key=lambda c: (longest(fit, c), c.batch_size, c))
+        names = [name_of(fit, c) for c in fallen]
+        names[1:] = (name.removeprefix("n = ") for name in names[1:])
+        yield notice("scores_fall", fallen=names,
                      which=named(fit, [first]), rollouts=longest(fit, first) / 4)  # fmt: skip
     elif not any(w.rises for w in of.values()):
         yield notice("scores_flat")
 
 
-def _cheapest(fit: Reading) -> Configuration:
-    """The configuration of the shortest run, then of the smallest batch."""
-    return min(fit.configurations, key=lambda c: (longest(fit, c), c.batch_size, c))
-
-
-def _n_fallen(of: Mapping[Configuration, Windows]) -> int:
-    """How many configurations surely end lower than they began."""
-    return sum(w.change(0, -1)[1] < -SURE for w in of.values())
+def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
+    """The configurations that surely end lower than they began."""
+    return sorted(c for c, w in of.items() if w.change(0, -1)[1] < -SURE)
 
 
 def _read(fit: Reading) -> Iterator[Notice]:
@@ -142,27 +141,32 @@ def _falls(fit: Reading) -> Iterator[Notice]:
     of = windows_of(fit.curves, fit.unit)
     state = dict(zip(fit.configurations, fit.posterior.state_J, strict=True))
     late = [name_of(fit, c) for c, w in of.items() if falls(w) and state.get(c) != "broken"]
-    if late and _n_fallen(of) * 2 <= len(of):
+    if late and 2 * len(_fallen(of)) <= len(of):
         yield notice("falls_after_peak", which=late)
 
 
-def _untested(fit: Reading) -> Iterator[Notice]:
-    runs_J = np.asarray(fit.posterior.n_runs_J)
+def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
+    """Which runs a sweep lacks.
+
+    Args:
+        most: rollouts of one of them, where a plan needs no more.
+    """
+    runs_J, each = np.asarray(fit.posterior.n_runs_J), min(compared(fit), most)
     if (runs_J == 1).all():
         of = leaders(fit)
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
-                     which=named(fit, of), rollouts=seeds(fit, of))  # fmt: skip
+                     which=named(fit, of), rollouts=seeds(fit, of, most=most))  # fmt: skip
     elif (runs_J < ENOUGH_N).any():
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
-        cost = sum(seeds(fit, [c], ENOUGH_N - int(r)) for c, r in few.items())
+        cost = sum(seeds(fit, [c], ENOUGH_N - int(r), most) for c, r in few.items())
         yield notice("few_seeds", which=named(fit, list(few)), rollouts=cost)
     n = sorted({c.rollouts_per_problem for c in fit.configurations})
     if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        yield notice("one_or_two_n", which=n, wanted=wanted, rollouts=longest(fit))
+        yield notice("one_or_two_n", which=n, wanted=wanted, rollouts=each)
     if confounded(fit.configurations):
-        yield notice("n_confounded_with_batch", rollouts=2 * longest(fit))
+        yield notice("n_confounded_with_batch", rollouts=2 * each)
 
 
 def _best(fit: Fit) -> Iterator[Notice]:
@@ -178,7 +182,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
             beyond = 2 * n if end == "largest" else n // 2
             if beyond:  # nothing lies below n = 1
                 yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
-                             beyond=beyond, rollouts=longest(fit))  # fmt: skip
+                             beyond=beyond, rollouts=compared(fit))  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:
         ends = sorted({first.configuration, last.configuration})
         yield notice("rise_not_claimed", octaves=fit.rise.octaves, those=named(fit, ends),

@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.advice import amounts, plain_rate, step_cost
+from isocompute.answers.best_words import best_n_words
 from isocompute.answers.half import half_words
 from isocompute.domain import Configuration
+from isocompute.domain.notices import takes
 from isocompute.domain.text import compact, pasted
 from isocompute.errors import InputError
 from isocompute.recipe import RECORDED
@@ -19,9 +21,6 @@ WIDTH = 80
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 _FOREGROUND = 3  # steps that are named
-# A best n with an interval so wide is not named: beside a choice at one end, it reads as a
-# contradiction. At 2 the n of most sweeps would go unnamed, at 8 few of the wide ones are caught.
-_OPEN = 4
 # Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
 # of it such a step would show as a price, at ten times it slower batches would not.
 _ALIKE = 0.01
@@ -59,9 +58,9 @@ def advice_lines(
     # A long reason takes the room of steps, but for one.
     lines = [*rows, "", *_wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
     if why:
-        lines += [*_steps(d["run_next"]), "", *_why(d), "", *_notes(d)]
+        lines += [*_steps(d["run_next"], d), "", *_why(d), "", *_notes(d)]
     else:
-        lines += _steps(checks(d)[:_FOREGROUND], max(_SCREEN - 2 - len(lines), 0))
+        lines += _steps(checks(d)[:_FOREGROUND], d, max(_SCREEN - 2 - len(lines), 0))
         if d["run_next"] and not checks(d):
             lines.append(f"Before you spend: {TOO_DEAR} (--why).")
         more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
@@ -122,9 +121,10 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         whose = "as in the runs"
     elif d.get("asked"):
         whose = f"of --difficulty {d['difficulty']}"
-    elif d.get("learning_rate_from") == "runs":  # a plan's score is that of the runs' own recipe
-        whose = "not in the logs; keep yours"
-    out += _row("recipe", _recipe(d["recipe"]), whose)
+    recipe = _recipe(d["recipe"])
+    if not whose and d.get("learning_rate_from") == "runs":  # the score is that of their own recipe
+        recipe, whose = "keep yours", "your logs do not hold it"
+    out += _row("recipe", recipe, whose)
     spent, whose = _cost(d["cost"])
     # Where the rate comes from says more of a price than its tokens do.
     while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
@@ -188,10 +188,30 @@ def rate_words(found: Mapping[str, Any]) -> str:
     return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
 
 
-def _steps(steps: Sequence[Mapping[str, Any]], room: float = math.inf) -> list[str]:
+def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> str:
+    """What the run of a plan costs together with some steps; "" where none has a price."""
+    paid = [one for one in steps if one.get("rollouts")]
+    if not paid:
+        return ""
+    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (d, *paid)]
+    total = dict[str, float | None]()
+    for name in ("gpu_hours", "usd", "tokens"):
+        known = [part[name] for part in parts if part.get(name) is not None]
+        total[name] = math.fsum(known) if len(known) == len(parts) else None
+    spent = takes((d.get("rollouts") or 0) + sum(one["rollouts"] for one in paid))
+    # Hours and money: of tokens there is no need beside them.
+    said = ", ".join(amounts(total)[:2]) or spent
+    # How much a gauge of unknown problems samples is not known.
+    open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
+    return f"at least {said}" if open_ else said
+
+
+def _steps(
+    steps: Sequence[Mapping[str, Any]], d: Mapping[str, Any], room: float = math.inf
+) -> list[str]:
     """Steps in so many lines; a command that is too long has one of its own."""
     wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
-    rows: list[str] = []
+    rows, shown = list[str](), 0
     for i, step in enumerate(steps, 1):
         left = room - len(rows)
         forms = _forms(i, step, wide)
@@ -200,8 +220,11 @@ def _steps(steps: Sequence[Mapping[str, Any]], room: float = math.inf) -> list[s
         row = next((row for row in forms if len(row) <= left), None)
         if row is None:
             break
-        rows += row
-    return ["Before you spend:", *rows] if rows else []
+        rows, shown = rows + row, i
+    if not rows:
+        return []
+    total = with_checks(d, steps[:shown])
+    return [f"Before you spend{f' (run and checks: {total})' if total else ''}:", *rows]
 
 
 def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -222,37 +245,6 @@ def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
     # A command is never cut; where it is wider than the screen it has a line of its own.
     fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
     return fitting or [whole[-2] if step["command"] else [one]]
-
-
-def trend_only(d: Mapping[str, Any]) -> bool:
-    """Whether the choice stands out of the trend over n that the interval speaks of."""
-    return any(row["code"] == "outside_interval" for row in d.get("notices") or ())
-
-
-def best_n_words(d: Mapping[str, Any]) -> str:
-    """The best n at a plan's budget with its interval; as a trend where the choice lies outside."""
-    best, wide = d["rollouts_per_problem_law"], d["rollouts_per_problem_interval"]
-    first, last = d.get("law", {}).get("tested") or (0, math.inf)
-
-    def said(n: float) -> str:
-        """An n; where the interval ends with those tested, the truth may lie beyond."""
-        edge = " or more" if n > last * 0.99 else " or fewer" if 1 < n < first * 1.01 else ""
-        return f"{n:.0f}{edge}"
-
-    low, high = (said(v) for v in wide or (best, best))
-    if wide and wide[1] >= _OPEN * wide[0] and not trend_only(d):
-        return f"The best n at this budget may be any from {low} to {high}."
-    of = "Best n at this budget:"
-    if trend_only(d):
-        of = f"n = {d['rollouts_per_problem']} lies off the trend over n, which peaks at"
-    if low == high or not wide:
-        return f"{of} {said(best)}."
-    known = f"{low} to {high}"
-    if said(best) == high and high.endswith("more"):
-        known = f"at least {low}"
-    elif said(best) == low and low.endswith("fewer"):
-        known = f"at most {high}"
-    return f"{of} {said(best)} ({known})."
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.best_words import n_words, span_words
 from isocompute.cli.cells import WIDTH
 from isocompute.domain.text import compact, pasted, unit_words
 
@@ -60,13 +61,17 @@ def setting_words(document: Row) -> str:
 
 def _setting(document: Row) -> str:
     n = sorted({c["rollouts_per_problem"] for c in document["curves"]})
-    tested = f"n = {n[0]}" + (f" to {n[-1]}" if len(n) > 1 else "")
+    b_p = sorted({c["problems_per_batch"] for c in document["curves"]})
+    listed = ", ".join(map(str, b_p)) if len(b_p) < 5 else span_words(b_p)
+    swept = f"{listed} problems (B_p) x {span_words(n)} rollouts (n)"
+    if document["setting"]["kind"] == "fixed_batch_size":
+        swept = f"{setting_words(document)}, {span_words(n)} rollouts a problem (n)"
     runs = sum(c["n_runs"] for c in document["curves"])
     top = compact(max(c["at"][-1]["x"] for c in document["curves"]))
-    return (
-        f"{document['metric']}, {runs} run{'s' * (runs > 1)}, {tested}, "
-        f"{setting_words(document)}, up to {top} {unit_words(document['unit'])}"
-    )
+    said = f"{document['metric']}, {runs} run{'s' * (runs > 1)}: {swept}, up to {top}"
+    whole = f"{said} {unit_words(document['unit'])}"
+    # Rollouts are named already; another unit never goes.
+    return whole if len(whole) <= WIDTH or document["unit"] != "rollouts" else said
 
 
 def _line(label: str, text: str, best: Sequence[Row] = ()) -> list[str]:
@@ -96,16 +101,11 @@ def _best(best: Sequence[Row], document: Row) -> list[str]:
     if kind == "joint":
         cells = [f"{_budget(b['x'])}: {b['problems_per_batch']}" for b in picked]
     elif kind == "fixed_batch_size":
-        cells = [f"{_budget(b['x'])}: {whole(value / b['rollouts_per_problem'])}" for b in picked]
+        cells = [f"{_budget(b['x'])}: {whole(value / b['tested_rollouts_per_problem'])}"
+                 for b in picked]  # fmt: skip
     else:
         return lines
     return lines + _packed("Best B_p", cells)
-
-
-def n_words(best: Row) -> str:
-    """52 (30 to 90)."""
-    low, high = (whole(v) for v in best["interval"])
-    return f"{whole(best['rollouts_per_problem'])} ({low} to {high})"
 
 
 def whole(n: float | None) -> str:

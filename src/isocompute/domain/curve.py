@@ -71,6 +71,7 @@ class Curve:
         recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
         begins_late: its log begins far beyond step 0, and nothing says whose updates came before.
+        score_range: what its scores could be where they were read, before they became 0..1.
     """
 
     problems_per_batch: int
@@ -94,6 +95,7 @@ class Curve:
     recorded: Mapping[str, float] = field(default_factory=dict)
     steps_assumed: bool = False
     begins_late: bool = False
+    score_range: tuple[float, float] = (0.0, 1.0)
 
     @property
     def configuration(self) -> Configuration:

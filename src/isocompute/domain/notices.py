@@ -55,9 +55,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The sweep is too short for a back-test: how well the fit predicts is not known.",
             "Evaluate every run at 6 budgets or more, evenly in the logarithm."),
         "scores_fall": _stop(
-            "{n_fallen} of {n_configurations} configurations end lower than they began.",
+            "Scores fall instead of rising: {fallen} end lower than they began.",
             "If these scores are losses, use 1 - loss as the score. Otherwise train {which} again "
-            "at half the learning rate, a quarter as long{takes}."),
+            "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
             "No run learned: no score ends higher than it began by more than noise.",
             "Measure the problems with `isocompute difficulty` (16 answers each), and train on "
@@ -157,7 +157,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "All n were compared only from {edge:k} {unit} on; this is {times:k} times less.",
             "Plan for {edge:k} {unit} or more, or evaluate the runs earlier."),
         "bp_untested": _caution(
-            "Only B_p = {bp} was tested at n = {n}.",
+            "Only B_p = {bp} was tested at n = {n}; another may score higher.",
             "Train B_p = {other} there once{takes}."),
         "split_untested": _caution(
             "B_p = {bp} was never tested at n = {n}: its score is a guess from its neighbours.",
@@ -172,7 +172,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "B_p = {bp} at n = {n} failed {rules}, and no larger B_p was tested.",
             "Train B_p = {other} there once{takes}."),
         "law_of_another_model": _caution(
-            "{source} is a sweep of {model}; the best n of another model may differ.",
+            "Not your data: {source} is a sweep of {model}; the best n of your model may differ.",
             "Run a sweep of yours, `isocompute design --budget BUDGET -o study.yaml` (15% of it), "
             "and plan by that."),
         "difficulty_assumed": _note(

@@ -92,7 +92,7 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
     return [
         c.replace(
             score_K=np.clip((c.score_K - low) / (high - low), 0.0, 1.0),
-            trials=c.trials if low == 0 else None,
+            trials=c.trials if low == 0 else None, score_range=score_range,
         )
         for c in curves
     ]

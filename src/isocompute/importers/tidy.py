@@ -28,7 +28,7 @@ from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
-from isocompute.importers.scale import require_range
+from isocompute.importers.scale import PLAIN, require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import (
     FloatArray,
@@ -213,7 +213,8 @@ def _load(
         if not where:
             check_end(mine, path)
         check_prompts(mine, path, goes_by.get("problems_per_batch", "").strip())
-        if not has_percent_signs(table, one.column):
+        signs = has_percent_signs(table, one.column)
+        if not signs:
             require_range(goes_by.get(one.column, ""), mine["score"], score_range, str(path))
         low, high = score_range
         mine |= {name: (mine[name] - low) / (high - low) for name in set(SCORES) & set(mine)}
@@ -221,7 +222,8 @@ def _load(
         if one.metric is not None:
             words["metric"] = (np.zeros(table.num_rows, dtype=np.int64), [one.metric])
         found, dropped = _group(path, mine, words, recorded, copies=copies, is_wide=one.is_wide)
-        curves += found
+        said = (0.0, 100.0) if signs and score_range == PLAIN else score_range
+        curves += [c.replace(score_range=said) for c in found]
         n_copies += dropped
     if n_copies and say is not None:
         say(f"{path}: {n_copies} rows are copies of another row of their run and count once")

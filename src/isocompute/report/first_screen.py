@@ -7,24 +7,21 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from isocompute.answers.advice import amounts, in_full, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
+from isocompute.answers.best_words import best_n_words, span_words, trend_only
 from isocompute.answers.half import half_words
 from isocompute.answers.words import (
     TOO_DEAR,
-    best_n_words,
     checks,
     is_today,
     rate_origin,
     rate_words,
     recipe_said,
-    trend_only,
+    with_checks,
 )
 from isocompute.domain.text import compact
 from isocompute.report import words
-from isocompute.report.reading import lines_of, styles_of
 from isocompute.report.words import Document, interval, score
 
 if TYPE_CHECKING:
@@ -36,6 +33,7 @@ Section = dict[str, Any]
 _FIRST = 3  # things to do before spending
 _NOTHING = "No check is needed: run it."
 _SOUND = "Nothing in the sweep speaks against this answer."
+_ROLLOUT = "A rollout is one sampled answer to a problem."
 _THREE = {"n": "rollouts_per_problem", "b_p": "problems_per_batch", "steps": "steps"}
 
 
@@ -60,7 +58,6 @@ def answer(
         "about": _about(fit),
         "more": _more(document, cautions - 1),
         "first": _do_first(document),
-        "extra": _extra(document),
         "strip": None,
         "picture": None if refusal else picture,
         "facts": [],
@@ -79,14 +76,15 @@ def answer(
         return section | _plan(fit, plan)
     assert fit is not None
     last = words.last_row(fit)
-    headline = "What these curves say"
+    headline, chosen = "What these curves say", None
     if last is not None:
+        chosen = last["tested_rollouts_per_problem"]
         at = f"{compact(last['x'])} {words.budget_unit(fit)}"
-        headline = f"Best n at {at}: {words.whole(last['rollouts_per_problem'])}"
+        headline = f"Best at {at}: {chosen} rollouts per problem (n)"
     return section | {
         "headline": headline,
-        "lead": words.summary(fit),
-        "strip": None if last is None else _strip(fit, last, last.get("rollouts_per_problem")),
+        "lead": f"{words.summary(fit)} {_ROLLOUT}",
+        "strip": None if last is None else _strip(fit, last, chosen),
     }
 
 
@@ -94,23 +92,22 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     n, as_good = plan.get("rollouts_per_problem"), plan.get("as_good") or []
     equals = [str(m) for m in as_good if m != n]
     known = "" if plan.get("rollouts_per_problem_interval") is None else f" {best_n_words(plan)}"
-    told = recipe_said(plan)
     facts = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Half", half_words(plan.get("half"))),
         ("On the way", _on_the_way(plan.get("check"))),
-        ("Batch", f"{compact(plan.get('batch_size'))} rollouts per step"),
         ("Learning rate", _learning_rate(plan)),
-        ("Recipe", f"keep yours; your logs show only its {told}" if told else ""),
+        ("Other settings", "keep yours: your logs do not hold them" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {})),
+        ("With checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
         ("Passes", words.passes(plan.get("passes_over_data"))),
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
-        "lead": f"{_spent(plan)} rollouts.{known}",
+        "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}",
         "strip": _strip(fit, plan, n),
         "facts": [fact for fact in facts if fact[1]],
         "recipe": [(str(k), str(v)) for k, v in (plan.get("recipe") or {}).items()],
@@ -175,7 +172,7 @@ def _more(document: Document, left: int) -> str:
     """How many cautions stand below beside the one that is named."""
     if (document.get("verdict") or {}).get("level") != "caution" or left < 1:
         return ""
-    return f"{left} more caution{'s' * (left != 1)} below."
+    return f"Read {left} more caution{'s' * (left != 1)} below"
 
 
 def _about(fit: Document | None) -> str:
@@ -189,11 +186,17 @@ def _about(fit: Document | None) -> str:
         return ""
     runs = sum(int(r.get("n_runs") or 0) for r in rows)
     reach = max(float(r.get("max_rollouts") or 0) for r in rows)
-    span = f"n = {n[0]}" if len(n) == 1 else f"n = {n[0]} to {n[-1]}"
     return (
-        f"{fit.get('metric') or 'score'}, {runs} run{'s' * (runs != 1)}, {span}, "
-        f"Bₚ = {', '.join(map(str, b_p))}, up to {compact(reach)} rollouts"
+        f"{fit.get('metric') or 'score'} of {runs} run{'s' * (runs != 1)}, "
+        f"{', '.join(map(str, b_p))} problems × {span_words(n)} rollouts, "
+        f"up to {compact(reach)} in all.{_scale(fit)}"
     )
+
+
+def _scale(fit: Document) -> str:
+    """That scores are shown on another scale than they were read in; "" where they are not."""
+    low, high = (fit.get("provenance") or {}).get("score_range") or (0, 1)
+    return "" if (low, high) == (0, 1) else f" Scores of {low:g} to {high:g} are shown as 0 to 1."
 
 
 def _exact(value: int | None) -> str:
@@ -222,13 +225,6 @@ def _do_first(document: Document) -> list[Section]:
         }
         for row in rows
     ]
-
-
-def _extra(document: Document) -> str:
-    """That the steps are no part of the cost beside them, where they cost anything."""
-    steps = checks(document)[:_FIRST] if document.get("run_next") else []
-    paid = document.get("cost") and any(one.get("rollouts") for one in steps)
-    return "on top of the cost" if paid else ""
 
 
 def _with_cost(step: Mapping[str, Any]) -> str:
@@ -277,10 +273,14 @@ def _learning_rate(plan: Document) -> str:
 
 def _cost(cost: Document) -> str:
     parts = amounts({**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost})
-    if not parts:
-        return "not known; give --rollouts-per-gpu-hour"
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
-    return ", ".join(parts) + (f" ({rate_words(rate)})" if rate else "")
+    said = ", ".join(parts) + (f" ({rate_words(rate)})" if rate else "")
+    return said or "not known; give --rollouts-per-gpu-hour"
+
+
+def _with_checks(plan: Document) -> str:
+    """What the run costs together with the steps that stand beside it."""
+    return with_checks(plan, checks(plan)[:_FIRST]) if plan.get("run_next") else ""
 
 
 def _beyond(plan: Document) -> str:
@@ -329,61 +329,6 @@ def _strip(fit: Document | None, row: Document, chosen: float | None) -> Section
         "label": compact(chosen),
         "any_good": len(good) > 1,
         "bar": f"interval of the {'trend over n' if trend_only(row) else 'best n'}",
-    }
-
-
-def picture(fit: Fit, plan: Document | None) -> Section | None:
-    """A thumbnail of the curves with the choice marked: lines in a box of 360 by 170."""
-    lines, styles = lines_of(fit), styles_of(fit)
-    if not lines:
-        return None
-    last = words.last_row(fit.document)
-    pair = (
-        None if last is None else (last["problems_per_batch"], last["tested_rollouts_per_problem"])
-    )
-    at, height = (None, None) if last is None else (last["x"], last["score"])
-    if plan is not None:
-        pair = (plan.get("problems_per_batch"), plan.get("rollouts_per_problem"))
-        of = {"rollouts": plan.get("budget_rollouts"), **(plan.get("cost") or {})}
-        at = of.get(str(fit.document.get("unit") or "rollouts").replace("-", "_"))
-        height = plan.get("predicted_score")
-    x = np.log10(np.concatenate([line.x for line in lines.values()]))
-    y = np.concatenate([line.score for line in lines.values()])
-    right = max(x.max(), math.log10(at) if at else -math.inf)
-    top, bottom = max(y.max(), height or -math.inf), y.min()
-    across, up = max(right - x.min(), 1e-9), max(top - bottom, 1e-9)
-
-    def place(log10_x: float, value: float) -> tuple[float, float]:
-        return (  # the mark of the choice keeps its whole radius at every edge
-            round(float(9 + 342 * (log10_x - x.min()) / across), 1),
-            round(float(160 - 148 * (value - bottom) / up), 1),
-        )
-
-    choice = None if not at or height is None else place(math.log10(at), float(height))
-    bold = None if pair is None else lines.get(pair)
-    ahead = None
-    if choice and pair and bold is not None and math.log10(at or 1.0) > math.log10(bold.x[-1]):
-        ends = place(math.log10(bold.x[-1]), float(bold.score[-1])), choice
-        ahead = {"points": " ".join("{},{}".format(*end) for end in ends),
-                 "light": styles[pair].light, "dark": styles[pair].dark}  # fmt: skip
-    n = "" if pair is None else f"; bold: n = {pair[1]}"
-    n += "" if ahead is None else "; dotted: predicted"
-    return {
-        "says": f"Score by {words.budget_unit(fit.document)}, per n{n}",
-        "lines": [
-            {
-                "points": " ".join(
-                    "{},{}".format(*place(math.log10(a), b))
-                    for a, b in zip(line.x, line.score, strict=True)
-                ),
-                "light": styles[one].light,
-                "dark": styles[one].dark,
-                "chosen": one == pair,
-            }
-            for one, line in lines.items()
-        ],
-        "choice": choice,
-        "ahead": ahead,  # from where the bold line ends to the choice: beyond the data
     }
 
 

@@ -28,9 +28,10 @@ from isocompute.domain.text import plain, visible
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.report import sections, words
-from isocompute.report.first_screen import answer, page_title, picture
+from isocompute.report.first_screen import answer, page_title
 from isocompute.report.payload import TEXT_LIMIT, page_payload
 from isocompute.report.study_data import StudyView, study_view
+from isocompute.report.thumbnail import picture
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit

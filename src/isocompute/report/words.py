@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from isocompute.answers.best_words import n_words
 from isocompute.answers.paper import PrintedLaw, printed_law
 from isocompute.credentials import hide, secret_name
 from isocompute.domain.text import compact, unit_words, visible
@@ -131,12 +132,6 @@ def whole(n: float) -> str:
     return compact(round(n))
 
 
-def n_with_interval(row: Document) -> str:
-    """Best n of a row with its interval: "52 (30 to 90)"."""
-    said, wide = whole(row["rollouts_per_problem"]), interval(row.get("interval"), whole)
-    return said if said == wide else f"{said} ({wide})"
-
-
 def summary(fit: Document) -> str:
     """What a fit found, in two or three sentences."""
     last = last_row(fit)
@@ -148,11 +143,11 @@ def summary(fit: Document) -> str:
     if len(tested) == 1:
         return f"Only n = {tested[0]} was tested, up to {end}."
     first = (inside_rows(fit) or [last])[0]
-    text = f"The best n is {n_with_interval(last)} at {end}"
+    text = f"The best n is {n_words(last)} at {end}"
     if first["x"] < last["x"]:
         text = (
-            f"The best n goes from {n_with_interval(first)} at {compact(first['x'])} {unit} to "
-            f"{n_with_interval(last)} at {end}"
+            f"The best n goes from {n_words(first)} at {compact(first['x'])} {unit} to "
+            f"{n_words(last)} at {end}"
         )
     return f"{text}. {rise_sentence(fit)}".strip()
 
@@ -292,7 +287,7 @@ def changes(fit: Document | None, plan: Document) -> list[str]:
         row = best_at(fit, factor * float(budget))
         if row is not None:
             beyond = ", beyond the data" if row.get("extrapolated") else ""
-            said.append(f"{name}: best n {n_with_interval(row)}{beyond}.")
+            said.append(f"{name}: best n {n_words(row)}{beyond}.")
     usable = [c for c in fit.get("crossovers") or [] if c.get("at")]
     below = max((c for c in usable if c["at"] <= budget), key=lambda c: c["at"], default=None)
     above = min((c for c in usable if c["at"] > budget), key=lambda c: c["at"], default=None)

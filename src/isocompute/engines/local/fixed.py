@@ -1,7 +1,7 @@
 """Sampling and updates of several runs in fixed shapes: no branch, no wait, no state but weights.
 
 Shape legend: R runs, P prompts of each, S prompt slots, N rows (rollouts) of each run, T response
-tokens, L slots, V vocabulary, W numbers of a run's parameters, K sums that are reported.
+tokens, L slots, V vocabulary, W numbers of a run's parameters, K sums.
 
 Every rollout is a row; a row that has ended is computed on and masked. Where `sampling.py` and
 `gradient.py` save arithmetic by asking what was drawn, this saves waiting by never asking. Their
@@ -27,7 +27,6 @@ from isocompute.engines.local.sampling import nucleus
 from isocompute.engines.local.stacked import StackedTransformer, Weights
 
 FLOATS_PER_PASS = 1 << 29  # numbers that one forward and backward pass keeps, about: 2 GiB
-SUMS = ("loss", "tokens", "kl", "norm")  # of an update, in the order in which they are reported
 
 
 class Drawn(NamedTuple):
@@ -109,7 +108,7 @@ def draw(
         cache = [(_room(k, place, how.limit), _room(v, place, how.limit)) for k, v in found]
         start = start_RP.gather(1, place)
         parts.append(
-            _decoded(model, w, _of_rows(first_RPV, place), start, cache, uniform_RNT[:, rows],
+            _decoded(model, w, of_rows(first_RPV, place), start, cache, uniform_RNT[:, rows],
                      prompt_RPS.shape[2], how)
         )  # fmt: skip
     token, logprob, length, ended = (
@@ -119,7 +118,7 @@ def draw(
     return Drawn(token, logprob, length, ended, entropy_R)
 
 
-def _of_rows(value_RPX: Tensor, place_RN: Tensor) -> Tensor:
+def of_rows(value_RPX: Tensor, place_RN: Tensor) -> Tensor:
     """(R, P, ...) -> (R, N, ...): each row gets what belongs to its prompt."""
     index = place_RN.view(*place_RN.shape, *[1] * (value_RPX.dim() - 2))
     return value_RPX.gather(1, index.expand(*place_RN.shape, *value_RPX.shape[2:]))
@@ -127,7 +126,7 @@ def _of_rows(value_RPX: Tensor, place_RN: Tensor) -> Tensor:
 
 def _room(value: Tensor, place_RN: Tensor, limit: int) -> Tensor:
     """Keys or values (R, N, K, all slots, E) of each row's prompt, and room for its response."""
-    return F.pad(_of_rows(value, place_RN), (0, 0, 0, limit - 1))
+    return F.pad(of_rows(value, place_RN), (0, 0, 0, limit - 1))
 
 
 def _decoded(
@@ -142,11 +141,11 @@ def _decoded(
         logprob_RNV = torch.log_softmax(scaled(logits, how.temperature), -1)
         probability = logprob_RNV.exp()
         entropy = objectives.token_entropy(probability, logprob_RNV)
-        entropy_R += torch.where(alive, entropy, 0.0).sum(1, dtype=torch.float64)
+        entropy_R += entropy.masked_fill(~alive, 0.0).sum(1, dtype=torch.float64)
         token = drawn_by_inversion(nucleus(probability, how.top_p), uniform_RNT[..., t])
         logprob = logprob_RNV.gather(-1, token[..., None]).squeeze(-1)
-        tokens.append(torch.where(alive, token, c.pad_token_id))
-        logprobs.append(torch.where(alive, logprob, 0.0))
+        tokens.append(token.masked_fill(~alive, c.pad_token_id))
+        logprobs.append(logprob.masked_fill(~alive, 0.0))
         lengths += alive
         alive = alive & ~is_end(token, c.end_tokens)
         if t < how.limit - 1:
@@ -210,7 +209,7 @@ def gradients(
     slot_T = torch.arange(token_RNT.shape[2], device=token_RNT.device)
     for part in passes(token_RNT.shape[1], rows):
         place, token = place_RN[:, part], token_RNT[:, part]
-        given = _of_rows(prompt_RPS, place), start_RP.gather(1, place), token, temperature
+        given = of_rows(prompt_RPS, place), start_RP.gather(1, place), token, temperature
         mask = slot_T < length_RN[:, part, None]
         # Leaves that are new in every pass: autograd ties a leaf to the stream that it first saw.
         leaf_RW = model.flat.detach().requires_grad_()
@@ -275,7 +274,8 @@ class StackedAdamW:
         """
         norm_R: Tensor = torch.linalg.vector_norm(grad_RW, dim=1)
         most = self.max_grad_norm_R
-        grad_RW.mul_(torch.where(norm_R > most, most / (norm_R + 1e-6), 1.0)[:, None])
+        clip_R = (most / (norm_R + 1e-6)).masked_fill(~(norm_R > most), 1.0)
+        grad_RW.mul_(clip_R[:, None])
         self.first.lerp_(grad_RW, 1 - BETA_1)
         self.second.mul_(BETA_2).addcmul_(grad_RW, grad_RW, value=1 - BETA_2)
         self.decayed.mul_((1 - rate_R * self.weight_decay_R)[:, None])

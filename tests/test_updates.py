@@ -13,7 +13,6 @@ import numpy as np  # noqa: E402 (torch is optional)
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine  # noqa: E402
 from isocompute.engines.local.critic import Critic  # noqa: E402
-from isocompute.engines.local.steps import stream  # noqa: E402
 from isocompute.engines.local.experience import make_experience  # noqa: E402
 from isocompute.engines.local.folders import load_model  # noqa: E402
 from isocompute.engines.local.gradient import accumulate, token_logprobs  # noqa: E402
@@ -21,6 +20,7 @@ from isocompute.engines.local.learner import Learner  # noqa: E402
 from isocompute.engines.local.policy import Policy  # noqa: E402
 from isocompute.engines.local.precision import Sampler, trained_in  # noqa: E402
 from isocompute.engines.local.sampling import Samples, sample  # noqa: E402
+from isocompute.engines.local.steps import stream  # noqa: E402
 from isocompute.errors import InputError, RunError  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.study import RunSpec  # noqa: E402

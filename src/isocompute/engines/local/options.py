@@ -95,7 +95,6 @@ def check_fixed(spec: RunSpec, options: Options) -> None:
     for name, value, wanted in (
         ("objective", recipe.objective, "grpo"),
         ("updates_per_batch", recipe.updates_per_batch, 1),
-        ("importance_cap", recipe.importance_cap, None),
         ("dtype", options.dtype, "float32"),
         ("sampler_dtype", options.sampler_dtype, None),
     ):

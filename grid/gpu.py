@@ -1,0 +1,245 @@
+"""Make runs of the grid on a GPU, several at once, in pieces that resume.
+
+    python grid/gpu.py                     # one piece: eight minutes at most
+    python grid/gpu.py --device cpu        # the same work on a CPU, slowly: for tests
+    python grid/gpu.py status              # how many runs are there
+
+For a machine that is lent for minutes. Everything a piece makes lies under one folder (`--out`):
+`runs/` holds finished runs, in the format of grid/runs, and `state.tar.xz` those that are under
+way. Bring the folder back, and the next piece goes on. It stays below `--most-mb`: where it would
+not, the next runs wait until somebody has moved `runs/` to grid/gpu.
+
+The runs are those of `make grid` with `shapes: fixed`: other random numbers, and so other runs of
+the same studies under hashes of their own. What those shapes do not compute (PPO, CISPO) is left
+to `make grid`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from pathlib import Path
+
+import make as grid
+
+from isocompute.errors import InputError
+from isocompute.runner import Progress, Settings, open_study, run_study
+from isocompute.runner.together import TogetherPool
+from isocompute.store import Store
+from isocompute.study import RunSpec, Study
+
+MOVED = grid.GRID / "gpu"  # where somebody puts finished runs
+RESERVE_S = 25.0  # of a piece: for the last updates, their commit and the archive
+MOST_TOGETHER = 8
+GOES_ON = "the time is used up: start again, and it goes on"
+# Of a run under way, in the archive: three numbers of four bytes for every parameter, which do not
+# shrink, and the records of its updates, which do.
+BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_MORE = 12, 160, 100_000
+
+
+class Studies(grid.Studies):
+    """The studies as they run here; those that fixed shapes cannot train are left out."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.device = device
+
+    def __getitem__(self, name: str) -> Study:
+        if name not in self._read:
+            graphs = ["engine_options.graphs=true"] if self.device.startswith("cuda") else []
+            options = [f"engine_options.device={self.device}", "engine_options.shapes=fixed"]
+            self._read[name] = open_study(grid.GRID / f"{name}.yaml", [*options, *graphs])
+        return self._read[name]
+
+    def can(self, name: str) -> bool:
+        """Whether fixed shapes can train a study."""
+        try:
+            self[name]
+        except InputError as error:
+            if "shapes: fixed" not in str(error):
+                raise
+            return False
+        return True
+
+
+def is_missing(one: grid.Wanted) -> bool:
+    """Whether nobody has made a run yet."""
+    return not one.is_there and not grid.is_there(one.spec, MOVED)
+
+
+def bytes_of(spec: RunSpec) -> int:
+    """Room of a run under way, about."""
+    from isocompute.engines.local.folders import load_model
+    from isocompute.engines.local.policy import base_folder
+
+    model = load_model(base_folder(str(spec.engine_options["model"])))
+    parameters = sum(p.numel() for p in model.parameters())
+    return (BYTES_PER_PARAMETER * parameters + BYTES_PER_STEP * spec.allocation.steps
+            + BYTES_MORE)  # fmt: skip
+
+
+def alike(first: grid.Wanted) -> list[grid.Wanted]:
+    """A run, and the missing ones of its study that can be trained together with it."""
+    from isocompute.engines.local.together import shape_of
+
+    shape = shape_of(first.spec)
+    others = [grid.Wanted(first.study, spec) for spec in first.study.runs]
+    return [first, *(one for one in others if one.spec.hash != first.spec.hash
+                     and shape_of(one.spec) == shape and is_missing(one))]  # fmt: skip
+
+
+def that_fit(runs: Sequence[grid.Wanted], room: int) -> list[grid.Wanted]:
+    """The first of the runs, as many as there is room for, in bytes."""
+    sizes = accumulate(bytes_of(one.spec) for one in runs)
+    return [one for one, size in zip(runs, sizes, strict=True) if size <= room]
+
+
+def size_of(folder: Path) -> int:
+    """Bytes of all files under a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+class Piece:
+    """One piece of the work.
+
+    Args:
+        out: folder of everything that is made.
+        studies: name -> study, as they run here.
+        seconds: until the piece has to end.
+        most: runs trained at once.
+        most_bytes: of `out` at the end.
+        clock: seconds, monotonic.
+        settings: how often the time is looked at, and the like.
+    """
+
+    def __init__(
+        self, out: Path, studies: Studies, *, seconds: float, most: int,
+        most_bytes: int, clock: Callable[[], float] = time.monotonic,
+        settings: Settings | None = None,
+    ) -> None:  # fmt: skip
+        self.out, self.studies, self.most, self.most_bytes = out, studies, most, most_bytes
+        self.clock, self.until, self.settings = clock, clock() + seconds, settings
+        self.state, self.archive = out / "state", out / "state.tar.xz"
+        grid.RUNS = out / "runs"
+
+    def work(self) -> str:
+        """Train until the time, the room or the runs are used up; says which."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        if self.archive.exists() and not self.state.exists():
+            with tarfile.open(self.archive) as file:
+                file.extractall(self.out, filter="data")
+        self.archive.unlink(missing_ok=True)
+        try:
+            return self._work()
+        finally:
+            if self.state.exists():
+                with tarfile.open(self.archive, "w:xz", preset=1) as file:
+                    file.add(self.state, arcname="state")
+                shutil.rmtree(self.state)
+
+    def _work(self) -> str:
+        while True:
+            batch = self._under_way()
+            if not batch:
+                runs = grid.ordered(self.studies, self.studies.can)
+                first = next(filter(is_missing, runs), None)
+                if first is None:
+                    return "every run is there"
+                if self.clock() > self.until:
+                    return GOES_ON
+                batch = that_fit(alike(first)[: self.most], self.most_bytes - size_of(self.out))
+            if not batch:
+                return f"{self.out / 'runs'} is full: move its files to {MOVED}, then go on"
+            if not self._train(batch):
+                return GOES_ON
+
+    def _under_way(self) -> list[grid.Wanted]:
+        """The batch of an earlier piece; empty where there is none."""
+        listed = self.state / "runs.json"
+        if not listed.exists():
+            return []
+        name, hashes = json.loads(listed.read_text(encoding="utf-8"))
+        study = self.studies[name]
+        return [grid.Wanted(study, spec) for spec in study.runs if spec.hash in hashes]
+
+    def _train(self, batch: Sequence[grid.Wanted]) -> bool:
+        """Train a batch; False where it has not come to its end."""
+        self.state.mkdir(exist_ok=True)
+        listed = json.dumps([batch[0].study.name, [one.spec.hash for one in batch]])
+        (self.state / "runs.json").write_text(listed, encoding="utf-8")
+        study = Study(name="grid-gpu", runs=[one.spec for one in batch], slices=(1.0,))
+        started, asked = time.process_time(), False
+
+        def watch(_: Progress) -> None:
+            nonlocal asked
+            if self.clock() > self.until and not asked:
+                asked = True  # as somebody would stop it: what is done is committed
+                signal.raise_signal(signal.SIGTERM)
+
+        folder = self.state / "study"
+        run_study(study, folder, progress=watch, settings=self.settings,
+                  pool=lambda db: TogetherPool(db, len(batch)))  # fmt: skip
+        self._add_time(time.process_time() - started)
+        with Store(folder) as store:
+            left = [run for run in store.runs() if run.state == "pending"]
+        if left:
+            return False
+        each = float((self.state / "cpu_s").read_text()) / len(batch)
+        for one in batch:
+            head = grid.keep(folder, one, each, device=device_name(one.spec))
+            print(f"{one.study.name} {one.spec.allocation.problems_per_batch} x "
+                  f"{one.spec.allocation.rollouts_per_problem} seed {one.spec.seed} "
+                  f"{head['state']} {head['steps']} steps", flush=True)  # fmt: skip
+        shutil.rmtree(self.state)
+        return True
+
+    def _add_time(self, cpu_s: float) -> None:
+        clock = self.state / "cpu_s"
+        before = float(clock.read_text()) if clock.exists() else 0.0
+        clock.write_text(str(before + cpu_s))
+
+
+def device_name(spec: RunSpec) -> str:
+    """The device of a run in words."""
+    import torch
+
+    device = str(spec.engine_options["device"])
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device
+
+
+def main() -> int:
+    """What the command line asks for; 1 where the folder came out too large."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", nargs="?", default="piece", choices=("piece", "status"))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--out", type=Path, default=grid.ROOT / "build" / "grid-gpu")
+    parser.add_argument("--minutes", type=float, default=8.0)
+    parser.add_argument("--together", type=int, default=MOST_TOGETHER)
+    parser.add_argument("--most-mb", type=float, default=16.0)
+    options = parser.parse_args()
+    started = time.monotonic()
+    piece = Piece(
+        options.out, Studies(options.device), most=options.together,
+        seconds=max(0.0, 60 * options.minutes - RESERVE_S), most_bytes=int(1e6 * options.most_mb),
+    )  # fmt: skip
+    if options.what == "status":
+        missing = [is_missing(one) for one in grid.ordered(piece.studies, piece.studies.can)]
+        print(f"{missing.count(False)} of {len(missing)} runs")
+        return 0
+    said = piece.work()
+    size = size_of(options.out)
+    print(f"{said} ({time.monotonic() - started:.0f} s, {size:,} bytes)")
+    return int(size > piece.most_bytes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

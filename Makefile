@@ -184,7 +184,7 @@ grid: $(STAMP)  ## the public grid of runs in data the package ships (resumes; h
 # One piece of at most eight minutes; again, and it goes on. ARGS='--out DIR' names the one folder
 # that has to come back from a lent machine. It must have torch for CUDA, which `setup` does not fetch.
 grid-gpu:  ## a piece of the grid on a GPU, several runs at once (resumes; eight minutes)
-	@test -x $(PY) || $(MAKE) --no-print-directory setup
+	@command -v $(PY) >/dev/null || $(MAKE) --no-print-directory setup
 	@PYTHONPATH=src $(PY) grid/gpu.py $(ARGS)
 
 # Reads the published curves, studies/results and grid/runs as far as they are there.

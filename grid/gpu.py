@@ -3,11 +3,11 @@
     python grid/gpu.py                     # one piece: eight minutes at most
     python grid/gpu.py --device cpu        # the same work on a CPU, slowly: for tests
     python grid/gpu.py status              # how many runs are there
+    python grid/gpu.py collect             # finished runs -> grid/gpu, in the format of grid/runs
 
-For a machine that is lent for minutes. Everything a piece makes lies under one folder (`--out`):
-`runs/` holds finished runs, in the format of grid/runs, and `state.tar.xz` those that are under
-way. Bring the folder back, and the next piece goes on. It stays below `--most-mb`: where it would
-not, the next runs wait until somebody has moved `runs/` to grid/gpu.
+For a machine that is lent for minutes. A piece leaves one file, OUT/grid-gpu.tar.xz, with finished
+runs and those under way: bring it back, give it to the next machine, and the next piece goes on. It
+stays below `--most-mb`: where it would not, the next runs wait until finished ones are collected.
 
 The runs are those of `make grid` with `shapes: fixed`: other random numbers, and so other runs of
 the same studies under hashes of their own. What those shapes do not compute (PPO, CISPO) is left
@@ -17,13 +17,14 @@ to `make grid`.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import signal
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -35,9 +36,10 @@ from isocompute.runner.together import TogetherPool
 from isocompute.store import Store
 from isocompute.study import RunSpec, Study
 
-MOVED = grid.GRID / "gpu"  # where somebody puts finished runs
+MOVED = grid.GRID / "gpu"  # where finished runs are collected
 RESERVE_S = 25.0  # of a piece: for the last updates, their commit and the archive
 MOST_TOGETHER = 8
+FULL = "finished runs leave no room for the next ones: collect them, then go on"
 GOES_ON = "the time is used up: start again, and it goes on"
 # Of a run under way, in the archive: three numbers of four bytes for every parameter, which do not
 # shrink, and the records of its updates, which do.
@@ -126,25 +128,39 @@ class Piece:
     ) -> None:  # fmt: skip
         self.out, self.studies, self.most, self.most_bytes = out, studies, most, most_bytes
         self.clock, self.until, self.settings = clock, clock() + seconds, settings
-        self.state, self.archive = out / "state", out / "state.tar.xz"
-        grid.RUNS = out / "runs"
+        self.archive = out / "grid-gpu.tar.xz"
+        self.runs, self.state = out / "runs", out / "state"
+        grid.RUNS = self.runs
+
+    @contextlib.contextmanager
+    def unpacked(self) -> Iterator[None]:
+        """The archive as folders; what is in them afterwards is the new archive."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        if self.archive.exists():
+            with tarfile.open(self.archive) as file:
+                file.extractall(self.out, filter="data")
+            self.archive.unlink()
+        try:
+            yield
+        finally:
+            folders = self.runs, self.state
+            if any(folder.exists() and any(folder.iterdir()) for folder in folders):
+                with tarfile.open(self.archive, "w:xz", preset=1) as file:
+                    for folder in filter(Path.exists, folders):
+                        file.add(folder, arcname=folder.name)
+            for folder in folders:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def collect(self) -> int:
+        """Take finished runs out of the archive; how many."""
+        MOVED.mkdir(exist_ok=True)
+        files = list(self.runs.glob("*.parquet"))
+        for file in files:
+            shutil.move(file, MOVED / file.name)
+        return len(files)
 
     def work(self) -> str:
         """Train until the time, the room or the runs are used up; says which."""
-        self.out.mkdir(parents=True, exist_ok=True)
-        if self.archive.exists() and not self.state.exists():
-            with tarfile.open(self.archive) as file:
-                file.extractall(self.out, filter="data")
-        self.archive.unlink(missing_ok=True)
-        try:
-            return self._work()
-        finally:
-            if self.state.exists():
-                with tarfile.open(self.archive, "w:xz", preset=1) as file:
-                    file.add(self.state, arcname="state")
-                shutil.rmtree(self.state)
-
-    def _work(self) -> str:
         while True:
             batch = self._under_way()
             if not batch:
@@ -156,7 +172,7 @@ class Piece:
                     return GOES_ON
                 batch = that_fit(alike(first)[: self.most], self.most_bytes - size_of(self.out))
             if not batch:
-                return f"{self.out / 'runs'} is full: move its files to {MOVED}, then go on"
+                return FULL
             if not self._train(batch):
                 return GOES_ON
 
@@ -219,7 +235,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", nargs="?", default="piece", choices=("piece", "status"))
+    parser.add_argument("what", nargs="?", default="piece",
+                        choices=("piece", "status", "collect"))  # fmt: skip
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--out", type=Path, default=grid.ROOT / "build" / "grid-gpu")
     parser.add_argument("--minutes", type=float, default=8.0)
@@ -231,11 +248,14 @@ def main() -> int:
         options.out, Studies(options.device), most=options.together,
         seconds=max(0.0, 60 * options.minutes - RESERVE_S), most_bytes=int(1e6 * options.most_mb),
     )  # fmt: skip
-    if options.what == "status":
-        missing = [is_missing(one) for one in grid.ordered(piece.studies, piece.studies.can)]
-        print(f"{missing.count(False)} of {len(missing)} runs")
-        return 0
-    said = piece.work()
+    with piece.unpacked():
+        if options.what == "status":
+            missing = [is_missing(one) for one in grid.ordered(piece.studies, piece.studies.can)]
+            said = f"{missing.count(False)} of {len(missing)} runs"
+        elif options.what == "collect":
+            said = f"{piece.collect()} runs collected in {MOVED}"
+        else:
+            said = piece.work()
     size = size_of(options.out)
     print(f"{said} ({time.monotonic() - started:.0f} s, {size:,} bytes)")
     return int(size > piece.most_bytes)

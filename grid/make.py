@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from isocompute import __version__
 from isocompute.metrics import score_from_counts
 from isocompute.runner import open_study, run_study
 from isocompute.store import Store
@@ -238,7 +239,7 @@ def keep(folder: Path, one: Wanted, cpu_s: float, **more: str) -> dict[str, Any]
             values = values[np.isfinite(values)]
             row[key] = float(values.mean()) if values.size else None
         rows.append(row)
-    versions = {name: version(name) for name in ("isocompute", "torch", "numpy")}
+    versions = {"isocompute": __version__, **{name: version(name) for name in ("torch", "numpy")}}
     head = {"run": run.hash, "study": one.study.name, "state": run.state, "reason": run.reason,
             "steps": run.steps_done, "cpu_s": round(cpu_s, 1), "wall_s": round(run.wall_s, 1),
             "spec": run.spec, "versions": versions, **more}  # fmt: skip

@@ -89,6 +89,14 @@ def test_numbers_depend_on_their_key_and_place_and_on_nothing_else():
     assert len({device_key(3, Use.TRAINING, 7), *others}) == 6
 
 
+@pytest.mark.gpu
+def test_a_gpu_draws_the_same_bits():
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    given = torch.tensor(device_key(3, Use.TRAINING, 7)), torch.arange(999), torch.arange(999)
+    assert torch.equal(uniforms(*given, 7), uniforms(*(x.cuda() for x in given), 7).cpu())
+
+
 # ---- sampling ----
 
 

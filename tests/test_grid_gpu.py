@@ -36,16 +36,26 @@ def gpu(tmp_path, monkeypatch):
 
 
 def piece(gpu, out, *, seconds=1e9, most=8, most_bytes=16_000_000, clock=None):
+    often = Settings(report_s=1e-9, beat_s=1e-3)
     return gpu.Piece(
         out, gpu.Studies("cpu"), seconds=seconds, most=most, most_bytes=most_bytes,
-        settings=Settings(report_s=1e-9, beat_s=1e-3), **({} if clock is None else {"clock": clock}),
+        settings=often, **({} if clock is None else {"clock": clock}),
     )  # fmt: skip
 
 
-def rows_of(folder):
-    """Every finished run's rows, and its head without what depends on the hour."""
-    found = {}
-    for file in sorted((folder / "runs").iterdir()):
+def work(one):
+    with one.unpacked():
+        return one.work()
+
+
+def rows_of(gpu, out):
+    """Every finished run's rows, and its head without what depends on the hour; collects them."""
+    found, one = {}, piece(gpu, out)
+    with one.unpacked():
+        assert one.collect() == 4
+    assert not list(out.iterdir())
+    gpu.MOVED.rename(out / "collected")
+    for file in sorted((out / "collected").iterdir()):
         head = head_of(file)
         assert head.pop("cpu_s") > 0
         assert head.pop("wall_s") > 0
@@ -54,10 +64,11 @@ def rows_of(folder):
 
 
 def test_a_piece_makes_runs_in_the_format_of_the_grid(gpu, tmp_path, capsys):
-    said = piece(gpu, tmp_path / "out").work()
-    assert said == "every run is there"
-    assert {f.name for f in (tmp_path / "out").iterdir()} == {"runs"}
-    found = rows_of(tmp_path / "out")
+    assert work(piece(gpu, tmp_path / "out")) == "every run is there"
+    assert [f.name for f in (tmp_path / "out").iterdir()] == ["grid-gpu.tar.xz"]
+    assert work(piece(gpu, tmp_path / "out")) == "every run is there"
+    assert capsys.readouterr().out.count("tiny 2 x ") == 4  # and nothing twice
+    found = rows_of(gpu, tmp_path / "out")
     specs = {f"{s.hash}.parquet": s for s in open_study(
         tmp_path / "tiny.yaml", ["engine_options.shapes=fixed", "engine_options.device=cpu"]).runs}
     assert found.keys() == specs.keys()
@@ -68,31 +79,29 @@ def test_a_piece_makes_runs_in_the_format_of_the_grid(gpu, tmp_path, capsys):
         assert head["steps"] == specs[name].allocation.steps
         assert head["spec"]["engine_options"]["shapes"] == "fixed"
         assert [r["rollouts"] for r in rows if r["problem_set"] == "hard"] == [0, 16, 32, 64]
-        schema = pq.read_schema(tmp_path / "out" / "runs" / name)
+        schema = pq.read_schema(tmp_path / "out" / "collected" / name)
         assert schema.remove_metadata() == gpu.grid.KEPT
         assert all(0 <= s <= 4 for r in rows for s in r["successes"])
-    assert capsys.readouterr().out.count("tiny 2 x ") == 4
-    # Nothing is made twice, wherever somebody has put it.
-    (tmp_path / "out" / "runs").rename(tmp_path / "moved")
-    assert piece(gpu, tmp_path / "out").work() == "every run is there"
-    assert not (tmp_path / "out" / "runs").exists()
+    (tmp_path / "out" / "collected").rename(gpu.MOVED)
+    assert work(piece(gpu, tmp_path / "other")) == "every run is there"
+    assert not list((tmp_path / "other").iterdir())
 
 
 def test_pieces_that_are_cut_short_give_what_one_piece_gives(gpu, tmp_path):
-    piece(gpu, tmp_path / "whole").work()
+    work(piece(gpu, tmp_path / "whole"))
     out = tmp_path / "parts"
     for number in itertools.count(1):
         ticks = itertools.count(0.0, 1.0)
         part = piece(gpu, out, seconds=2.5, most=2, clock=lambda t=ticks: next(t))
-        said = part.work()
+        said = work(part)
         if said == "every run is there":
             break
         assert said == gpu.GOES_ON
-        assert {f.name for f in out.iterdir()} <= {"runs", "state.tar.xz"}
+        assert [f.name for f in out.iterdir()] == ["grid-gpu.tar.xz"]
         out = out.rename(tmp_path / f"brought back {number}")  # another machine, another folder
         assert number < 40
     assert number > 3
-    assert rows_of(out) == rows_of(tmp_path / "whole")
+    assert rows_of(gpu, out) == rows_of(gpu, tmp_path / "whole")
 
 
 def test_a_folder_that_would_grow_too_large_asks_to_be_emptied(gpu, tmp_path):
@@ -102,11 +111,10 @@ def test_a_folder_that_would_grow_too_large_asks_to_be_emptied(gpu, tmp_path):
     runs = [gpu.grid.Wanted(None, spec) for spec in specs]
     assert len(gpu.that_fit(runs, 3 * each)) == 3
     assert len(gpu.that_fit(runs, each - 1)) == 0
-    said = piece(gpu, tmp_path / "out", most_bytes=each - 1).work()
-    assert said == f"{tmp_path / 'out' / 'runs'} is full: move its files to {gpu.MOVED}, then go on"
+    assert work(piece(gpu, tmp_path / "out", most_bytes=each - 1)) == gpu.FULL
     # What a run under way takes stays below what was reserved for it.
     ticks = itertools.count(0.0, 1.0)
-    piece(gpu, tmp_path / "out", seconds=1.5, most=2, clock=lambda: next(ticks)).work()
+    work(piece(gpu, tmp_path / "out", seconds=1.5, most=2, clock=lambda: next(ticks)))
     assert 0 < gpu.size_of(tmp_path / "out") < 2 * each
 
 
@@ -130,6 +138,10 @@ def test_the_command_says_how_far_it_is_and_fails_when_it_is_too_large(
     assert "every run is there (" in capsys.readouterr().out
     monkeypatch.setattr(sys, "argv", [*command, "status"])
     assert gpu.main() == 0
-    assert capsys.readouterr().out == "4 of 4 runs\n"
+    assert capsys.readouterr().out.startswith("4 of 4 runs (")
     monkeypatch.setattr(sys, "argv", [*command, "--most-mb", "0.001"])
     assert gpu.main() == 1
+    monkeypatch.setattr(sys, "argv", [*command, "collect"])
+    assert gpu.main() == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("4 runs collected in ")
+    assert len(list(gpu.MOVED.iterdir())) == 4

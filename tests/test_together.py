@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +16,7 @@ from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.base import DivergedError, StopRequested  # noqa: E402
 from isocompute.engines.local import LocalEngine, fixed  # noqa: E402
 from isocompute.engines.local import policy as room  # noqa: E402
+from isocompute.engines.local.graphs import Captured  # noqa: E402
 from isocompute.engines.local.together import Together, shape_of  # noqa: E402
 from isocompute.errors import InputError  # noqa: E402
 from isocompute.testing.engine import Recorder  # noqa: E402
@@ -275,3 +278,106 @@ def test_runs_on_another_device_mix_it_with_no_tensor_of_the_cpu(folder, tmp_pat
         _, runs = finished(there, tmp_path / "there")
         for one, two in zip(here, runs, strict=True):
             assert_same(one, two)
+
+
+# ---- graphs ----
+
+
+class Recording:
+    """Stands in for torch's CUDA graphs: what is recorded computes nothing until it is replayed."""
+
+    def __init__(self, changed):
+        self.changed, self.log = changed, []
+
+    def Stream(self):
+        self.log.append("stream")
+        return self
+
+    def current_stream(self):
+        return self
+
+    def wait_stream(self, other):
+        assert other is self
+        self.log.append("wait")
+
+    @contextlib.contextmanager
+    def stream(self, stream):
+        yield
+
+    def CUDAGraph(self):
+        return SimpleNamespace(replay=lambda: self.log.append("replay"))
+
+    @contextlib.contextmanager
+    def graph(self, graph, stream):
+        assert stream is self
+        self.log.append("record")
+        before = [x.clone() for x in self.changed]
+        yield
+        for x, was in zip(self.changed, before, strict=True):
+            x.copy_(was)
+
+
+def test_a_capture_leaves_what_the_function_changes_as_it_was(monkeypatch):
+    state, calls = torch.tensor([1.0]), []
+
+    def function():
+        calls.append(1)
+        state.add_(1)
+        return state.clone()
+
+    cuda = Recording([state])
+    for name in ("Stream", "current_stream", "stream", "CUDAGraph", "graph"):
+        monkeypatch.setattr(torch.cuda, name, getattr(cuda, name))
+    captured = Captured(function, graphs=True, changed=(state,))
+    captured()
+    assert len(calls) == 4  # three times to warm up, and once to be recorded
+    assert state.tolist() == [1.0]
+    captured()
+    assert len(calls) == 4
+    assert cuda.log == ["stream", "wait", "wait", "record", "replay", "replay"]
+    plain = Captured(function, graphs=False)
+    assert plain().tolist() == [2.0]
+    assert plain().tolist() == [3.0]
+
+
+def on_a_gpu(spec, graphs=True):
+    options = {**spec.engine_options, "device": "cuda", "graphs": graphs}
+    return replace(spec, engine_options=options)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("graphs", [False, True])
+def test_runs_on_a_gpu_are_those_of_the_cpu_but_for_rounding(folder, tmp_path, graphs):
+    """The same random bits. Tokens may differ where a number falls on an edge: one update here."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    one = Allocation(problems_per_batch=4, rollouts_per_problem=6, steps=1)
+    specs = [replace(s, allocation=one) for s in several(folder)[:2]]
+    _, here = finished(specs, tmp_path / "here")
+    _, there = finished([on_a_gpu(s, graphs) for s in specs], tmp_path / "there")
+    for mine, theirs in zip(there, here, strict=True):
+        assert_same(mine, theirs, last=1)
+
+
+@pytest.mark.gpu
+def test_a_graph_replays_what_it_recorded(folder, tmp_path):
+    """Eight updates and their evaluations, several runs: the same as launched kernel by kernel."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    specs = several(folder)
+    _, plain = finished([on_a_gpu(s, graphs=False) for s in specs], tmp_path / "plain")
+    _, graphed = finished([on_a_gpu(s) for s in specs], tmp_path / "graphs")
+    _, again = finished([on_a_gpu(s) for s in specs], tmp_path / "again")
+    for mine, theirs, twice in zip(graphed, plain, again, strict=True):
+        assert_same(mine, theirs)
+        assert mine.comparable() == twice.comparable()  # bit for bit on one machine
+
+
+@pytest.mark.gpu
+def test_a_graph_of_a_large_batch_is_captured(folder, tmp_path):
+    """More than 3,072 rows: there a lookup's gradient cannot be captured, and this has none."""
+    if not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    large = Allocation(problems_per_batch=8, rollouts_per_problem=1024, steps=2)
+    _, (run,) = finished([on_a_gpu(several(folder, allocation=large)[0])], tmp_path)
+    assert len(run.steps) == 2

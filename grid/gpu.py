@@ -41,9 +41,9 @@ RESERVE_S = 25.0  # of a piece: for the last updates, their commit and the archi
 MOST_TOGETHER = 8
 FULL = "finished runs leave no room for the next ones: collect them, then go on"
 GOES_ON = "the time is used up: start again, and it goes on"
-# Of a run under way, in the archive: three numbers of four bytes for every parameter, which do not
-# shrink, and the records of its updates, which do.
-BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_MORE = 12, 160, 100_000
+# Of a run under way, in the archive: the last two checkpoints, three numbers of four bytes for every
+# parameter, which do not shrink; and the records of its updates, which do.
+BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_PER_PROBLEM, BYTES_MORE = 24, 80, 1.5, 100_000
 
 
 class Studies(grid.Studies):
@@ -83,8 +83,8 @@ def bytes_of(spec: RunSpec) -> int:
 
     model = load_model(base_folder(str(spec.engine_options["model"])))
     parameters = sum(p.numel() for p in model.parameters())
-    return (BYTES_PER_PARAMETER * parameters + BYTES_PER_STEP * spec.allocation.steps
-            + BYTES_MORE)  # fmt: skip
+    step = BYTES_PER_STEP + BYTES_PER_PROBLEM * spec.allocation.problems_per_batch
+    return int(BYTES_PER_PARAMETER * parameters + step * spec.allocation.steps) + BYTES_MORE
 
 
 def alike(first: grid.Wanted) -> list[grid.Wanted]:

@@ -135,6 +135,8 @@ class Together:
     def advance(self) -> bool:
         """One update of every run that is not done; False where none is left."""
         torch.set_num_threads(1)
+        if self.model.flat.device.type == "cuda":
+            torch.cuda.set_device(self.model.flat.device)  # streams and graphs belong to it
         if not self.started:
             self._start()
             self.started = True

@@ -41,8 +41,8 @@ RESERVE_S = 25.0  # of a piece: for the last updates, their commit and the archi
 MOST_TOGETHER = 8
 FULL = "finished runs leave no room for the next ones: collect them, then go on"
 GOES_ON = "the time is used up: start again, and it goes on"
-# Of a run under way, in the archive: the last two checkpoints, three numbers of four bytes for every
-# parameter, which do not shrink; and the records of its updates, which do.
+# Of a run under way, in the archive: the last two checkpoints, three numbers of four bytes for
+# every parameter, which do not shrink; and the records of its updates, which do.
 BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_PER_PROBLEM, BYTES_MORE = 24, 80, 1.5, 100_000
 
 

@@ -40,6 +40,7 @@ MOVED = grid.GRID / "gpu"  # where finished runs are collected
 RESERVE_S = 25.0  # of a piece: for the last updates, their commit and the archive
 MOST_TOGETHER = 8
 FULL = "finished runs leave no room for the next ones: collect them, then go on"
+FAULT = "runs under way ended, to be tried again: "
 GOES_ON = "the time is used up: start again, and it goes on"
 # Of a run under way, in the archive: the last two checkpoints, three numbers of four bytes for
 # every parameter, which do not shrink; and the records of its updates, which do.
@@ -173,8 +174,9 @@ class Piece:
                 batch = that_fit(alike(first)[: self.most], self.most_bytes - size_of(self.out))
             if not batch:
                 return FULL
-            if not self._train(batch):
-                return GOES_ON
+            said = self._train(batch)
+            if said:
+                return said
 
     def _under_way(self) -> list[grid.Wanted]:
         """The batch of an earlier piece; empty where there is none."""
@@ -185,8 +187,8 @@ class Piece:
         study = self.studies[name]
         return [grid.Wanted(study, spec) for spec in study.runs if spec.hash in hashes]
 
-    def _train(self, batch: Sequence[grid.Wanted]) -> bool:
-        """Train a batch; False where it has not come to its end."""
+    def _train(self, batch: Sequence[grid.Wanted]) -> str:
+        """Train a batch to its end; else why it has not come there."""
         self.state.mkdir(exist_ok=True)
         listed = json.dumps([batch[0].study.name, [one.spec.hash for one in batch]])
         (self.state / "runs.json").write_text(listed, encoding="utf-8")
@@ -200,13 +202,18 @@ class Piece:
                 signal.raise_signal(signal.SIGTERM)
 
         folder = self.state / "study"
-        run_study(study, folder, progress=watch, settings=self.settings,
+        run_study(study, folder, progress=watch, settings=self.settings, retry_failed=True,
                   pool=lambda db: TogetherPool(db, len(batch)))  # fmt: skip
         self._add_time(time.process_time() - started)
         with Store(folder) as store:
-            left = [run for run in store.runs() if run.state == "pending"]
-        if left:
-            return False
+            runs = store.runs()
+        # A run that diverges is a result; what else ends one, such as memory, is to be mended.
+        faults = [run.reason for run in runs
+                  if run.state == "failed" and "must be finite" not in run.reason]  # fmt: skip
+        if faults:
+            return f"{FAULT}{faults[0]}"
+        if any(run.state == "pending" for run in runs):
+            return GOES_ON
         each = float((self.state / "cpu_s").read_text()) / len(batch)
         for one in batch:
             head = grid.keep(folder, one, each, device=device_name(one.spec))
@@ -214,7 +221,7 @@ class Piece:
                   f"{one.spec.allocation.rollouts_per_problem} seed {one.spec.seed} "
                   f"{head['state']} {head['steps']} steps", flush=True)  # fmt: skip
         shutil.rmtree(self.state)
-        return True
+        return ""
 
     def _add_time(self, cpu_s: float) -> None:
         clock = self.state / "cpu_s"
@@ -231,7 +238,7 @@ def device_name(spec: RunSpec) -> str:
 
 
 def main() -> int:
-    """What the command line asks for; 1 where the folder came out too large."""
+    """What the command line asks for; 1 after a fault, or where the file came out too large."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -258,7 +265,7 @@ def main() -> int:
             said = piece.work()
     size = size_of(options.out)
     print(f"{said} ({time.monotonic() - started:.0f} s, {size:,} bytes)")
-    return int(size > piece.most_bytes)
+    return int(size > piece.most_bytes or said.startswith(FAULT))
 
 
 if __name__ == "__main__":

@@ -145,3 +145,21 @@ def test_the_command_says_how_far_it_is_and_fails_when_it_is_too_large(
     assert gpu.main() == 0
     assert capsys.readouterr().out.splitlines()[-1].startswith("4 runs collected in ")
     assert len(list(gpu.MOVED.iterdir())) == 4
+
+
+def test_what_breaks_a_batch_is_told_and_the_next_piece_tries_again(
+    gpu, tmp_path, monkeypatch, capsys
+):
+    from isocompute.engines.local.together import Together
+
+    def broken(self):
+        raise RuntimeError("CUDA out of memory")
+
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--device", "cpu", "--out", str(tmp_path / "out")])
+    with monkeypatch.context() as patch:
+        patch.setattr(Together, "_update", broken)
+        assert gpu.main() == 1
+    assert f"{gpu.FAULT}RuntimeError: CUDA out of memory" in capsys.readouterr().out
+    assert gpu.main() == 0
+    assert "every run is there" in capsys.readouterr().out
+    assert len(rows_of(gpu, tmp_path / "out")) == 4

@@ -163,3 +163,16 @@ def test_what_breaks_a_batch_is_told_and_the_next_piece_tries_again(
     assert gpu.main() == 0
     assert "every run is there" in capsys.readouterr().out
     assert len(rows_of(gpu, tmp_path / "out")) == 4
+
+
+@pytest.mark.gpu
+def test_pieces_on_a_gpu(gpu, tmp_path):
+    if not pytest.importorskip("torch").cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    studies, out = gpu.Studies("cuda"), tmp_path / "out"
+    assert studies["tiny"].runs[0].engine_options["graphs"] is True
+    said = work(gpu.Piece(out, studies, seconds=1e9, most=8, most_bytes=16_000_000))
+    assert said == "every run is there"
+    heads = [head for head, _ in rows_of(gpu, out).values()]
+    assert {head["state"] for head in heads} == {"done"}
+    assert all(head["device"] not in ("cuda", "cpu") for head in heads)

@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from safetensors.torch import load_file  # noqa: E402 (torch is optional)
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.utils._pytree import tree_leaves  # noqa: E402
 
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.base import DivergedError, StopRequested  # noqa: E402
@@ -338,6 +340,43 @@ def test_a_capture_leaves_what_the_function_changes_as_it_was(monkeypatch):
     plain = Captured(function, graphs=False)
     assert plain().tolist() == [2.0]
     assert plain().tolist() == [3.0]
+
+
+def traced(captured):
+    """As `Captured._capture`, with torch's tracer: the operations of one call, to be replayed."""
+    before = [x.clone() for x in captured.changed]
+    graph = make_fx(lambda: captured.function())()
+    captured.result = captured.function()
+    for x, was in zip(captured.changed, before, strict=True):
+        x.copy_(was)
+
+    def replay():
+        for old, new in zip(tree_leaves(captured.result), tree_leaves(graph()), strict=True):
+            old.copy_(new)
+
+    return replay
+
+
+def test_a_replay_reads_everything_that_changes_from_its_inputs(folder, tmp_path, monkeypatch):
+    """A number that were fixed when the graph was made (a rate, a key) would show by step 2."""
+    specs = several(folder)
+    _, plain = finished(specs, tmp_path / "plain")
+    made = []
+    monkeypatch.setattr(Captured, "_capture", lambda c: made.append(1) or traced(c))
+    start = Together.__init__
+
+    def with_graphs(self, *args):
+        start(self, *args)
+        for one in (self.draws.call, self.evaluation_draws.call, self.learn):
+            one.graphs = True
+
+    monkeypatch.setattr(Together, "__init__", with_graphs)
+    _, replayed = finished(specs, tmp_path / "replayed")
+    assert len(made) == 3
+    for mine, theirs in zip(replayed, plain, strict=True):
+        assert mine.comparable() == theirs.comparable()
+        states = [load_file(r.checkpoints[8] / "training.safetensors") for r in (mine, theirs)]
+        assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
 
 
 def on_a_gpu(spec, graphs=True):

@@ -101,6 +101,7 @@ def assert_same(mine, theirs, last=8):
         torch.testing.assert_close(states[0][name], states[1][name], atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_every_run_of_a_batch_is_the_run_that_it_is_alone(folder, tmp_path):
     specs = several(folder)
     _, batch = finished(specs, tmp_path / "together")
@@ -111,6 +112,7 @@ def test_every_run_of_a_batch_is_the_run_that_it_is_alone(folder, tmp_path):
     assert last[0] != last[1]
 
 
+@pytest.mark.long
 def test_runs_that_stand_at_different_steps_go_on_together(folder, tmp_path):
     """After a crash their checkpoints differ; a run that is done waits for the others."""
     specs = several(folder)[:2]
@@ -129,6 +131,7 @@ def test_runs_that_stand_at_different_steps_go_on_together(folder, tmp_path):
         assert_same(joined, before)
 
 
+@pytest.mark.long
 def test_a_run_that_ends_early_leaves_the_others_alone(folder, tmp_path):
     specs = several(folder)[:3]
     specs[0] = replace(specs[0], recipe=specs[0].recipe.replace(learning_rate=1e30))
@@ -169,6 +172,7 @@ def test_a_verifier_that_fails_is_left_out_and_asked_again(folder, monkeypatch, 
     assert again % evaluated.samples == 0
 
 
+@pytest.mark.long
 def test_training_in_fixed_shapes_learns_as_training_that_shares_prefixes_does(folder, tmp_path):
     """Other random numbers, so not the same run: mean rewards of the last steps, four seeds."""
     allocation = Allocation(problems_per_batch=8, rollouts_per_problem=16, steps=24)
@@ -204,6 +208,7 @@ NOT_IN_A_GRAPH = WAITS | {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_kernels_and_waits_grow_neither_with_n_nor_with_runs(folder, tmp_path, monkeypatch):
     reads = []
     monkeypatch.setattr(torch.Tensor, "cpu", lambda t, f=torch.Tensor.cpu: reads.append(1) or f(t))
@@ -357,6 +362,7 @@ def traced(captured):
     return replay
 
 
+@pytest.mark.long
 def test_a_replay_reads_everything_that_changes_from_its_inputs(folder, tmp_path, monkeypatch):
     """A number that were fixed when the graph was made (a rate, a key) would show by step 2."""
     specs = several(folder)

@@ -35,6 +35,7 @@ def trained(specs, folder, places=3, **more):
         return summary, {run.hash: run for run in store.runs()}
 
 
+@pytest.mark.long
 def test_runs_in_one_batch_are_stored_as_if_each_had_been_trained_alone(specs, tmp_path):
     summary, runs = trained(specs, tmp_path / "batch", places=2)  # two, and then the third
     assert summary.done == 3
@@ -68,6 +69,7 @@ def test_what_all_need_ends_all_and_is_told_for_each(specs, tmp_path, monkeypatc
     assert all(run.steps_done == 0 for run in runs.values())
 
 
+@pytest.mark.long
 def test_one_run_that_diverges_fails_alone(specs, tmp_path):
     wild = replace(specs[1], recipe=specs[1].recipe.replace(learning_rate=1e30))
     summary, runs = trained([specs[0], wild], tmp_path)

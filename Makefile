@@ -15,7 +15,7 @@ DIR ?= quickstart
 .PHONY: help setup quickstart test test-fast test-slow test-browser test-trainers test-verl \
         test-ray test-gpu test-docs \
         lint coverage mutants bench bench-importers engines-agree validation scorecard \
-        claims-power figures grid docs clean
+        claims-power figures grid grid-gpu docs clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */|/' | \
@@ -180,6 +180,12 @@ validation: $(STAMP)  ## the model judged on planted truth and published panels 
 # only packs what is there.
 grid: $(STAMP)  ## the public grid of runs in data the package ships (resumes; hours on one core)
 	@OMP_NUM_THREADS=1 nice -n 19 $(PY) grid/make.py $(ARGS)
+
+# One piece of at most eight minutes; again, and it goes on. ARGS='--out DIR' names the one folder
+# that has to come back from a lent machine. It must have torch for CUDA, which `setup` does not fetch.
+grid-gpu:  ## a piece of the grid on a GPU, several runs at once (resumes; eight minutes)
+	@command -v $(PY) >/dev/null || $(MAKE) --no-print-directory setup
+	@PYTHONPATH=src $(PY) grid/gpu.py $(ARGS)
 
 # Reads the published curves, studies/results and grid/runs as far as they are there.
 scorecard: $(STAMP)  ## every claim of the paper against every model and world: docs/scorecard.md

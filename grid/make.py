@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from isocompute import __version__
 from isocompute.metrics import score_from_counts
 from isocompute.runner import open_study, run_study
 from isocompute.store import Store
@@ -91,9 +92,9 @@ class Wanted(NamedTuple):
         return is_there(self.spec)
 
 
-def is_there(spec: RunSpec) -> bool:
+def is_there(spec: RunSpec, folder: Path | None = None) -> bool:
     """Whether the file of a run is there, and goes as far as the study asks."""
-    file = RUNS / f"{spec.hash}.parquet"
+    file = (folder or RUNS) / f"{spec.hash}.parquet"
     if not file.exists():
         return False
     head = json.loads(pq.read_schema(file).metadata[b"isocompute"])
@@ -143,10 +144,14 @@ class Studies(Mapping[str, Study]):
         return len(list(iter(self)))
 
 
-def ordered(studies: Mapping[str, Study]) -> Iterator[Wanted]:
-    """Every run once, the most useful first."""
+def ordered(
+    studies: Mapping[str, Study], can: Callable[[str], bool] = lambda _: True
+) -> Iterator[Wanted]:
+    """Every run once, the most useful first; of those studies that `can` admits."""
     seen: set[str] = set()
     for name, b_ps, seeds in ORDER:
+        if not can(name):
+            continue
         stage = [
             spec for spec in studies[name].runs
             if (not b_ps or spec.allocation.problems_per_batch in b_ps)
@@ -210,14 +215,16 @@ def _timed(study: Study, folder: Path) -> tuple[float, bool]:
     return cpu_s, ended
 
 
-def keep(folder: Path, one: Wanted, cpu_s: float) -> dict[str, Any]:
-    """Write the file of a finished run; returns what stands in its head."""
+def keep(folder: Path, one: Wanted, cpu_s: float, **more: str) -> dict[str, Any]:
+    """Write the file of a finished run; returns what stands in its head, with `more`."""
     with Store(folder) as store:
-        (run,) = store.runs()
+        (run,) = (run for run in store.runs() if run.hash == one.spec.hash)
         steps = store.steps(run.hash)
         found = store.database.read(
             "SELECT step, rollouts, tokens, problem_set, samples, successes, counts, "
-            "sampled_tokens, sampled_rollouts FROM evaluations ORDER BY step, problem_set"
+            "sampled_tokens, sampled_rollouts FROM evaluations "
+            "WHERE run = (SELECT run FROM runs WHERE hash = ?) ORDER BY step, problem_set",
+            (run.hash,),
         )
     rows = []
     at = sorted({row[0] for row in found})
@@ -232,12 +239,12 @@ def keep(folder: Path, one: Wanted, cpu_s: float) -> dict[str, Any]:
             values = values[np.isfinite(values)]
             row[key] = float(values.mean()) if values.size else None
         rows.append(row)
-    versions = {name: version(name) for name in ("isocompute", "torch", "numpy")}
+    versions = {"isocompute": __version__, **{name: version(name) for name in ("torch", "numpy")}}
     head = {"run": run.hash, "study": one.study.name, "state": run.state, "reason": run.reason,
             "steps": run.steps_done, "cpu_s": round(cpu_s, 1), "wall_s": round(run.wall_s, 1),
-            "spec": run.spec, "versions": versions}  # fmt: skip
+            "spec": run.spec, "versions": versions, **more}  # fmt: skip
     schema = KEPT.with_metadata({b"isocompute": json.dumps(head, sort_keys=True).encode()})
-    RUNS.mkdir(exist_ok=True)
+    RUNS.mkdir(parents=True, exist_ok=True)
     draft = one.file.with_suffix(f".{os.getpid()}")
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), draft, compression="zstd",
                    compression_level=19)  # fmt: skip

@@ -15,11 +15,11 @@ torch = pytest.importorskip("torch")
 
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine, engine, policy  # noqa: E402
-from isocompute.engines.local.engine import stream  # noqa: E402
 from isocompute.engines.local.folders import load_model, save_model  # noqa: E402
 from isocompute.engines.local.learner import Learner  # noqa: E402
 from isocompute.engines.local.policy import Policy, successes_of  # noqa: E402
 from isocompute.engines.local.sampling import sample  # noqa: E402
+from isocompute.engines.local.steps import stream  # noqa: E402
 from isocompute.engines.streams import Use  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.study import RunSpec  # noqa: E402

@@ -8,9 +8,9 @@ import numpy as np  # noqa: E402 (torch is optional)
 
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine  # noqa: E402
-from isocompute.engines.local.engine import batch_problems, stream  # noqa: E402
 from isocompute.engines.local.mlp import BitMlp, MlpConfig  # noqa: E402
 from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
+from isocompute.engines.local.steps import batch_problems, stream  # noqa: E402
 from isocompute.engines.local.supervised import (  # noqa: E402
     Phase,
     Supervision,

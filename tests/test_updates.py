@@ -13,7 +13,6 @@ import numpy as np  # noqa: E402 (torch is optional)
 from isocompute.allocation import Allocation  # noqa: E402
 from isocompute.engines.local import LocalEngine  # noqa: E402
 from isocompute.engines.local.critic import Critic  # noqa: E402
-from isocompute.engines.local.engine import stream  # noqa: E402
 from isocompute.engines.local.experience import make_experience  # noqa: E402
 from isocompute.engines.local.folders import load_model  # noqa: E402
 from isocompute.engines.local.gradient import accumulate, token_logprobs  # noqa: E402
@@ -21,6 +20,7 @@ from isocompute.engines.local.learner import Learner  # noqa: E402
 from isocompute.engines.local.policy import Policy  # noqa: E402
 from isocompute.engines.local.precision import Sampler, trained_in  # noqa: E402
 from isocompute.engines.local.sampling import Samples, sample  # noqa: E402
+from isocompute.engines.local.steps import stream  # noqa: E402
 from isocompute.errors import InputError, RunError  # noqa: E402
 from isocompute.recipe import Recipe  # noqa: E402
 from isocompute.study import RunSpec  # noqa: E402
@@ -532,8 +532,9 @@ def test_every_new_tensor_follows_the_device():
 
     makers = {"zeros", "ones", "full", "arange", "tensor", "empty", "rand", "eye"}
     seen = 0
-    for name in ("advantages", "experience", "gradient", "grouping", "learner", "mlp", "model",
-                 "objectives", "policy", "precision", "sampling", "tree"):  # fmt: skip
+    for name in ("advantages", "counters", "experience", "fixed", "gradient", "grouping",
+                 "learner", "mlp", "model", "objectives", "policy", "precision", "sampling",
+                 "stacked", "tree"):  # fmt: skip
         tree = ast.parse((Path(room.__file__).parent / f"{name}.py").read_text())
         for node in ast.walk(tree):  # modules are made on the CPU and then moved as a whole
             if isinstance(node, ast.FunctionDef) and node.name == "__init__":

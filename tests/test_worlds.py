@@ -8,8 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from isocompute.engines.local.engine import stream  # noqa: E402 (torch is optional)
 from isocompute.engines.local.policy import Policy, base_folder  # noqa: E402
+from isocompute.engines.local.steps import stream  # noqa: E402 (torch is optional)
 from isocompute.engines.local.worlds import (  # noqa: E402
     WORLDS,
     BitRuleWorld,

@@ -65,9 +65,29 @@ def execute(
     on_note: Callable[[str], None] | None = None,
 ) -> Outcome:
     """Train one slice. Never raises for anything that the engine does."""
-    spent = Spent()
+    writer = open_writer(task, database, stop=stop, on_step=on_step, on_note=on_note)
+    if isinstance(writer, Outcome):
+        return writer
     try:
-        writer = RunWriter(
+        engine = load_engine(task.engine)  # its `check` was asked before anything started
+        if task.claim.from_step < task.claim.target_steps or task.claim.resume is None:
+            engine.run(task.spec, task.claim.resume, writer)
+    except Exception as error:  # noqa: BLE001  # a run ends here, whatever the engine raised
+        return ended(task, database, writer, error)
+    return ended(task, database, writer, None)
+
+
+def open_writer(
+    task: Task,
+    database: Database,
+    *,
+    stop: Callable[[], bool],
+    on_step: Callable[[int, int], None],
+    on_note: Callable[[str], None] | None = None,
+) -> RunWriter | Outcome:
+    """The sink of a task; how it ended where the task cannot begin."""
+    try:
+        return RunWriter(
             database, task.claim,
             {name: len(problems) for name, problems in task.spec.validation.items()},
             stop=stop, on_step=on_step,
@@ -76,29 +96,21 @@ def execute(
             commit_share=task.commit_share,
         )  # fmt: skip
     except StorageError as error:
-        return Outcome(ending="storage", detail=str(error), spent=spent)
+        return Outcome(ending="storage", detail=str(error), spent=Spent())
     except FencedError as error:
-        return Outcome(ending="fenced", detail=str(error), spent=spent)
-    try:
-        engine = load_engine(task.engine)  # its `check` was asked before anything started
-        if task.claim.from_step < task.claim.target_steps or task.claim.resume is None:
-            engine.run(task.spec, task.claim.resume, writer)
-        ending: Ending = "done"
-        detail = ""
-    except StopRequested:
-        ending, detail = "stopped", "asked to stop"
-    except FencedError as error:
-        ending, detail = "fenced", str(error)
-    except StorageError as error:
-        ending, detail = "storage", str(error)
-    except InputError as error:
-        ending, detail = "failed", str(error)
-    except DivergedError as error:
-        ending, detail = "failed", str(error)
+        return Outcome(ending="fenced", detail=str(error), spent=Spent())
+
+
+def ended(
+    task: Task, database: Database, writer: RunWriter, error: Exception | None
+) -> Outcome:  # fmt: skip
+    """Name what the engine raised, or its end without an error, and close the sink."""
+    ending: Ending
+    detail: str
+    ending, detail = ("done", "") if error is None else _named(error, task.folder)
+    if isinstance(error, DivergedError):
         with contextlib.suppress(FencedError, StorageError, BusyError):
             writer.diverged(detail)
-    except Exception as error:  # noqa: BLE001  # a run ends here, whatever the engine raised
-        ending, detail = _crash(error, task.folder)
     if ending in ("failed", "crashed"):
         with contextlib.suppress(IsocomputeError):
             if is_fenced(database, task.claim):
@@ -106,6 +118,18 @@ def execute(
     spent = writer.spent
     writer.close()
     return Outcome(ending=ending, detail=detail, spent=spent)
+
+
+def _named(error: Exception, folder: Path) -> tuple[Ending, str]:
+    if isinstance(error, StopRequested):
+        return "stopped", "asked to stop"
+    if isinstance(error, FencedError):
+        return "fenced", str(error)
+    if isinstance(error, StorageError):
+        return "storage", str(error)
+    if isinstance(error, (InputError, DivergedError)):
+        return "failed", str(error)
+    return _crash(error, folder)
 
 
 def _crash(error: Exception, folder: Path) -> tuple[Ending, str]:

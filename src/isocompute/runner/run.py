@@ -176,7 +176,7 @@ class _Runner:
     # -- claims ------------------------------------------------------------------------------
 
     def _start_tasks(self) -> None:
-        while self.pool.free and not self._stopping and self.course.pending(self.pulse.dead()):
+        while not self._stopping and self.pool.free and self.course.pending(self.pulse.dead()):
             try:
                 dead = self.pulse.dead()
                 claim = leases.claim(self.database, self.id, self.course.choose, dead=dead)

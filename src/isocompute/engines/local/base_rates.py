@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from isocompute.engines.base import Unjudged
-from isocompute.engines.local.engine import stream
 from isocompute.engines.local.policy import Policy, TokenizedProblems, base_folder
+from isocompute.engines.local.steps import stream
 from isocompute.engines.streams import Use
 from isocompute.problems import ProblemSet
 

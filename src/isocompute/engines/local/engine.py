@@ -8,47 +8,28 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
 from isocompute.allocation import evaluation_index
-from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
+from isocompute.engines.base import EvaluationRecord, Sink
+from isocompute.engines.local.folders import load_model
 from isocompute.engines.local.learner import Learner
 from isocompute.engines.local.memory import keep_freed_memory
+from isocompute.engines.local.model import Transformer
 from isocompute.engines.local.options import Options, check_recipe
 from isocompute.engines.local.policy import (
     Policy,
     TokenizedProblems,
     base_folder,
-    successes_of,
 )
 from isocompute.engines.local.precision import Sampler
 from isocompute.engines.local.sampling import sample
-from isocompute.engines.streams import Use, problem_order, stream_key
+from isocompute.engines.local.steps import batch_problems, step_record, stream
+from isocompute.engines.local.together import Together
+from isocompute.engines.streams import Use
+from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
-
-
-def stream(
-    seed: int, use: Use = Use.TRAINING, first: int = 0, second: int = 0
-) -> torch.Generator:
-    """A generator of random numbers that depends on nothing but its key; see `stream_key`.
-
-    Every step draws from its own stream, so that a resumed run needs no saved state.
-    """
-    key = stream_key(seed, use, first, second)
-    word = np.random.SeedSequence(key).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(word))
-
-
-def batch_problems(step: int, size: int, batch: int, seed: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """Problems of a step (1-based): passes over the set in random order, batches unique.
-
-    What a pass leaves over when `size` is no multiple of `batch` is dropped.
-    """
-    passes, place = divmod(step - 1, size // batch)
-    return problem_order(seed, passes, size)[place * batch : (place + 1) * batch]
 
 
 class LocalEngine:
@@ -74,10 +55,18 @@ class LocalEngine:
             if key not in self._tokenized:  # a study checks hundreds of runs on a few sets
                 Policy(folder, limit).tokenize(problems)
                 self._tokenized.add(key)
+        if options.shapes == "fixed" and not isinstance(load_model(folder), Transformer):
+            raise InputError(
+                "engine_options.shapes: fixed needs a transformer, but got model "
+                f"{options.model!r}; remove shapes, or name another model."
+            )
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Train from the start, or from a checkpoint's files, to the end of the allocation."""
         torch.set_num_threads(1)
+        if Options.of(spec).shapes == "fixed":
+            self._run_fixed(spec, resume, sink)
+            return
         run = _Run(spec, sink)
         if resume is None:
             run.evaluate()
@@ -85,6 +74,14 @@ class LocalEngine:
         else:
             run.load(resume)
         run.train()
+
+    @staticmethod
+    def _run_fixed(spec: RunSpec, resume: Path | None, sink: Sink) -> None:
+        alone = Together([spec], [resume], [sink])
+        while alone.advance():
+            pass
+        if alone.members[0].error is not None:
+            raise alone.members[0].error
 
 
 class _Run:
@@ -133,9 +130,7 @@ class _Run:
         allocation, recipe, seed = self.spec.allocation, self.recipe, self.spec.seed
         n, batch = allocation.rollouts_per_problem, allocation.batch_size
         step = self.step + 1
-        index_Q = batch_problems(
-            step, len(self.train_set), allocation.problems_per_batch, seed
-        )
+        index_Q = batch_problems(step, len(self.train_set), allocation.problems_per_batch, seed)
         picked = torch.from_numpy(index_Q).to(self.train_set.token_PS.device)
         prompt_QS, length_Q = self.train_set.token_PS[picked], self.train_set.length_P[picked]
         samples = sample(
@@ -153,27 +148,13 @@ class _Run:
         self.step = step
         self.rollouts += batch
         self.tokens += samples.tokens
-        successes_Q = successes_of(samples, reward_N)
-        errors = int((samples.count_N * reward_N.isnan()).sum())
-        health |= {
-            "reward": float(successes_Q.sum()) / max(1, batch - errors),
-            "entropy": samples.entropy,
-            "length_tokens": samples.tokens / batch,
-            "distinct_share": samples.length_N.numel() / batch,
-            # Those of an evaluation count in the next step.
-            "verifier_error_share": self.policy.errors / self.policy.judged,
-        }
-        self.policy.judged = self.policy.errors = 0
-        if self.policy.model.sizes.end_tokens:
-            cut = int((samples.count_N * samples.clipped_N).sum())
-            health["clipped_share"] = cut / batch
         self.sink.step(
-            StepRecord(
-                step=step, rollouts=self.rollouts, tokens=self.tokens, problem_Q=index_Q,
-                successes_Q=successes_Q.cpu().numpy(), samples=n, health=health,
-                wall_s=time.monotonic() - started, unjudged=self.policy.take_unjudged(),
+            step_record(
+                self.policy, samples, reward_N, step=step, rollouts=self.rollouts,
+                tokens=self.tokens, problem_Q=index_Q, samples_each=n, health=health,
+                started=started,
             )
-        )
+        )  # fmt: skip
 
     def evaluate(self) -> None:
         """Draw k samples for each problem of each validation set."""
@@ -187,10 +168,15 @@ class _Run:
             )  # fmt: skip
             self.sink.evaluation(
                 EvaluationRecord(
-                    step=self.step, rollouts=self.rollouts, tokens=self.tokens, problem_set=name,
+                    step=self.step,
+                    rollouts=self.rollouts,
+                    tokens=self.tokens,
+                    problem_set=name,
                     samples=self.spec.evaluation_samples,
-                    successes_P=drawn.successes_P.cpu().numpy(), sampled_tokens=drawn.tokens,
-                    sampled_rollouts=drawn.rollouts, wall_s=time.monotonic() - started,
+                    successes_P=drawn.successes_P.cpu().numpy(),
+                    sampled_tokens=drawn.tokens,
+                    sampled_rollouts=drawn.rollouts,
+                    wall_s=time.monotonic() - started,
                     unjudged=self.policy.take_unjudged(),
                 )
             )

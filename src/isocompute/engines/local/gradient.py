@@ -93,11 +93,9 @@ def accumulate(
         recipe: objective and coefficients.
         rows_per_chunk: how many responses are computed together; None: as many as memory allows.
     """
-    e, regularised = experience, recipe.kl_coef > 0 or recipe.entropy_coef > 0
-    weight_N, regular_N = _weights(e, recipe)
-    active_N = (weight_N > 0) & (e.advantage_NT != 0).any(1)
-    if regularised:
-        active_N |= regular_N > 0
+    e = experience
+    weight_N, regular_N = row_weights(e, recipe)
+    active_N = active_rows(e, recipe, weight_N, regular_N)
     report, most = _Sums(), rows_per_chunk or rows_that_fit(model, e)
     for chunk in e.chunks(active_N.nonzero().squeeze(-1), most):
         rows = chunk.rows
@@ -121,8 +119,8 @@ def accumulate(
     return report.read()
 
 
-def _weights(e: Experience, recipe: Recipe) -> tuple[Tensor, Tensor]:
-    """Weight of a token in the policy loss, and in the KL and entropy terms, per response."""
+def row_weights(e: Experience, recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """Weight of a token in the policy loss, and in the KL and entropy terms, per response (N,)."""
     drop = recipe.zero_variance_filter
     kept_N = e.count_N * e.varies_P[e.prompt_N]
     weight_N = objectives.token_weights(
@@ -132,6 +130,14 @@ def _weights(e: Experience, recipe: Recipe) -> tuple[Tensor, Tensor]:
         e.length_N, e.count_N if drop == "none" else kept_N, recipe.aggregation
     )
     return weight_N, regular_N
+
+
+def active_rows(e: Experience, recipe: Recipe, weight_N: Tensor, regular_N: Tensor) -> Tensor:
+    """Which responses (N,) can contribute to the gradient, given those weights."""
+    active_N = (weight_N > 0) & (e.advantage_NT != 0).any(1)
+    if recipe.kl_coef > 0 or recipe.entropy_coef > 0:
+        active_N |= regular_N > 0
+    return active_N
 
 
 def _policy_term(

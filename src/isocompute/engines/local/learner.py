@@ -86,7 +86,7 @@ class Learner:
         health: dict[str, float] = {}
         rollouts = int(samples.count_N.sum())
         whole = self._experience(prompt_PS, length_P, samples, reward_N, generator)
-        if recipe.kl_coef == 0 and (step - 1) * rollouts % PROBE_EVERY < rollouts:
+        if is_probed(recipe, step, rollouts):
             health["kl"] = self._probe(prompt_PS, length_P, samples, generator)
         if samples.prompts < rollouts:  # n = 1 has no variance to speak of
             health["zero_variance_share"] = 1 - float(whole.varies_P.float().mean())
@@ -135,32 +135,11 @@ class Learner:
         size = whole.prompts // updates  # the batch is in random order already
         yield from (whole.part(size * i, size * (i + 1)) for i in range(updates))
 
-    @torch.no_grad()
     def _probe(
         self, prompt_PS: Tensor, length_P: Tensor, samples: Samples, generator: torch.Generator
     ) -> float:
-        """KL to the base model (k3) over a few of the rollouts, from the sampler's numbers."""
-        prompts = min(PROBE_PROMPTS, samples.prompts)
-        rows = int((samples.prompt_N < prompts).sum())
-        weight = samples.count_N[:rows].cpu().double()
-        picked = torch.multinomial(weight, PROBE_ROLLOUTS, replacement=True, generator=generator)
-        picked = picked.sort().values.to(self.device)
-        few = Experience(
-            prompt_PS=prompt_PS[:prompts], length_P=length_P[:prompts],
-            token_NT=samples.token_NT[picked], length_N=samples.length_N[picked],
-            prompt_N=samples.prompt_N[picked], count_N=torch.ones_like(picked),
-            advantage_NT=samples.logprob_NT[picked], varies_P=length_P[:prompts],  # not read
-        )  # fmt: skip
-        total = tokens = 0.0
-        for chunk in few.chunks(torch.arange(len(picked), device=self.device), len(picked)):
-            reference_RT, _ = self.reference.response_logprobs(
-                *chunk.given, self.recipe.temperature
-            )
-            logprob_RT = chunk.cut(samples.logprob_NT[picked])
-            kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, "k3")
-            total += float((kl_RT * chunk.mask_RT).sum())
-            tokens += float(chunk.mask_RT.sum())
-        return total / tokens
+        temperature = self.recipe.temperature
+        return probed_kl(self.reference, prompt_PS, length_P, samples, generator, temperature)
 
     def save(self, folder: Path) -> None:
         """Write weights and moments as safetensors."""
@@ -173,6 +152,38 @@ class Learner:
         self.optimizer.load(folder / "training.safetensors")
         if self.critic is not None:
             self.critic.optimizer.load(folder / "value.safetensors")
+
+
+def is_probed(recipe: Recipe, step: int, rollouts: int) -> bool:
+    """Whether KL to the base model is measured at this step of so many rollouts."""
+    return recipe.kl_coef == 0 and (step - 1) * rollouts % PROBE_EVERY < rollouts
+
+
+@torch.no_grad()
+def probed_kl(
+    reference: PolicyModel, prompt_PS: Tensor, length_P: Tensor, samples: Samples,
+    generator: torch.Generator, temperature: float,
+) -> float:  # fmt: skip
+    """KL to the base model (k3) over a few of the rollouts, from the sampler's numbers."""
+    prompts = min(PROBE_PROMPTS, samples.prompts)
+    rows = int((samples.prompt_N < prompts).sum())
+    weight = samples.count_N[:rows].cpu().double()
+    picked = torch.multinomial(weight, PROBE_ROLLOUTS, replacement=True, generator=generator)
+    picked = picked.sort().values.to(samples.prompt_N.device)
+    few = Experience(
+        prompt_PS=prompt_PS[:prompts], length_P=length_P[:prompts],
+        token_NT=samples.token_NT[picked], length_N=samples.length_N[picked],
+        prompt_N=samples.prompt_N[picked], count_N=torch.ones_like(picked),
+        advantage_NT=samples.logprob_NT[picked], varies_P=length_P[:prompts],  # not read
+    )  # fmt: skip
+    total = tokens = 0.0
+    for chunk in few.chunks(torch.arange(len(picked), device=picked.device), len(picked)):
+        reference_RT, _ = reference.response_logprobs(*chunk.given, temperature)
+        logprob_RT = chunk.cut(samples.logprob_NT[picked])
+        kl_RT = objectives.kl_estimate(logprob_RT, reference_RT, "k3")
+        total += float((kl_RT * chunk.mask_RT).sum())
+        tokens += float(chunk.mask_RT.sum())
+    return total / tokens
 
 
 def _averaged(reports: list[GradientReport]) -> dict[str, float]:

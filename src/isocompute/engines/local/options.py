@@ -24,6 +24,9 @@ class Options:
         dtype: of matrix products in training: "float32", or "bfloat16" with float32 weights.
         sampler_dtype: of sampling, in training and evaluation: "float32", "bfloat16", or "int8"
             (weights rounded to 8 bits); None: the very policy that is trained.
+        shapes: "drawn": rows are distinct responses, as many as were drawn; "fixed": every rollout
+            is a row, and random numbers are made on the device (for GPUs; see `together`).
+        graphs: whether fixed shapes are captured as CUDA graphs and replayed.
     """
 
     model: str = DEFAULT_MODEL
@@ -31,6 +34,8 @@ class Options:
     device: str = "cpu"
     dtype: str = "float32"
     sampler_dtype: str | None = None
+    shapes: str = "drawn"
+    graphs: bool = False
 
     @classmethod
     def of(cls, spec: RunSpec) -> Options:
@@ -56,20 +61,48 @@ class Options:
         for name, words in (
             ("dtype", get_args(TrainingType)),
             ("sampler_dtype", (None, *get_args(SamplerType))),
+            ("shapes", ("drawn", "fixed")),
+            ("graphs", (False, True)),
         ):
             value = getattr(options, name)
             if value not in words:
                 raise InputError(
                     f"engine_options.{name} must be one of "
-                    f"{', '.join(w for w in words if w)}, but got {value!r}; choose one."
+                    f"{', '.join(str(w) for w in words if w is not None)}, but got {value!r}; "
+                    "choose one."
                 )
-        find_device(str(options.device))
+        device = find_device(str(options.device))
+        if options.graphs and (device.type != "cuda" or options.shapes != "fixed"):
+            raise InputError(
+                "engine_options.graphs needs device cuda and shapes: fixed, but got device "
+                f"{options.device!r} and shapes: {options.shapes}; remove it."
+            )
         return options
 
     @property
     def sampler_differs(self) -> bool:
         """Whether the sampler's probabilities are others than the trainer's."""
         return self.sampler_dtype not in (None, self.dtype)
+
+
+def check_fixed(spec: RunSpec, options: Options) -> None:
+    """Refuse what `shapes: fixed` does not compute.
+
+    Raises:
+        InputError: names the knob and its value.
+    """
+    recipe = spec.recipe
+    for name, value, wanted in (
+        ("objective", recipe.objective, "grpo"),
+        ("updates_per_batch", recipe.updates_per_batch, 1),
+        ("dtype", options.dtype, "float32"),
+        ("sampler_dtype", options.sampler_dtype, None),
+    ):
+        if value != wanted:
+            raise InputError(
+                f"`{name}` must be {wanted} with engine_options.shapes: fixed, but got {value!r}; "
+                "remove shapes, or change it."
+            )
 
 
 def check_recipe(spec: RunSpec, options: Options) -> None:
@@ -99,6 +132,8 @@ def check_recipe(spec: RunSpec, options: Options) -> None:
                 f"recipe `{name}` must be left at its default for the engine 'local' without "
                 f"{needs}, but got {value!r}, which would do nothing; remove it."
             )
+    if options.shapes == "fixed":
+        check_fixed(spec, options)
     if not options.sampler_differs:
         check_idle_cap(recipe, "local")
     if n < 2 and not ppo:

@@ -25,7 +25,7 @@ from isocompute.answers.best_words import best_n_words, n_words
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit
 from isocompute.answers.plan import plan_from_source
-from isocompute.answers.words import with_checks
+from isocompute.answers.words import checks, with_checks
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
 from isocompute.domain.text import compact
@@ -855,6 +855,8 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
         both = advice_lines({**plan, "run_next": [priced, cheap]})
         assert sum(line.startswith(("  1. ", "  2. ")) for line in both) == 1 + asked
+    half = {**steps[0], "rollouts": 0.6 * plan["rollouts"], "cost": Rates().cost(1.0)}
+    assert checks({**plan, "run_next": [half, half, cheap]}) == [half, cheap]  # together
 
 
 def test_every_step_fits_a_line() -> None:

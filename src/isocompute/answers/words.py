@@ -228,9 +228,14 @@ def _steps(
 
 
 def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Steps of a plan that are worth taking first: none that surely costs more than the run."""
-    most = (1 + _ALIKE) * (d.get("rollouts") or math.inf)
-    return [one for one in d["run_next"] if (one.get("rollouts") or 0.0) <= most]
+    """Steps of a plan that are worth taking first: together they do not cost more than the run."""
+    left, worth = (1 + _ALIKE) * (d.get("rollouts") or math.inf), list[Mapping[str, Any]]()
+    for step in d["run_next"]:
+        cost = step.get("rollouts") or 0.0
+        if cost <= left:
+            worth.append(step)
+            left -= cost
+    return worth
 
 
 def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:

@@ -134,7 +134,7 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
     assert "none inside was tested" in text(d, "outside_interval")
     # The interval is not called that of the best n beside a choice that lies outside.
     shown = " ".join(said(plan_budget(planted(arms, surface=hill), AT), why=True))
-    assert "tested n = 128 scores best; by the trend over n the best is 91." in shown
+    assert "tested, n = 128 scores best; by the trend over n the best is 91." in shown
     near = planted(arms | {(32, 96): (0.0, 0.0)}, surface=hill, move_D=SHAKEN / 6)
     why = text(plan_budget(near, AT).document, "outside_interval")
     assert "it scores above the trend of its neighbours" in why
@@ -914,7 +914,9 @@ def test_where_the_best_n_lies_agrees_with_the_choice() -> None:
     )
     outside = [{"code": "outside_interval"}]
     wide = {**d, "rollouts_per_problem_interval": [8.0, 64.0], "notices": outside}
-    off = "Of those tested n = 128 scores best; by the trend over n the best is between 8 and 64."
+    held = [*outside, *capped]
+    assert best_n_words({**wide, "notices": held}).startswith("Of those tested and allowed, n = 32")
+    off = "Of those tested, n = 128 scores best; by the trend over n the best is between 8 and 64."
     assert best_n_words({**wide, "rollouts_per_problem": 128}) == off
 
 
@@ -1013,7 +1015,7 @@ def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
         lines = advice_lines({**plan.document, **words, **same})
         return [line.rpartition("(")[2] for line in lines if line[2:8] in ("rate  ", "recipe")]
 
-    assert rows() == ["rate as in the runs)", "your logs do not hold it)"]
+    assert rows() == ["rate as in the runs)", "not in the logs)"]
     assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
     asked = {"learning_rate_from": "runs", "recorded": ["learning_rate"], "difficulty": "hard",
              "asked": ["kl_coef", "entropy_coef"]}  # fmt: skip
@@ -1096,7 +1098,7 @@ def test_why_gives_the_reasoning_the_rules_the_printed_law_and_every_note() -> N
     for one in plan.document["notices"]:
         assert f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" in page
     assert "more note" not in page
-    assert "Of those tested n = 32 scores best; by the trend over n the best is 19." in page
+    assert "Of those tested, n = 32 scores best; by the trend over n the best is 19." in page
     assert not any("The study's own" in line for line in said(plan))
 
 

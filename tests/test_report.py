@@ -314,7 +314,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "On the way 0.580 to 0.620 at step 1,244; if lower, stop and fit again" in said
-    assert "Other settings keep yours: your logs do not hold them" in said
+    assert "Other settings keep yours: not in the logs" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "On the way" not in said
     assert "keep yours" not in said

@@ -26,15 +26,14 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     where = low + beyond
     if low != high:
         where = f"between {low} and {high}" + ("," + beyond if beyond else "")
-    chosen = f"n = {d['rollouts_per_problem']}"
-    if trend_only(d):
-        return f"Of those tested {chosen} scores best; by the trend over n the best is {where}."
-    if low == high:
-        return f"The best n is {where}."
     capped = any(one["code"].startswith("capped_by_") and one["code"] != "capped_by_tested_n"
                  for one in d.get("notices") or ())  # fmt: skip
-    of = "tested and allowed" if capped else "tested"
-    return f"The best n is {where}; of those {of}, {chosen[4:]} scores best."
+    of, n = "tested and allowed" if capped else "tested", d["rollouts_per_problem"]
+    if trend_only(d):
+        return f"Of those {of}, n = {n} scores best; by the trend over n the best is {where}."
+    if low == high:
+        return f"The best n is {where}."
+    return f"The best n is {where}; of those {of}, {n} scores best."
 
 
 def n_words(best: Mapping[str, Any]) -> str:

@@ -123,7 +123,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         whose = f"of --difficulty {d['difficulty']}"
     recipe = _recipe(d["recipe"])
     if not whose and d.get("learning_rate_from") == "runs":  # the score is that of their own recipe
-        recipe, whose = "keep yours", "your logs do not hold it"
+        recipe, whose = "keep yours", "not in the logs"
     out += _row("recipe", recipe, whose)
     spent, whose = _cost(d["cost"])
     # Where the rate comes from says more of a price than its tokens do.

@@ -99,7 +99,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Half", half_words(plan.get("half"))),
         ("On the way", _on_the_way(plan.get("check"))),
         ("Learning rate", _learning_rate(plan)),
-        ("Other settings", "keep yours: your logs do not hold them" if recipe_said(plan) else ""),
+        ("Other settings", "keep yours: not in the logs" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {})),
         ("With checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),

@@ -5,7 +5,7 @@
 | `config.json` | tinker-cookbook (2026-08), utils/ml_log.py |
 | `experiment_config.json` | EasyR1 0.3.2, verl/utils/logger/logger.py |
 | `args.json` | ms-swift 4.4, arguments/base_args/base_args.py |
-| `training_args.json` | TRL and transformers, where `to_json_string()` was saved |
+| `training_args.json` | TRL and transformers, where `to_json_string()` was saved; also above checkpoints |
 | `config.yaml`, `files/config.yaml` | W&B's folder of a run (`KEY: {value: ...}`), AReaL 1.0.4 |
 | `.hydra/config.yaml`, also in a folder above | whatever Hydra starts: verl |
 | `hparams.yaml` | Lightning 2, CSVLogger and TensorBoardLogger |
@@ -17,7 +17,8 @@ It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the o
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
 (`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
 or `run` says it of every run that it names, beside the logs or one folder above: W&B's runs table
-as CSV, or what its guide exports with `wandb.Api`, whose cell `config` holds all of it.
+as CSV, or what its guide exports with `wandb.Api`, whose cell `config` holds all of it. A file of
+one series may be named for its run and its key (`RUN-12_eval_acc.csv`, Neptune's `fetch_values()`).
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _OF_A_LOG = (
     "_config.yaml", "-config.json", "-config.yaml",
 )
 _SETTINGS = ("problems_per_batch", "rollouts_per_problem")
-_NAMING = ("name", "run", "run_name", "experiment")
+_NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id")
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
 _COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
@@ -72,12 +73,20 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     Args:
         path: of the log.
     """
-    folder = os.fspath(path.parent)
+    homes = [path.parent]
+    if path.parent.name.startswith("checkpoint-"):  # the run's folder holds its checkpoints
+        homes.append(path.parent.parent)
+    return next((found for home in homes if (found := _in_folder(home, path))), _of_hydra(path))
+
+
+def _in_folder(home: Path, path: Path) -> tuple[str, dict[str, object]] | None:
+    """The configuration in a folder, where it is that of the log."""
+    folder = os.fspath(home)
     own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
-    for name in (*own, *_FILES, *_started_with(path.parent, path.parent.stat().st_mtime_ns)):
+    for name in (*own, *_FILES, *_started_with(home, home.stat().st_mtime_ns)):
         if not os.path.isfile(os.path.join(folder, name)):
             continue
-        file = path.parent / name
+        file = home / name
         if file == path or file.stat().st_size > MAX_LINE_BYTES:
             continue
         config = _content(file)
@@ -85,9 +94,9 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
         known = found.problems_per_batch or found.rollouts_per_problem or found.notes
         if not known and not any(is_called(key, name) for key in config for name in _SETTINGS):
             continue
-        if name in own or _is_its_own(path):
+        if name in own or home != path.parent or _is_its_own(path):
             return name, config
-    return _of_hydra(path)
+    return None
 
 
 @lru_cache(maxsize=8)
@@ -124,6 +133,17 @@ def configuration_in_table(path: Path, run: str) -> tuple[str, dict[str, object]
     return None
 
 
+def run_and_key(path: Path) -> tuple[str, str] | None:
+    """The run and the key that a file of one series is named for, where a table has that run."""
+    stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    for folder in (path.parent, path.parent.parent):
+        for rows in _tables(folder, folder.stat().st_mtime_ns).values():
+            named = (n for n in rows if stem.startswith(n) and stem[len(n) :][:1] in tuple("-_. "))
+            if run := max(named, key=len, default=""):
+                return run, stem[len(run) + 1 :]
+    return None
+
+
 def _names_all(rows: Mapping[str, object], path: Path) -> bool:
     """Whether a table of the folder above is of a log's folder: it names every log there."""
     logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS)]
@@ -154,21 +174,24 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
             lines = csv.reader(handle)
             header = next(lines, [])
             plain = [cell.strip().lower() for cell in header]
-            naming = next((i for i, cell in enumerate(plain) if cell in _NAMING), None)
+            naming = [i for i, cell in enumerate(plain) if cell in _NAMING]
             # a history may name its run in every row
-            if naming is None or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
+            if not naming or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
                 return {}
             header = [_SECTION.sub("", cell) for cell in header]
-            rows = [(row[naming], _opened(dict(zip(header, row, strict=False))))
-                    for row in lines if len(row) > naming]  # fmt: skip
+            cells = [row for row in lines if len(row) > naming[-1]]
     except csv.Error:
         return {}
-    known = [configuration(row) for _, row in rows]
-    if len({name for name, _ in rows}) < len(rows) or not all(
-        one.problems_per_batch or one.rollouts_per_problem for one in known
-    ):
+    rows = [_opened(dict(zip(header, row, strict=False))) for row in cells]
+    known = [configuration(row) for row in rows]
+    # a column that repeats names what runs share
+    naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
+    if not all(one.problems_per_batch or one.rollouts_per_problem for one in known):
         return {}
-    return {name: {key: value for key, value in row.items() if value} for name, row in rows}
+    return {
+        row[i]: {key: value for key, value in told.items() if value}
+        for i in reversed(naming) for row, told in zip(cells, rows, strict=True) if row[i]
+    }
 
 
 def _opened(row: dict[str, str]) -> dict[str, object]:
@@ -220,6 +243,8 @@ def _content(file: Path) -> dict[str, object]:
 
 def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
+    if path.name == "trainer_state.json":  # of a trainer, which has one folder of outputs
+        return True
     if run_name(path) == folder_name(path.parent) and not TIMED.fullmatch(path.stem):
         return True
     logs = [

@@ -100,6 +100,7 @@ _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchma
                       "subset", "mode", "phase"))  # fmt: skip
 _N = "rollouts_per_problem"
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
+OF_EVALUATION = re.compile("val|eval|test", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -159,6 +160,7 @@ class Collector:
         self._first_length: int | None = None  # the first row with a length
         self._trained = 0  # the last step with a row of training
         self._redone: int | None = None  # the lowest one that such rows went back to
+        self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
         self._at_zero = False  # a row of step 0
         self._policy = ""  # the key of the update whose policy was evaluated
         self.counters = Counters(settings.step)
@@ -220,14 +222,14 @@ class Collector:
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
-        counters.follow(at, values)
+        goes_back = counters.follow(at, values)
         if calls:
             counters.calls = True
         elif not at:
             self._at_zero = True
         elif counters.rivals:
             counters.hold(at, values)
-        for key, kind in self._plan(values):
+        for key, kind in self._plan(at, values, goes_back):
             value = values[key]
             if isinstance(kind, str):
                 place = at if not calls else counters.side(at, values)
@@ -249,7 +251,9 @@ class Collector:
                 if own is not None and own != place and number(value) is not None:
                     counters.differ(self._policy, place, own)
 
-    def _plan(self, values: Mapping[str, object]) -> Sequence[tuple[str, Points | str]]:
+    def _plan(
+        self, step: int, values: Mapping[str, object], goes_back: bool
+    ) -> Sequence[tuple[str, Points | str]]:
         """The keys of a row that are read, and as what; rows of a log come in few shapes."""
         shape = tuple(values)
         plan = self._plans.get(shape)
@@ -261,7 +265,23 @@ class Collector:
             plan = of_one_set(plan, shape, self._series)
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
+                if shape not in self._latest:
+                    self._watch(shape, plan)
+        if (latest := self._latest.get(shape)) is not None:
+            if goes_back and step <= latest:
+                self._trained_again(step)
+            self._latest[shape] = step
         return plan
+
+    def _watch(self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]]) -> None:
+        """Watch the steps of rows without any score: where they go back, they are trained again."""
+        if any(kind == "length" or isinstance(kind, Points) for _, kind in plan):
+            return  # its steps are kept
+        if len(self._latest) < MAX_SHAPES and not any(OF_EVALUATION.search(k) for k in shape):
+            self._latest[shape] = 0
+
+    def _trained_again(self, step: int) -> None:
+        self._redone = step if self._redone is None else min(step, self._redone)
 
     def expect(self, keys: Mapping[str, object]) -> None:
         """Take keys that rows will have, where a row holds one alone (TensorBoard)."""
@@ -387,7 +407,7 @@ class Collector:
         side = self._side[kind]
         if kind == "length":
             if step < self._trained:
-                self._redone = step if self._redone is None else min(step, self._redone)
+                self._trained_again(step)
             self._trained = step
             if not side:
                 self._first_length = self.n_rows

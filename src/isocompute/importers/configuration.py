@@ -86,6 +86,7 @@ _TRAINERS = (
 _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
+_PROCESSES = ("global_world_size", "world_size", "num_processes")
 _SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed",
           "rollout_seed")
 
@@ -239,8 +240,8 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     generated = whole(config.get("generation_batch_size")) or None
     per_generation = whole(config.get("steps_per_generation")) or accumulation
     device = whole(config.get("per_device_train_batch_size"))
-    if generated is None and per_generation:  # ms-swift says the processes instead
-        world = whole(config.get("global_world_size"))
+    if generated is None and per_generation:  # ms-swift says the processes instead, as people do
+        world = next((v for key in _PROCESSES if (v := whole(config.get(key)))), None)
         generated = device * world * per_generation if device and world else None
     iterations = whole(config.get("num_iterations")) or 1
     problems: int | None = None
@@ -248,7 +249,12 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         batch = generated * accumulation
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
-    if n and device and accumulation and generated is None:
+    if own := {k: v for k in _OWN if (v := whole(config.get(k)))}:
+        key, value = next(iter(own.items()))
+        if problems not in (None, value):
+            notes.append(f"{key} is {value} and the batches of TRL make {problems}: B_p is not known")
+        problems = value if problems in (None, value) else None
+    if n and not own and device and accumulation and generated is None:
         notes.append(
             f"B_p is {device} (per device) * {accumulation} (accumulation) * processes / {n}; this "
             "version of TRL does not log how many processes there were"

@@ -5,7 +5,7 @@
 | `config.json` | tinker-cookbook (2026-08), utils/ml_log.py |
 | `experiment_config.json` | EasyR1 0.3.2, verl/utils/logger/logger.py |
 | `args.json` | ms-swift 4.4, arguments/base_args/base_args.py |
-| `training_args.json` | TRL and transformers, where `to_json_string()` was saved; also above checkpoints |
+| `training_args.json` | TRL and transformers, where `to_json_string()` was saved |
 | `config.yaml`, `files/config.yaml` | W&B's folder of a run (`KEY: {value: ...}`), AReaL 1.0.4 |
 | `.hydra/config.yaml`, also in a folder above | whatever Hydra starts: verl |
 | `hparams.yaml` | Lightning 2, CSVLogger and TensorBoardLogger |
@@ -13,6 +13,7 @@
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | any other `.yaml` or `.yml` | the one that a job was started with, alone in the log's folder |
 
+A checkpoint's history takes that of the run's folder above it.
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
 (`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
@@ -32,7 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import is_called
+from isocompute.importers.called import is_called
 from isocompute.importers.configuration import configuration
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,

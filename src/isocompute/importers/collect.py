@@ -15,8 +15,10 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from isocompute.importers.asking import also_asked_of, is_called, may_be_setting
+from isocompute.importers.asking import also_asked_of
 from isocompute.importers.beside import configuration_beside, configuration_in_table
+from isocompute.importers.cadence import Cadence, as_evaluations, cadence_of, spread
+from isocompute.importers.called import is_called, may_be_setting
 from isocompute.importers.checks import (
     B_P_OFF,
     BATCHED,
@@ -35,10 +37,12 @@ from isocompute.importers.checks import (
 from isocompute.importers.configuration import (
     IN_ROWS,
     MODELS,
+    RESPONSES,
     Found,
     configuration,
     facts_of,
     gpus_of,
+    problems_of,
 )
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import (
@@ -488,8 +492,14 @@ class Collector:
             if points.column.split == "validation" and (told := without_repeats(points)):
                 self.counters.infer(told)
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+        if b_p is None and n and (whole_batch := whole(self._config.get(RESPONSES))):
+            b_p = values["problems_per_batch"] = problems_of(whole_batch, n, f"run {self.name}")
+            self.counters.infer(f"problems_per_batch: a batch of responses / {_N}")
         try:
-            self._settle_steps(path, self.settings.steps or found.steps)
+            cadence = cadence_of(self._config)
+            planned = self.settings.steps or found.steps or cadence.planned
+            self._count_evaluations(f"{path}: run {self.name}", cadence._replace(planned=planned))
+            self._settle_steps(path, planned)
         except UnclearError as error:  # everything that will be asked for, in one line
             raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
         begins = self.settings.begins
@@ -562,6 +572,26 @@ class Collector:
                     f"{other} and hold the same steps again; give each run a log of its own, or "
                     "its rows a name in `run`."
                 )
+
+    def _count_evaluations(self, what: str, cadence: Cadence) -> None:
+        """Set evaluations at their updates, where the log counts evaluations."""
+        if self.settings.step is not None:
+            return
+        rows = [int(p.steps_K.max()) for p in self._points.values()
+                if p.column.split == "train" and p.step]  # fmt: skip
+        trained = max([0, *rows, *self._side["length"], *self._latest.values()])
+        every = as_evaluations(self._points.values(), cadence, trained, what)
+        if every is None:
+            return
+        last = max(int(p.steps_K.max()) for p in self._points.values() if p.column.split != "train"
+                   and p.step)  # fmt: skip
+        if trained > last:
+            spread(self._points.values(), every)
+        else:  # one counter of all rows
+            self._side = to_updates(self._points.values(), self._side, 1, every)
+        self.counters.infer(
+            f"step: the log's counts evaluations; {cadence.key} says one in {every} updates"
+        )
 
     def _settle_steps(self, path: Path, planned: int | None) -> None:
         """One unit for all steps, checked against the plan; counters from 0 begin at 1."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from isocompute.importers.reading import flatten, number, whole
 from isocompute.importers.recorded import recorded_of
+from isocompute.importers.runs import UnclearError
 
 
 class Found(NamedTuple):
@@ -46,6 +47,7 @@ class _Words(NamedTuple):
     mark: str | None = None  # a key that must be there as well, where the others are common words
 
 
+RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 _BATCHES = ("prompts_per_batch", "prompts_per_step", "problems_per_step")
 _OWN = ("problems_per_batch", *_BATCHES)  # words that mean nothing else
 _GROUPS = ("samples_per_prompt", "rollouts_per_prompt", "samples_per_problem", "group_size")
@@ -252,7 +254,7 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     if own := {k: v for k in _OWN if (v := whole(config.get(k)))}:
         key, value = next(iter(own.items()))
         if problems not in (None, value):
-            notes.append(f"{key} is {value} and the batches of TRL make {problems}: B_p is not known")
+            notes.append(f"{key} is {value} and TRL's batch makes {problems}: B_p is not known")
         problems = value if problems in (None, value) else None
     if n and not own and device and accumulation and generated is None:
         notes.append(
@@ -278,10 +280,27 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     )
 
 
+def problems_of(responses: int, n: int, what: str) -> int:
+    """B_p of a batch that counts responses.
+
+    Raises:
+        UnclearError: it holds no whole problems.
+
+    >>> problems_of(512, 16, "run a")
+    32
+    """
+    if responses % n:
+        raise UnclearError(
+            f"{what}: a batch of responses must be a multiple of n, but batch_size is {responses} "
+            f"and n {n}; if it counts problems, map it to problems_per_batch."
+        )
+    return responses // n
+
+
 # Settings that rows repeat; a run has one value of each.
 IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
-    | {"num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
+    | {RESPONSES, "num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
        "steps_per_generation", "per_device_train_batch_size", "num_iterations"}
 )  # fmt: skip
 

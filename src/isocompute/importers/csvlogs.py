@@ -6,7 +6,7 @@
 | history of W&B (`run.history().to_csv`) | `_step`, and the keys that were logged |
 | TensorBoard | `Wall time,Step,Value`; run and tag stand in the file's name |
 | long | a column of metrics, one of values, one of steps; any others hold for the run |
-| any other with steps | where the configuration beside it says what ran: as a history, or one series |
+| any other with steps | where a configuration lies beside it: a history, or one series |
 
 A table of tidy curves is none of them (`tidy`). Checked against files of wandb 0.31 (pandas writes
 an index column without a name) and TensorBoard 2.20 (`run-NAME-tag-TAG.csv`).
@@ -21,12 +21,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import may_be_setting, pattern_in_columns
+from isocompute.importers.asking import pattern_in_columns
 from isocompute.importers.beside import (
     configuration_beside,
     configuration_in_table,
     run_and_key,
 )
+from isocompute.importers.called import may_be_setting
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import IN_ROWS, MODELS
 from isocompute.importers.ledger import Errors, provenance_of

@@ -6,6 +6,7 @@
 | MLflow, a run and `get_metric_history` | `metrics: {KEY: [{step, value, timestamp}]}` |
 | ClearML, `Task.get_reported_scalars()` | `{TITLE: {SERIES: {x: [...], y: [...]}}}` |
 | W&B's API, a run as its name, config and history | `history: [{_step, KEY: ...}]` |
+| a loop of one's own, a list for each kind of row | `evals: [{update, SET: {KEY: ...}}]` |
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import NamedTuple
 from isocompute.importers.reading import flatten
 
 _SETTINGS = ("config", "params", "hyperparameters", "hparams", "args")
-_STEPS = ("step", "_step", "global_step")
+_STEPS = ("step", "_step", "global_step", "update", "iteration", "training_step", "train_step")
+# Lists of rows whose keys say all; the name of any other says what its rows are of.
+_ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
 _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
 _DEPTH = 6
 
@@ -58,6 +61,8 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
     [Point(step=4, values={'eval/acc': 0.5}, calls=False)]
     >>> list(points_of({"eval": {"acc": {"x": [4], "y": [0.5]}}}))
     [Point(step=4, values={'eval/acc': 0.5}, calls=False)]
+    >>> list(points_of({"eval": [{"update": 4, "math": {"acc": 0.5}}]}))
+    [Point(step=4, values={'eval/math/acc': 0.5}, calls=False)]
     """
     if isinstance(document, list):
         for row in document:
@@ -70,6 +75,8 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
                 yield Point(row[step], {name.rpartition("\0")[2]: row["value"]}, False)
             else:
                 values = {key: value for key, value in row.items() if key != step}
+                of = name.rpartition("\0")[2]
+                values = flatten(values if of in _ROWS else {of: values}, separator="/")
                 yield Point(row[step], values, step == "_step")
     elif isinstance(document, dict) and depth < _DEPTH:
         x, y = document.get("x"), document.get("y")

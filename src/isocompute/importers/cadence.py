@@ -1,0 +1,89 @@
+"""Steps that count evaluations: where these stand, held against how often one is made."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from isocompute.importers.points import Points
+from isocompute.importers.reading import whole
+from isocompute.importers.runs import UnclearError
+
+# By the last part of a key, or the last two: eval_every, trainer.test_freq, eval.interval
+_EVERY = re.compile(
+    r"(?:^|[._/])(?:eval|evaluate|evaluation|val|validate|validation|test)[._/]?"
+    r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters))?$", re.I,
+)
+# An agent's `env.max_steps` are turns.
+_PLANNED = re.compile(
+    r"(?:(?:train|trainer|training|algo|algorithm)[._/])?(?:(?:n|num|max|total)_"
+    r"(?:train_|training_)?(?:steps|updates|iters)|total_iterations|training_steps|updates)", re.I,
+)
+_LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
+
+
+class Cadence(NamedTuple):
+    """What a configuration says of the course of a run; None where it does not.
+
+    `every`: updates from one evaluation to the next, and its key. `planned`: updates in all.
+    """
+
+    every: int | None = None
+    key: str = ""
+    planned: int | None = None
+
+
+def cadence_of(config: Mapping[str, object]) -> Cadence:
+    """How often a run is evaluated and how many updates it has, in the words of any loop.
+
+    >>> cadence_of({"eval.every": 25, "num_updates": 200})
+    Cadence(every=25, key='eval.every', planned=200)
+    """
+    said = [(key, v) for key, value in config.items() if (v := whole(value)) and v > 0]
+    key, every = next(((k, v) for k, v in said if _EVERY.search(k)), ("", None))
+    return Cadence(every, key, next((v for k, v in said if _PLANNED.fullmatch(k)), None))
+
+
+def as_evaluations(
+    points: Collection[Points], cadence: Cadence, trained: int, what: str
+) -> int | None:
+    """How many updates a step is, where steps count evaluations; None where they do not.
+
+    Args:
+        points: of the run.
+        cadence: what its configuration says.
+        trained: the last step with a row of training.
+        what: the log and the run, for the message.
+
+    Raises:
+        UnclearError: evaluations stand one by one, against the configuration, and no number of
+            updates confirms either.
+    """
+    every, own = cadence.every, [p for p in points if p.column.split != "train" and p.step]
+    if every is None or every < 2 or not own or any(p.column.trainer for p in own):
+        return None
+    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    last = int(step_K[-1])
+    if step_K[0] > 1 or step_K.size < _LEAST or last - int(step_K[0]) != step_K.size - 1:
+        return None
+    end = trained if trained > last else cadence.planned
+    if end is not None and 0 <= end - last * every < every:
+        return every
+    if end is not None and end < last * every:
+        return None
+    raise UnclearError(
+        f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
+        f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "
+        f"the updates in all (--set steps={last * every}), else --set step=step."
+    )
+
+
+def spread(points: Collection[Points], every: int) -> None:
+    """Set evaluations at their updates; changes the points in place."""
+    for one in points:
+        if one.column.split != "train":
+            one.step = array("q", (one.steps_K * every).tolist())

@@ -33,7 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.called import is_called
+from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
@@ -60,7 +60,6 @@ _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
-_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
 _NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id")
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
 _COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
@@ -93,7 +92,7 @@ def _in_folder(home: Path, path: Path) -> tuple[str, dict[str, object]] | None:
         config = _content(file)
         found = configuration(config)
         known = found.problems_per_batch or found.rollouts_per_problem or found.notes
-        if not known and not any(is_called(key, name) for key in config for name in _SETTINGS):
+        if not known and not any(may_be_setting(key) for key in config):
             continue
         if name in own or home != path.parent or _is_its_own(path):
             return name, config
@@ -139,6 +138,8 @@ def run_and_key(path: Path) -> tuple[str, str] | None:
     stem = path.name.removesuffix(".gz").rpartition(".")[0]
     for folder in (path.parent, path.parent.parent):
         for rows in _tables(folder, folder.stat().st_mtime_ns).values():
+            if folder != path.parent and path.parent.name in rows:
+                return path.parent.name, stem
             named = (n for n in rows if stem.startswith(n) and stem[len(n) :][:1] in tuple("-_. "))
             if run := max(named, key=len, default=""):
                 return run, stem[len(run) + 1 :]
@@ -146,7 +147,9 @@ def run_and_key(path: Path) -> tuple[str, str] | None:
 
 
 def _names_all(rows: Mapping[str, object], path: Path) -> bool:
-    """Whether a table of the folder above is of a log's folder: it names every log there."""
+    """Whether a table of the folder above is of a log's folder: it names that, or its logs."""
+    if path.parent.name in rows:
+        return True
     logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS)]
     names = [run_name(log) for log in logs]
     return all(name in rows or _HISTORY.sub("", name) in rows for name in names)
@@ -185,9 +188,10 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
         return {}
     rows = [_opened(dict(zip(header, row, strict=False))) for row in cells]
     known = [configuration(row) for row in rows]
+    asked = any(may_be_setting(key) for key in header)
     # a column that repeats names what runs share
     naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
-    if not all(one.problems_per_batch or one.rollouts_per_problem for one in known):
+    if not asked and not all(one.problems_per_batch or one.rollouts_per_problem for one in known):
         return {}
     return {
         row[i]: {key: value for key, value in told.items() if value}

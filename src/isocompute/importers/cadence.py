@@ -24,6 +24,9 @@ _PLANNED = re.compile(
     r"(?:train_|training_)?(?:steps|updates|iters)|total_iterations|training_steps|updates)", re.I,
 )
 _LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
+# Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at
+# ten, a sweep with few evaluations is read over.
+_FEW = 5
 
 
 class Cadence(NamedTuple):
@@ -64,17 +67,23 @@ def as_evaluations(
             updates confirms either.
     """
     every, own = cadence.every, [p for p in points if p.column.split != "train" and p.step]
-    if every is None or every < 2 or not own or any(p.column.trainer for p in own):
+    if not own or any(p.column.trainer for p in own):
         return None
     step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
     last = int(step_K[-1])
     if step_K[0] > 1 or step_K.size < _LEAST or last - int(step_K[0]) != step_K.size - 1:
         return None
     end = trained if trained > last else cadence.planned
-    if end is not None and 0 <= end - last * every < every:
-        return every
-    if end is not None and end < last * every:
+    if every is None and end is not None and end % last == 0 and end // last >= _FEW:
+        raise UnclearError(
+            f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to "
+            f"step {last} of {end}; if each stands for {end // last} updates, multiply their steps "
+            "out, else add --set step=step."
+        )
+    if every is None or every < 2 or (end is not None and end < last * every):
         return None
+    if end is not None and end - last * every < every:
+        return every
     raise UnclearError(
         f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
         f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "

@@ -75,6 +75,7 @@ from isocompute.importers.reading import (
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
+from isocompute.importers.split_names import split_beside
 from isocompute.importers.steps import EARLIEST_FIRST, FROM_ZERO, OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
@@ -462,6 +463,10 @@ class Collector:
             UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
         """
         found = self._found or configuration(self._config)
+        if self.settings.split is None and (split := split_beside(path)):
+            for points in self._points.values():
+                if not SPLIT_IN_KEY.search(points.key):
+                    points.column = replace(points.column, split=split)
         for text in found.notes:
             if self.settings.problems_per_batch is None or not text.startswith("B_p is "):
                 self.note(text)

@@ -251,11 +251,15 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         batch = generated * accumulation
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
-    if own := {k: v for k in _OWN if (v := whole(config.get(k)))}:
+    own = {k: v for k in _OWN if (v := whole(config.get(k)))}
+    if own and problems is None:
+        problems = next(iter(own.values()))
+    elif "problems_per_batch" in own:  # the user's word for it, or ours
+        problems = own["problems_per_batch"]
+    elif own and problems not in own.values():
         key, value = next(iter(own.items()))
-        if problems not in (None, value):
-            notes.append(f"{key} is {value} and TRL's batch makes {problems}: B_p is not known")
-        problems = value if problems in (None, value) else None
+        notes.append(f"{key} is {value} and TRL's batch makes {problems}: B_p is not known")
+        problems = None
     if n and not own and device and accumulation and generated is None:
         notes.append(
             f"B_p is {device} (per device) * {accumulation} (accumulation) * processes / {n}; this "

@@ -7,6 +7,7 @@
 | ClearML, `Task.get_reported_scalars()` | `{TITLE: {SERIES: {x: [...], y: [...]}}}` |
 | W&B's API, a run as its name, config and history | `history: [{_step, KEY: ...}]` |
 | a loop of one's own, a list for each kind of row | `evals: [{update, SET: {KEY: ...}}]` |
+| the same, a list for each key | `{steps: [...], KEY: [...]}` |
 """
 
 from __future__ import annotations
@@ -16,11 +17,13 @@ from typing import NamedTuple
 
 from isocompute.importers.reading import flatten
 
-_SETTINGS = ("config", "params", "hyperparameters", "hparams", "args")
+_SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
+             "settings", "args")  # fmt: skip
 _STEPS = ("step", "_step", "global_step", "update", "iteration", "training_step", "train_step")
 # Lists of rows whose keys say all; the name of any other says what its rows are of.
 _ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
 _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
+_LISTS = (*_STEPS, "steps", "updates", "iterations")
 _DEPTH = 6
 
 
@@ -38,7 +41,9 @@ def settings_of(document: Mapping[str, object]) -> dict[str, object]:
     >>> settings_of({"data": {"params": {"n": "4"}}, "hyperparameters": {"Args": {"seed": "1"}}})
     {'seed': '1', 'n': '4'}
     """
-    found: dict[str, object] = {}
+    found: dict[str, object] = {
+        key: value for key, value in document.items() if isinstance(value, (int, float, str))
+    }
     stack: list[tuple[object, int]] = [(document, 0)]
     while stack:
         value, depth = stack.pop()
@@ -52,6 +57,13 @@ def settings_of(document: Mapping[str, object]) -> dict[str, object]:
             else:
                 stack.append((inner, depth + 1))
     return found
+
+
+def _along(values: object, steps: list[object]) -> bool:
+    """Whether a list holds a number for every step."""
+    return isinstance(values, list) and len(values) == len(steps) and not any(
+        isinstance(value, (dict, list)) for value in (*values, *steps)
+    )
 
 
 def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Point]:
@@ -84,6 +96,10 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
             key = "/".join(name.split("\0")[-2:])  # the title of the plot and the series
             yield from (Point(step, {key: value}, False) for step, value in zip(x, y, strict=True))
             return
+        at = next((key for key in _LISTS if isinstance(document.get(key), list)), None)
         for key, inner in document.items():
-            if key not in _SETTINGS:
+            if at is not None and key != at and _along(inner, steps := document[at]):
+                for step, value in zip(steps, inner, strict=True):
+                    yield Point(step, {key: value}, at == "_step")
+            elif key not in _SETTINGS:
                 yield from points_of(inner, f"{name}\0{key}" if name else str(key), depth + 1)

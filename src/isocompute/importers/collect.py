@@ -523,10 +523,13 @@ class Collector:
             rollouts=after_rows(self._side["rollouts"]), batches=self._batches(found, b_p),
         )
         redone = trained_again(self._points.values(), self._redone)
+        k = values["evaluation_samples"]
+        assumed = found.samples_assumed and self.settings.evaluation_samples is None
         series = tuple(
             made for points in self._points.values()
-            if (made := series_of(points, compute, values["evaluation_samples"], redone))
-            is not None
+            if (made := series_of(
+                points, compute, None if assumed and not points.column.trainer else k, redone
+            )) is not None
         )
         notes, inferred = told_of_order(list(self._points.values()), redone)
         backward = self.counters.backward or newest_first

@@ -20,6 +20,7 @@ class Found(NamedTuple):
     `window`: updates that a logged row is a mean over.
     `ticks`: what the log's counters move in one update, where that is not one.
     `per_tick`: updates in which they move by one, where those are several.
+    `samples_assumed`: evaluations sample as training does, as far as the trainer's own keys go.
     `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
     """
 
@@ -32,6 +33,7 @@ class Found(NamedTuple):
     notes: tuple[str, ...] = ()
     updates_per_batch: int = 1
     drawn_problems: int | None = None
+    samples_assumed: bool = False
     ticks: int = 1
     per_tick: int = 1
 
@@ -280,6 +282,7 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         problems_per_batch=problems, rollouts_per_problem=n,
         steps=whole(config.get("max_steps")) or None, seed=seed,
         evaluation_samples=whole(config.get("num_generations_eval")) or n,
+        samples_assumed=not whole(config.get("num_generations_eval")),
         window=window, notes=tuple(notes), updates_per_batch=iterations,
     )
 

@@ -294,10 +294,12 @@ ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
             ".parquet")
 # Names that trainers give every run's log: the folder is what the run is called.
-_COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
-           "stdout", "trainer_log", "eval", "evals", "evaluation", "evaluations", "val",
-           "validation", "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress",
-           "results", "scores")  # fmt: skip
+_COMMON = (
+    "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
+    "stdout", "trainer_log", "eval", "evals", "evaluation", "evaluations", "val", "validation",
+    "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "results",
+    "scores",
+)  # fmt: skip
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
     "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",

@@ -78,6 +78,7 @@ _SPREAD = re.compile(
     r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
 )
 _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
+_SECTION = re.compile(r"^(?:params|parameters|config)[./]")
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
@@ -305,6 +306,8 @@ def _meanings(
     for column in (c for c in columns if c not in names):
         text = column.strip()
         plain = _plain(text)
+        if (bare := _SECTION.sub("", plain)) in ("seed", *RECORDED):  # MLflow's table of runs
+            plain = bare
         if text == settings.step or (settings.step is None and plain in _STEPS):
             plain = "steps"
         if text in settings.columns:

@@ -43,6 +43,7 @@ from isocompute.importers.reading import (
     parse_json,
     run_name,
 )
+from isocompute.importers.split_names import is_of_folder, split_folder
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
@@ -74,7 +75,8 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
         path: of the log.
     """
     homes = [path.parent]
-    if path.parent.name.startswith("checkpoint-"):  # the run's folder holds its checkpoints
+    # the run's folder holds its checkpoints, or a folder for each split
+    if path.parent.name.startswith("checkpoint-") or split_folder(path.parent):
         homes.append(path.parent.parent)
     return next((found for home in homes if (found := _in_folder(home, path))), _of_hydra(path))
 
@@ -248,6 +250,8 @@ def _content(file: Path) -> dict[str, object]:
 
 def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
+    if is_of_folder(path):
+        return True
     if path.name == "trainer_state.json":  # of a trainer, which has one folder of outputs
         return True
     if run_name(path) == folder_name(path.parent) and not TIMED.fullmatch(path.stem):

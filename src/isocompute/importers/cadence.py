@@ -18,15 +18,22 @@ _EVERY = re.compile(
     r"(?:^|[._/])(?:eval|evaluate|evaluation|val|validate|validation|test)[._/]?"
     r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters))?$", re.I,
 )
-# An agent's `env.max_steps` are turns.
+# An agent's `env.max_steps` are turns, and `num_steps` may be those of an episode.
 _PLANNED = re.compile(
-    r"(?:(?:train|trainer|training|algo|algorithm)[._/])?(?:(?:n|num|max|total)_"
-    r"(?:train_|training_)?(?:steps|updates|iters)|total_iterations|training_steps|updates)", re.I,
+    r"(?:(?:train|trainer|training|algo|algorithm)[._/])?(?:(?:max|total)_(?:train_|training_)?"
+    r"(?:steps|updates|iters)|(?:n|num)_(?:train_|training_)(?:steps|updates|iters)"
+    r"|(?:n|num)_updates|total_iterations|training_steps|updates)", re.I,
 )
 _LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
 # Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at
 # ten, a sweep with few evaluations is read over.
 _FEW = 5
+# Evaluations one by one that no plan confirms: beyond so many they are a number of every update. At
+# half long sweeps are read over, at twice short runs of such numbers are asked about.
+_MOST = 100
+# Batches of which steps are multiples by no chance: at half, evaluations every 64 updates are
+# asked about; at twice, responses in batches of 128 are read over.
+_BATCH = 100
 
 
 class Cadence(NamedTuple):
@@ -84,11 +91,37 @@ def as_evaluations(
         return None
     if end is not None and end - last * every < every:
         return every
+    if last > _MOST:
+        return None
     raise UnclearError(
         f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
         f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "
         f"the updates in all (--set steps={last * every}), else --set step=step."
     )
+
+
+def refuse_responses(points: Collection[Points], batch: int | None, what: str) -> None:
+    """Refuse steps that are whole batches in every evaluation, as a count of responses is.
+
+    Args:
+        points: of the run.
+        batch: B_p * n; None where it is not known.
+        what: the log and the run, for the message.
+
+    Raises:
+        UnclearError: with the option that settles it.
+    """
+    own = [p for p in points if p.column.split != "train" and p.step]
+    if batch is None or batch < _BATCH or not own or any(p.column.trainer for p in own):
+        return
+    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    after = step_K[step_K > 0]
+    if after.size >= _LEAST and not (after % batch).any():
+        raise UnclearError(
+            f"{what}: steps must be updates, but all of them, to {int(after[-1])}, are multiples "
+            f"of B_p * n = {batch}, as a count of responses is; if they are, divide by {batch}, "
+            "else add --set step=step."
+        )
 
 
 def spread(points: Collection[Points], every: int) -> None:

@@ -17,7 +17,13 @@ from pathlib import Path
 
 from isocompute.importers.asking import also_asked_of
 from isocompute.importers.beside import configuration_beside, configuration_in_table
-from isocompute.importers.cadence import Cadence, as_evaluations, cadence_of, spread
+from isocompute.importers.cadence import (
+    Cadence,
+    as_evaluations,
+    cadence_of,
+    refuse_responses,
+    spread,
+)
 from isocompute.importers.called import is_called, may_be_setting
 from isocompute.importers.checks import (
     B_P_OFF,
@@ -69,13 +75,13 @@ from isocompute.importers.reading import (
     flatten,
     is_missing_word,
     number,
-    refuse_dotted,
+    refuse_grouped,
     whole,
 )
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
-from isocompute.importers.split_names import split_beside
+from isocompute.importers.split_names import measured
 from isocompute.importers.steps import EARLIEST_FIRST, FROM_ZERO, OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
@@ -222,8 +228,8 @@ class Collector:
         if counters.busy:
             step = counters.place(step, values, calls)
         at = whole(step)
-        if type(step) is str and "." in step:
-            refuse_dotted(step, self.name)
+        if at is None or (type(step) is str and "." in step):
+            refuse_grouped(step, self.name)
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
@@ -463,10 +469,7 @@ class Collector:
             UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
         """
         found = self._found or configuration(self._config)
-        if self.settings.split is None and (split := split_beside(path)):
-            for points in self._points.values():
-                if not SPLIT_IN_KEY.search(points.key):
-                    points.column = replace(points.column, split=split)
+        self._told_by_name(path)
         for text in found.notes:
             if self.settings.problems_per_batch is None or not text.startswith("B_p is "):
                 self.note(text)
@@ -503,7 +506,10 @@ class Collector:
         try:
             cadence = cadence_of(self._config)
             planned = self.settings.steps or found.steps or cadence.planned
-            self._count_evaluations(f"{path}: run {self.name}", cadence._replace(planned=planned))
+            what = f"{path}: run {self.name}"
+            self._count_evaluations(what, cadence._replace(planned=planned))
+            if self.settings.step is None:
+                refuse_responses(self._points.values(), b_p and n and b_p * n, what)
             self._settle_steps(path, planned)
         except UnclearError as error:  # everything that will be asked for, in one line
             raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
@@ -569,6 +575,15 @@ class Collector:
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )
+
+    def _told_by_name(self, path: Path) -> None:
+        """Take the split and the problem set of the file's name for keys that do not say theirs."""
+        of = measured(path)
+        for points in self._points.values():
+            if of.split and self.settings.split is None and not SPLIT_IN_KEY.search(points.key):
+                points.column = replace(points.column, split=of.split)
+            if of.problem_set and not points.column.problem_set:
+                points.column = replace(points.column, problem_set=clean_text(of.problem_set))
 
     def _refuse_several(self) -> None:
         """Rows that begin again with another n, under a key that nobody mapped: other runs."""

@@ -82,7 +82,7 @@ _TRAINERS = (
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
     # loops of one's own, in words that mean nothing else
-    *(_Words(batch, group, None, False) for batch in _BATCHES for group in _GROUPS),
+    *(_Words(batch, group, None, False) for batch in _OWN for group in _GROUPS),
     # prime-rl's orchestrator logs its configuration without the prefix
     _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
 )

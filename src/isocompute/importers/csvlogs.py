@@ -41,6 +41,7 @@ from isocompute.importers.reading import (
     number,
     open_log,
     parse_json,
+    refuse_grouped,
     run_name,
 )
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -88,9 +89,9 @@ def _described(cells: Sequence[str], path: Path) -> str | None:
     JSON lines of the same rows are a log whatever their keys; so are these.
     """
     plain = [cell.strip().lower() for cell in cells]
-    if _TIDY & set(plain) or not any(word in plain for word in _STEP) or any(
+    if not any(word in plain for word in _STEP) or pattern_in_columns(cells) is not None or any(
         may_be_setting(cell) for cell in plain
-    ) or pattern_in_columns(cells) is not None:
+    ):
         return None
     rest = set(plain) - {"", *_STEP, *CLOCKS, *_RELATIVE}
     if len(rest) == 1 and rest <= set(VALUE_WORDS) and run_and_key(path) is not None:
@@ -204,9 +205,16 @@ def _rows(
         if cells[:1] and cells[0] in names and sorted(cells) == names:
             place = [] if cells == header else [cells.index(name) for name in header]
         elif len(cells) == width:
+            cells = [_of_hundred(cell) if "%" in cell else cell for cell in cells]
             yield line, [cells[i] for i in place] if place else cells
         elif data is None or data.strip():
             errors.add(line, f"a row must have {width} cells, but got {len(cells)}")
+
+
+def _of_hundred(cell: str) -> str:
+    """A share that a sheet shows as 43.2%, as 0.432; other cells as they are."""
+    share = number(cell.strip().removesuffix("%"))
+    return cell if share is None else repr(share / 100)
 
 
 def _chart(
@@ -450,6 +458,8 @@ def _long(
             continue
         collector.n_rows += 1
         score = number(cells[value])
+        if at is None:
+            refuse_grouped(cells[step], name)
         if at is None or at < 0 or at != int(at):
             errors.add(line, f"a step must be a whole number >= 0, but got {cells[step]!r:.60}")
         elif score is None:

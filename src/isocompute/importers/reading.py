@@ -196,19 +196,30 @@ def whole(value: object) -> int | None:
     return int(result)
 
 
+_GROUPED = re.compile(
+    r"[0-9]{1,3}(?:[,'\u2019 \u00a0\u202f][0-9]{3})+|[0-9]+(?:\.[0-9]+)?\s?[kKmM]"
+)
 _DOTTED = re.compile(r"\s*[1-9][0-9]{0,2}(?:\.[0-9]{3})+\s*")
 
 
-def refuse_dotted(text: str, name: str) -> None:
-    """Refuse a step that may be a fraction or thousands: 1.000.
+def refuse_grouped(step: object, name: str) -> None:
+    """Refuse a step that is written in thousands, or may be: 1.000, 1,000, 1.2k.
 
     Raises:
         InputError: names the log and the cell.
     """
+    if not isinstance(step, str):
+        return
+    text = step.strip()
     if _DOTTED.fullmatch(text):
         raise InputError(
-            f"a step must be a plain number, but {name!r} has {text.strip()!r}, a fraction or "
-            f"thousands; write {text.strip().replace('.', '')} or {text.strip().split('.')[0]}."
+            f"a step must be a plain number, but {name!r} has {text!r}, a fraction or "
+            f"thousands; write {text.replace('.', '')} or {text.split('.')[0]}."
+        )
+    if _GROUPED.fullmatch(text):
+        raise InputError(
+            f"a step must be a plain number, but {name!r} has {text!r}; write it out, as 1200 for "
+            "1,200 or 1.2k."
         )
 
 

@@ -1,47 +1,86 @@
-"""Logs of training and of evaluation side by side: the names of the files say which is which."""
+"""Files of one run that differ in what they measure: their names say which split or set it is.
+
+Logs of training and of evaluation lie side by side (`train.jsonl`, `eval.jsonl`, or folders of
+these names), or those of several evaluation sets (`eval_math.csv`, `eval_aime24.csv`). They are no
+repetitions.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 _TRAIN = frozenset(("train", "training"))
 _EVAL = frozenset(("eval", "evals", "evaluation", "evaluations", "val", "validation", "test"))
 _GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
+# Words that tell runs or parts apart, not evaluation sets: seed1, n8, 0, 1e
+_OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
 
 
-def split_beside(path: Path) -> str:
-    """The split of a log, where one of the other split lies beside it; else "".
+class Measured(NamedTuple):
+    """What the name of a log says that it measures; "" where it does not."""
+
+    split: str = ""
+    problem_set: str = ""
+
+
+class _Name(NamedTuple):
+    split: str
+    before: tuple[str, ...]  # words before that of the split
+    after: tuple[str, ...]
+
+
+def measured(path: Path) -> Measured:
+    """What a log measures, where one that measures something else lies beside it.
 
     A lone `train.jsonl` may hold everything.
     """
-    side, rest = _told(path.name)
-    if not side:
+    own = _told(path.name)
+    beside = [] if not own.split else _names(path.parent, path.parent.stat().st_mtime_ns)
+    alike = [one for one in beside if one.before == own.before]
+    sets = {one.after for one in alike if one.split == "validation"}
+    if own.split == "validation" and len(sets) > 1 and not any(
+        _OF_RUNS.fullmatch(word) for after in sets for word in after
+    ):
+        return Measured(own.split, "_".join(own.after))
+    if any(one.split != own.split and one.after == own.after for one in alike):
+        return Measured(own.split)
+    return Measured(split_folder(path.parent))
+
+
+def is_of_folder(path: Path) -> bool:
+    """Whether a log's name says what it measures of its folder's run, and nothing else."""
+    return not _told(path.name).before and measured(path) != Measured()
+
+
+def split_folder(folder: Path) -> str:
+    """The split of a folder, where one of the other split lies beside it; else ""."""
+    own = _told(folder.name)
+    if not own.split or own.before or own.after:
         return ""
-    others = _sides(path.parent, path.parent.stat().st_mtime_ns).get(rest, frozenset())
-    return side if others - {side} else ""
+    others = _names(folder.parent, folder.parent.stat().st_mtime_ns)
+    there = any(o.split not in ("", own.split) and not o.before and not o.after for o in others)
+    return own.split if there else ""
 
 
-@lru_cache(maxsize=8)
-def _sides(folder: Path, _changed: int) -> dict[tuple[str, ...], frozenset[str]]:
-    """What a folder has: by the names of its files without their split, which splits."""
-    found: dict[tuple[str, ...], frozenset[str]] = {}
-    for file in folder.iterdir():
-        side, rest = _told(file.name)
-        if side:
-            found[rest] = found.get(rest, frozenset()) | {side}
-    return found
+@lru_cache(maxsize=16)
+def _names(folder: Path, _changed: int) -> list[_Name]:
+    return [_told(file.name) for file in folder.iterdir()]
 
 
-def _told(name: str) -> tuple[str, tuple[str, ...]]:
-    """The split that a file's name says, and what else it says.
+def _told(name: str) -> _Name:
+    """The split that a name says, and what stands before and after it.
 
-    >>> _told("bp32_n8_eval.jsonl"), _told("train_log.jsonl"), _told("history.jsonl")
-    (('validation', ('bp32', 'n8', 'jsonl')), ('train', ('jsonl',)), ('', ('jsonl',)))
+    >>> _told("bp32_n8_eval.jsonl"), _told("train_log.csv")
+    (_Name(split='validation', before=('bp32', 'n8'), after=()), _Name(split='train', before=(), \
+after=()))
     """
-    words = [word for word in re.split(r"[-_. ]+", name.lower()) if word not in _GENERAL]
-    sides = {"train" for word in words if word in _TRAIN}
-    sides |= {"validation" for word in words if word in _EVAL}
-    rest = tuple(word for word in words if word not in _TRAIN | _EVAL)
-    return (sides.pop() if len(sides) == 1 else ""), rest
+    stem = re.sub(r"(?:\.(?:jsonl|json|csv|tsv|log|txt|out|gz))+$", "", name.lower())
+    words = [word for word in re.split(r"[-_. ]+", stem) if word not in _GENERAL]
+    at = next((i for i, word in enumerate(words) if word in _TRAIN | _EVAL), None)
+    if at is None:
+        return _Name("", tuple(words), ())
+    split = "train" if words[at] in _TRAIN else "validation"
+    return _Name(split, tuple(words[:at]), tuple(words[at + 1 :]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -28,6 +29,7 @@ from isocompute.importers.recorded import recorded_columns, recorded_rows
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.scale import require_range
 from isocompute.importers.settings import Settings
+from isocompute.importers.split_names import Measured, measured
 from isocompute.importers.table import (
     FloatArray,
     Naming,
@@ -113,6 +115,11 @@ def load_tidy(
     """
     path = Path(path)
     settings = (settings or Settings()).for_path(path)
+    of = measured(path) if path.is_file() else Measured()
+    settings = replace(
+        settings, split=settings.split or of.split or None,
+        problem_set=settings.problem_set or of.problem_set or None,
+    )
     return _load(path, score_range, where or {}, settings, say=say)
 
 

@@ -130,3 +130,23 @@ def test_sacred_keeps_its_series_apart(tmp_path: Path) -> None:
     for run in runs:
         found = read(tmp_path / str(run.n), {"columns": {"eval.acc": "avg"}})
         assert found == truth(run)
+
+
+def test_sets_called_val_and_test_are_two(tmp_path: Path) -> None:
+    wanted = jobs(tmp_path, as_lines, ("val", "test"), config=True)
+    with pytest.raises(InputError, match="one problem set, but hold 'test', 'val'; choose one"):
+        read(tmp_path, ACC)
+    assert read(tmp_path, ACC, problem_set="val") == wanted
+
+
+def test_a_second_table_of_a_run_is_never_dropped(tmp_path: Path) -> None:
+    runs = [Run(32, n) for n in (4, 8)]
+    for run in runs:
+        points, home = list(zip(STEPS, curve(run, STEPS), strict=True)), tmp_path / f"job{run.n}"
+        write_csv(home / "metrics.csv", ["step", "acc"], points[:7])
+        write_csv(home / "metrics_resumed.csv", ["step", "acc"], points[6:])
+        text = f"prompts_per_batch: 32\ngroup_size: {run.n}\nseed: 3\n"
+        (home / "config.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"must be known, but 'metrics_resumed' .*, and 1 more\)"):
+        read(tmp_path, ACC)
+    assert read(tmp_path, {**ACC, **JOBS}) == truth(*runs)

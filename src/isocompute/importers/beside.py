@@ -81,8 +81,15 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     return next((found for home in homes if (found := _in_folder(home, path))), _of_hydra(path))
 
 
-def _in_folder(home: Path, path: Path) -> tuple[str, dict[str, object]] | None:
-    """The configuration in a folder, where it is that of the log."""
+def is_beside_one(path: Path) -> bool:
+    """Whether a configuration lies in a log's folder, be it of this log or not."""
+    return _in_folder(path.parent, path, whose=False) is not None
+
+
+def _in_folder(
+    home: Path, path: Path, *, whose: bool = True
+) -> tuple[str, dict[str, object]] | None:
+    """The configuration in a folder, where it is that of the log, or `whose` it is is no matter."""
     folder = os.fspath(home)
     own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
     for name in (*own, *_FILES, *_started_with(home, home.stat().st_mtime_ns)):
@@ -96,7 +103,7 @@ def _in_folder(home: Path, path: Path) -> tuple[str, dict[str, object]] | None:
         known = found.problems_per_batch or found.rollouts_per_problem or found.notes
         if not known and not any(may_be_setting(key) for key in config):
             continue
-        if name in own or home != path.parent or _is_its_own(path):
+        if not whose or name in own or home != path.parent or _is_its_own(path):
             return name, config
     return None
 

@@ -25,6 +25,7 @@ from isocompute.importers.asking import pattern_in_columns
 from isocompute.importers.beside import (
     configuration_beside,
     configuration_in_table,
+    is_beside_one,
     run_and_key,
 )
 from isocompute.importers.called import may_be_setting
@@ -97,7 +98,7 @@ def _described(cells: Sequence[str], path: Path) -> str | None:
     if len(rest) == 1 and rest <= set(VALUE_WORDS) and run_and_key(path) is not None:
         return "series"
     there = configuration_beside(path) or configuration_in_table(path, run_name(path))
-    return None if there is None else "history"
+    return "history" if there or is_beside_one(path) else None
 
 
 def layout_of(cells: Sequence[str]) -> str | None:

@@ -12,8 +12,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-_TRAIN = frozenset(("train", "training"))
-_EVAL = frozenset(("eval", "evals", "evaluation", "evaluations", "val", "validation", "test"))
+_TRAIN = dict.fromkeys(("train", "training"), "train")
+_EVAL = {
+    **dict.fromkeys(("eval", "evals", "evaluation", "evaluations"), "eval"),
+    "val": "val", "validation": "val", "test": "test",
+}  # fmt: skip
 _GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
 # Words that tell runs or parts apart, not evaluation sets: seed1, n8, 0, 1e
 _OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
@@ -27,9 +30,13 @@ class Measured(NamedTuple):
 
 
 class _Name(NamedTuple):
-    split: str
+    word: str  # train, eval, val or test
     before: tuple[str, ...]  # words before that of the split
     after: tuple[str, ...]
+
+    @property
+    def split(self) -> str:
+        return self.word and ("train" if self.word == "train" else "validation")
 
 
 def measured(path: Path) -> Measured:
@@ -40,11 +47,13 @@ def measured(path: Path) -> Measured:
     own = _told(path.name)
     beside = [] if not own.split else _names(path.parent, path.parent.stat().st_mtime_ns)
     alike = [one for one in beside if one.before == own.before]
-    sets = {one.after for one in alike if one.split == "validation"}
-    if own.split == "validation" and len(sets) > 1 and not any(
-        _OF_RUNS.fullmatch(word) for after in sets for word in after
-    ):
-        return Measured(own.split, "_".join(own.after))
+    words = {one.word for one in alike if one.word}
+    sets = {(one.word, *one.after) for one in alike if one.split == "validation"}
+    if own.split == "validation" and len(sets) > 1 and words != {"test"} and not any(
+        _OF_RUNS.fullmatch(word) for one in sets for word in one
+    ):  # runs may be called test_a and test_b
+        one_word = len(words - {"train"}) == 1
+        return Measured(own.split, "_".join(own.after if one_word else (own.word, *own.after)))
     if any(one.split != own.split and one.after == own.after for one in alike):
         return Measured(own.split)
     return Measured(split_folder(path.parent))
@@ -74,13 +83,11 @@ def _told(name: str) -> _Name:
     """The split that a name says, and what stands before and after it.
 
     >>> _told("bp32_n8_eval.jsonl"), _told("train_log.csv")
-    (_Name(split='validation', before=('bp32', 'n8'), after=()), _Name(split='train', before=(), \
-after=()))
+    (_Name(word='eval', before=('bp32', 'n8'), after=()), _Name(word='train', before=(), after=()))
     """
     stem = re.sub(r"(?:\.(?:jsonl|json|csv|tsv|log|txt|out|gz))+$", "", name.lower())
     words = [word for word in re.split(r"[-_. ]+", stem) if word not in _GENERAL]
     at = next((i for i, word in enumerate(words) if word in _TRAIN | _EVAL), None)
     if at is None:
         return _Name("", tuple(words), ())
-    split = "train" if words[at] in _TRAIN else "validation"
-    return _Name(split, tuple(words[:at]), tuple(words[at + 1 :]))
+    return _Name((_TRAIN | _EVAL)[words[at]], tuple(words[:at]), tuple(words[at + 1 :]))

@@ -150,3 +150,25 @@ def test_a_second_table_of_a_run_is_never_dropped(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"must be known, but 'metrics_resumed' .*, and 1 more\)"):
         read(tmp_path, ACC)
     assert read(tmp_path, {**ACC, **JOBS}) == truth(*runs)
+
+
+@pytest.mark.parametrize("files", [("metrics_math", "metrics_aime"), ("math/log", "aime/log")])
+@pytest.mark.parametrize("write", [as_csv, as_lines])
+def test_files_whose_names_recur_in_every_folder_are_no_repetitions(
+    tmp_path: Path, write: Writer, files: Sequence[str]
+) -> None:
+    wanted = jobs(tmp_path, write, files, config=False)
+    cure = "give the files of one" if write is as_csv else r"choose with --where run='\w*aime'"
+    with pytest.raises(InputError, match=f"'.*aime' .2 runs. and '.*math' .2. have the .*{cure}"):
+        read(tmp_path, {**ACC, **JOBS})
+    if write is as_lines:
+        assert read(tmp_path, {**ACC, **JOBS}, where=["run=*math"]) == wanted
+        assert len(read(tmp_path, {**ACC, **JOBS}, where=["run=*"])) == 4
+
+
+@pytest.mark.parametrize("write", [as_csv, as_lines])
+def test_files_of_repetitions_that_recur_are_read(tmp_path: Path, write: Writer) -> None:
+    for files in (("seed0", "seed1"), ("run_a", "run_b")):
+        folder = tmp_path / files[0]
+        jobs(folder, write, files, config=False)
+        assert len(read(folder, {**ACC, **JOBS})) == 4

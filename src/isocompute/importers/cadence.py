@@ -16,13 +16,15 @@ from isocompute.importers.runs import UnclearError
 # By the last part of a key, or the last two: eval_every, trainer.test_freq, eval.interval
 _EVERY = re.compile(
     r"(?:^|[._/])(?:eval|evaluate|evaluation|val|validate|validation|test)[._/]?"
-    r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters))?$", re.I,
+    r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters))?$",
+    re.I,
 )
 # An agent's `env.max_steps` are turns, and `num_steps` may be those of an episode.
 _PLANNED = re.compile(
     r"(?:(?:train|trainer|training|algo|algorithm)[._/])?(?:(?:max|total)_(?:train_|training_)?"
     r"(?:steps|updates|iters)|(?:n|num)_(?:train_|training_)(?:steps|updates|iters)"
-    r"|(?:n|num)_updates|total_iterations|training_steps|updates)", re.I,
+    r"|(?:n|num)_updates|total_iterations|training_steps|updates)",
+    re.I,
 )
 _LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
 # Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at

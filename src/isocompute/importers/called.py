@@ -45,8 +45,10 @@ problems, --map bs=batch_size if it counts responses'
     if not either:
         return told
     one, other = (shlex.quote(f"{batch}={name}") for name in ("problems_per_batch", "batch_size"))
-    return (f"{told}{'; and ' if told else ''}--map {one} if it counts problems, --map {other} if "
-            "it counts responses")
+    return (
+        f"{told}{'; and ' if told else ''}--map {one} if it counts problems, --map {other} if "
+        "it counts responses"
+    )
 
 
 def is_called(key: str, name: str) -> bool:
@@ -78,6 +80,6 @@ def may_be_setting(key: str) -> bool:
     >>> may_be_setting("n"), may_be_setting("batch_size"), may_be_setting("loss")
     (True, True, False)
     """
-    return is_batch(key) or any(is_called(key, name) for name in (
-        "problems_per_batch", "rollouts_per_problem"
-    ))
+    return is_batch(key) or any(
+        is_called(key, name) for name in ("problems_per_batch", "rollouts_per_problem")
+    )

@@ -49,8 +49,11 @@ def measured(path: Path) -> Measured:
     alike = [one for one in beside if one.before == own.before]
     words = {one.word for one in alike if one.word}
     sets = {(one.word, *one.after) for one in alike if one.split == "validation"}
-    if own.split == "validation" and len(sets) > 1 and words != {"test"} and not any(
-        _OF_RUNS.fullmatch(word) for one in sets for word in one
+    if (
+        own.split == "validation"
+        and len(sets) > 1
+        and words != {"test"}
+        and not any(_OF_RUNS.fullmatch(word) for one in sets for word in one)
     ):  # runs may be called test_a and test_b
         one_word = len(words - {"train"}) == 1
         return Measured(own.split, "_".join(own.after if one_word else (own.word, *own.after)))

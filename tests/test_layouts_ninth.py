@@ -338,8 +338,8 @@ def test_runs_that_wrote_into_one_file_are_not_read_as_the_last(folder: Path) ->
     path = appended(folder / "a.jsonl")
     with pytest.raises(
         InputError,
-        match=r"--map acc=avg\).*--map batch_size=problems_per_batch "
-        r"--map n=rollouts_per_problem if they hold these \(a b",
+        match=r"--map acc=avg\).*--map n=rollouts_per_problem if it holds that; and "
+        r"--map batch_size=problems_per_batch if it counts problems, --map batch_size=batch_size ",
     ):
         read(path)
     says = {"columns": {"acc": "avg"}, "problems_per_batch": 64, "rollouts_per_problem": 8}

@@ -183,8 +183,10 @@ MAPS = ("train_batch_size=problems_per_batch", "rollout_n=rollouts_per_problem",
 
 def test_a_table_in_the_words_of_others_is_asked_for_in_a_line_that_works(tmp_path: Path) -> None:
     path = theirs(tmp_path / "a.csv")
-    wanted = " ".join(f"--map {one}" for one in MAPS)
-    with pytest.raises(InputError, match=re.escape(f"; add {wanted} if they hold these (a ba")):
+    batch, *others = MAPS
+    wanted = " ".join(f"--map {one}" for one in others)
+    wanted = f"; add {wanted} if they hold these; and --map {batch} if it counts problems, --map "
+    with pytest.raises(InputError, match=re.escape(f"{wanted}train_batch_size=batch_size if it ")):
         load_tidy(path)
     # the column of steps is enough: rollouts are not asked for
     curves = load_tidy(path, settings=load_settings([], MAPS))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.importers.called import by_maps, is_batch, is_called
 from isocompute.importers.runs import ImportedRun
 
 _NO_SCORE = re.compile("best|max|min|std|len|loss|err|wrong|fail", re.I)
@@ -110,15 +111,11 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
     keys = dict.fromkeys(key for run in lacking for key in run.provenance.unread)
     there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
-    batches = (key for key in keys if BATCH.search(key))
+    batches = (key for key in keys if is_batch(key))
     if "problems_per_batch" in missing and _N in there and (batch := next(batches, None)):
         there = {"problems_per_batch": batch, **there}
     if len(there) == len(missing):
-        maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in there.items())
-        counts = _COUNTED.search(there.get(_N, ""))
-        problems = BATCH.search(there.get("problems_per_batch", ""))
-        return (f"{maps} if {'they hold these' if len(there) > 1 else 'it holds that'}"
-                f"{_OF_ONE.format(counts[0]) if counts else ''}{OF_PROBLEMS if problems else ''}")
+        return by_maps(there)
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
     known = (note for run in lacking for note in run.notes if note.startswith("B_p is "))
     part = f" ({hint})" if (hint := next(known, None)) else ""
@@ -290,45 +287,6 @@ def metric_named(key: str) -> str:
     return f"{'best' if re.search('pass|best|any', key, re.I) else 'avg'}@{k[1]}"
 
 
-# How columns of tables are called by people; a guess that only a message makes.
-_CALLED = {
-    "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
-                          r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
-    "rollouts_per_problem": r"group_?size|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
-                            r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp)"
-                            r"_?per_?(prompt|problem|question)|n_?samples|num_?samples",
-    "rollouts": r"((total|cum\w*|n|num)_)?(rollouts|trajectories|episodes|completions)"
-                r"(_?(seen|total|so_far))?|total_samples|samples_seen|consumed_samples|c",
-}  # fmt: skip
-
-
-OF_PROBLEMS = " (a batch of problems, not of responses)"
-# Of a problem, or of the whole batch: only who wrote it knows.
-_OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
-_COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
-# A batch of problems, or of responses: only who wrote it knows.
-BATCH = re.compile(r"(^|[/._])((train|global)[_ ])?(batch([_ ]?size)?|bsz|bs)$", re.I)
-
-
-def is_called(key: str, name: str) -> bool:
-    """Whether a key, by its last part, seems to be one of `_CALLED`.
-
-    >>> is_called("data.prompts_per_batch", "problems_per_batch"), is_called("lr", "rollouts")
-    (True, False)
-    """
-    plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", re.split("[./]", key)[-1].strip()))
-    return re.fullmatch(_CALLED[name], plain, re.I) is not None
-
-
-def may_be_setting(key: str) -> bool:
-    """Whether a key that no trainer has may be B_p or n.
-
-    >>> may_be_setting("n"), may_be_setting("batch_size"), may_be_setting("loss")
-    (True, True, False)
-    """
-    return any(is_called(key, name) for name in _SETTINGS) or BATCH.search(key) is not None
-
-
 def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:
     """Name of the contract -> the column of a table that seems to hold it.
 
@@ -345,7 +303,7 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
         else:
             told = next((c for c in free if is_called(c, name)), "")
             if not told and name == "problems_per_batch":
-                told = next((c for c in free if BATCH.search(c)), "")
+                told = next((c for c in free if is_batch(c)), "")
         if told:
             found[name] = told
     return found

@@ -13,11 +13,13 @@
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | any other `.yaml` or `.yml` | the one that a job was started with, alone in the log's folder |
 
+A checkpoint's history takes that of the run's folder above it.
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
 (`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
 or `run` says it of every run that it names, beside the logs or one folder above: W&B's runs table
-as CSV, or what its guide exports with `wandb.Api`, whose cell `config` holds all of it.
+as CSV, or what its guide exports with `wandb.Api`, whose cell `config` holds all of it. A file of
+one series may be named for its run and its key (`RUN-12_eval_acc.csv`, Neptune's `fetch_values()`).
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.asking import is_called
+from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
@@ -41,6 +43,7 @@ from isocompute.importers.reading import (
     parse_json,
     run_name,
 )
+from isocompute.importers.split_names import is_of_folder, split_folder
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
@@ -58,8 +61,7 @@ _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
-_SETTINGS = ("problems_per_batch", "rollouts_per_problem")
-_NAMING = ("name", "run", "run_name", "experiment")
+_NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id")
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
 _COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
@@ -72,22 +74,38 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     Args:
         path: of the log.
     """
-    folder = os.fspath(path.parent)
+    homes = [path.parent]
+    # the run's folder holds its checkpoints, or a folder for each split
+    if path.parent.name.startswith("checkpoint-") or split_folder(path.parent):
+        homes.append(path.parent.parent)
+    return next((found for home in homes if (found := _in_folder(home, path))), _of_hydra(path))
+
+
+def is_beside_one(path: Path) -> bool:
+    """Whether a configuration lies in a log's folder, be it of this log or not."""
+    return _in_folder(path.parent, path, whose=False) is not None
+
+
+def _in_folder(
+    home: Path, path: Path, *, whose: bool = True
+) -> tuple[str, dict[str, object]] | None:
+    """The configuration in a folder, where it is that of the log, or `whose` it is is no matter."""
+    folder = os.fspath(home)
     own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
-    for name in (*own, *_FILES, *_started_with(path.parent, path.parent.stat().st_mtime_ns)):
+    for name in (*own, *_FILES, *_started_with(home, home.stat().st_mtime_ns)):
         if not os.path.isfile(os.path.join(folder, name)):
             continue
-        file = path.parent / name
+        file = home / name
         if file == path or file.stat().st_size > MAX_LINE_BYTES:
             continue
         config = _content(file)
         found = configuration(config)
         known = found.problems_per_batch or found.rollouts_per_problem or found.notes
-        if not known and not any(is_called(key, name) for key in config for name in _SETTINGS):
+        if not known and not any(may_be_setting(key) for key in config):
             continue
-        if name in own or _is_its_own(path):
+        if not whose or name in own or home != path.parent or _is_its_own(path):
             return name, config
-    return _of_hydra(path)
+    return None
 
 
 @lru_cache(maxsize=8)
@@ -124,8 +142,23 @@ def configuration_in_table(path: Path, run: str) -> tuple[str, dict[str, object]
     return None
 
 
+def run_and_key(path: Path) -> tuple[str, str] | None:
+    """The run and the key that a file of one series is named for, where a table has that run."""
+    stem = path.name.removesuffix(".gz").rpartition(".")[0]
+    for folder in (path.parent, path.parent.parent):
+        for rows in _tables(folder, folder.stat().st_mtime_ns).values():
+            if folder != path.parent and path.parent.name in rows:
+                return path.parent.name, stem
+            named = (n for n in rows if stem.startswith(n) and stem[len(n) :][:1] in tuple("-_. "))
+            if run := max(named, key=len, default=""):
+                return run, stem[len(run) + 1 :]
+    return None
+
+
 def _names_all(rows: Mapping[str, object], path: Path) -> bool:
-    """Whether a table of the folder above is of a log's folder: it names every log there."""
+    """Whether a table of the folder above is of a log's folder: it names that, or its logs."""
+    if path.parent.name in rows:
+        return True
     logs = [p for p in path.parent.iterdir() if p.name.endswith(_LOGS)]
     names = [run_name(log) for log in logs]
     return all(name in rows or _HISTORY.sub("", name) in rows for name in names)
@@ -154,21 +187,25 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
             lines = csv.reader(handle)
             header = next(lines, [])
             plain = [cell.strip().lower() for cell in header]
-            naming = next((i for i, cell in enumerate(plain) if cell in _NAMING), None)
+            naming = [i for i, cell in enumerate(plain) if cell in _NAMING]
             # a history may name its run in every row
-            if naming is None or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
+            if not naming or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
                 return {}
             header = [_SECTION.sub("", cell) for cell in header]
-            rows = [(row[naming], _opened(dict(zip(header, row, strict=False))))
-                    for row in lines if len(row) > naming]  # fmt: skip
+            cells = [row for row in lines if len(row) > naming[-1]]
     except csv.Error:
         return {}
-    known = [configuration(row) for _, row in rows]
-    if len({name for name, _ in rows}) < len(rows) or not all(
-        one.problems_per_batch or one.rollouts_per_problem for one in known
-    ):
+    rows = [_opened(dict(zip(header, row, strict=False))) for row in cells]
+    known = [configuration(row) for row in rows]
+    asked = any(may_be_setting(key) for key in header)
+    # a column that repeats names what runs share
+    naming = [i for i in naming if len({row[i] for row in cells}) == len(cells)]
+    if not asked and not all(one.problems_per_batch or one.rollouts_per_problem for one in known):
         return {}
-    return {name: {key: value for key, value in row.items() if value} for name, row in rows}
+    return {
+        row[i]: {key: value for key, value in told.items() if value}
+        for i in reversed(naming) for row, told in zip(cells, rows, strict=True) if row[i]
+    }
 
 
 def _opened(row: dict[str, str]) -> dict[str, object]:
@@ -220,6 +257,10 @@ def _content(file: Path) -> dict[str, object]:
 
 def _is_its_own(path: Path) -> bool:
     """Whether the configuration of a folder is that of this log."""
+    if is_of_folder(path):
+        return True
+    if path.name == "trainer_state.json":  # of a trainer, which has one folder of outputs
+        return True
     if run_name(path) == folder_name(path.parent) and not TIMED.fullmatch(path.stem):
         return True
     logs = [

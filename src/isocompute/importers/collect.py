@@ -15,8 +15,16 @@ from dataclasses import replace
 from math import inf
 from pathlib import Path
 
-from isocompute.importers.asking import also_asked_of, is_called, may_be_setting
+from isocompute.importers.asking import also_asked_of
 from isocompute.importers.beside import configuration_beside, configuration_in_table
+from isocompute.importers.cadence import (
+    Cadence,
+    as_evaluations,
+    cadence_of,
+    refuse_responses,
+    spread,
+)
+from isocompute.importers.called import is_called, may_be_setting
 from isocompute.importers.checks import (
     B_P_OFF,
     BATCHED,
@@ -35,10 +43,12 @@ from isocompute.importers.checks import (
 from isocompute.importers.configuration import (
     IN_ROWS,
     MODELS,
+    RESPONSES,
     Found,
     configuration,
     facts_of,
     gpus_of,
+    problems_of,
 )
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import (
@@ -65,12 +75,13 @@ from isocompute.importers.reading import (
     flatten,
     is_missing_word,
     number,
-    refuse_dotted,
+    refuse_grouped,
     whole,
 )
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
+from isocompute.importers.split_names import measured
 from isocompute.importers.steps import EARLIEST_FIRST, FROM_ZERO, OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
@@ -100,6 +111,7 @@ _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchma
                       "subset", "mode", "phase"))  # fmt: skip
 _N = "rollouts_per_problem"
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
+OF_EVALUATION = re.compile("val|eval|test", re.I)
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -159,6 +171,7 @@ class Collector:
         self._first_length: int | None = None  # the first row with a length
         self._trained = 0  # the last step with a row of training
         self._redone: int | None = None  # the lowest one that such rows went back to
+        self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
         self._at_zero = False  # a row of step 0
         self._policy = ""  # the key of the update whose policy was evaluated
         self.counters = Counters(settings.step)
@@ -215,19 +228,19 @@ class Collector:
         if counters.busy:
             step = counters.place(step, values, calls)
         at = whole(step)
-        if type(step) is str and "." in step:
-            refuse_dotted(step, self.name)
+        if at is None or (type(step) is str and "." in step):
+            refuse_grouped(step, self.name)
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
-        counters.follow(at, values)
+        goes_back = counters.follow(at, values)
         if calls:
             counters.calls = True
         elif not at:
             self._at_zero = True
         elif counters.rivals:
             counters.hold(at, values)
-        for key, kind in self._plan(values):
+        for key, kind in self._plan(at, values, goes_back):
             value = values[key]
             if isinstance(kind, str):
                 place = at if not calls else counters.side(at, values)
@@ -249,7 +262,9 @@ class Collector:
                 if own is not None and own != place and number(value) is not None:
                     counters.differ(self._policy, place, own)
 
-    def _plan(self, values: Mapping[str, object]) -> Sequence[tuple[str, Points | str]]:
+    def _plan(
+        self, step: int, values: Mapping[str, object], goes_back: bool
+    ) -> Sequence[tuple[str, Points | str]]:
         """The keys of a row that are read, and as what; rows of a log come in few shapes."""
         shape = tuple(values)
         plan = self._plans.get(shape)
@@ -261,7 +276,23 @@ class Collector:
             plan = of_one_set(plan, shape, self._series)
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
+                if shape not in self._latest:
+                    self._watch(shape, plan)
+        if (latest := self._latest.get(shape)) is not None:
+            if goes_back and step <= latest:
+                self._trained_again(step)
+            self._latest[shape] = step
         return plan
+
+    def _watch(self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]]) -> None:
+        """Watch the steps of rows without any score: where they go back, they are trained again."""
+        if any(kind == "length" or isinstance(kind, Points) for _, kind in plan):
+            return  # its steps are kept
+        if len(self._latest) < MAX_SHAPES and not any(OF_EVALUATION.search(k) for k in shape):
+            self._latest[shape] = 0
+
+    def _trained_again(self, step: int) -> None:
+        self._redone = step if self._redone is None else min(step, self._redone)
 
     def expect(self, keys: Mapping[str, object]) -> None:
         """Take keys that rows will have, where a row holds one alone (TensorBoard)."""
@@ -387,7 +418,7 @@ class Collector:
         side = self._side[kind]
         if kind == "length":
             if step < self._trained:
-                self._redone = step if self._redone is None else min(step, self._redone)
+                self._trained_again(step)
             self._trained = step
             if not side:
                 self._first_length = self.n_rows
@@ -438,6 +469,7 @@ class Collector:
             UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
         """
         found = self._found or configuration(self._config)
+        self._told_by_name(path)
         for text in found.notes:
             if self.settings.problems_per_batch is None or not text.startswith("B_p is "):
                 self.note(text)
@@ -468,8 +500,17 @@ class Collector:
             if points.column.split == "validation" and (told := without_repeats(points)):
                 self.counters.infer(told)
         b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+        if b_p is None and n and (whole_batch := whole(self._config.get(RESPONSES))):
+            b_p = values["problems_per_batch"] = problems_of(whole_batch, n, f"run {self.name}")
+            self.counters.infer(f"problems_per_batch: a batch of responses / {_N}")
         try:
-            self._settle_steps(path, self.settings.steps or found.steps)
+            cadence = cadence_of(self._config)
+            planned = self.settings.steps or found.steps or cadence.planned
+            what = f"{path}: run {self.name}"
+            self._count_evaluations(what, cadence._replace(planned=planned))
+            if self.settings.step is None:
+                refuse_responses(self._points.values(), b_p and n and b_p * n, what)
+            self._settle_steps(path, planned)
         except UnclearError as error:  # everything that will be asked for, in one line
             raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
         begins = self.settings.begins
@@ -488,10 +529,13 @@ class Collector:
             rollouts=after_rows(self._side["rollouts"]), batches=self._batches(found, b_p),
         )
         redone = trained_again(self._points.values(), self._redone)
+        k = values["evaluation_samples"]
+        assumed = found.samples_assumed and self.settings.evaluation_samples is None
         series = tuple(
             made for points in self._points.values()
-            if (made := series_of(points, compute, values["evaluation_samples"], redone))
-            is not None
+            if (made := series_of(
+                points, compute, None if assumed and not points.column.trainer else k, redone
+            )) is not None
         )
         notes, inferred = told_of_order(list(self._points.values()), redone)
         backward = self.counters.backward or newest_first
@@ -532,6 +576,15 @@ class Collector:
             ),
         )
 
+    def _told_by_name(self, path: Path) -> None:
+        """Take the split and the problem set of the file's name for keys that do not say theirs."""
+        of = measured(path)
+        for points in self._points.values():
+            if of.split and self.settings.split is None and not SPLIT_IN_KEY.search(points.key):
+                points.column = replace(points.column, split=of.split)
+            if of.problem_set and not points.column.problem_set:
+                points.column = replace(points.column, problem_set=clean_text(of.problem_set))
+
     def _refuse_several(self) -> None:
         """Rows that begin again with another n, under a key that nobody mapped: other runs."""
         for key, values in self._perhaps.items():
@@ -542,6 +595,26 @@ class Collector:
                     f"{other} and hold the same steps again; give each run a log of its own, or "
                     "its rows a name in `run`."
                 )
+
+    def _count_evaluations(self, what: str, cadence: Cadence) -> None:
+        """Set evaluations at their updates, where the log counts evaluations."""
+        if self.settings.step is not None:
+            return
+        rows = [int(p.steps_K.max()) for p in self._points.values()
+                if p.column.split == "train" and p.step]  # fmt: skip
+        trained = max([0, *rows, *self._side["length"], *self._latest.values()])
+        every = as_evaluations(self._points.values(), cadence, trained, what)
+        if every is None:
+            return
+        last = max(int(p.steps_K.max()) for p in self._points.values() if p.column.split != "train"
+                   and p.step)  # fmt: skip
+        if trained > last:
+            spread(self._points.values(), every)
+        else:  # one counter of all rows
+            self._side = to_updates(self._points.values(), self._side, 1, every)
+        self.counters.infer(
+            f"step: the log's counts evaluations; {cadence.key} says one in {every} updates"
+        )
 
     def _settle_steps(self, path: Path, planned: int | None) -> None:
         """One unit for all steps, checked against the plan; counters from 0 begin at 1."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from isocompute.importers.reading import flatten, number, whole
 from isocompute.importers.recorded import recorded_of
+from isocompute.importers.runs import UnclearError
 
 
 class Found(NamedTuple):
@@ -19,6 +20,7 @@ class Found(NamedTuple):
     `window`: updates that a logged row is a mean over.
     `ticks`: what the log's counters move in one update, where that is not one.
     `per_tick`: updates in which they move by one, where those are several.
+    `samples_assumed`: evaluations sample as training does, as far as the trainer's own keys go.
     `drawn_problems`: problems of one generated batch, where that is not B_p (dynamic sampling).
     """
 
@@ -31,6 +33,7 @@ class Found(NamedTuple):
     notes: tuple[str, ...] = ()
     updates_per_batch: int = 1
     drawn_problems: int | None = None
+    samples_assumed: bool = False
     ticks: int = 1
     per_tick: int = 1
 
@@ -46,6 +49,7 @@ class _Words(NamedTuple):
     mark: str | None = None  # a key that must be there as well, where the others are common words
 
 
+RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 _BATCHES = ("prompts_per_batch", "prompts_per_step", "problems_per_step")
 _OWN = ("problems_per_batch", *_BATCHES)  # words that mean nothing else
 _GROUPS = ("samples_per_prompt", "rollouts_per_prompt", "samples_per_problem", "group_size")
@@ -78,7 +82,7 @@ _TRAINERS = (
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
     # loops of one's own, in words that mean nothing else
-    *(_Words(batch, group, None, False) for batch in _BATCHES for group in _GROUPS),
+    *(_Words(batch, group, None, False) for batch in _OWN for group in _GROUPS),
     # prime-rl's orchestrator logs its configuration without the prefix
     _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
 )
@@ -86,6 +90,7 @@ _TRAINERS = (
 _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
+_PROCESSES = ("global_world_size", "world_size", "num_processes")
 _SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed",
           "rollout_seed")
 
@@ -239,8 +244,8 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     generated = whole(config.get("generation_batch_size")) or None
     per_generation = whole(config.get("steps_per_generation")) or accumulation
     device = whole(config.get("per_device_train_batch_size"))
-    if generated is None and per_generation:  # ms-swift says the processes instead
-        world = whole(config.get("global_world_size"))
+    if generated is None and per_generation:  # ms-swift says the processes instead, as people do
+        world = next((v for key in _PROCESSES if (v := whole(config.get(key)))), None)
         generated = device * world * per_generation if device and world else None
     iterations = whole(config.get("num_iterations")) or 1
     problems: int | None = None
@@ -248,7 +253,16 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         batch = generated * accumulation
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
-    if n and device and accumulation and generated is None:
+    own = {k: v for k in _OWN if (v := whole(config.get(k)))}
+    if own and problems is None:
+        problems = next(iter(own.values()))
+    elif "problems_per_batch" in own:  # the user's word for it, or ours
+        problems = own["problems_per_batch"]
+    elif own and problems not in own.values():
+        key, value = next(iter(own.items()))
+        notes.append(f"{key} is {value} and TRL's batch makes {problems}: B_p is not known")
+        problems = None
+    if n and not own and device and accumulation and generated is None:
         notes.append(
             f"B_p is {device} (per device) * {accumulation} (accumulation) * processes / {n}; this "
             "version of TRL does not log how many processes there were"
@@ -268,14 +282,32 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         problems_per_batch=problems, rollouts_per_problem=n,
         steps=whole(config.get("max_steps")) or None, seed=seed,
         evaluation_samples=whole(config.get("num_generations_eval")) or n,
+        samples_assumed=not whole(config.get("num_generations_eval")),
         window=window, notes=tuple(notes), updates_per_batch=iterations,
     )
+
+
+def problems_of(responses: int, n: int, what: str) -> int:
+    """B_p of a batch that counts responses.
+
+    Raises:
+        UnclearError: it holds no whole problems.
+
+    >>> problems_of(512, 16, "run a")
+    32
+    """
+    if responses % n:
+        raise UnclearError(
+            f"{what}: a batch of responses must be a multiple of n, but batch_size is {responses} "
+            f"and n {n}; if it counts problems, map it to problems_per_batch."
+        )
+    return responses // n
 
 
 # Settings that rows repeat; a run has one value of each.
 IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
-    | {"num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
+    | {RESPONSES, "num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
        "steps_per_generation", "per_device_train_batch_size", "num_iterations"}
 )  # fmt: skip
 

@@ -6,6 +6,7 @@
 | history of W&B (`run.history().to_csv`) | `_step`, and the keys that were logged |
 | TensorBoard | `Wall time,Step,Value`; run and tag stand in the file's name |
 | long | a column of metrics, one of values, one of steps; any others hold for the run |
+| any other with steps | where a configuration lies beside it: a history, or one series |
 
 A table of tidy curves is none of them (`tidy`). Checked against files of wandb 0.31 (pandas writes
 an index column without a name) and TensorBoard 2.20 (`run-NAME-tag-TAG.csv`).
@@ -20,6 +21,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.importers.asking import pattern_in_columns
+from isocompute.importers.beside import (
+    configuration_beside,
+    configuration_in_table,
+    is_beside_one,
+    run_and_key,
+)
+from isocompute.importers.called import may_be_setting
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import IN_ROWS, MODELS
 from isocompute.importers.ledger import Errors, provenance_of
@@ -33,6 +42,7 @@ from isocompute.importers.reading import (
     number,
     open_log,
     parse_json,
+    refuse_grouped,
     run_name,
 )
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -62,6 +72,7 @@ _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 # Aim 3.29, sdk/sequences/metric.py, dataframe: context and settings are columns
 _SPLIT = ("split", "metric.context.subset", "metric.context")
 _SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
+_RELATIVE = ("relative time", "relative_time", "epoch")
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
 
@@ -69,7 +80,25 @@ def is_csv_log(header: str, path: Path) -> bool:
     """True where a first line is the header of one of these layouts."""
     if not path.name.removesuffix(".gz").endswith((".csv", ".tsv")) and not header.startswith('"'):
         return False
-    return layout_of(_cells(header, _separator(header))) is not None
+    cells = _cells(header, _separator(header))
+    return layout_of(cells) is not None or _described(cells, path) is not None
+
+
+def _described(cells: Sequence[str], path: Path) -> str | None:
+    """The layout of a table that says nothing of B_p and n, where a file beside it does.
+
+    JSON lines of the same rows are a log whatever their keys; so are these.
+    """
+    plain = [cell.strip().lower() for cell in cells]
+    if not any(word in plain for word in _STEP) or pattern_in_columns(cells) is not None or any(
+        may_be_setting(cell) for cell in plain
+    ):
+        return None
+    rest = set(plain) - {"", *_STEP, *CLOCKS, *_RELATIVE}
+    if len(rest) == 1 and rest <= set(VALUE_WORDS) and run_and_key(path) is not None:
+        return "series"
+    there = configuration_beside(path) or configuration_in_table(path, run_name(path))
+    return "history" if there or is_beside_one(path) else None
 
 
 def layout_of(cells: Sequence[str]) -> str | None:
@@ -127,13 +156,14 @@ def read_layout(
             f"{path}: column names must be unique, but {doubles[0]!r:.100} occurs more than once; "
             "give the runs names of their own (in W&B before the export), or rename a column."
         )
-    kind = layout_of(header) or ""
+    kind = layout_of(header) or _described(header, path) or ""
     if kind == "runs":
         raise InputError(
             f"a log must hold the course of a run, but {str(path)!r} is a table of runs with the "
             "last value of each; export a chart, or every run's history (run.history())."
         )
-    read = {"chart": _chart, "history": _history, "tensorboard": _tensorboard, "long": _long}
+    read = {"chart": _chart, "history": _history, "tensorboard": _tensorboard, "long": _long,
+            "series": _series}  # fmt: skip
     collectors = read[kind](path, header, rows, settings, errors)
     for key, config in (configs or {}).items():
         if key in collectors:
@@ -141,7 +171,7 @@ def read_layout(
     alone = len(collectors) == 1 and kind != "chart"
     for collector in collectors.values():
         collector.configure_beside(path, alone=alone)
-    source = f"{kind}-csv" if kind in ("tensorboard", "long") else "wandb-csv"
+    source = f"{kind}-csv" if kind in ("tensorboard", "long", "series") else "wandb-csv"
     if path.suffix == ".parquet":
         source = f"{kind}-parquet"
     provenance = provenance_of(path, source)
@@ -176,9 +206,16 @@ def _rows(
         if cells[:1] and cells[0] in names and sorted(cells) == names:
             place = [] if cells == header else [cells.index(name) for name in header]
         elif len(cells) == width:
+            cells = [_of_hundred(cell) if "%" in cell else cell for cell in cells]
             yield line, [cells[i] for i in place] if place else cells
         elif data is None or data.strip():
             errors.add(line, f"a row must have {width} cells, but got {len(cells)}")
+
+
+def _of_hundred(cell: str) -> str:
+    """A share that a sheet shows as 43.2%, as 0.432; other cells as they are."""
+    share = number(cell.strip().removesuffix("%"))
+    return cell if share is None else repr(share / 100)
 
 
 def _chart(
@@ -332,6 +369,20 @@ def _tensorboard(
     return {run or name: collector}
 
 
+def _series(
+    path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
+) -> dict[str, Collector]:
+    """One key of one run, both of the file's name as a table of runs beside it has them."""
+    run, key = run_and_key(path) or (run_name(path), path.stem)
+    plain = [cell.strip().lower() for cell in header]
+    at = next(plain.index(c) for c in _STEP if c in plain)
+    value = next(plain.index(c) for c in VALUE_WORDS if c in plain)
+    collector = Collector(run, errors, settings.for_file(run))
+    for line, cells in rows:
+        collector.row(cells[at], {key: cells[value]}, line, calls=plain[at] == "_step")
+    return {run: collector}
+
+
 def _long(
     path: Path, header: list[str], rows: Rows, settings: Settings, errors: Errors
 ) -> dict[str, Collector]:
@@ -408,6 +459,8 @@ def _long(
             continue
         collector.n_rows += 1
         score = number(cells[value])
+        if at is None:
+            refuse_grouped(cells[step], name)
         if at is None or at < 0 or at != int(at):
             errors.add(line, f"a step must be a whole number >= 0, but got {cells[step]!r:.60}")
         elif score is None:

@@ -89,9 +89,8 @@ def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> N
     scores = {k: c for k, c in settings.columns.items() if c.metric.label not in IN_ROWS}
     if not scores:
         return
-    meant = {(c.metric, c.split) for c in scores.values()}
-    if any((s.metric.variable, s.split) in {(m.variable, sp) for m, sp in meant}
-           for run in runs for s in run.series):
+    meant = {c.metric.variable for c in scores.values()}
+    if any(s.metric.variable in meant for run in runs for s in run.series):
         return
     errors = (error for run in runs for error in run.errors)
     if told := next((e for e in errors if e.reason.startswith(tuple(scores))), None):

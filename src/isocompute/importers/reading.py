@@ -196,19 +196,30 @@ def whole(value: object) -> int | None:
     return int(result)
 
 
+_GROUPED = re.compile(
+    r"[0-9]{1,3}(?:[,'\u2019 \u00a0\u202f][0-9]{3})+|[0-9]+(?:\.[0-9]+)?\s?[kKmM]"
+)
 _DOTTED = re.compile(r"\s*[1-9][0-9]{0,2}(?:\.[0-9]{3})+\s*")
 
 
-def refuse_dotted(text: str, name: str) -> None:
-    """Refuse a step that may be a fraction or thousands: 1.000.
+def refuse_grouped(step: object, name: str) -> None:
+    """Refuse a step that is written in thousands, or may be: 1.000, 1,000, 1.2k.
 
     Raises:
         InputError: names the log and the cell.
     """
+    if not isinstance(step, str):
+        return
+    text = step.strip()
     if _DOTTED.fullmatch(text):
         raise InputError(
-            f"a step must be a plain number, but {name!r} has {text.strip()!r}, a fraction or "
-            f"thousands; write {text.strip().replace('.', '')} or {text.strip().split('.')[0]}."
+            f"a step must be a plain number, but {name!r} has {text!r}, a fraction or "
+            f"thousands; write {text.replace('.', '')} or {text.split('.')[0]}."
+        )
+    if _GROUPED.fullmatch(text):
+        raise InputError(
+            f"a step must be a plain number, but {name!r} has {text!r}; write it out, as 1200 for "
+            "1,200 or 1.2k."
         )
 
 
@@ -294,8 +305,12 @@ ROTATED = re.compile(r"(?<=\w)\.[0-9]{1,3}(?=\.gz$|$)")
 _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt", ".out", ".wandb",
             ".parquet")
 # Names that trainers give every run's log: the folder is what the run is called.
-_COMMON = ("metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
-           "stdout", "trainer_log")
+_COMMON = (
+    "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
+    "stdout", "trainer_log", "eval", "evals", "evaluation", "evaluations", "val", "validation",
+    "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "results",
+    "scores",
+)  # fmt: skip
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
     "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",

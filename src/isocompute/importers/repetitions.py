@@ -10,11 +10,13 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import NamedTuple
 
 from isocompute.errors import InputError
 from isocompute.importers.asking import written_in
 from isocompute.importers.configuration import FACTS, SCALED
+from isocompute.importers.reading import run_name
 from isocompute.importers.runs import FROM_NAME, ImportedRun
 
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
@@ -67,13 +69,15 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
 class Named(NamedTuple):
     """A run by its name: what it says of B_p, n and the seed, and what its scores are of.
 
-    `matched`: the part of the name that a pattern found.
+    `matched`: the part of the name that a pattern found. `of_file`: a file's name, which several
+    folders may have, and not one that its owner gave to the run.
     """
 
     name: str
     design: tuple[int | None, int | None, int | None]
     scored: frozenset[tuple[str, str, str]]
     matched: str = ""
+    of_file: bool = False
 
 
 def _named(run: ImportedRun) -> Named:
@@ -82,18 +86,25 @@ def _named(run: ImportedRun) -> Named:
     return Named(
         run.name, (run.problems_per_batch, run.rollouts_per_problem, run.seed),
         frozenset((s.metric.label, s.problem_set, s.split) for s in run.series), matched,
+        run_name(Path(run.provenance.path)) == run.name,
     )
 
 
-def refuse_two_sweeps(runs: Iterable[Named]) -> None:
+def refuse_two_sweeps(runs: Iterable[Named], cure: str = "") -> None:
     """Names that tell runs of the same B_p, n and seed apart, all through: two sweeps, not one.
+
+    A file's name that several n have, each in a folder of its own, says what is in the files.
+
+    Args:
+        runs: by their names.
+        cure: what to do, where runs cannot be selected by name.
 
     Raises:
         InputError: names the sweeps, and the words that choose one.
     """
     sweeps: dict[str, dict[tuple[object, ...], list[Named]]] = defaultdict(dict)
     for run in runs:
-        if (rest := _without_settings(run)) != run.name:
+        if (rest := _without_settings(run)) != run.name or run.of_file:
             sweeps[_once(rest)].setdefault(run.design, []).append(run)
     several = {name: of for name, of in sweeps.items() if len({n for _, n, _ in of}) > 1}
     twice = [
@@ -106,8 +117,8 @@ def refuse_two_sweeps(runs: Iterable[Named]) -> None:
         one, other = (sum(map(len, several[name].values())) for name in (a, b))
         raise InputError(
             f"runs of one sweep must differ in B_p, n or seed, but {a!r} ({one} runs) and "
-            f"{b!r} ({other}) have the same ones; choose with --where run='{a}', or "
-            "keep all with --where 'run=*'."
+            f"{b!r} ({other}) have the same ones; "
+            + (cure or f"choose with --where run='{a}', or keep all with --where 'run=*'.")
         )
 
 

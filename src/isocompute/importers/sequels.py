@@ -136,7 +136,7 @@ def join_resumed(
     alike: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
     for run in runs:
         if run.problems_per_batch is not None and spans[id(run)] is not None:
-            alike[tuple(getattr(run, name) for name in SETTINGS)].append(run)
+            alike[run.problems_per_batch, run.rollouts_per_problem].append(run)
     joins: dict[int, ImportedRun | None] = {}  # a run -> what it became; None: a part of another
     for group in alike.values():
         left = list(group)
@@ -193,8 +193,9 @@ def _follows(part: ImportedRun, whole: ImportedRun, spans: _Spans) -> bool:
     # the same folder, or one beside it: ms-swift starts v1-DATE when it goes on with v0-DATE
     here, there = Path(part.provenance.path), Path(whole.provenance.path)
     near = here.parent == there.parent or here.parent.parent == there.parent.parent
+    unsaid = here.parent == there.parent and (part.seed is None or whole.seed is None)
     return (
-        (near or part.name == whole.name)
+        (near or part.name == whole.name) and (part.seed == whole.seed or unsaid)
         and part.provenance.path != whole.provenance.path
         and not differing([part, whole])
     )
@@ -245,6 +246,7 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
         first, series=tuple(kept.values()), outcomes=_outcomes(first, then, begins[0]),
         errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,
         n_rows=first.n_rows + then.n_rows, steps=then.steps or first.steps,
+        seed=then.seed if first.seed is None else first.seed,
         notes=tuple(dict.fromkeys((*first.notes, *then.notes))),
     )
     return joined.inferring(

@@ -18,9 +18,11 @@ _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
     "evaluation_problems", "gpus", "begins",
 )
-_MEANT = ("problems_per_batch", "rollouts_per_problem", "rollouts", "steps", "score", "seed", "run")
+_MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
+          "seed", "run")  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
+_COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size
 _ERRORS = re.compile(r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong)(?:[/_.-]?rates?)?$", re.I)
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
@@ -312,9 +314,9 @@ def _columns(value: object) -> dict[str, Column]:
                 "under a name of its own, and map that."
             )
         if isinstance(meaning, str):
-            name = _SHORT.get(meaning, meaning)
+            name = _COLUMNS.get(meaning, meaning)
             near = difflib.get_close_matches(name, _MEANT, n=1, cutoff=0.8)
-            if near and name not in _MEANT:
+            if near and name not in (*_MEANT, *_COLUMNS.values()):
                 raise InputError(
                     f"a column must be a metric or {', '.join(_MEANT)}, but {key!r} is to be "
                     f"{name!r}; did you mean {near[0]}?"

@@ -81,14 +81,15 @@ class Counters:
             elif value is not None and step > 1:
                 self.rivals[key] += 1
 
-    def follow(self, step: int, values: Mapping[str, object]) -> None:
-        """Take a row and its step; one that begins anew with another epoch counts within epochs."""
-        if step < self._before[0]:
+    def follow(self, step: int, values: Mapping[str, object]) -> bool:
+        """Take a row; whether its step goes back. Begun anew with an epoch it counts within one."""
+        if back := step < self._before[0]:
             before = self._before[1]
             was, now = number(before.get("epoch")), number(values.get("epoch"))
             self._per_epoch |= was is not None and now is not None and now > was
             self.backward |= goes_back(clock_of(before), clock_of(values))
         self._before = step, values
+        return back
 
     def found(self) -> None:
         """The named counter is a column that the reader hands over as the step."""

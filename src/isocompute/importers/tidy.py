@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import resources
 from pathlib import Path
@@ -17,19 +17,19 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.asking import (
-    BATCH,
-    OF_PROBLEMS,
     likely_columns,
     pattern_in_columns,
     pattern_in_path,
 )
-from isocompute.importers.configuration import MODELS
+from isocompute.importers.called import by_maps
+from isocompute.importers.configuration import MODELS, RESPONSES, problems_of
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.scale import PLAIN, require_range
 from isocompute.importers.settings import Settings
+from isocompute.importers.split_names import Measured, measured
 from isocompute.importers.table import (
     FloatArray,
     Naming,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
-_NUMBERS = (*REQUIRED, "steps", "tokens", "seed", "best", "worst")
+_NUMBERS = (*REQUIRED, RESPONSES, "steps", "tokens", "seed", "best", "worst")
 _TEXTS = ("run", "metric", "problem_set", "split", "arm")
 _SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What says which evaluation a score is of, where no column is called problem_set.
@@ -80,6 +80,7 @@ _SPREAD = re.compile(
     r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
 )
 _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
+_SECTION = re.compile(r"^(?:params|parameters|config)[./]")
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
@@ -114,6 +115,11 @@ def load_tidy(
     """
     path = Path(path)
     settings = (settings or Settings()).for_path(path)
+    of = measured(path) if path.is_file() else Measured()
+    settings = replace(
+        settings, split=settings.split or of.split or None,
+        problem_set=settings.problem_set or of.problem_set or None,
+    )
     return _load(path, score_range, where or {}, settings, say=say)
 
 
@@ -201,6 +207,7 @@ def _load(
             if name not in texts and (word := getattr(one.settings, name)) is not None:
                 texts[name] = (np.zeros(table.num_rows, dtype=np.int64), [word])
         _from_names(mine, texts, one.settings)
+        _from_responses(mine, path)
         if "steps" in mine and "rollouts" not in mine and set(_SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
@@ -238,6 +245,9 @@ def _load(
             f"count, as further evaluations of it{told}"
         )
     check_configurations(curves, path)
+    if (empty := sum(not c.score_K.size for c in curves)) and say is not None:
+        say(f"{path}: {empty} run{'s hold' if empty > 1 else ' holds'} no score; left out")
+    curves = [c for c in curves if c.score_K.size]
     if "learning_rate" not in where:
         check_one_rate(curves, path)
     if "run" not in where:
@@ -267,6 +277,18 @@ def _of_evaluations(
     return out
 
 
+def _from_responses(numbers: dict[str, FloatArray], path: Path) -> None:
+    """B_p of a batch that counts responses, where n is known."""
+    batch, n = numbers.pop(RESPONSES, None), numbers.get("rollouts_per_problem")
+    if batch is None or n is None or "problems_per_batch" in numbers:
+        return
+    pairs = np.unique(np.stack([batch, n]), axis=1)
+    for one, of in pairs.T:
+        if of >= 1 and one >= 1:  # others are refused with their row
+            problems_of(int(one), int(of), str(path))
+    numbers["problems_per_batch"] = batch / n
+
+
 def _from_names(
     numbers: dict[str, FloatArray], texts: dict[str, tuple[NDArray[np.int64], list[str]]],
     settings: Settings,
@@ -293,6 +315,8 @@ def _meanings(
     for column in (c for c in columns if c not in names):
         text = column.strip()
         plain = _plain(text)
+        if (bare := _SECTION.sub("", plain)) in ("seed", *RECORDED):  # MLflow's table of runs
+            plain = bare
         if text == settings.step or (settings.step is None and plain in _STEPS):
             plain = "steps"
         if text in settings.columns:
@@ -393,12 +417,7 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
         missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
         there = {name: column for name, column in there.items() if name in missing}
     if there:
-        maps = " ".join(
-            f"--map {shlex.quote(f'{column}={name}')}" for name, column in there.items()
-        )
-        told = "they hold these" if len(there) > 1 else "it holds that"
-        counts = BATCH.search(there.get("problems_per_batch", ""))
-        yield f"{maps} if {told}{OF_PROBLEMS if counts else ''}"
+        yield by_maps(there)
     rest = [name for name in missing if name not in there]
     constants = [name for name in rest if name in _SETTINGS]
     if constants and (named := pattern_in_path(path, constants)):

@@ -83,7 +83,7 @@ def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) ->
         raise InputError(
             f"{path}: B_p must count problems, but {called!r} is {share[0]:g} times every n, as a "
             f"batch of responses is; if B_p is {share[0]:g}, give --set problems_per_batch="
-            f"{share[0]:g} and do not map {called!r}, else map a column that is named for problems."
+            f"{share[0]:g} and do not map {called!r}, else map it to batch_size."
         )
 
 

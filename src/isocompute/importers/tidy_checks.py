@@ -73,10 +73,11 @@ def check_numbers(
             FILL if np.isnan(v).any() and not np.isnan(v).all() else "correct the column",
         )
     v = numbers["rollouts"]
+    scored = ~np.all([np.isnan(numbers[name]) for name in SCORES if name in numbers], axis=0)
     refuse(
         "rollouts",
         f"cumulative rollouts, finite and >= 0, at most {MOST_ROLLOUTS:.0e}",
-        ~((v >= 0) & (v <= MOST_ROLLOUTS)),
+        ~((v >= 0) & (v <= MOST_ROLLOUTS)) & (scored | ~np.isnan(v)),
         "correct or drop those rows",
     )
     if called != "rollouts":

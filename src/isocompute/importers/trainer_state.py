@@ -47,7 +47,7 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
         history = _recover(data.decode("utf-8", "replace"))
         if not history:
             if isinstance(state, dict) and path.name != "trainer_state.json":
-                if (found := _of_series(state, collector)) is not None:
+                if (found := _of_series(state, collector, path)) is not None:
                     return [found.finish(path, "series-json")]
                 keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
                 raise InputError(
@@ -81,11 +81,12 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     return [one.finish(path, "trainer-state") for one in runs.finish()]
 
 
-def _of_series(state: dict[str, Any], collector: Collector) -> Collector | None:
+def _of_series(state: dict[str, Any], collector: Collector, path: Path) -> Collector | None:
     """The run of a document of series; None where it holds none."""
     if isinstance(name := state.get("name"), str) and name:
         collector.rename(name)
     collector.configure(settings_of(state))
+    collector.configure_beside(path)
     for number, point in enumerate(points_of(state), start=1):
         collector.row(point.step, point.values, number, calls=point.calls)
     return collector if collector.n_rows else None

@@ -14,7 +14,13 @@ from isocompute.errors import InputError
 from isocompute.files import not_found
 from isocompute.importers import Settings, load_imported, load_published, load_table, load_tidy
 from isocompute.importers.convert import note_lines, pooled, to_curves
-from isocompute.importers.repetitions import require_one_arm, select_imported
+from isocompute.importers.reading import run_name
+from isocompute.importers.repetitions import (
+    Named,
+    refuse_two_sweeps,
+    require_one_arm,
+    select_imported,
+)
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, require_range, rescaled
 from isocompute.importers.table import tables_or_runs
@@ -224,9 +230,22 @@ def _read(asked: _Asked) -> _Found:
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
     if tables:
-        return _of_split(asked, [c for table in tables for c in load_tidy(table, **how)])
+        found = [(table, c) for table in tables for c in load_tidy(table, **how)]
+        if len(tables) > 1 and "run" not in asked.where:
+            refuse_two_sweeps([_named(table, c) for table, c in found if not c.run], _ALONE)
+        return _of_split(asked, [c for _, c in found])
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
+
+
+_ALONE = "give the files of one of them alone (fit runs/*/NAME.csv)."
+
+
+def _named(table: Path, c: Curve) -> Named:
+    """A curve by the name of its table."""
+    of = frozenset([(c.metric, c.problem_set, f"{c.split} {c.arm}")])
+    return Named(run_name(table), (c.problems_per_batch, c.rollouts_per_problem, c.seed), of,
+                 of_file=True)  # fmt: skip
 
 
 def _of_split(asked: _Asked, curves: list[Curve]) -> _Found:

@@ -1,0 +1,133 @@
+"""Steps that count evaluations: where these stand, held against how often one is made."""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from isocompute.importers.points import Points
+from isocompute.importers.reading import whole
+from isocompute.importers.runs import UnclearError
+
+# By the last part of a key, or the last two: eval_every, trainer.test_freq, eval.interval
+_EVERY = re.compile(
+    r"(?:^|[._/])(?:eval|evaluate|evaluation|val|validate|validation|test)[._/]?"
+    r"(?:every|interval|freq|frequency|period|steps)(?:_n)?(?:_(?:steps|updates|iters))?$",
+    re.I,
+)
+# An agent's `env.max_steps` are turns, and `num_steps` may be those of an episode.
+_PLANNED = re.compile(
+    r"(?:(?:train|trainer|training|algo|algorithm)[._/])?(?:(?:max|total)_(?:train_|training_)?"
+    r"(?:steps|updates|iters)|(?:n|num)_(?:train_|training_)(?:steps|updates|iters)"
+    r"|(?:n|num)_updates|total_iterations|training_steps|updates)",
+    re.I,
+)
+_LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
+# Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at
+# ten, a sweep with few evaluations is read over.
+_FEW = 5
+# Evaluations one by one that no plan confirms: beyond so many they are a number of every update. At
+# half long sweeps are read over, at twice short runs of such numbers are asked about.
+_MOST = 100
+# Batches of which steps are multiples by no chance: at half, evaluations every 64 updates are
+# asked about; at twice, responses in batches of 128 are read over.
+_BATCH = 100
+
+
+class Cadence(NamedTuple):
+    """What a configuration says of the course of a run; None where it does not.
+
+    `every`: updates from one evaluation to the next, and its key. `planned`: updates in all.
+    """
+
+    every: int | None = None
+    key: str = ""
+    planned: int | None = None
+
+
+def cadence_of(config: Mapping[str, object]) -> Cadence:
+    """How often a run is evaluated and how many updates it has, in the words of any loop.
+
+    >>> cadence_of({"eval.every": 25, "num_updates": 200})
+    Cadence(every=25, key='eval.every', planned=200)
+    """
+    said = [(key, v) for key, value in config.items() if (v := whole(value)) and v > 0]
+    key, every = next(((k, v) for k, v in said if _EVERY.search(k)), ("", None))
+    return Cadence(every, key, next((v for k, v in said if _PLANNED.fullmatch(k)), None))
+
+
+def as_evaluations(
+    points: Collection[Points], cadence: Cadence, trained: int, what: str
+) -> int | None:
+    """How many updates a step is, where steps count evaluations; None where they do not.
+
+    Args:
+        points: of the run.
+        cadence: what its configuration says.
+        trained: the last step with a row of training.
+        what: the log and the run, for the message.
+
+    Raises:
+        UnclearError: evaluations stand one by one, against the configuration, and no number of
+            updates confirms either.
+    """
+    every, own = cadence.every, [p for p in points if p.column.split != "train" and p.step]
+    if not own or any(p.column.trainer for p in own):
+        return None
+    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    last = int(step_K[-1])
+    if step_K[0] > 1 or step_K.size < _LEAST or last - int(step_K[0]) != step_K.size - 1:
+        return None
+    end = trained if trained > last else cadence.planned
+    if every is None and end is not None and end % last == 0 and end // last >= _FEW:
+        raise UnclearError(
+            f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to "
+            f"step {last} of {end}; if each stands for {end // last} updates, multiply their steps "
+            "out, else add --set step=step."
+        )
+    if every is None or every < 2 or (end is not None and end < last * every):
+        return None
+    if end is not None and end - last * every < every:
+        return every
+    if last > _MOST:
+        return None
+    raise UnclearError(
+        f"{what}: steps must be updates, but {step_K.size} evaluations stand one by one to step "
+        f"{last}, and {cadence.key} says one in {every} updates; if steps count evaluations, add "
+        f"the updates in all (--set steps={last * every}), else --set step=step."
+    )
+
+
+def refuse_responses(points: Collection[Points], batch: int | None, what: str) -> None:
+    """Refuse steps that are whole batches in every evaluation, as a count of responses is.
+
+    Args:
+        points: of the run.
+        batch: B_p * n; None where it is not known.
+        what: the log and the run, for the message.
+
+    Raises:
+        UnclearError: with the option that settles it.
+    """
+    own = [p for p in points if p.column.split != "train" and p.step]
+    if batch is None or batch < _BATCH or not own or any(p.column.trainer for p in own):
+        return
+    step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
+    after = step_K[step_K > 0]
+    if after.size >= _LEAST and not (after % batch).any():
+        raise UnclearError(
+            f"{what}: steps must be updates, but all of them, to {int(after[-1])}, are multiples "
+            f"of B_p * n = {batch}, as a count of responses is; if they are, divide by {batch}, "
+            "else add --set step=step."
+        )
+
+
+def spread(points: Collection[Points], every: int) -> None:
+    """Set evaluations at their updates; changes the points in place."""
+    for one in points:
+        if one.column.split != "train":
+            one.step = array("q", (one.steps_K * every).tolist())

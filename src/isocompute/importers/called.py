@@ -1,0 +1,85 @@
+"""How people call B_p, n and a batch in their own logs: guesses that only messages make."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+
+_CALLED = {
+    "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
+                          r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
+    "rollouts_per_problem": r"group_?size|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
+                            r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp)"
+                            r"_?per_?(prompt|problem|question)|n_?samples|num_?samples",
+    "rollouts": r"((total|cum\w*|n|num)_)?(rollouts|trajectories|episodes|completions)"
+                r"(_?(seen|total|so_far))?|total_samples|samples_seen|consumed_samples|c",
+}  # fmt: skip
+
+
+# Of a problem, or of the whole batch: only who wrote it knows.
+_OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
+_COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
+# A batch of problems, or of responses: only who wrote it knows.
+_BATCH = re.compile(r"(^|[/._])((train|global)[_ ])?(batch([_ ]?size)?|bsz|bs)$", re.I)
+# What is said of evaluations does not hold in training: eval.num_samples, val_batch_size
+_OF_EVALUATION = re.compile(r"(?:^|[._/])(?:evals?|evaluation|val|validation|test)[._/]", re.I)
+
+
+def by_maps(there: Mapping[str, str]) -> str:
+    """`--map COLUMN=NAME ... if they hold these`; a batch may count problems or responses.
+
+    >>> by_maps({"problems_per_batch": "bs", "rollouts_per_problem": "G"})
+    '--map G=rollouts_per_problem if it holds that; and --map bs=problems_per_batch if it counts \
+problems, --map bs=batch_size if it counts responses'
+    """
+    batch = there.get("problems_per_batch", "")
+    either = is_batch(batch) and not is_called(batch, "problems_per_batch")
+    sure = {name: key for name, key in there.items() if name != "problems_per_batch" or not either}
+    told = ""
+    if sure:
+        counts = _COUNTED.search(sure.get("rollouts_per_problem", ""))
+        maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in sure.items())
+        told = f"{maps} if {'they hold these' if len(sure) > 1 else 'it holds that'}"
+        told += _OF_ONE.format(counts[0]) if counts else ""
+    if not either:
+        return told
+    one, other = (shlex.quote(f"{batch}={name}") for name in ("problems_per_batch", "batch_size"))
+    return (
+        f"{told}{'; and ' if told else ''}--map {one} if it counts problems, --map {other} if "
+        "it counts responses"
+    )
+
+
+def is_called(key: str, name: str) -> bool:
+    """Whether a key, by its last part, seems to be one of `_CALLED`.
+
+    >>> is_called("data.prompts_per_batch", "problems_per_batch"), is_called("lr", "rollouts")
+    (True, False)
+    >>> is_called("eval.num_samples", "rollouts_per_problem")  # of an evaluation
+    False
+    """
+    if _OF_EVALUATION.search(key):
+        return False
+    plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", re.split("[./]", key)[-1].strip()))
+    return re.fullmatch(_CALLED[name], plain, re.I) is not None
+
+
+def is_batch(key: str) -> bool:
+    """Whether a key seems to be a batch of training, of problems or of responses.
+
+    >>> is_batch("train_batch_size"), is_batch("eval_batch_size")
+    (True, False)
+    """
+    return _BATCH.search(key) is not None and _OF_EVALUATION.search(key) is None
+
+
+def may_be_setting(key: str) -> bool:
+    """Whether a key that no trainer has may be B_p or n.
+
+    >>> may_be_setting("n"), may_be_setting("batch_size"), may_be_setting("loss")
+    (True, True, False)
+    """
+    return is_batch(key) or any(
+        is_called(key, name) for name in ("problems_per_batch", "rollouts_per_problem")
+    )

@@ -187,7 +187,7 @@ def _about(fit: Document | None) -> str:
     runs = sum(int(r.get("n_runs") or 0) for r in rows)
     reach = max(float(r.get("max_rollouts") or 0) for r in rows)
     return (
-        f"{fit.get('metric') or 'score'} of {runs} run{'s' * (runs != 1)}, "
+        f"{fit.get('metric') or 'score'} of {runs} run{'s' * (runs != 1)}: "
         f"{', '.join(map(str, b_p))} problems × {span_words(n)} rollouts, "
         f"up to {compact(reach)} in all.{_scale(fit)}"
     )

@@ -98,9 +98,9 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 def test_fields_are_written_as_the_table_says() -> None:
     told = {"edge": 1e6, "trust": "assume that the trend continues", "unit": "rollouts"}
     found = notice("extrapolated", times=4.0, **told)
-    assert found.text.startswith("All n were compared only up to 1M rollouts; at 4 times that, ")
+    assert found.text.startswith("All n were compared only up to 1M rollouts. This plan is 4 times")
     far = notice("extrapolated", times=349.9, **told)
-    assert "at 350 times that, intervals assume" in far.text
+    assert "This plan is 350 times that; its intervals assume" in far.text
     pairs = notice("stopped_early", which=["32 x 8 (B_p x n)", "32 x 16 (B_p x n)"])
     assert pairs.text == "Stopped before the largest budget: 32 x 8, 32 x 16 (B_p x n)."
     found = notice("stopped_early", which=[f"n = {2**e}" for e in range(3, 11)])

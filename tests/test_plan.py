@@ -445,11 +445,13 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     d = plan_budget(planted(widened_by=3.0), 4 * AT).document
     assert d["extrapolation_log10"] == pytest.approx(math.log10(4))
     assert text(d, "extrapolated").startswith("All n were compared only up to ")
-    assert "at 4 times that, intervals assume that the trend continues" in text(d, "extrapolated")
+    assert text(d, "extrapolated").endswith(
+        "This plan is 4 times that; its intervals assume that the trend continues."
+    )
     low, high = d["predicted_score_interval"]
     assert high - low == pytest.approx(3 * 0.02)
     far = text(plan_budget(planted(), 12 * AT).document, "extrapolated")
-    assert far.endswith("at 12 times that, intervals were never checked.")
+    assert far.endswith("This plan is 12 times that; its intervals were never checked.")
 
 
 def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
@@ -926,7 +928,7 @@ def test_a_gain_that_may_be_a_loss_says_so() -> None:
     assert "may be a loss" not in "\n".join(advice_lines(document))
     document["gain"]["interval"] = [-0.01, 0.05]
     line = next(line for line in advice_lines(document) if "gain" in line)
-    assert line.endswith("over your n = 128   (may be a loss)")
+    assert line.endswith("over today's n = 128   (may be a loss)")
 
 
 def test_a_plan_of_todays_setting_says_so_once() -> None:
@@ -974,7 +976,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     assert said(plan) == [
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
         "  score      0.420 (0.410 to 0.430)",
-        "  gain       +0.020 (+0.010 to +0.030) over your n = 128",
+        "  gain       +0.020 (+0.010 to +0.030) over today's n = 128",
         "  today      0.400 (0.400 to 0.400)",
         "  as good    n = 64",
         "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
@@ -1127,7 +1129,7 @@ def test_advice_on_a_refusal_says_why_and_what_next() -> None:
 
 def test_advice_on_unknown_cost_and_on_todays_untested_setting() -> None:
     lines = said(plan_budget(planted(), AT, current=Configuration(64, 4)))
-    assert any(line.endswith("over your n = 4, B_p = 64   (untested)") for line in lines)
+    assert any(line.endswith("over today's n = 4, B_p = 64   (untested)") for line in lines)
     assert "  cost       not known; give --rollouts-per-gpu-hour" in lines
     tokens = said(plan_budget(planted(), AT, rates=Rates(tokens_per_rollout=100.0)))
     assert "  cost       99.9M tokens" in tokens

@@ -252,14 +252,14 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "4M rollouts in all. A rollout is one sampled answer to a problem.",
         "The best n is between 200 and 512; of those tested, 256 scores best.",
         "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
-        "Score 0.668 (0.655 to 0.681)",
-        "Gain +0.018 (+0.006 to +0.031) over your n = 16",
+        "Expected score 0.668 (0.655 to 0.681)",
+        "Gain +0.018 (+0.006 to +0.031) over today's n = 16",
         "As good n = 512",
         "2.8e-6 (Qwen2.5-7B-Instruct's; tune yours)",
         "310 GPU-hours, $620, 6.4B tokens",
         "1.3 over the training problems",
-        "Test a second Bₚ. isocompute run study.yaml avg@4",  # why is the verdict's reason
-        "avg@4 of 14 runs, 16 problems × 8 to 512 rollouts, up to 8.39M in all. Ranges are 95%",
+        "Test a second Bₚ. isocompute run study.yaml 14 runs",  # why is the verdict's reason
+        "14 runs of up to 8.39M rollouts: 16 problems × n = 8 to 512. Score: avg@4. Ranges are 95%",
         "The largest n 16 × 512 0.667 0.008",
         "data.train_batch_size=16 actor_rollout_ref.rollout.n=256",
         "Half the budget: best n",
@@ -272,7 +272,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
 def test_at_most_three_things_are_to_be_done_first(tmp_path: Path) -> None:
     plan = make_plan() | {"run_next": [{"do": f"do {i}", "settles": "x"} for i in range(5)]}
     text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
-    assert "Before you spend Do 0. Do 1. Do 2. avg@4" in text
+    assert "Checks before you spend Do 0. Do 1. Do 2. 14 runs" in text
 
 
 def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> None:
@@ -282,7 +282,7 @@ def test_a_step_dearer_than_the_run_is_not_asked_for_first(tmp_path: Path) -> No
     for times, says in ((1.0, "Train"), (2.0, dear)):
         step = {"do": "train", "settles": "x", "rollouts": times * plan["rollouts"], "cost": cost}
         text = first_screen(page_of(tmp_path, [("a", make_fit())], plan | {"run_next": [step]}))
-        assert f"Before you spend {says}" in text
+        assert f"Checks before you spend {says}" in text
         assert ("With checks 8M rollouts" in text) is (times == 1.0)
 
 
@@ -292,7 +292,7 @@ def test_where_a_study_rate_or_no_rate_is_known_the_first_screen_says_it(tmp_pat
     text = first_screen(page_of(tmp_path, [("a", make_fit())], plan))
     assert "2.8e-6 (from your study)" in text
     assert "not known; give --rollouts-per-gpu-hour" in text
-    assert "over your n" not in text
+    assert "over today's n" not in text
     assert "As good" not in text
     plan["learning_rate_from"] = None
     assert "2.8e-6 Cost" in first_screen(page_of(tmp_path, [("a", make_fit())], plan))
@@ -313,8 +313,8 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recorded": ["learning_rate", "clip_low"],
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
-    assert "On the way 0.580 to 0.620 at step 1,244; if lower, stop and fit again" in said
-    assert "Other settings keep yours: not in the logs" in said
+    assert "On the way 0.580 to 0.620 at step 1,244; below that, stop and fit again" in said
+    assert "Other settings keep yours; the logs do not hold them" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "On the way" not in said
     assert "keep yours" not in said
@@ -736,12 +736,12 @@ def test_a_gain_that_may_be_a_loss_says_so() -> None:
     gain = {"score": 0.012, "interval": [-0.031, 0.056], "problems_per_batch": 32,
             "rollouts_per_problem": 16}  # fmt: skip
     shown = _gain({"gain": gain, "problems_per_batch": 32})
-    assert shown == "+0.012 (-0.031 to +0.056) over your n\u00a0=\u00a016 (may be a loss)"
+    assert shown == "+0.012 (-0.031 to +0.056) over today's n\u00a0=\u00a016 (may be a loss)"
     assert _gain({"gain": {**gain, "tested": False}, "problems_per_batch": 32}).endswith(
         "16 (untested, may be a loss)"
     )
     gain["interval"] = [0.001, 0.056]
-    assert _gain({"gain": gain, "problems_per_batch": 32}).endswith("your n\u00a0=\u00a016")
+    assert _gain({"gain": gain, "problems_per_batch": 32}).endswith("today's n\u00a0=\u00a016")
 
 
 def test_who_leads_when() -> None:

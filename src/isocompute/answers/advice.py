@@ -21,7 +21,8 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "begins_late": (
         "check the start", "", "check whether the runs went on from another"),
     "one_or_two_n": (
-        "train n = {settles}", f"{_RUN} {_N}{{settles}}", "train n = {settles} at B_p = {bp}"),
+        "train n = {settles}", f"{_RUN} {_N}{{settles}}",
+        "train {bp} problems x {settles} rollouts"),
     "law_of_another_model": (
         "see if a sweep pays", "isocompute design --budget {spend}{known} -o {study}", None),
     "split_untested": (
@@ -30,8 +31,10 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "measure the rate", _LR, "try {rates}, {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
-    "capped_by_tested_n": ("test n = {twice}", f"{_RUN} {_N}{{twice}}", "train n = {twice}"),
-    "n_at_smallest_tested": ("test n = {half}", f"{_RUN} {_N}{{half}}", "train n = {half}"),
+    "capped_by_tested_n": (
+        "test n = {twice}", f"{_RUN} {_N}{{twice}}", "train {bp} problems x {twice} rollouts"),
+    "n_at_smallest_tested": (
+        "test n = {half}", f"{_RUN} {_N}{{half}}", "train {bp} problems x {half} rollouts"),
     "seeds_missing": (
         "add two seeds{of}", f"{_RUN} grid.seeds=3{{only}}",
         "train two more seeds of n = {contended}"),

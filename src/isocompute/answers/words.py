@@ -84,7 +84,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         out += _row("gain", "none: this is what you run today")
     elif gain is not None:
         low, high = gain["interval"]
-        over = f"your n = {gain['rollouts_per_problem']}"
+        over = f"today's n = {gain['rollouts_per_problem']}"
         if gain["problems_per_batch"] != d["problems_per_batch"]:
             over += f", B_p = {gain['problems_per_batch']}"
         doubts = [] if gain["tested"] else ["untested"]
@@ -105,7 +105,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if check := d.get("check"):
         low, high = check["interval"]
         said = f"{low:.3f} to {high:.3f} at step {check['step']:,}"
-        out += _row("on the way", said, "if lower, stop and fit again")
+        out += _row("on the way", said, "below that, stop and fit again")
     if guesses := d["neighbours"][:2]:
         said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
                 "{gain_interval[1]:+.3f})")  # fmt: skip

@@ -59,7 +59,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "If these scores are losses, use 1 - loss as the score. Otherwise train {which} again "
             "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
-            "No run learned: no score ends higher than it began by more than noise.",
+            "No run learned: no score ends clearly higher than it began.",
             "Measure the problems with `isocompute difficulty` (16 answers each), and train on "
             "those that the model solves sometimes, but not always."),
         "steps_assumed": _caution(
@@ -149,8 +149,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
             "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
         "extrapolated": _caution(
-            "All n were compared only up to {edge:k} {unit}; at {times:k} times that, intervals "
-            "{trust}.",
+            "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times that; "
+            "its intervals {trust}.",
             "Compare the plan's run with the scores to expect on the way; if it scores less, stop "
             "and fit again."),
         "extrapolated_down": _caution(

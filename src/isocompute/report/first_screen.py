@@ -93,13 +93,13 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     equals = [str(m) for m in as_good if m != n]
     known = "" if plan.get("rollouts_per_problem_interval") is None else f" {best_n_words(plan)}"
     facts = [
-        ("Score", _expected(plan)),
+        ("Expected score", _expected(plan)),
         ("Gain", _gain(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Half", half_words(plan.get("half"))),
         ("On the way", _on_the_way(plan.get("check"))),
         ("Learning rate", _learning_rate(plan)),
-        ("Other settings", "keep yours: not in the logs" if recipe_said(plan) else ""),
+        ("Other settings", "keep yours; the logs do not hold them" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {})),
         ("With checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
@@ -126,7 +126,7 @@ def _on_the_way(check: Mapping[str, Any] | None) -> str:
     if not check:
         return ""
     low, high = check["interval"]
-    return f"{low:.3f} to {high:.3f} at step {check['step']:,}; if lower, stop and fit again"
+    return f"{low:.3f} to {high:.3f} at step {check['step']:,}; below that, stop and fit again"
 
 
 def page_title(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> str:
@@ -187,9 +187,9 @@ def _about(fit: Document | None) -> str:
     runs = sum(int(r.get("n_runs") or 0) for r in rows)
     reach = max(float(r.get("max_rollouts") or 0) for r in rows)
     return (
-        f"{fit.get('metric') or 'score'} of {runs} run{'s' * (runs != 1)}: "
-        f"{', '.join(map(str, b_p))} problems × {span_words(n)} rollouts, "
-        f"up to {compact(reach)} in all.{_scale(fit)}"
+        f"{runs} run{'s' * (runs != 1)} of up to {compact(reach)} rollouts: "
+        f"{', '.join(map(str, b_p))} problems × n = {span_words(n)}. "
+        f"Score: {fit.get('metric') or 'as logged'}.{_scale(fit)}"
     )
 
 
@@ -259,7 +259,7 @@ def _gain(plan: Document) -> str:
     doubt = f" ({', '.join(doubts)})" if doubts else ""
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
-        f"your n\u00a0=\u00a0{n}{other}{doubt}"
+        f"today's n\u00a0=\u00a0{n}{other}{doubt}"
     )
 
 

@@ -252,7 +252,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "4M rollouts in all. A rollout is one sampled answer to a problem.",
         "The best n is between 200 and 512; of those tested, 256 scores best.",
         "Confidence: caution. Only Bₚ = 16 was tested at n = 256.",
-        "Expected score 0.668 (0.655 to 0.681)",
+        "Score 0.668 expected (0.655 to 0.681)",
         "Gain +0.018 (+0.006 to +0.031) over today's n = 16",
         "As good n = 512",
         "2.8e-6 (Qwen2.5-7B-Instruct's; tune yours)",

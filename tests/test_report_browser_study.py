@@ -96,7 +96,7 @@ def test_no_serious_accessibility_fault(browser: Any, report: Path, scheme: str)
 def test_the_first_screen_answers(opened: Opened) -> None:
     """What to run, how far to trust it, score, cost, what to do first: without scrolling."""
     said = opened.page.locator("#answer").inner_text()
-    for words in ("rollouts per problem", "Confidence:", "Expected score", "Cost",
+    for words in ("rollouts per problem", "Confidence:", "Score", "Cost",
                   "Checks before you spend", "What would change it"):  # fmt: skip
         assert words in said
     box = opened.page.locator("#answer").bounding_box()

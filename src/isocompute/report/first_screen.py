@@ -93,7 +93,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     equals = [str(m) for m in as_good if m != n]
     known = "" if plan.get("rollouts_per_problem_interval") is None else f" {best_n_words(plan)}"
     facts = [
-        ("Expected score", _expected(plan)),
+        ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
         ("Half", half_words(plan.get("half"))),
@@ -242,7 +242,7 @@ def _expected(plan: Document) -> str:
     value = plan.get("predicted_score")
     if value is None:
         return "not estimated"
-    return f"{score(value)} ({interval(plan.get('predicted_score_interval'), score)})"
+    return f"{score(value)} expected ({interval(plan.get('predicted_score_interval'), score)})"
 
 
 def _gain(plan: Document) -> str:

@@ -1044,10 +1044,10 @@ def test_settings_that_no_run_recorded_are_named_beside_the_keys() -> None:
     words = {"learning_rate_from": "runs", "recorded": ["learning_rate"]}
     plan = plan_budget(planted(), AT)
     lines = " ".join(advice_lines({**plan.document, **words}, trainer="trl"))
-    assert "# Of the recipe your logs hold only: learning rate. The other settings" in lines
+    assert "# Of the recipe your logs hold only: learning rate. Keep your own other" in lines
     more = {**words, "recorded": ["kl_coef", "entropy_coef", "clip_low"]}
     lines = " ".join(advice_lines({**plan.document, **more}, trainer="trl"))
-    assert "# Of the recipe your logs hold only: KL, entropy bonus, clip low. The other" in lines
+    assert "# Of the recipe your logs hold only: KL, entropy bonus, clip low. Keep your" in lines
     whole = {**words, "recorded": list(RECORDED)}
     assert "your logs hold only" not in " ".join(
         advice_lines({**plan.document, **whole}, trainer="trl")

@@ -221,6 +221,11 @@ def test_runs_that_stop_or_break_are_named(curves: list[Curve]) -> None:
     ]
     found = fit_posterior(broken, draws=4)
     assert found.state_J == ("stopped", "complete", "broken", "complete")
+    # A run of a small n takes more hours for as many rollouts: the others did not stop.
+    hours = [
+        c.replace(gpu_hours_K=c.rollouts_K / c.rollouts_per_problem) for c in ended(curves, 8, 9e9)
+    ]
+    assert fit_posterior(hours, unit="gpu-hours", draws=4).state_J == ("complete",) * 4
     # Its sound sibling goes on, so the score does not fall with it.
     assert found.scores(np.array([6.8]))[:, 2].min() > 0.55
 

@@ -12,10 +12,10 @@ import pytest
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
 from isocompute.answers.fit import fit_sweep
-from isocompute.answers.plan import _paid_in
-from isocompute.answers.price import Price, priced, timed
+from isocompute.answers.price import Price, priced, timed, unit_paid_in
 from isocompute.cli import main
 from isocompute.domain import Configuration, Curve
+from isocompute.domain.text import compact
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.importers.timing import gpu_seconds_per_step
@@ -192,17 +192,17 @@ def test_the_rate_of_the_study_file_comes_before_its_runs(tmp_path: Path) -> Non
 
 def test_a_budget_that_is_paid_is_planned_by_what_is_paid() -> None:
     runs, hours = [curve(8, 100), curve(32, 50)], Budget(amount=10.0, unit="gpu_hours")
-    assert _paid_in(hours, Rates(), runs) == "gpu-hours"
-    assert _paid_in(Budget(amount=10.0, unit="usd"), Rates(), runs) == "gpu-hours"
-    assert _paid_in(Budget(amount=10.0, unit="rollouts"), Rates(), runs) == "rollouts"
-    assert _paid_in(None, Rates(), runs) == "rollouts"
-    assert _paid_in(hours, Rates(rollouts_per_gpu_hour=10.0), runs) == "rollouts"
-    assert _paid_in(hours, Rates(), [*runs, curve(64, None)]) == "rollouts"
+    assert unit_paid_in(hours, Rates(), runs) == "gpu-hours"
+    assert unit_paid_in(Budget(amount=10.0, unit="usd"), Rates(), runs) == "gpu-hours"
+    assert unit_paid_in(Budget(amount=10.0, unit="rollouts"), Rates(), runs) == "rollouts"
+    assert unit_paid_in(None, Rates(), runs) == "rollouts"
+    assert unit_paid_in(hours, Rates(rollouts_per_gpu_hour=10.0), runs) == "rollouts"
+    assert unit_paid_in(hours, Rates(), [*runs, curve(64, None)]) == "rollouts"
     tokens = Budget(amount=1e8, unit="tokens")
     logged = [c.replace(tokens_K=500 * c.rollouts_K) for c in runs]
-    assert _paid_in(tokens, Rates(), logged) == "tokens"
-    assert _paid_in(tokens, Rates(tokens_per_rollout=500.0), logged) == "rollouts"
-    assert _paid_in(tokens, Rates(), [*logged, curve(64, None)]) == "rollouts"
+    assert unit_paid_in(tokens, Rates(), logged) == "tokens"
+    assert unit_paid_in(tokens, Rates(tokens_per_rollout=500.0), logged) == "rollouts"
+    assert unit_paid_in(tokens, Rates(), [*logged, curve(64, None)]) == "rollouts"
 
 
 @pytest.mark.parametrize("unit", ["tokens", "gpu_hours"])
@@ -220,6 +220,39 @@ def test_a_plan_never_costs_more_than_a_budget_that_is_paid(unit: str) -> None:
     assert 0.9 * 8e8 < d["cost"][unit] <= 8e8
     kept = plan_from_source("runs.csv", budget=asked, fit=fit, unit="rollouts").document
     assert kept["cost"][unit] > 8e8
+
+
+def test_a_check_costs_what_its_own_batch_takes() -> None:
+    """A GPU-hour makes 1,000 rollouts at n = 8 and twice as many at each next n."""
+    speed = {n: 1000.0 * 2**i for i, n in enumerate(N)}
+    price = priced(sweep_with_times(speed), Rates())
+    n = {Configuration(16, m): s for m, s in speed.items()}
+    assert {c: price.of(c).rollouts_per_gpu_hour for c in n} == pytest.approx(n)
+    both = price.of(Configuration(16, N[0]), Configuration(16, N[1]))  # as many rollouts each
+    assert both.rollouts_per_gpu_hour == pytest.approx(2 / (1 / 1000 + 1 / 2000))
+    d = plan_budget(fit_sweep(sweep_with_times(speed)), 2e6).document
+    chosen, steps = d["rollouts_per_problem"], {s["settles"]: s for s in d["run_next"]}
+    larger = min(2 * speed[chosen], 1000.0 * 2 ** (len(N) - 1))  # of twice the batch
+    step = steps["bp_untested"]
+    assert step["cost"]["gpu_hours"] == pytest.approx(step["rollouts"] / larger)
+    told = next(x["remedy"] for x in d["notices"] if x["code"] == "bp_untested")
+    assert f"{compact(step['cost']['gpu_hours'])} GPU-hours" in told
+
+
+def test_equal_rollouts_are_no_unit_of_a_budget_that_buys_more_of_some(tmp_path: Path) -> None:
+    source = study(tmp_path)
+    hours = Budget(amount=1.0, unit="gpu_hours")
+    with pytest.raises(InputError, match=r"a budget of GPU-hours buys differs by n"):
+        plan_from_source(source, budget=hours, unit="rollouts")
+    whole = plan_from_source(source, budget=Budget(amount=1e5, unit="rollouts"), unit="rollouts")
+    assert whole.document["law"]["unit"] == "rollouts"
+
+
+def test_a_report_counts_what_the_budget_of_its_plan_is_paid_in(tmp_path: Path) -> None:
+    source, out = study(tmp_path), tmp_path / "r.html"
+    for budget, unit in (("1gpuh", "GPU-hours"), ("1e5", "rollouts")):
+        assert main(["report", source, "--budget", budget, "-o", str(out)]) == 0
+        assert f"budgets in {unit}" in out.read_text()
 
 
 # ---- times in logs ----

@@ -234,3 +234,13 @@ def test_trl_itself_accepts_the_keys(tmp_path: Path) -> None:
 def test_verl_itself_accepts_the_keys(tmp_path: Path) -> None:
     lines: list[object] = [key_lines(trainer_settings("verl", PLAN, r).keys) for r in RECIPES]
     assert accepted(VERL_PYTHON, VERL_SCRIPT, lines, tmp_path) == [[32, 256, 488]] * len(RECIPES)
+
+
+def test_of_a_recipe_that_is_known_in_part_only_that_part_is_written() -> None:
+    whole = trainer_settings("verl", PLAN, Recipe()).keys
+    part = trainer_settings("verl", PLAN, Recipe(), known=["learning_rate"])
+    lr, mini = (f"actor_rollout_ref.actor.{name}" for name in ("optim.lr", "ppo_mini_batch_size"))
+    assert {lr, mini, "data.train_batch_size", "trainer.total_training_steps"} <= set(part.keys)
+    assert not any("kl_" in key or "entropy" in key or "weight_decay" in key for key in part.keys)
+    assert part.keys.items() < whole.items()
+    assert part.not_set == trainer_settings("verl", PLAN, Recipe()).not_set

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from isocompute.allocation import Rates
@@ -64,7 +64,8 @@ def run_next(
     notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float, *,
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
     learning_rate: float | None = None,
-    rates: Rates | None = None, instead: Mapping[str, float] | None = None,
+    rates: Rates | None = None, rates_at: Callable[[str], Rates] | None = None,
+    instead: Mapping[str, float] | None = None,
     problems: int | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
@@ -79,7 +80,8 @@ def run_next(
             isocompute adds to them.
         contended: n that may be best, as they are named; empty: all that were tested.
         learning_rate: of the prescription.
-        rates: what a rollout costs.
+        rates: what a rollout costs, whatever the configuration.
+        rates_at: what one costs with those that a step trains, by code; None: `rates`.
         instead: rollouts of a step by code, instead of those of the notice.
         problems: D, where it was said.
     """
@@ -113,12 +115,37 @@ def run_next(
         if study is None and elsewhere is not None:
             do, command = elsewhere, ""
         rollouts = known.get(code)
-        cost = (rates or Rates()).cost(rollouts) if rollouts else None
+        of = rates_at(code) if rates_at else rates or Rates()
+        cost = of.cost(rollouts) if rollouts else None
         steps.append(
             {"settles": code, "do": do.format(**words), "command": command.format(**words),
              "rollouts": rollouts, "cost": cost}
         )  # fmt: skip
     return steps
+
+
+def trained_by(
+    code: str, chosen: Configuration, settles: int | None, near: Sequence[Configuration]
+) -> Sequence[Configuration]:
+    """The configurations that the step of a notice trains: their batches decide what it costs.
+
+    Args:
+        code: of the notice.
+        chosen, settles: as in `run_next`.
+        near: those that a step trains on or adds seeds to.
+    """
+    b_p, n = chosen
+    other = {
+        "one_or_two_n": Configuration(b_p, settles or n),
+        "capped_by_tested_n": Configuration(b_p, 2 * n),
+        "n_at_smallest_tested": Configuration(b_p, max(n // 2, 1)),
+        "bp_untested": Configuration(2 * b_p, n),
+        "bp_unstable": Configuration(2 * b_p, n),
+        "n_confounded_with_batch": Configuration(2 * b_p, n),
+    }
+    if code in ("seeds_missing", "few_seeds", "extrapolated", "n_not_told_apart"):
+        return near or [chosen]
+    return [other.get(code, chosen)]
 
 
 def in_full(step: Mapping[str, Any]) -> str:

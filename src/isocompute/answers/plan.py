@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
-from isocompute.answers.advice import priced_remedy, run_next
+from isocompute.answers.advice import priced_remedy, run_next, trained_by
 from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
@@ -19,13 +19,13 @@ from isocompute.answers.frontier import SAME_END
 from isocompute.answers.half import half_the_budget
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
-from isocompute.answers.price import per_rollout, priced, timed
-from isocompute.answers.recorded import RATE, REGULARISERS, recorded_recipe
+from isocompute.answers.price import in_unit, priced, timed, unit_paid_in
+from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorded_recipe
 from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import untested, verdict_of
-from isocompute.domain import Configuration, Curve, Notice, documented, notice, ordered
-from isocompute.domain.text import plain
+from isocompute.domain import Configuration, Notice, documented, notice, ordered
+from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
@@ -172,7 +172,14 @@ def plan_from_source(
 
         curves, train = load_with_train([around["source"]], **loading)
         fixed = fix is not None and fix[0] == "batch_size"  # a law of steps, in rollouts alone
-        unit = unit or ("rollouts" if fixed else _paid_in(budget, around["rates"], curves))
+        paid = "rollouts" if fixed else unit_paid_in(budget, around["rates"], curves)
+        if unit == "rollouts" != paid:
+            raise InputError(
+                "`--unit rollouts` compares n at equal rollouts, but how many a budget of "
+                f"{unit_words(paid)} buys differs by n, as your runs' logs say; give the budget in "
+                "rollouts, or leave `--unit` out."
+            )
+        unit = unit or paid
         if unit == "gpu-hours":
             curves, train = (timed(rows, around["rates"]) for rows in (curves, train))
         splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
@@ -185,25 +192,13 @@ def plan_from_source(
             known = budget.amount if budget and budget.unit == "rollouts" else None
             return _refused(refusal, around, rollouts=known)
     elif unit is None and fit.unit == "rollouts" and fit.batch_size is None:
-        unit = _paid_in(budget, around["rates"], fit.curves)
+        unit = unit_paid_in(budget, around["rates"], fit.curves)
         fit = fit if unit == fit.unit else fit.again(unit)
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
     assert budget is not None
     least = MIN_STEPS if min_steps is None else min_steps
     return plan_budget(fit, budget, max_batch_size=max_batch_size, min_steps=least, **around)
-
-
-def _paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
-    """The unit to compare n in, where nobody says."""
-    asked = None if budget is None else budget.unit
-    if asked == "tokens" and rates.tokens_per_rollout is None:
-        spent, unit = [c.tokens_K for c in curves], "tokens"
-    elif asked in ("gpu_hours", "usd") and rates.rollouts_per_gpu_hour is None:
-        spent, unit = [c.gpu_hours_K for c in curves], "gpu-hours"
-    else:
-        return "rollouts"
-    return unit if all(s is not None and s[-1] > 0 for s in spent) else "rollouts"
 
 
 def _require_positive(**values: Any) -> None:
@@ -225,7 +220,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     _require_positive(problems=q.problems)
     tokens = {"tokens": price.rates.tokens_per_rollout}
     measured = [notice("tokens_measured", **tokens)] if price.tokens else []
-    q = replace(q, x=_in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
+    q = replace(q, x=in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)
@@ -238,13 +233,6 @@ def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
     refusal = RefusalError(f"{first.text} {first.remedy}", [first.remedy])
     own = {"notices": [*q.notices, *(s for s in stops if s not in q.fit.notices)]}
     return _refused(refusal, vars(q) | own, rollouts=q.rollouts(), code=first.code)
-
-
-def _in_unit(budget: Budget, unit: str, rates: Rates) -> float:
-    """A budget in the unit of a fit, by the rates of any configuration."""
-    if budget.unit.replace("_", "-") == unit:
-        return budget.amount
-    return rates.rollouts(budget) * per_rollout(rates, unit)
 
 
 def _answer(q: Question) -> Plan:
@@ -278,12 +266,18 @@ def _answer(q: Question) -> Plan:
     less = {one.code: one for one in untested(fit, bought)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in _ELSEWHERE]
     notices = _by_weight([*own, *of_fit])
-    notices = [priced_remedy(one, q.price.rates) for one in notices]
-    settings = {name: trainer_settings(name, a, recipe) for name in TRAINERS}
-    printed = printed_law(q.source.split("[")[0])
-    # What nobody trained has no run to go on with, nor a first seed.
     contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
-    near, reach = nearest(fit, contended or tested_n(fit), chosen, q.x), min(bought, 2 * longest)
+    # What nobody trained has no run to go on with, nor a first seed.
+    near = nearest(fit, contended or tested_n(fit), chosen, q.x)
+
+    def rates_at(code: str) -> Rates:
+        return q.price.of(*trained_by(code, chosen, found.settles, near))
+
+    notices = [priced_remedy(one, rates_at(one.code)) for one in notices]
+    known = known_words(whose)
+    settings = {name: trainer_settings(name, a, recipe, known=known) for name in TRAINERS}
+    printed = printed_law(q.source.split("[")[0])
+    reach = min(bought, 2 * longest)
     document = {
         **frame,
         **found.answers,
@@ -314,6 +308,7 @@ def _answer(q: Question) -> Plan:
             notices, chosen, found.settles, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
             learning_rate=recipe.learning_rate_at(a.batch_size), rates=q.price.rates,
+            rates_at=rates_at,
             instead=steps_take(q, bought, near), problems=q.problems),
         **documented(notices),
     }  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from isocompute.allocation import Rates
+from isocompute.allocation import Budget, Rates
 from isocompute.domain import Configuration, Curve
 
 
@@ -27,11 +27,14 @@ class Price:
     speeds: Mapping[Configuration, float] = field(default_factory=dict)  # rollouts per GPU-hour
     origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
 
-    def of(self, c: Configuration) -> Rates:
-        """The rates of one configuration."""
-        tokens = self.tokens.get(c, self.rates.tokens_per_rollout)
+    def of(self, *which: Configuration) -> Rates:
+        """The rates of one configuration, or of several that train as many rollouts each."""
+        tokens = [self.tokens.get(c, self.rates.tokens_per_rollout) for c in which]
+        speeds = [self.speed_of(c) for c in which]
         return replace(
-            self.rates, tokens_per_rollout=tokens, rollouts_per_gpu_hour=self.speed_of(c)
+            self.rates,
+            tokens_per_rollout=_mean([t for t in tokens if t is not None]),
+            rollouts_per_gpu_hour=_inverse(_mean([1 / s for s in speeds if s is not None])),
         )
 
     def speed_of(self, c: Configuration) -> float | None:
@@ -67,11 +70,44 @@ class Price:
         return rows
 
 
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _inverse(value: float | None) -> float | None:
+    return None if value is None else 1 / value
+
+
 def per_rollout(rates: Rates, unit: str) -> float:
     """How much of a unit one rollout takes; 1 where nobody knows."""
     speed = rates.rollouts_per_gpu_hour
     each = {"tokens": rates.tokens_per_rollout, "gpu-hours": 1 / speed if speed else None}
     return each.get(unit) or 1.0
+
+
+def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
+    """The unit to compare n in, where nobody says: GPU-hours or tokens that a budget counts.
+
+    Args:
+        budget: of the plan; None: rollouts.
+        rates: given, or from the study's file.
+        curves: with the GPU-hours and tokens that their runs logged.
+    """
+    asked = None if budget is None else budget.unit
+    if asked == "tokens" and rates.tokens_per_rollout is None:
+        spent, unit = [c.tokens_K for c in curves], "tokens"
+    elif asked in ("gpu_hours", "usd") and rates.rollouts_per_gpu_hour is None:
+        spent, unit = [c.gpu_hours_K for c in curves], "gpu-hours"
+    else:
+        return "rollouts"
+    return unit if all(s is not None and s[-1] > 0 for s in spent) else "rollouts"
+
+
+def in_unit(budget: Budget, unit: str, rates: Rates) -> float:
+    """A budget in the unit of a fit, by the rates of any configuration."""
+    if budget.unit.replace("_", "-") == unit:
+        return budget.amount
+    return rates.rollouts(budget) * per_rollout(rates, unit)
 
 
 def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:

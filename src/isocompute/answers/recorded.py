@@ -32,6 +32,17 @@ class Recorded(NamedTuple):
     notices: list[Notice]
 
 
+def known_words(d: Mapping[str, Any]) -> list[str] | None:
+    """Words of a recipe of which the logs hold a part: keep what they do not; None: all are known.
+
+    Args:
+        d: `learning_rate_from`, `recorded` and `asked` of a plan.
+    """
+    if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
+        return None
+    return [*d["recorded"], *d.get("asked", ())]
+
+
 def recorded_recipe(
     curves: Sequence[Curve], usual: Recipe, chosen: Configuration, *, keep: Sequence[str] = ()
 ) -> Recorded:

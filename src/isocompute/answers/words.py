@@ -10,11 +10,11 @@ from typing import Any
 from isocompute.answers.advice import amounts, plain_rate, step_cost
 from isocompute.answers.best_words import best_n_words
 from isocompute.answers.half import half_words
+from isocompute.answers.recorded import known_words
 from isocompute.domain import Configuration
 from isocompute.domain.notices import takes
 from isocompute.domain.text import compact, pasted
 from isocompute.errors import InputError
-from isocompute.recipe import RECORDED
 from isocompute.trainers import key_lines
 
 WIDTH = 80
@@ -289,7 +289,7 @@ def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
 
 def recipe_said(d: Mapping[str, Any]) -> str:
     """What logs hold of a recipe that is not all in them: "learning rate"; "" of others."""
-    if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
+    if known_words(d) is None:
         return ""
     words = {"kl_coef": "KL", "entropy_coef": "entropy bonus"}
     return ", ".join(words.get(name, name.replace("_", " ")) for name in d["recorded"])
@@ -299,8 +299,7 @@ def recipe_unsaid(d: Mapping[str, Any]) -> str:
     """What the keys of a trainer hold that no run recorded; "" where a recipe is not the runs'."""
     if not (told := recipe_said(d)):
         return ""
-    return (f"Of the recipe your logs hold only: {told}. The other settings here are the usual "
-            "ones: keep your own.")  # fmt: skip
+    return f"Of the recipe your logs hold only: {told}. Keep your own other settings."
 
 
 def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from isocompute.files import not_found
 
 if TYPE_CHECKING:
     from isocompute.answers import Fit, Plan
+    from isocompute.domain import Curve
 
 Options = argparse.Namespace
 
@@ -164,21 +166,26 @@ def _planned(options: Options, source: str | None, **more: Any) -> Plan:
 def report(options: Options) -> int:
     """One self-contained HTML file, and figures for papers."""
     check_target(options.output, options.source)
+    from isocompute.allocation import Rates
     from isocompute.answers import fit_sweep
+    from isocompute.answers.price import timed
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
     from isocompute.report.study_data import study_view
     from isocompute.sources import load_with_train
+    from isocompute.sources.studies import with_study_rates
     from isocompute.store.arms import split_source
 
     asked = scores(options)
     setting = {"fix": options.fix, "joint": options.joint}
-    setting["unit"] = options.unit or "rollouts"
     fits: list[tuple[str, Fit]] = []
     for source in (narrowed(given, options) for given in options.source):
         curves, train = load_with_train([source], **asked)
         # what stands beside the subject has a setting of its own
-        of = {} if fits else setting
+        of = {} if fits else {**setting, "unit": _unit_of_a_report(options, source, curves)}
+        if of.get("unit") == "gpu-hours":
+            rates = with_study_rates(source, Rates())
+            curves, train = (timed(rows, rates) for rows in (curves, train))
         fits.append(
             (source, fit_sweep(curves, select=options.select, sources=[source], train=train, **of))
         )
@@ -216,6 +223,21 @@ def _require_sweeps(fits: list[tuple[str, Fit]]) -> None:
             f"a SOURCE of a report must be a whole sweep, but the {len(fits)} sources hold one "
             "(B_p, n) each; put them into one folder and name that."
         )
+
+
+def _unit_of_a_report(options: Options, source: str, curves: Sequence[Curve]) -> str:
+    """The unit asked for, else the one in which the plan's budget is paid."""
+    from isocompute.allocation import Rates, parse_budget
+    from isocompute.answers.price import unit_paid_in
+    from isocompute.sources.studies import with_study_rates
+
+    if options.unit or not options.budget or options.fix:
+        return str(options.unit or "rollouts")
+    given = Rates(
+        rollouts_per_gpu_hour=options.rollouts_per_gpu_hour,
+        tokens_per_rollout=options.tokens_per_rollout,
+    )
+    return unit_paid_in(parse_budget(options.budget), with_study_rates(source, given), curves)
 
 
 def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any] | None:

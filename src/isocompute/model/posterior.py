@@ -126,13 +126,17 @@ class Posterior:
         """
         broken = {configuration for configuration, _ in self.data.broken}
         frozen = {c.configuration for c in self.curves if c.is_frozen}
-        longest = float(self.last_J.max())
+        reached: dict[Configuration, float] = {}
+        for curve in self.curves:  # in rollouts, whatever x is: a run of a small n takes longer
+            end = float(curve.rollouts_K.max(initial=reached.get(curve.configuration, 0.0)))
+            reached[curve.configuration] = end
+        half = max(reached.values()) / 2
         return tuple(
             "broken" if c in broken
             else "frozen" if c in frozen
-            else "stopped" if last < longest - HALF
+            else "stopped" if reached[c] < half
             else "complete"
-            for c, last in zip(self.configurations, self.last_J, strict=True)
+            for c in self.configurations
         )  # fmt: skip
 
     @one_thread

@@ -11,6 +11,7 @@ from isocompute.answers.advice import amounts, in_full, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.best_words import best_n_words, span_words, trend_only
 from isocompute.answers.half import half_words
+from isocompute.answers.recorded import known_words
 from isocompute.answers.words import (
     TOO_DEAR,
     checks,
@@ -110,7 +111,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}",
         "strip": _strip(fit, plan, n),
         "facts": [fact for fact in facts if fact[1]],
-        "recipe": [(str(k), str(v)) for k, v in (plan.get("recipe") or {}).items()],
+        "recipe": _recipe(plan),
         "changes": words.changes(fit, plan),
         "trainers": [
             {"name": str(name), "settings": [(str(k), str(v)) for k, v in settings.items()]}
@@ -119,6 +120,13 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ],
         "rules": _rules(plan.get("rules") or {}),
     }
+
+
+def _recipe(plan: Document) -> list[tuple[str, str]]:
+    """Words of the recipe with their values; of logs that hold a part of it, that part."""
+    known = known_words(plan)
+    every = (plan.get("recipe") or {}).items()
+    return [(str(k), str(v)) for k, v in every if known is None or k in known]
 
 
 def _on_the_way(check: Mapping[str, Any] | None) -> str:

@@ -9,7 +9,7 @@ Source: each trainer's own configuration reference at the versions in docs/train
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from isocompute.allocation import Allocation
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.trainers import others, trl, verl
-from isocompute.trainers.rows import Asked, Row, not_set
+from isocompute.trainers.rows import PLAN, Asked, Row, not_set
 from isocompute.trainers.verl import schedule_in_verl, updates_in_verl
 
 __all__ = [
@@ -180,7 +180,7 @@ def _find(trainer: str) -> _Trainer:
 
 def trainer_settings(
     trainer: str, allocation: Allocation, recipe: Recipe, *, seed: int | None = None,
-    response_tokens: int | None = None,
+    response_tokens: int | None = None, known: Collection[str] | None = None,
 ) -> TrainerSettings:
     """The allocation and the recipe in one trainer's configuration keys.
 
@@ -188,6 +188,7 @@ def trainer_settings(
         trainer: its name.
         allocation, recipe: the plan's.
         seed, response_tokens: None where the plan leaves them open; they are listed then.
+        known: words of the recipe to write, beside what one update per batch takes; None: all.
 
     Raises:
         InputError: for an unknown trainer.
@@ -203,9 +204,14 @@ def trainer_settings(
     )
     rows = list(found.write(asked))
     return TrainerSettings(
-        trainer=trainer, keys={row.key: row.value for row in rows}, units=found.units,
+        trainer=trainer, keys={row.key: row.value for row in rows if _is_known(row, known)},
+        units=found.units,
         not_set=not_set(asked, rows, found.by_itself), trained=found.trained,
     )
+
+
+def _is_known(row: Row, known: Collection[str] | None) -> bool:
+    return known is None or row.word in (PLAN, "updates_per_batch", *known)
 
 
 def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1) -> Allocation:

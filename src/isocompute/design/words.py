@@ -44,6 +44,8 @@ def design_lines(d: Row) -> list[str]:
     if d.get("time") is not None and d["answer"] == "sweep":
         lines += _row("Time", d["time"])
     if notes := [one for one in d["notices"] if one["code"] not in _SAID]:
+        # What may turn the answer comes first.
+        notes.sort(key=lambda one: one["code"] != "prior_of_others" or d["answer"] == "sweep")
         left = len(notes) - 1
         more = f" ({left} more: --json -)" if left else ""
         text = notes[0]["text"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import json
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isocompute.errors import InputError
@@ -119,6 +122,53 @@ def test_a_folder_that_would_grow_too_large_asks_to_be_emptied(gpu, tmp_path):
     ticks = itertools.count(0.0, 1.0)
     work(piece(gpu, tmp_path / "out", seconds=1.5, most=2, clock=lambda: next(ticks)))
     assert 0 < gpu.size_of(tmp_path / "out") < 2 * each
+
+
+def finished_file(gpu, folder, steps):
+    """The file of a run that went so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    head = json.dumps({"state": "done", "steps": steps}).encode()
+    table = pa.Table.from_pylist([], schema=gpu.grid.KEPT.with_metadata({b"isocompute": head}))
+    pq.write_table(table, folder / "run.parquet")
+
+
+@pytest.mark.parametrize(("mine", "there", "kept", "moved"), [(8, 16, 16, 0), (16, 8, 16, 1)])
+def test_a_run_that_was_collected_is_never_replaced_by_less(
+    gpu, tmp_path, mine, there, kept, moved
+):
+    finished_file(gpu, tmp_path / "out" / "runs", mine)
+    finished_file(gpu, gpu.MOVED, there)
+    one = piece(gpu, tmp_path / "out")
+    with one.unpacked():
+        assert one.collect() == moved
+    assert head_of(gpu.MOVED / "run.parquet")["steps"] == kept
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_an_archive_that_is_cut_off_is_none(gpu, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    finished_file(gpu, out / "runs", 8)
+    with piece(gpu, out).unpacked():
+        pass
+    whole = (out / "grid-gpu.tar.xz").read_bytes()
+
+    def full(self, *args, **named):
+        raise OSError(28, "No space left on device")
+
+    one = piece(gpu, out)
+    with monkeypatch.context() as patch:
+        patch.setattr(tarfile.TarFile, "add", full)
+        with pytest.raises(OSError, match="No space"), one.unpacked():
+            pass
+    with one.unpacked():
+        assert len(list(one.runs.iterdir())) == 1
+    assert [f.name for f in out.iterdir()] == ["grid-gpu.tar.xz"]
+    # Killed with the folders there, and given an older archive: that alone counts.
+    (out / "state" / "study").mkdir(parents=True)
+    (out / "state" / "study" / "study.db-journal").write_bytes(b"newer")
+    (out / "grid-gpu.tar.xz").write_bytes(whole)
+    with one.unpacked():
+        assert not one.state.exists()
 
 
 def test_only_runs_of_one_shape_are_trained_together(gpu):

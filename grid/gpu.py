@@ -45,7 +45,7 @@ FAULT = "runs under way ended, to be tried again: "
 GOES_ON = "the time is used up: start again, and it goes on"
 # Of a run under way, in the archive: the last two checkpoints, three numbers of four bytes for
 # every parameter, which do not shrink; and the records of its updates, which do.
-BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_PER_PROBLEM, BYTES_MORE = 24, 80, 1.5, 100_000
+BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_PER_PROBLEM, BYTES_MORE = 24, 90, 2.5, 100_000
 
 
 class Studies(grid.Studies):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import json
+import lzma
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isocompute.errors import InputError
-from isocompute.runner import Settings, open_study
+from isocompute.runner import Settings, open_study, run_study
+from isocompute.study import Study
 from test_grid import TINY, head_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -122,6 +125,23 @@ def test_a_folder_that_would_grow_too_large_asks_to_be_emptied(gpu, tmp_path):
     ticks = itertools.count(0.0, 1.0)
     work(piece(gpu, tmp_path / "out", seconds=1.5, most=2, clock=lambda: next(ticks)))
     assert 0 < gpu.size_of(tmp_path / "out") < 2 * each
+
+
+@pytest.mark.long
+def test_the_records_of_a_run_under_way_take_no_more_than_is_reserved(gpu, tmp_path):
+    changes = ["engine_options.device=cpu", "engine_options.shapes=fixed", "grid.seeds=1",
+               "problems.train.options.size=500", "grid.problems_per_batch=128",
+               "grid.rollouts_per_problem=[4]", f"budget={128 * 4 * 60}",
+               "evaluation.first=1000000"]  # fmt: skip
+    (spec,) = open_study(tmp_path / "tiny.yaml", changes).runs
+    sizes, reserved = [], []
+    for steps in (20, 60):
+        part = replace(spec, allocation=replace(spec.allocation, steps=steps))
+        run_study(Study(name="part", runs=[part], slices=(1.0,)), tmp_path / "part", workers=0)
+        sizes.append(len(lzma.compress((tmp_path / "part" / "study.db").read_bytes(), preset=1)))
+        reserved.append(gpu.bytes_of(part))
+    taken = (sizes[1] - sizes[0]) / (reserved[1] - reserved[0])
+    assert 0.5 < taken < 1
 
 
 def finished_file(gpu, folder, steps):

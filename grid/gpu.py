@@ -29,6 +29,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import make as grid
+import pyarrow.parquet as pq
 
 from isocompute.errors import InputError
 from isocompute.runner import Progress, Settings, open_study, run_study
@@ -44,7 +45,7 @@ FAULT = "runs under way ended, to be tried again: "
 GOES_ON = "the time is used up: start again, and it goes on"
 # Of a run under way, in the archive: the last two checkpoints, three numbers of four bytes for
 # every parameter, which do not shrink; and the records of its updates, which do.
-BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_PER_PROBLEM, BYTES_MORE = 24, 80, 1.5, 100_000
+BYTES_PER_PARAMETER, BYTES_PER_STEP, BYTES_PER_PROBLEM, BYTES_MORE = 24, 90, 2.5, 100_000
 
 
 class Studies(grid.Studies):
@@ -75,6 +76,14 @@ class Studies(grid.Studies):
 def is_missing(one: grid.Wanted) -> bool:
     """Whether nobody has made a run yet."""
     return not one.is_there and not grid.is_there(one.spec, MOVED)
+
+
+def is_more(file: Path, there: Path) -> bool:
+    """Whether a run's file goes further than the one that is there, if there is one."""
+    if not there.exists():
+        return True
+    mine, theirs = (json.loads(pq.read_schema(f).metadata[b"isocompute"]) for f in (file, there))
+    return bool(mine["steps"] > theirs["steps"])
 
 
 def bytes_of(spec: RunSpec) -> int:
@@ -138,6 +147,8 @@ class Piece:
         """The archive as folders; what is in them afterwards is the new archive."""
         self.out.mkdir(parents=True, exist_ok=True)
         if self.archive.exists():
+            # The newer files of a database that was cut off must not meet the older ones.
+            shutil.rmtree(self.state, ignore_errors=True)
             with tarfile.open(self.archive) as file:
                 file.extractall(self.out, filter="data")
             self.archive.unlink()
@@ -146,18 +157,21 @@ class Piece:
         finally:
             folders = self.runs, self.state
             if any(folder.exists() and any(folder.iterdir()) for folder in folders):
-                with tarfile.open(self.archive, "w:xz", preset=1) as file:
+                draft = self.archive.with_suffix(".part")  # what is cut off is no archive
+                with tarfile.open(draft, "w:xz", preset=1) as file:
                     for folder in filter(Path.exists, folders):
                         file.add(folder, arcname=folder.name)
+                draft.replace(self.archive)
             for folder in folders:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def collect(self) -> int:
         """Take finished runs out of the archive; how many."""
         MOVED.mkdir(exist_ok=True)
-        files = list(self.runs.glob("*.parquet"))
+        files = [file for file in self.runs.glob("*.parquet") if is_more(file, MOVED / file.name)]
         for file in files:
             shutil.move(file, MOVED / file.name)
+        shutil.rmtree(self.runs, ignore_errors=True)  # what is left has less than is there
         return len(files)
 
     def work(self) -> str:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import json
+import lzma
 import sys
+import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from isocompute.errors import InputError
-from isocompute.runner import Settings, open_study
+from isocompute.runner import Settings, open_study, run_study
+from isocompute.study import Study
 from test_grid import TINY, head_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -119,6 +125,70 @@ def test_a_folder_that_would_grow_too_large_asks_to_be_emptied(gpu, tmp_path):
     ticks = itertools.count(0.0, 1.0)
     work(piece(gpu, tmp_path / "out", seconds=1.5, most=2, clock=lambda: next(ticks)))
     assert 0 < gpu.size_of(tmp_path / "out") < 2 * each
+
+
+@pytest.mark.long
+def test_the_records_of_a_run_under_way_take_no_more_than_is_reserved(gpu, tmp_path):
+    changes = ["engine_options.device=cpu", "engine_options.shapes=fixed", "grid.seeds=1",
+               "problems.train.options.size=500", "grid.problems_per_batch=128",
+               "grid.rollouts_per_problem=[4]", f"budget={128 * 4 * 60}",
+               "evaluation.first=1000000"]  # fmt: skip
+    (spec,) = open_study(tmp_path / "tiny.yaml", changes).runs
+    sizes, reserved = [], []
+    for steps in (20, 60):
+        part = replace(spec, allocation=replace(spec.allocation, steps=steps))
+        run_study(Study(name="part", runs=[part], slices=(1.0,)), tmp_path / "part", workers=0)
+        sizes.append(len(lzma.compress((tmp_path / "part" / "study.db").read_bytes(), preset=1)))
+        reserved.append(gpu.bytes_of(part))
+    taken = (sizes[1] - sizes[0]) / (reserved[1] - reserved[0])
+    assert 0.5 < taken < 1
+
+
+def finished_file(gpu, folder, steps):
+    """The file of a run that went so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    head = json.dumps({"state": "done", "steps": steps}).encode()
+    table = pa.Table.from_pylist([], schema=gpu.grid.KEPT.with_metadata({b"isocompute": head}))
+    pq.write_table(table, folder / "run.parquet")
+
+
+@pytest.mark.parametrize(("mine", "there", "kept", "moved"), [(8, 16, 16, 0), (16, 8, 16, 1)])
+def test_a_run_that_was_collected_is_never_replaced_by_less(
+    gpu, tmp_path, mine, there, kept, moved
+):
+    finished_file(gpu, tmp_path / "out" / "runs", mine)
+    finished_file(gpu, gpu.MOVED, there)
+    one = piece(gpu, tmp_path / "out")
+    with one.unpacked():
+        assert one.collect() == moved
+    assert head_of(gpu.MOVED / "run.parquet")["steps"] == kept
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_an_archive_that_is_cut_off_is_none(gpu, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    finished_file(gpu, out / "runs", 8)
+    with piece(gpu, out).unpacked():
+        pass
+    whole = (out / "grid-gpu.tar.xz").read_bytes()
+
+    def full(self, *args, **named):
+        raise OSError(28, "No space left on device")
+
+    one = piece(gpu, out)
+    with monkeypatch.context() as patch:
+        patch.setattr(tarfile.TarFile, "add", full)
+        with pytest.raises(OSError, match="No space"), one.unpacked():
+            pass
+    with one.unpacked():
+        assert len(list(one.runs.iterdir())) == 1
+    assert [f.name for f in out.iterdir()] == ["grid-gpu.tar.xz"]
+    # Killed with the folders there, and given an older archive: that alone counts.
+    (out / "state" / "study").mkdir(parents=True)
+    (out / "state" / "study" / "study.db-journal").write_bytes(b"newer")
+    (out / "grid-gpu.tar.xz").write_bytes(whole)
+    with one.unpacked():
+        assert not one.state.exists()
 
 
 def test_only_runs_of_one_shape_are_trained_together(gpu):

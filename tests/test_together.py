@@ -148,6 +148,22 @@ def test_a_run_that_ends_early_leaves_the_others_alone(folder, tmp_path):
     assert_same(whole, alone)
 
 
+@pytest.mark.parametrize("first", [24, 10_000], ids=["in an evaluation", "in an update"])
+def test_what_is_drawn_from_no_probabilities_is_no_result(folder, tmp_path, first):
+    """As in drawn shapes: else an evaluation of what is left would be a score of 0."""
+    healthy = make_spec(folder, {"warmup_steps": 0}, FIXED, first_evaluation=first)
+    wild = replace(healthy, recipe=healthy.recipe.replace(learning_rate=1e30))
+    together, (mine, theirs) = finished([healthy, wild], tmp_path)
+    assert together.members[0].error is None
+    assert len(theirs.steps) == 1
+    assert isinstance(together.members[1].error, DivergedError)
+    assert "probabilities must be finite" in str(together.members[1].error)
+    assert [e.step for e in theirs.evaluations] == [0]
+    assert list(theirs.checkpoints) == [0]
+    _, (alone,) = finished([healthy], tmp_path / "alone")
+    assert_same(mine, alone)
+
+
 def test_runs_of_several_shapes_are_refused(folder, tmp_path):
     one = several(folder)[0]
     other = replace(one, recipe=one.recipe.replace(temperature=0.9))

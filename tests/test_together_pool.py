@@ -69,6 +69,21 @@ def test_what_all_need_ends_all_and_is_told_for_each(specs, tmp_path, monkeypatc
     assert all(run.steps_done == 0 for run in runs.values())
 
 
+def test_what_all_need_takes_nothing_from_a_run_that_has_ended(specs, tmp_path, monkeypatch):
+    update = together.Together._update
+
+    def broken(self):
+        if self.members[0].done or self.members[1].done:
+            raise RuntimeError("CUDA out of memory")
+        update(self)
+
+    monkeypatch.setattr(together.Together, "_update", broken)
+    short = replace(specs[1], allocation=replace(specs[1].allocation, steps=2))
+    summary, runs = trained([specs[0], short], tmp_path, limits=Limits(retries=0))
+    assert (summary.done, summary.failed) == (1, 1)
+    assert (runs[short.hash].state, runs[short.hash].steps_done) == ("done", 2)
+
+
 @pytest.mark.long
 def test_one_run_that_diverges_fails_alone(specs, tmp_path):
     wild = replace(specs[1], recipe=specs[1].recipe.replace(learning_rate=1e30))

@@ -107,7 +107,9 @@ class TogetherPool:
         members = self._batch.members if self._batch is not None else [None] * len(self._tasks)
         events = []
         for task, writer, member in zip(self._tasks, self._writers, members, strict=True):
-            error = self._fault if member is None or member.error is None else member.error
+            error = None if member is None else member.error
+            if error is None and not (member is not None and member.is_kept):
+                error = self._fault
             outcome = ended(task, self._database, writer, error)
             reason, limit = self._killed.pop(task.claim.attempt, ("", False))
             if reason and outcome.ending == "stopped":

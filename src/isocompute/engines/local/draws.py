@@ -18,6 +18,7 @@ from isocompute.engines.local.counters import uniforms
 from isocompute.engines.local.graphs import Captured
 from isocompute.engines.local.member import Rows
 from isocompute.engines.local.policy import TokenizedProblems
+from isocompute.engines.local.sampling import not_finite
 from isocompute.engines.local.stacked import StackedTransformer, to_the_right
 
 
@@ -75,11 +76,12 @@ class Draws:
         found = fixed.draw(
             self.model, self.weights, self.prompt_RPS, self.start_RP, place, uniform, self.how
         )
-        ends = torch.stack([found.length_RN, found.ended_RN.long()], -1)
+        broken_RN = found.logprob_RNT.isnan().any(-1)
+        ends = torch.stack([found.length_RN, found.ended_RN.long(), broken_RN.long()], -1)
         return found, torch.cat([found.token_RNT, ends], -1).int()
 
     def __call__(self, asked: Mapping[int, Asked]) -> tuple[fixed.Drawn, IntArray]:
-        """Draw for the runs that ask; also their tokens, lengths and ends, on the host."""
+        """Draw for the runs that ask; also their tokens, lengths, ends and faults, on the host."""
         table = torch.zeros(self.asked_RPX.shape, dtype=torch.long)
         table[..., self.slots] = self.slots - 1  # an empty prompt is one word long
         for run, (data, problem_P, key) in asked.items():
@@ -94,8 +96,14 @@ class Draws:
         return found, packed.cpu().numpy()
 
     def rows(self, host: IntArray, run: int, logprob_RNT: Tensor | None = None) -> Rows:
-        """The responses of one run; fewer where `host` holds only the first of them."""
+        """The responses of one run; fewer where `host` holds only the first of them.
+
+        Raises:
+            DivergedError: if they were drawn from what are no probabilities.
+        """
         limit = self.how.limit
+        if host[run, :, limit + 2].any():
+            raise not_finite()
         return Rows(
             self.host_place_RN[run, : host.shape[1]], host[run, :, :limit], host[run, :, limit],
             host[run, :, limit + 1], None if logprob_RNT is None else logprob_RNT[run],

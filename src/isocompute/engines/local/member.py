@@ -73,6 +73,10 @@ class Member:
     Args:
         spec: what to train.
         sink: where records go.
+
+    Attributes:
+        error: what ended it before its end.
+        is_kept: whether its end has been saved, so that nothing can take it back.
     """
 
     def __init__(self, spec: RunSpec, sink: Sink) -> None:
@@ -87,6 +91,7 @@ class Member:
         }
         self.step = self.rollouts = self.tokens = 0
         self.error: Exception | None = None
+        self.is_kept = False
 
     @property
     def done(self) -> bool:

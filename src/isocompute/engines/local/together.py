@@ -299,6 +299,7 @@ class Together:
                     save_file(state, folder / "training.safetensors",
                               metadata={"steps": str(member.step)})  # fmt: skip
                     member.save_position(folder)
+                member.is_kept = member.done
 
     def _load(self, run: int, folder: Path) -> None:
         from safetensors import safe_open
@@ -307,3 +308,4 @@ class Together:
             for name, value in self._states(run).items():
                 value.copy_(file.get_tensor(name))
         self.members[run].load_position(folder)
+        self.members[run].is_kept = self.members[run].done

@@ -48,6 +48,7 @@ from isocompute.importers.reading import (
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Column, Settings, parse_metric
 from isocompute.importers.steps import ASSUMED, goes_back
+from isocompute.importers.torn import decimals, ends_within_line, may_be_cut
 from isocompute.importers.unnamed import Unnamed, says_one, setting_of
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
 
@@ -73,6 +74,7 @@ _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 _SPLIT = ("split", "metric.context.subset", "metric.context")
 _SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
 _RELATIVE = ("relative time", "relative_time", "epoch")
+_WRITTEN = 3  # numbers of a column that are kept to tell whether its last one is cut
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
 
@@ -142,6 +144,8 @@ def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
         separator = _separator(text)
         header = _cells(text, separator)[:MAX_COLUMNS]
         rows = _rows(lines, header, separator, errors)
+        if path.suffix != ".gz" and ends_within_line(path):
+            rows = _without_cut(rows, errors)
         return read_layout(path, header, rows, settings, errors)
 
 
@@ -210,6 +214,27 @@ def _rows(
             yield line, [cells[i] for i in place] if place else cells
         elif data is None or data.strip():
             errors.add(line, f"a row must have {width} cells, but got {len(cells)}")
+
+
+def _without_cut(rows: Rows, errors: Errors) -> Rows:
+    """Rows of a file that ends within a line: a last number that seems cut is left out."""
+    held: tuple[int, list[str]] | None = None
+    written: list[str] = []  # the shortest number of the last column is enough, once there are some
+    for row in rows:
+        if held is not None:
+            yield held
+            if number(held[1][-1]) is not None:
+                written = sorted((*written, held[1][-1]), key=decimals)[:_WRITTEN]
+        held = row
+    if held is None:
+        return
+    line, cells = held
+    is_last = not errors.kept or errors.kept[-1].line < line
+    if is_last and may_be_cut(cells[-1], written):
+        errors.add(line, f"the file ends within this line: its last number, {cells[-1]:.20}, was "
+                         "left out")  # fmt: skip
+        cells = [*cells[:-1], ""]
+    yield line, cells
 
 
 def _of_hundred(cell: str) -> str:

@@ -177,6 +177,12 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 
         return read_recording(path, settings)
     if looks_like_jsonl(path):
+        from isocompute.importers.documents import document_of, read_documents, runs_in
+
+        if (document := document_of(path)) is not None:
+            if several := runs_in(document):
+                return read_documents(several, path, settings)
+            return _read_trainer_state(path, settings)
         return read_jsonl([path], settings)
     from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 

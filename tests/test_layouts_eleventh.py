@@ -8,14 +8,21 @@ import math
 import random
 import struct
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
+
+from isocompute.domain.curve import Curve
+from isocompute.errors import InputError
+from isocompute.importers import import_logs, load_settings
+from isocompute.sources.load import load_curves
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run truly was: B_p, n, seed (None where the log has none), scores in 0..1 by step."""
+    """What a run truly was: B_p, n, seed (None: not in the log), scores in 0..1 by step."""
 
     bp: int
     n: int
@@ -527,3 +534,207 @@ LAYOUTS: dict[str, Callable[[Path], list[Run]]] = {
     "trl_console": trl_console,
     "verl_tb": verl_tb,
 }
+
+
+_BY_NAME = ("pattern=bp{problems_per_batch}_n{rollouts_per_problem}",)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a user adds after the lines that the tool prints."""
+
+    sets: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+ASKED = {
+    "verl_console": Asked(),
+    "verl_jsonl": Asked(_BY_NAME, options={"where": ("learning_rate=1e-6",)}),
+    "wandb_chart": Asked(("pattern=n: {rollouts_per_problem}", "problems_per_batch=64")),
+    "wandb_concat": Asked(
+        maps=(
+            "config.rollout_n=rollouts_per_problem",
+            "config.train_batch_size=problems_per_batch",
+        )
+    ),
+    "trl_checkpoints": Asked(_BY_NAME, options={"metric": "avg:accuracy_reward"}),
+    "sheet": Asked(
+        maps=("n=rollouts_per_problem", "Batch size=problems_per_batch", "MATH500 (%)=score"),
+        options={"score_range": (0.0, 100.0)},
+    ),
+    "mlflow_csv": Asked(
+        ("pattern=n{rollouts_per_problem}-s{seed}", "problems_per_batch=64"), ("eval/acc=avg",)
+    ),
+    "openrlhf_tb": Asked(("pattern=rbs{problems_per_batch}_n{rollouts_per_problem}",)),
+    "nested_jsonl": Asked(maps=("val/accuracy=avg",)),
+    "wandb_json": Asked(("problems_per_batch=16",)),
+    "wandb_histories": Asked(options={"where": ("max_response_length=2048",)}),
+    "trl_console": Asked(("pattern=n{rollouts_per_problem}", "problems_per_batch=8")),
+    "verl_tb": Asked(
+        ("pattern=bs{problems_per_batch}_n{rollouts_per_problem}_seed{seed}",),
+        options={"problem_set": "lighteval/MATH"},
+    ),
+}
+_OWN = Asked(
+    ("pattern=n{rollouts_per_problem}/seed{seed}", "problems_per_batch=32"), ("val_acc=score",)
+)
+
+
+def curves_of(path: Path, asked: Asked) -> list[Curve]:
+    options = {"settings": load_settings(asked.sets, asked.maps), **asked.options}
+    return load_curves(str(path), **options)
+
+
+def is_read(curves: list[Curve], truth: list[Run]) -> None:
+    """B_p, n, seed, rollouts and scores of every run, and no run beside them."""
+
+    def in_order(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        return sorted(rows, key=repr)
+
+    said = any(run.seed is not None for run in truth)
+    wanted = in_order(
+        (
+            run.bp,
+            run.n,
+            run.seed if said else None,
+            tuple(float(run.bp * run.n * step) for step in run.scores),
+            tuple(round(value, 5) for value in run.scores.values()),
+        )
+        for run in truth
+    )
+    found = in_order(
+        (
+            curve.problems_per_batch,
+            curve.rollouts_per_problem,
+            curve.seed if said else None,
+            tuple(float(x) for x in curve.rollouts_K),
+            tuple(round(float(x), 5) for x in curve.score_K),
+        )
+        for curve in curves
+    )
+    assert found == wanted
+
+
+@pytest.mark.parametrize("name", sorted(ASKED))
+def test_a_layout_is_read_as_it_was_trained(name: str, tmp_path: Path) -> None:
+    truth = LAYOUTS[name](tmp_path / "logs")
+    is_read(curves_of(tmp_path / "logs", ASKED[name]), truth)
+
+
+@pytest.mark.parametrize("name", sorted(set(ASKED) - {"sheet"}))
+def test_a_study_keeps_every_run_of_a_layout(name: str, tmp_path: Path) -> None:
+    truth = LAYOUTS[name](tmp_path / "logs")
+    asked = ASKED[name]
+    for _ in range(2):  # the second import changes nothing
+        settings = load_settings(asked.sets, asked.maps)
+        import_logs([tmp_path / "logs"], tmp_path / "study", settings=settings)
+        is_read(load_curves(str(tmp_path / "study"), **asked.options), truth)
+
+
+def test_runs_of_one_name_have_names_of_their_own_in_a_study(tmp_path: Path) -> None:
+    wandb_concat(tmp_path / "logs")
+    settings = load_settings((), ASKED["wandb_concat"].maps)
+    summary = import_logs([tmp_path / "logs"], tmp_path / "study", settings=settings)
+    assert sorted(summary.stored)[:3] == ["grpo-n16", "grpo-n16 (2)", "grpo-n4"]
+
+
+def test_a_table_cut_within_its_last_number_is_asked_about(tmp_path: Path) -> None:
+    truth = own_csv(tmp_path / "logs")
+    with pytest.raises(InputError, match="ends within a line, and its last 'val_acc' is 0.6"):
+        curves_of(tmp_path / "logs", _OWN)
+    cut = tmp_path / "logs" / "n8" / "seed1" / "log.csv"
+    cut.write_text(cut.read_text().rsplit("\n", 1)[0] + "\n")
+    is_read(curves_of(tmp_path / "logs", _OWN), truth)
+
+
+def test_a_whole_table_without_a_last_end_of_line_is_read(tmp_path: Path) -> None:
+    truth = sheet(tmp_path / "logs")
+    path = tmp_path / "logs" / "results.tsv"
+    lines = path.read_text().rstrip("\n").split("\n")
+    path.write_text("\n".join(line.rsplit("\t", 2)[0] for line in lines))  # ends in the scores
+    is_read(curves_of(tmp_path / "logs", ASKED["sheet"]), truth)
+
+
+def test_a_history_cut_within_its_last_number_loses_it(tmp_path: Path) -> None:
+    truth = wandb_histories(tmp_path / "logs")
+    path = tmp_path / "logs" / "math-n4.csv"
+    path.write_bytes(path.read_bytes()[:-3])
+    short = [
+        Run(r.bp, r.n, r.seed, {s: v for s, v in r.scores.items() if s < 100}) if r.n == 4 else r
+        for r in truth
+    ]
+    is_read(curves_of(tmp_path / "logs", ASKED["wandb_histories"]), short)
+
+
+@pytest.mark.parametrize("form", ["names", "one line", "names in one line", "lines", "runs"])
+def test_json_of_several_runs_is_never_pooled(form: str, tmp_path: Path) -> None:
+    truth = wandb_json(tmp_path)
+    path = tmp_path / "wandb_runs.json"
+    document = json.loads(path.read_text())
+    by_name = {one["name"]: {k: v for k, v in one.items() if k != "name"} for one in document}
+    if form == "lines":
+        path.unlink()
+        path = path.with_suffix(".jsonl")
+    path.write_text(
+        {
+            "names": json.dumps(by_name, indent=1),
+            "one line": json.dumps(document),
+            "names in one line": json.dumps(by_name),
+            "lines": "".join(json.dumps(one) + "\n" for one in document),
+            "runs": json.dumps({"project": "grpo", "runs": document}),
+        }[form]
+    )
+    is_read(curves_of(tmp_path, ASKED["wandb_json"]), truth)
+
+
+def test_one_run_as_one_line_of_json_is_read(tmp_path: Path) -> None:
+    truth = wandb_json(tmp_path)
+    path = tmp_path / "wandb_runs.json"
+    path.write_text(json.dumps(json.loads(path.read_text())[0]))
+    is_read(curves_of(tmp_path, ASKED["wandb_json"]), truth[:1])
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("form", ["one after another", "step outside", "flat"])
+def test_rows_that_repeat_their_settings_are_told_apart(form: str, tmp_path: Path) -> None:
+    truth = nested_jsonl(tmp_path)
+    path = tmp_path / "experiments.jsonl"
+    rows = _lines(path)
+    maps: tuple[str, ...] = ("val/accuracy=avg",)
+    if form == "one after another":
+        rows.sort(key=lambda r: (r["config"]["rollouts_per_prompt"], r["config"]["seed"]))
+    elif form == "step outside":
+        rows = [{"step": r["metrics"].pop("step"), **r} for r in rows]
+        maps = ("metrics/val/accuracy=avg",)
+    else:
+        rows = [{**r["config"], "step": r["metrics"]["step"], "val/accuracy":
+                 r["metrics"]["val"]["accuracy"]} for r in rows]  # fmt: skip
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    is_read(curves_of(tmp_path, Asked(maps=maps)), truth)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("batch", "must have one prompts_per_batch, but the rows .* have 16 and 32"),
+        ("unknown n", "have num_rollouts_per_q 4 and 8 from step 0 on"),
+    ],
+)
+def test_rows_of_one_run_or_several_are_asked_about(change: str, told: str, tmp_path: Path) -> None:
+    nested_jsonl(tmp_path)
+    path = tmp_path / "experiments.jsonl"
+    rows = _lines(path)
+    if change == "batch":
+        rows = [r for r in rows if r["config"]["rollouts_per_prompt"] == 4]
+        for row in rows[6:]:
+            row["config"]["prompts_per_batch"] = 32
+    else:
+        for row in rows:
+            row["config"]["num_rollouts_per_q"] = row["config"].pop("rollouts_per_prompt")
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(InputError, match=told):
+        curves_of(tmp_path, ASKED["nested_jsonl"])

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.identity import settle_runs
+from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.reading import ROTATED, UTF16, clean_text, in_utf8, open_log
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -76,25 +76,9 @@ def read_log(
             f"a log must be a file or a folder, but {str(path)!r} is neither; check the path."
         )
     _check_columns(path, runs, settings)
-    settled = _named_apart(settle_runs(runs, resumed=settings.resumed))
+    settled = named_apart(settle_runs(runs, resumed=settings.resumed))
     refuse_siblings(settled, named=settings.pattern is not None)
     return settled
-
-
-def _named_apart(runs: list[ImportedRun]) -> list[ImportedRun]:
-    """Runs of one file under names of their own: a tracker gives several runs one name."""
-    taken: set[tuple[str, str]] = {(run.name, run.provenance.sha256) for run in runs}
-    seen, apart = set[tuple[str, str]](), list[ImportedRun]()
-    for run in runs:
-        name, sha256, count = run.name, run.provenance.sha256, 1
-        if (name, sha256) in seen:
-            while (name, sha256) in taken:
-                count += 1
-                name = f"{run.name} ({count})"
-        taken.add((name, sha256))
-        seen.add((name, sha256))
-        apart.append(run if name == run.name else replace(run, name=name))
-    return apart
 
 
 def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> None:

@@ -738,3 +738,73 @@ def test_rows_of_one_run_or_several_are_asked_about(change: str, told: str, tmp_
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(InputError, match=told):
         curves_of(tmp_path, ASKED["nested_jsonl"])
+
+
+def test_a_run_of_a_document_that_failed_at_once_is_left_out(tmp_path: Path) -> None:
+    truth = wandb_json(tmp_path)
+    path = tmp_path / "wandb_runs.json"
+    document = json.loads(path.read_text())
+    failed = {**document[0], "state": "failed", "history": []}
+    path.write_text(json.dumps([*document, failed]))
+    is_read(curves_of(tmp_path, ASKED["wandb_json"]), truth)
+
+
+_KEY = "val-core/math/acc/mean@4"
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_lists_of_rows_under_names_that_say_n_are_runs(indent: int | None, tmp_path: Path) -> None:
+    truth = [Run(32, n, None, curve(n, 0, range(0, 101, 10))) for n in (4, 8, 16)]
+    document = {
+        f"n{run.n}": [{"step": step, _KEY: value} for step, value in run.scores.items()]
+        for run in truth
+    }
+    write(tmp_path / "results.json", json.dumps(document, indent=indent))
+    asked = Asked(("pattern=n{rollouts_per_problem}", "problems_per_batch=32"))
+    is_read(curves_of(tmp_path, asked), truth)
+
+
+def _appended(path: Path, runs: list[tuple[int, int]]) -> list[Run]:
+    """A line of settings above the rows of each run, all in one file."""
+    truth, lines = [], []
+    for n, seed in runs:
+        config = {"prompts_per_batch": 32, "rollouts_per_prompt": n, "seed": seed}
+        scores = curve(n, seed, range(0, 101, 10))
+        lines.append({"config": config})
+        lines += [{"step": step, _KEY: value} for step, value in scores.items()]
+        truth.append(Run(32, n, seed, scores))
+    write(path, "".join(json.dumps(line) + "\n" for line in lines))
+    return truth
+
+
+@pytest.mark.parametrize("runs", [[(4, 0), (8, 0), (16, 0)], [(8, 0), (8, 1), (8, 2)]])
+def test_runs_appended_to_one_file_are_not_the_last_of_them(
+    runs: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    _appended(tmp_path / "log.jsonl", runs)
+    with pytest.raises(InputError, match="give each run a log of its own"):
+        curves_of(tmp_path, Asked())
+
+
+def test_a_resume_that_says_its_settings_again_is_one_run(tmp_path: Path) -> None:
+    truth = _appended(tmp_path / "log.jsonl", [(8, 0)])
+    lines = (tmp_path / "log.jsonl").read_text().splitlines()
+    again = json.loads(lines[0])
+    again["config"]["model"] = "out/checkpoint-60"
+    lines.insert(8, json.dumps(again))
+    write(tmp_path / "log.jsonl", "\n".join(lines) + "\n")
+    is_read(curves_of(tmp_path, Asked()), truth)
+
+
+def test_rows_that_differ_in_the_learning_rate_of_their_config_are_two_runs(
+    tmp_path: Path,
+) -> None:
+    truth = nested_jsonl(tmp_path)
+    path = tmp_path / "experiments.jsonl"
+    rows = [row for row in _lines(path) if row["config"]["rollouts_per_prompt"] == 8]
+    for row in rows:
+        row["config"]["lr"] = (1e-6, 5e-6)[row["config"]["seed"]]
+        row["config"]["seed"] = 0
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = Asked(maps=("val/accuracy=avg",), options={"where": ("learning_rate=1e-6",)})
+    is_read(curves_of(tmp_path, asked), [run for run in truth if (run.n, run.seed) == (8, 0)])

@@ -4,6 +4,7 @@
 |---|---|
 | `[{name, config, history: [...]}, ...]` | one for each entry |
 | `{NAME: {config, history: [...]}, ...}` | one for each name |
+| `{n8: [{step, KEY: ...}, ...], ...}` | one for each name, where all say their n |
 | JSON lines of such entries | one for each line |
 """
 
@@ -14,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from isocompute.importers.asking import written_in
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import clean_text, parse_json
@@ -37,7 +39,7 @@ def runs_in(document: object) -> list[tuple[str, dict[str, Any]]]:
     (['a', 'b'], [])
     """
     if isinstance(document, list):
-        if not document or not all(_is_run(one) for one in document):
+        if not all(map(_may_be_run, document)) or not any(map(_is_run, document)):
             return []
         keys = (*_NAMES, *_IDS)
         return [(_name(one, keys) or f"run {i}", one) for i, one in enumerate(document, start=1)]
@@ -46,10 +48,12 @@ def runs_in(document: object) -> list[tuple[str, dict[str, Any]]]:
     for key in _LISTS:
         if found := runs_in(document.get(key)):
             return found
-    several = len(document) > 1 and all(
-        _is_run(one) and any(isinstance(one.get(key), dict) for key in SETTINGS)
-        for one in document.values()
-    )
+    if len(document) > 1 and all(map(_is_listed, document, document.values())):
+        return [(str(key), {"history": rows}) for key, rows in document.items()]
+    several = (
+        len(document) > 1 and all(map(_has_settings, document.values()))
+        and any(map(_is_run, document.values()))
+    )  # fmt: skip
     return [(_name(one) or str(key), one) for key, one in document.items()] if several else []
 
 
@@ -69,7 +73,7 @@ def document_of(path: Path) -> object:
     documents = [first]
     for line in rest:
         value, _ = parse_json(line)
-        if not _is_run(value):
+        if not _may_be_run(value):
             return None
         documents.append(value)
     return documents
@@ -104,6 +108,26 @@ def _is_run(one: object) -> bool:
         isinstance(one, dict) and not any(key in one for key in STEPS)
         and next(islice(points_of(one), 1), None) is not None
     )
+
+
+def _is_listed(name: object, rows: object) -> bool:
+    """Whether a list of rows stands under a name that says its n: a run, and no set or split."""
+    return (
+        isinstance(rows, list) and written_in(str(name), "rollouts_per_problem") is not None
+        and all(isinstance(row, dict) and any(key in row for key in STEPS) for row in rows)
+    )  # fmt: skip
+
+
+def _has_settings(one: object) -> bool:
+    """Whether a value holds settings, and is no row; a run that failed at once has no series."""
+    return (
+        isinstance(one, dict) and not any(key in one for key in STEPS)
+        and any(isinstance(one.get(key), dict) for key in SETTINGS)
+    )  # fmt: skip
+
+
+def _may_be_run(one: object) -> bool:
+    return _has_settings(one) or _is_run(one)
 
 
 def _name(one: Mapping[str, Any], keys: tuple[str, ...] = _NAMES) -> str:

@@ -29,6 +29,8 @@ _OF_MAX = "global_step/max_steps"
 _STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update", "train_step",
           "training_iteration")  # Ray Tune 2: result.json
 
+_STEP_KEYS = frozenset(_STEPS)
+
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
 _RUN_KEYS = frozenset(_RUN)
@@ -167,10 +169,10 @@ def _take(
 ) -> str:
     """Take one row; the format that it is of, or "" if of none."""
     named = runs.first.settings.step
-    if not any(key in row for key in (named, *_STEPS)):
+    if _STEP_KEYS.isdisjoint(row) and named not in row:
         row = _lifted(row, named)
         named = None if named is None else _SEPARATOR.split(named)[-1]
-    key = named or next((k for k in _STEPS if k in row), "step")
+    key = named or ("step" if "step" in row else next((k for k in _STEPS if k in row), "step"))
     collector = runs.of(row, row.get(key))
     if is_dump_row(row):
         add_sample(dumps, row, number, collector, path)

@@ -30,6 +30,8 @@ class UnnamedRows:
         self._runs: dict[_Said, Collector] = {}
         self._steps: dict[_Said, tuple[int, int]] = {}
         self._configs: dict[_Said, dict[str, tuple[int, dict[str, object]]]] = {}
+        self._head: dict[str, str] = {}
+        self._told: dict[tuple[str, ...], tuple[_Said, dict[str, object]]] = {}  # of like rows
         self._blank = False  # a row that says nothing of the kind
 
     def of(self, row: Mapping[str, object], step: object) -> Collector:
@@ -37,6 +39,38 @@ class UnnamedRows:
         if IN_ROWS.isdisjoint(row) and "config" not in row:  # nearly every row of a million
             self._blank = True
             return self._first
+        config = repr(row.get("config"))
+        likeness = config, *(f"{key}={row[key]}" for key in sorted(IN_ROWS & row.keys()))
+        if (told := self._told.get(likeness)) is None:
+            told = self._read(row)
+            if len(self._told) < _MAX_RUNS:
+                self._told[likeness] = told
+        said, found = told
+        if step is None:  # a line of settings alone, above the rows
+            plain = {key: value for key, value in said if key in found}
+            self._head = self._head or plain
+            for key in plain.keys() & self._head.keys():
+                self._refuse_two(key, self._head[key], plain[key])
+            return self._first
+        if not said:
+            self._blank = True
+            return self._first
+        if said not in self._runs and len(self._runs) < _MAX_RUNS:
+            own = Collector(self._first.name, self._first.errors, self._first.settings)
+            self._runs[said] = own if self._runs else self._first
+        at = whole(step)
+        if at is not None:
+            low, high = self._steps.get(said, (at, at))
+            self._steps[said] = min(low, at), max(high, at)
+            if "config" in row:
+                configs = self._configs.setdefault(said, {})
+                if config in configs or len(configs) < _MAX_CONFIGS:
+                    begins = min(configs.get(config, (at, found))[0], at)
+                    configs[config] = begins, found
+        return self._runs.get(said, self._first)
+
+    def _read(self, row: Mapping[str, object]) -> tuple[_Said, dict[str, object]]:
+        """What a row says of its run that tells runs apart, and all that it says of it."""
         found = settings_in_row(row)
         mapped = self._first.settings.columns
         names = sorted(
@@ -46,23 +80,7 @@ class UnnamedRows:
             ) or key.rpartition(".")[2] in ("n", "seed", "train_batch_size")
         )  # fmt: skip
         facts = facts_of(found) if "config" in row else {}
-        said = tuple((key, str(found[key])) for key in names) + tuple(sorted(facts.items()))
-        if not said:
-            self._blank = True
-            return self._first
-        if said not in self._runs and len(self._runs) < _MAX_RUNS:
-            own = Collector(self._first.name, self._first.errors, self._first.settings)
-            self._runs[said] = own if self._runs else self._first
-        if (at := whole(step)) is not None:
-            low, high = self._steps.get(said, (at, at))
-            self._steps[said] = min(low, at), max(high, at)
-            if "config" in row:
-                configs = self._configs.setdefault(said, {})
-                whole_one = repr(sorted(found.items()))
-                if whole_one in configs or len(configs) < _MAX_CONFIGS:
-                    begins = min(configs.get(whole_one, (at, found))[0], at)
-                    configs[whole_one] = begins, found
-        return self._runs.get(said, self._first)
+        return (*((key, str(found[key])) for key in names), *sorted(facts.items())), found
 
     def settle(self) -> list[Collector]:
         """The runs beyond the first, all named by what differs between them.
@@ -85,12 +103,7 @@ class UnnamedRows:
         after = len(ends) < len(self._runs) or max(a for a, _ in ends) > min(b for _, b in ends)
         blank = self._blank or any(key not in said for said in all_said for key in differ)
         if blank or after:
-            raise UnclearError(
-                f"a run must have one {key}, but the rows of {self._first.name!r} have "
-                f"{clean_text(first.get(key, 'none'))} and {clean_text(other.get(key, 'none'))}; "
-                "give each run a log of its own, or its rows a name in `run` (a batch that changes "
-                "within a run is not read)."
-            )
+            self._refuse_two(key, first.get(key, "none"), other.get(key, "none"))
         name = self._first.name
         for said, collector in self._runs.items():
             collector.rename(f"{name} " + " ".join(f"{k}={v}" for k, v in said if k in differ))
@@ -115,3 +128,11 @@ class UnnamedRows:
                     f"{key} {one} and {two} from step {begins} on; give the rows of each run a "
                     f"name in `run`, or say what it is with --map {key}=rollouts_per_problem."
                 )
+
+    def _refuse_two(self, key: str, one: str, other: str) -> None:
+        if one != other:
+            raise UnclearError(
+                f"a run must have one {key}, but the rows of {self._first.name!r} have "
+                f"{clean_text(one)} and {clean_text(other)}; give each run a log of its own, or "
+                "its rows a name in `run` (a batch that changes within a run is not read)."
+            )

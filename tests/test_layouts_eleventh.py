@@ -808,3 +808,57 @@ def test_rows_that_differ_in_the_learning_rate_of_their_config_are_two_runs(
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = Asked(maps=("val/accuracy=avg",), options={"where": ("learning_rate=1e-6",)})
     is_read(curves_of(tmp_path, asked), [run for run in truth if (run.n, run.seed) == (8, 0)])
+
+
+@pytest.mark.parametrize("form", ["lines", "csv", "long"])
+def test_ids_tell_apart_what_has_one_name(form: str, tmp_path: Path) -> None:
+    truth, rows = [], []
+    for n in (4, 8, 16):
+        for seed in (0, 1):
+            scores = curve(n, seed, range(0, 101, 10))
+            rows += [(f"n{n}", f"i{n}x{seed}", step, value) for step, value in scores.items()]
+            truth.append(Run(32, n, None, scores))
+    rows.sort(key=lambda row: row[2])
+    if form == "lines":
+        keys = ("run", "run_id", "step", _KEY)
+        lines = (json.dumps(dict(zip(keys, row, strict=True))) for row in rows)
+        write(tmp_path / "runs.jsonl", "\n".join(lines) + "\n")
+    elif form == "csv":
+        table(tmp_path / "runs.csv", ["name", "id", "_step", _KEY], [list(r) for r in rows])
+    else:
+        cells = [[name, own, _KEY, step, value] for name, own, step, value in rows]
+        table(tmp_path / "runs.csv", ["name", "id", "metric", "step", "value"], cells)
+    asked = Asked(("pattern=n{rollouts_per_problem}", "problems_per_batch=32"))
+    is_read(curves_of(tmp_path, asked), truth)
+
+
+def test_an_id_that_counts_rows_tells_no_runs_apart(tmp_path: Path) -> None:
+    truth = [Run(32, n, None, curve(n, 0, range(0, 101, 10))) for n in (4, 8)]
+    rows = [[f"n{r.n}", step, _KEY, v] for r in truth for step, v in r.scores.items()]
+    cells = [[i, *row] for i, row in enumerate(rows)]
+    table(tmp_path / "runs.csv", ["id", "name", "step", "metric", "value"], cells)
+    asked = Asked(("pattern=n{rollouts_per_problem}", "problems_per_batch=32"))
+    is_read(curves_of(tmp_path, asked), truth)
+
+
+@pytest.mark.parametrize("form", ["csv", "lines", "table", "json"])
+def test_the_name_of_a_run_says_more_than_the_folder_of_all(form: str, tmp_path: Path) -> None:
+    truth = [Run(32, n, None, curve(n, 0, range(0, 101, 10))) for n in (4, 8, 16)]
+    rows = [(f"n{r.n}", step, value) for r in truth for step, value in r.scores.items()]
+    folder = tmp_path / "sweep_n2"
+    maps: tuple[str, ...] = ()
+    if form == "csv":
+        table(folder / "runs.csv", ["run", "step", _KEY], [list(row) for row in rows])
+    elif form == "table":
+        table(folder / "runs.csv", ["run", "step", "score"], [list(row) for row in rows])
+    elif form == "lines":
+        lines = (json.dumps(dict(zip(("run", "step", _KEY), row, strict=True))) for row in rows)
+        write(folder / "runs.jsonl", "\n".join(lines) + "\n")
+    else:
+        document = {
+            f"n{r.n}": [{"step": step, _KEY: value} for step, value in r.scores.items()]
+            for r in truth
+        }
+        write(folder / "runs.json", json.dumps(document))
+    asked = Asked(("pattern=n{rollouts_per_problem}", "problems_per_batch=32"), maps)
+    is_read(curves_of(tmp_path, asked), truth)

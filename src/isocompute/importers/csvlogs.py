@@ -18,6 +18,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -64,7 +65,8 @@ _NESTED = "data."  # verl's rows through pandas' json_normalize
 _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _PARENT = ("parent_run_id", "parent_id", "parent")
-_ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
+_ID = ("run_id", "run_uuid", "run.hash", "run id", "wandb_id")  # tells runs of one name apart
+_OWN = "id"  # W&B's, where it is none that counts rows
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # A decimal comma, where semicolons or tabs part the cells; 1,234 may be thousands and stays.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
@@ -310,6 +312,7 @@ def _history(
         )
     at = header.index(step)
     named, own = _identity(header)
+    own, rows = _own_id(header, rows, named, own)
     calls = "_step" in header
     if calls:
         at = header.index("_step")
@@ -355,6 +358,21 @@ def _identity(header: Sequence[str]) -> tuple[int | None, int | None]:
     return (own if named is None else named), own
 
 
+def _own_id(
+    header: Sequence[str], rows: Rows, named: int | None, own: int | None
+) -> tuple[int | None, Rows]:
+    """A column `id` tells runs of one name apart, too, if its cells are no numbers."""
+    plain = [cell.strip().lower() for cell in header]
+    if own is not None or named is None or _OWN not in plain:
+        return own, rows
+    at = plain.index(_OWN)
+    first = next(rows, None)
+    if first is None:
+        return None, rows
+    cell = first[1][at].strip()
+    return at if cell and number(cell) is None else None, chain([first], rows)
+
+
 def _settle(unnamed: Unnamed | None, collectors: Mapping[str, Collector]) -> None:
     if unnamed is not None and (told := unnamed.settle(collectors)):
         for collector in collectors.values():
@@ -368,7 +386,7 @@ def _collector(
     if key not in collectors:
         if len(collectors) >= MAX_RUNS:
             return None
-        collectors[key] = Collector(name, errors, settings.for_file(name) if named else settings)
+        collectors[key] = Collector(name, errors, settings.for_run(name) if named else settings)
     return collectors[key]
 
 
@@ -423,6 +441,7 @@ def _long(
             f"{', '.join(header[:8])}; name it with --set step=COLUMN."
         )
     named, own = _identity([cell if i != metric else "" for i, cell in enumerate(plain)])
+    own, rows = _own_id(header, rows, named, own)
     nan = plain.index("is_nan") if "is_nan" in plain else None  # MLflow keeps NaN as 0 with a mark
     split = next((plain.index(c) for c in _SPLIT if c in plain), None)
     sets = plain.index("problem_set") if "problem_set" in plain else None

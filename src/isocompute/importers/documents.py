@@ -85,7 +85,7 @@ def read_documents(
     """Those runs, each with its own settings."""
     errors = Errors(str(path))
     return [
-        take_document(one, Collector(clean_text(name), errors, settings.for_file(name)), path)
+        take_document(one, Collector(clean_text(name), errors, settings.for_run(name)), path)
         .finish(path, "series-json")
         for name, one in found
     ]  # fmt: skip

@@ -34,6 +34,7 @@ _STEP_KEYS = frozenset(_STEPS)
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
 _RUN_KEYS = frozenset(_RUN)
+_ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
 _SEPARATOR = re.compile("[./]")
 MAX_RUNS = 10_000
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
@@ -92,15 +93,16 @@ class RunsOfRows:
         name = row.get(self._key)
         if not isinstance(name, str):
             return self.first
-        if name not in self._known:
+        own = next((value for k in _ID if isinstance(value := row.get(k), str)), name)
+        if own not in self._known:
             if len(self._known) >= MAX_RUNS:
                 raise InputError(
                     f"a log must hold at most {MAX_RUNS} runs, but {str(self._path)!r} has more "
                     f"values of {self._key}; split it."
                 )
-            settings = self.first.settings.for_file(name)
-            self._known[name] = Collector(name, self.first.errors, settings)
-        return self._known[name]
+            settings = self.first.settings.for_run(name)
+            self._known[own] = Collector(name, self.first.errors, settings)
+        return self._known[own]
 
     def finish(self) -> list[Collector]:
         """Those that have rows, each with the configuration that the files beside it say."""

@@ -26,7 +26,7 @@ from isocompute.importers.asking import (
     likely_score,
     require_configuration,
 )
-from isocompute.importers.identity import settle_runs
+from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
     ImportedRun,
@@ -135,7 +135,7 @@ def store_runs(
                 (json.dumps(Path(folder).absolute().name),),
             )
             there = _loaded(database)
-            settled = settle_again(kept, there, resumed=resumed)
+            settled = named_apart(settle_again(kept, there, resumed=resumed))
             gone = [old for old in there if not any(alike(run, old) for run in settled)]
             for old in gone:
                 _forget(connection, old)

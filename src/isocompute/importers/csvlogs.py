@@ -18,6 +18,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
 from isocompute.errors import InputError
@@ -48,6 +49,7 @@ from isocompute.importers.reading import (
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Column, Settings, parse_metric
 from isocompute.importers.steps import ASSUMED, goes_back
+from isocompute.importers.torn import decimals, ends_within_line, may_be_cut
 from isocompute.importers.unnamed import Unnamed, says_one, setting_of
 from isocompute.importers.vocabulary import STEP_KEYS, column_of
 
@@ -63,7 +65,8 @@ _NESTED = "data."  # verl's rows through pandas' json_normalize
 _STEP = ("step", "_step", "global_step", "iteration", "update", "steps", *STEP_KEYS)
 _RUN = ("run", "run_name", "experiment", "trial", "name", "run.name")
 _PARENT = ("parent_run_id", "parent_id", "parent")
-_ID = ("run_id", "run_uuid", "run.hash")  # tells runs of one name apart
+_ID = ("run_id", "run_uuid", "run.hash", "run id", "wandb_id")  # tells runs of one name apart
+_OWN = "id"  # W&B's, where it is none that counts rows
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 # A decimal comma, where semicolons or tabs part the cells; 1,234 may be thousands and stays.
 _POINT = re.compile(r"^\s*(-?(?:0|[0-9]+(?!,[0-9]{3}\s*$))),([0-9]+)\s*$")
@@ -73,6 +76,7 @@ _OF_RUNS = ({"name", "state", "created"}, {"run id", "status", "start time"})
 _SPLIT = ("split", "metric.context.subset", "metric.context")
 _SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
 _RELATIVE = ("relative time", "relative_time", "epoch")
+_WRITTEN = 3  # numbers of a column that are kept to tell whether its last one is cut
 _SAMPLED = 500  # rows that run.history() gives at most, unless it is asked for more
 
 
@@ -142,6 +146,8 @@ def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
         separator = _separator(text)
         header = _cells(text, separator)[:MAX_COLUMNS]
         rows = _rows(lines, header, separator, errors)
+        if path.suffix != ".gz" and ends_within_line(path):
+            rows = _without_cut(rows, errors)
         return read_layout(path, header, rows, settings, errors)
 
 
@@ -210,6 +216,27 @@ def _rows(
             yield line, [cells[i] for i in place] if place else cells
         elif data is None or data.strip():
             errors.add(line, f"a row must have {width} cells, but got {len(cells)}")
+
+
+def _without_cut(rows: Rows, errors: Errors) -> Rows:
+    """Rows of a file that ends within a line: a last number that seems cut is left out."""
+    held: tuple[int, list[str]] | None = None
+    written: list[str] = []  # the shortest number of the last column is enough, once there are some
+    for row in rows:
+        if held is not None:
+            yield held
+            if number(held[1][-1]) is not None:
+                written = sorted((*written, held[1][-1]), key=decimals)[:_WRITTEN]
+        held = row
+    if held is None:
+        return
+    line, cells = held
+    is_last = not errors.kept or errors.kept[-1].line < line
+    if is_last and may_be_cut(cells[-1], written):
+        errors.add(line, f"the file ends within this line: its last number, {cells[-1]:.20}, was "
+                         "left out")  # fmt: skip
+        cells = [*cells[:-1], ""]
+    yield line, cells
 
 
 def _of_hundred(cell: str) -> str:
@@ -285,6 +312,7 @@ def _history(
         )
     at = header.index(step)
     named, own = _identity(header)
+    own, rows = _own_id(header, rows, named, own)
     calls = "_step" in header
     if calls:
         at = header.index("_step")
@@ -330,6 +358,21 @@ def _identity(header: Sequence[str]) -> tuple[int | None, int | None]:
     return (own if named is None else named), own
 
 
+def _own_id(
+    header: Sequence[str], rows: Rows, named: int | None, own: int | None
+) -> tuple[int | None, Rows]:
+    """A column `id` tells runs of one name apart, too, if its cells are no numbers."""
+    plain = [cell.strip().lower() for cell in header]
+    if own is not None or named is None or _OWN not in plain:
+        return own, rows
+    at = plain.index(_OWN)
+    first = next(rows, None)
+    if first is None:
+        return None, rows
+    cell = first[1][at].strip()
+    return at if cell and number(cell) is None else None, chain([first], rows)
+
+
 def _settle(unnamed: Unnamed | None, collectors: Mapping[str, Collector]) -> None:
     if unnamed is not None and (told := unnamed.settle(collectors)):
         for collector in collectors.values():
@@ -343,7 +386,7 @@ def _collector(
     if key not in collectors:
         if len(collectors) >= MAX_RUNS:
             return None
-        collectors[key] = Collector(name, errors, settings.for_file(name) if named else settings)
+        collectors[key] = Collector(name, errors, settings.for_run(name) if named else settings)
     return collectors[key]
 
 
@@ -398,6 +441,7 @@ def _long(
             f"{', '.join(header[:8])}; name it with --set step=COLUMN."
         )
     named, own = _identity([cell if i != metric else "" for i, cell in enumerate(plain)])
+    own, rows = _own_id(header, rows, named, own)
     nan = plain.index("is_nan") if "is_nan" in plain else None  # MLflow keeps NaN as 0 with a mark
     split = next((plain.index(c) for c in _SPLIT if c in plain), None)
     sets = plain.index("problem_set") if "problem_set" in plain else None

@@ -50,6 +50,22 @@ def settle_runs(
     return [_telling_its_beginning(run) for run in runs]
 
 
+def named_apart(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
+    """Runs of one file under names of their own: a tracker gives several runs one name."""
+    taken: set[tuple[str, str]] = {(run.name, run.provenance.sha256) for run in runs}
+    seen, apart = set[tuple[str, str]](), list[ImportedRun]()
+    for run in runs:
+        name, sha256, count = run.name, run.provenance.sha256, 1
+        if (name, sha256) in seen:
+            while (name, sha256) in taken:
+                count += 1
+                name = f"{run.name} ({count})"
+        taken.add((name, sha256))
+        seen.add((name, sha256))
+        apart.append(run if name == run.name else replace(run, name=name))
+    return apart
+
+
 def _telling_its_beginning(run: ImportedRun) -> ImportedRun:
     """With a line where its steps are even, and the first is far beyond one of them."""
     first, _, width = span_of(run) or (0, 0, 1.0)

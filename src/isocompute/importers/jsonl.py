@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,15 +21,21 @@ from isocompute.importers.reading import (
     unfolded,
 )
 from isocompute.importers.runs import ImportedRun
+from isocompute.importers.series import SETTINGS
 from isocompute.importers.settings import Settings
+from isocompute.importers.unnamed_rows import UnnamedRows
 
 _OF_MAX = "global_step/max_steps"
 _STEPS = ("step", "global_step", _OF_MAX, "_step", "iteration", "update", "train_step",
           "training_iteration")  # Ray Tune 2: result.json
 
+_STEP_KEYS = frozenset(_STEPS)
+
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
 _RUN_KEYS = frozenset(_RUN)
+_ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
+_SEPARATOR = re.compile("[./]")
 MAX_RUNS = 10_000
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
@@ -66,41 +73,43 @@ class RunsOfRows:
     """A collector for every run that the rows of one file name; one where they name none."""
 
     def __init__(self, first: Collector, path: Path) -> None:
-        self._first, self._path = first, path
+        self.first, self._path = first, path
         self._key: str | None = None
         self._known: dict[str, Collector] = {}
+        self._unnamed = UnnamedRows(first, path)
 
-    def of(self, row: Mapping[str, object]) -> Collector:
-        """The collector of the run that a row names.
+    def of(self, row: Mapping[str, object], step: object = None) -> Collector:
+        """The collector of the run that a row names, or whose settings it repeats.
 
         Raises:
             InputError: if the file has more runs than one file may have.
         """
         if self._key is None:  # looked for in rows until one has it
             if _RUN_KEYS.isdisjoint(row):  # nearly every row of a million
-                return self._first
+                return self._unnamed.of(row, step)
             self._key = next((k for k in _RUN if isinstance(row.get(k), str)), None)
             if self._key is None:
-                return self._first
+                return self._unnamed.of(row, step)
         name = row.get(self._key)
         if not isinstance(name, str):
-            return self._first
-        if name not in self._known:
+            return self.first
+        own = next((value for k in _ID if isinstance(value := row.get(k), str)), name)
+        if own not in self._known:
             if len(self._known) >= MAX_RUNS:
                 raise InputError(
                     f"a log must hold at most {MAX_RUNS} runs, but {str(self._path)!r} has more "
                     f"values of {self._key}; split it."
                 )
-            settings = self._first.settings.for_file(name)
-            self._known[name] = Collector(name, self._first.errors, settings)
-        return self._known[name]
+            settings = self.first.settings.for_run(name)
+            self._known[own] = Collector(name, self.first.errors, settings)
+        return self._known[own]
 
     def finish(self) -> list[Collector]:
         """Those that have rows, each with the configuration that the files beside it say."""
         for collector in self._known.values():
             collector.configure_beside(self._path, alone=len(self._known) == 1)
-        first = [self._first] if self._first.n_rows or not self._known else []
-        return [*first, *self._known.values()]
+        first = [self.first] if self.first.n_rows or not self._known else []
+        return [*first, *self._unnamed.settle(), *self._known.values()]
 
 
 def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> list[ImportedRun]:
@@ -119,7 +128,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     for path in paths:
         errors.file = str(path)[:300]
         for number, row in iter_objects(path, errors):
-            kind = _take(row, number, runs.of(row), dumps, path)
+            kind = _take(row, number, runs, dumps, path)
             source = source or kind
     if not source:
         raise InputError(
@@ -139,11 +148,34 @@ def _keys(collector: Collector) -> str:
     return f" (its rows have {keys})" if keys else ""
 
 
+def _lifted(row: dict[str, object], named: str | None) -> dict[str, object]:
+    """A row with the keys of the group that holds its step in their place, if one does.
+
+    >>> _lifted({"config": {"n": 4}, "metrics": {"step": 8, "acc": 0.5}}, None)
+    {'config': {'n': 4}, 'step': 8, 'acc': 0.5}
+    """
+    wanted = _STEPS if named is None else (_SEPARATOR.split(named)[-1],)
+    groups = [
+        name for name, inner in row.items()
+        if name not in SETTINGS and isinstance(inner, dict) and any(k in inner for k in wanted)
+    ]  # fmt: skip
+    group = row[groups[0]] if len(groups) == 1 else None
+    if not isinstance(group, dict):
+        return row
+    return {**{k: v for k, v in row.items() if k != groups[0]}, **group}
+
+
 def _take(
-    row: dict[str, object], number: int, collector: Collector,
+    row: dict[str, object], number: int, runs: RunsOfRows,
     dumps: dict[tuple[int, str], Dump], path: Path,
 ) -> str:
     """Take one row; the format that it is of, or "" if of none."""
+    named = runs.first.settings.step
+    if _STEP_KEYS.isdisjoint(row) and named not in row:
+        row = _lifted(row, named)
+        named = None if named is None else _SEPARATOR.split(named)[-1]
+    key = named or ("step" if "step" in row else next((k for k in _STEPS if k in row), "step"))
+    collector = runs.of(row, row.get(key))
     if is_dump_row(row):
         add_sample(dumps, row, number, collector, path)
         return "skyrl-dump" if "input_prompt" in row else "verl-dump"
@@ -151,7 +183,6 @@ def _take(
     if isinstance(data, dict) and "step" in row:
         collector.row(row["step"], data, number)
         return "verl-file"
-    key = collector.settings.step or next((k for k in _STEPS if k in row), "step")
     if key in row:
         calls = key == "_step"
         if key == _OF_MAX:  # ms-swift: "5/100", of all that are planned

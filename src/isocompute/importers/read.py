@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.identity import settle_runs
+from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.reading import ROTATED, UTF16, clean_text, in_utf8, open_log
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -76,7 +76,7 @@ def read_log(
             f"a log must be a file or a folder, but {str(path)!r} is neither; check the path."
         )
     _check_columns(path, runs, settings)
-    settled = settle_runs(runs, resumed=settings.resumed)
+    settled = named_apart(settle_runs(runs, resumed=settings.resumed))
     refuse_siblings(settled, named=settings.pattern is not None)
     return settled
 
@@ -161,6 +161,12 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 
         return read_recording(path, settings)
     if looks_like_jsonl(path):
+        from isocompute.importers.documents import document_of, read_documents, runs_in
+
+        if (document := document_of(path)) is not None:
+            if several := runs_in(document):
+                return read_documents(several, path, settings)
+            return _read_trainer_state(path, settings)
         return read_jsonl([path], settings)
     from isocompute.importers.csvlogs import is_csv_log, read_csv_log
 

@@ -22,7 +22,7 @@ from isocompute.importers.runs import FROM_NAME, ImportedRun
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What names add to a run that was done once more: run2, rep_1, b, 20250914, v3.
 _REPEAT = re.compile(
-    r"(?:seed|s|runs?|r|rep|repeat|replica|trial|t|try|v|exp|take)?[0-9]+|[a-z]|rerun|retry|copy",
+    r"(?:seed|s|runs?|r|rep|repeat|replica|trial|t|try|v|exp|take)?[0-9]+|\([0-9]+\)|[a-z]|rerun|retry|copy",
     re.I,
 )
 

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 
 from isocompute.importers.reading import flatten
 
-_SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
-             "settings", "args")  # fmt: skip
-_STEPS = ("step", "_step", "global_step", "update", "iteration", "training_step", "train_step")
+SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
+            "settings", "args")  # fmt: skip
+STEPS = ("step", "_step", "global_step", "update", "iteration", "training_step", "train_step")
 # Lists of rows whose keys say all; the name of any other says what its rows are of.
 _ROWS = ("history", "log_history", "data", "rows", "logs", "log", "metrics", "records", "points")
 _GROUPS = ("Args.", "General.")  # sections of ClearML's hyperparameters
 _AXES = (("x", "y"), ("steps", "values"), ("step", "value"))
-_LISTS = (*_STEPS, "steps", "updates", "iterations")
+_LISTS = (*STEPS, "steps", "updates", "iterations")
 _DEPTH = 6
 
 
@@ -52,7 +52,7 @@ def settings_of(document: Mapping[str, object]) -> dict[str, object]:
         if not isinstance(value, dict) or depth > 2:
             continue
         for name, inner in value.items():
-            if name in _SETTINGS and isinstance(inner, dict):
+            if name in SETTINGS and isinstance(inner, dict):
                 for key, setting in flatten(inner).items():
                     group = next((g for g in _GROUPS if key.startswith(g)), "")
                     found[key.removeprefix(group)] = setting
@@ -83,7 +83,7 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
         for row in document:
             if not isinstance(row, dict):
                 continue
-            step = next((key for key in _STEPS if key in row), None)
+            step = next((key for key in STEPS if key in row), None)
             if step is None:
                 continue
             if "value" in row:
@@ -109,5 +109,5 @@ def points_of(document: object, name: str = "", depth: int = 0) -> Iterator[Poin
                 whole = f"{of}/{key}" if of and of not in _ROWS else key
                 for step, value in zip(document[at], inner, strict=True):
                     yield Point(step, {whole: value}, at == "_step")
-            elif key not in _SETTINGS:
+            elif key not in SETTINGS:
                 yield from points_of(inner, f"{name}\0{key}" if name else str(key), depth + 1)

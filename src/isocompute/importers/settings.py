@@ -150,14 +150,22 @@ class Settings:
                 return found
         return self
 
-    def for_file(self, name: str) -> Settings:
+    def for_run(self, name: str) -> Settings:
+        """As `for_file`, of one of a file's runs: its name says more than a folder's."""
+        return replace(self, named=frozenset()).for_file(name, self)
+
+    def for_file(self, name: str, otherwise: Settings | None = None) -> Settings:
         """With what `pattern` finds in a name; unchanged where it does not match.
 
         The first name that says a number decides; a setting fills what no name says. A pattern
         begins a word: `r{seed}` is not in "for83".
+
+        Args:
+            name: of a file, a folder or a run.
+            otherwise: what holds where the name does not match.
         """
         if self.pattern is None:
-            return self
+            return otherwise or self
         parts = _PLACEHOLDER.split(self.pattern)
         names = parts[1::2]
         if len(set(names)) != len(names):
@@ -171,14 +179,22 @@ class Settings:
         )
         match = re.search(f"(?<![A-Za-z]){regex}" if parts[0][:1].isalpha() else regex, name)
         if match is None:
-            return self
+            return otherwise or self
+        if otherwise is not None and all(
+            getattr(otherwise, key) == int(text) for key, text in match.groupdict().items()
+        ):
+            return replace(otherwise)
         found = {key: int(text) for key, text in match.groupdict().items() if key not in self.named}
         if not found:
             return replace(self)
         told = ", ".join(f"{key}={value}" for key, value in found.items())
         line = f"{told}: {FROM_NAME} {match.group(0)!r}"
-        named = self.named | found.keys()
-        inferred = (*self.inferred, line)
+        named = (self if otherwise is None else otherwise).named | found.keys()
+        kept = (
+            before for before in self.inferred if otherwise is None or FROM_NAME not in before
+            or not any(f"{key}=" in before for key in found)
+        )  # fmt: skip
+        inferred = (*kept, line)
         return replace(self, **found, inferred=inferred, named=named)  # type: ignore[arg-type]
 
 

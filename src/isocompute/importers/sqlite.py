@@ -95,7 +95,7 @@ def _collector(
     if key not in collectors:
         if len(collectors) >= MAX_RUNS:
             return None
-        collectors[key] = Collector(name, errors, settings.for_file(name))
+        collectors[key] = Collector(name, errors, settings.for_run(name))
     return collectors[key]
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from isocompute.errors import InputError
 from isocompute.importers.headers import head_of
 from isocompute.importers.reading import UTF16, in_utf8
+from isocompute.importers.torn import ends_within_line, may_be_cut
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -203,6 +204,8 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
         "parse_options": pa.csv.ParseOptions(delimiter=head.separator),
     }
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
+    if (last := head.names[-1]) in names and names[last] != "rollouts":
+        _refuse_cut(table.column(last), last, path)
     if head.separator in ";\t":
         _refuse_dotted_thousands(table, names, path)
     if head.separator in ";\t":  # decimal commas; 1,234 may be thousands and stays as it is
@@ -219,6 +222,19 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
         if pc.any(repeats).as_py():
             table = table.filter(pc.invert(repeats))
     return table.rename_columns([names[c] for c in table.column_names])
+
+
+def _refuse_cut(column: pa.ChunkedArray, name: str, path: Path) -> None:
+    """A file that ends within the last number of its last row."""
+    if path.suffix not in (".csv", ".tsv") or not ends_within_line(path):
+        return
+    *others, last = column.to_pylist() or [""]
+    if may_be_cut(last, others):
+        raise InputError(
+            f"{path}: a table must be whole, but it ends within a line, and its last {name!r:.60} "
+            f"is {ascii(last)[1:-1]:.20}, shorter than all others; delete that row, or end its "
+            "line if it is whole."
+        )
 
 
 def _refuse_dotted_thousands(table: pa.Table, names: dict[str, str], path: Path) -> None:

@@ -199,14 +199,14 @@ def _load(
         mine = dict(numbers)
         if one.column in there:
             mine["score"] = numbers_of(table, one.column, path)
-        for name in _SETTINGS:
-            value = getattr(one.settings, name)
-            if name not in mine and value is not None:
-                mine[name] = np.full(table.num_rows, float(value))
         for name in ("run", "problem_set", "split"):
             if name not in texts and (word := getattr(one.settings, name)) is not None:
                 texts[name] = (np.zeros(table.num_rows, dtype=np.int64), [word])
         _from_names(mine, texts, one.settings)
+        for name in _SETTINGS:
+            value = getattr(one.settings, name)
+            if name not in mine and value is not None:
+                mine[name] = np.full(table.num_rows, float(value))
         _from_responses(mine, path)
         if "steps" in mine and "rollouts" not in mine and set(_SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
@@ -297,7 +297,7 @@ def _from_names(
     if settings.pattern is None or "run" not in texts:
         return
     codes, names = texts["run"]
-    found = [settings.for_file(name) for name in names]
+    found = [settings.for_run(name) for name in names]
     for name in _SETTINGS:
         said = [getattr(one, name) for one in found]
         if name not in numbers and said and None not in said:
@@ -333,7 +333,7 @@ def _meanings(
                 continue
         elif _SPREAD.search(text):
             continue  # a width beside the scores that it is of
-        elif (own := settings.for_file(text)) is not settings and text:
+        elif (own := settings.for_run(text)) is not settings and text:
             names[column] = text
             scores.append(_Scores(text, own, is_wide=True))
             continue

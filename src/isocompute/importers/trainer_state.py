@@ -9,11 +9,11 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.configuration import settings_in_row
+from isocompute.importers.documents import read_documents, runs_in, take_document
 from isocompute.importers.jsonl import RunsOfRows
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import folder_name, in_time, parse_json, run_name, unfolded
 from isocompute.importers.runs import ImportedRun
-from isocompute.importers.series import points_of, settings_of
 from isocompute.importers.settings import Settings
 
 MAX_BYTES = 256 << 20  # 1e5 logged steps have some 100 MB
@@ -39,6 +39,8 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
     collector = Collector(name or path.stem, errors, settings)
     data = path.read_bytes()
     state, reason = parse_json(data)
+    if path.name != "trainer_state.json" and (several := runs_in(state)):
+        return read_documents(several, path, settings)
     if isinstance(state, list):  # the history alone, as `json.dump(trainer.state.log_history)`
         state = {"log_history": in_time(state)}  # Comet gives the newest first
     if isinstance(state, dict) and isinstance(state.get("log_history"), list):
@@ -85,10 +87,7 @@ def _of_series(state: dict[str, Any], collector: Collector, path: Path) -> Colle
     """The run of a document of series; None where it holds none."""
     if isinstance(name := state.get("name"), str) and name:
         collector.rename(name)
-    collector.configure(settings_of(state))
-    collector.configure_beside(path)
-    for number, point in enumerate(points_of(state), start=1):
-        collector.row(point.step, point.values, number, calls=point.calls)
+    take_document(state, collector, path, alone=True)
     return collector if collector.n_rows else None
 
 

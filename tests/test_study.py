@@ -208,6 +208,7 @@ def test_parts_bands_and_mixtures_of_a_file(load, tmp_path):
 @pytest.mark.parametrize(
     ("override", "message"),
     [
+        ("max_steps=5", r"got 'max_steps'; it belongs elsewhere in the file, docs/sweep\.md"),
         ("grid.sedes=2", r"got 'grid\.sedes'; did you mean 'seeds'\?"),
         ("recipe.kl_coeff=0.1", r"got 'recipe\.kl_coeff'; did you mean 'kl_coef'\?"),
         ("grid.rollouts_per_problem=2,4", r"got '2,4'; write a list: \[2,4\]\.$"),

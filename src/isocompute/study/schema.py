@@ -220,6 +220,8 @@ def _explain(error: ValidationError, where: str) -> str:
         word = str(first["loc"][-1])
         close = difflib.get_close_matches(word, sorted(_words()), n=1, cutoff=0.6)
         hint = f"did you mean {close[0]!r}?" if close else "remove it."
+        if close == [word]:
+            hint = "it belongs elsewhere in the file, docs/sweep.md shows where."
         return f"{where} must use known words only, but got {location!r}; {hint}{more}"
     if first["type"] == "missing":
         return f"{where} must have {location!r}, but it is missing; add it.{more}"

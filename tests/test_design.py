@@ -571,8 +571,13 @@ def test_a_design_needs_no_torch(tmp_path: Path, engine: str) -> None:
     assert (f"To train it here: {lacks}; pip install 'isocompute[local]'." in said) == (
         engine == "local"
     )
-    dry = call("run", "sweep.yaml", "--dry-run")
-    assert (dry.returncode, lacks in dry.stderr) == ((2, True) if engine == "local" else (0, False))
+    for command in ("run", "lr-sweep"):
+        dry = call(command, "sweep.yaml", "--dry-run")
+        assert dry.returncode == 0, dry.stderr
+        assert (lacks in " ".join(dry.stdout.split())) == (engine == "local")
+        if engine == "local":
+            real = call(command, "sweep.yaml")
+            assert (real.returncode, lacks in real.stderr) == (2, True)
 
 
 @pytest.mark.usefixtures("quick")

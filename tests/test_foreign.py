@@ -246,7 +246,7 @@ def test_runs_of_one_name_are_told_apart_by_their_id(tmp_path: Path) -> None:
     path.write_text(f"run_id,run_name,metric,step,value,is_nan\na,x,{KEY},0,0.5,0\na,x,{KEY},2,0,1\n"
                     f"b,x,{KEY},0,0.25,0\n")
     a, b = read_log(path, settings=GIVEN)
-    assert (a.name, b.name) == ("x", "x")
+    assert (a.name, b.name) == ("x", "x (2)")
     assert (a.series[0].score_K.tolist(), a.series[0].n_missing) == ([0.5], 1)
     assert b.series[0].score_K.tolist() == [0.25]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shlex
+import textwrap
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -115,26 +116,29 @@ def run(options: Options) -> int:
     """Run or resume a study."""
     check_target(options.json, [options.study])
     from isocompute.cli.tables import summary_lines
-    from isocompute.runner import open_study
+    from isocompute.runner import open_study, planned_study
 
-    study = open_study(options.study, options.overrides)
     folder = options.output or Path(options.study).with_suffix("")
     if options.dry_run:
-        return _dry_run(study, folder, options)
+        return _dry_run(*planned_study(options.study, options.overrides), folder, options)
+    study = open_study(options.study, options.overrides)
     summary, cost = _train(study, folder, options)
     write_json({**summary.accounting.to_dict(), "estimate": cost.to_dict()}, options.json)
     show(summary_lines(summary, str(folder)), quiet=options.json == "-")
     return summary.exit_code
 
 
-def _dry_run(study: Study, folder: str | Path, options: Options) -> int:
-    """What would be run, and its cost; nothing is measured or written."""
+def _dry_run(study: Study, lacks: str | None, folder: str | Path, options: Options) -> int:
+    """What would be run, its cost, and what it lacks here; nothing is measured or written."""
     from isocompute.cli.tables import study_lines
     from isocompute.study.cost import study_cost
 
     cost = study_cost(study)
     write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
-    show(study_lines(study, cost, str(folder)), quiet=options.json == "-")
+    lines = study_lines(study, cost, str(folder))
+    if lacks is not None:
+        lines += textwrap.wrap(f"To train it here: {lacks}", 80, subsequent_indent="  ")
+    show(lines, quiet=options.json == "-")
     return 0
 
 
@@ -143,17 +147,20 @@ def lr_sweep(options: Options) -> int:
     check_target(options.json, [options.study])
     from isocompute.cli.tables import lr_sweep_lines, summary_lines
     from isocompute.lr_sweep import check_scores, find_anchor, lr_study
-    from isocompute.runner import open_study
+    from isocompute.runner import open_study, planned_study
 
     path = Path(options.study)
     folder = Path(options.output or path.with_name(f"{path.stem}-lr"))
     whole = any(word.startswith("budget=") for word in options.overrides)
-    opened = open_study(path, options.overrides)
+    opened, lacks = (
+        planned_study(path, options.overrides) if options.dry_run
+        else (open_study(path, options.overrides), None)
+    )  # fmt: skip
     study = lr_study(opened, options.rates, folder, whole=whole)
     scores = {"metric": options.metric, "problem_set": options.problem_set}
     check_scores(study, **scores)
     if options.dry_run:
-        return _dry_run(study, folder, options)
+        return _dry_run(study, lacks, folder, options)
     summary, _ = _train(study, folder, options)
     if summary.pending:
         show(summary_lines(summary, str(folder)), quiet=options.json == "-")

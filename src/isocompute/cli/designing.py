@@ -159,11 +159,8 @@ def _written(
 ) -> dict[str, Any]:
     """Write the study file, read it back as `run` would, and time the embedded engine."""
     from isocompute.design import write_study
-    from isocompute.engines import problem_generators
-    from isocompute.errors import NotInstalledError
     from isocompute.lr_sweep import lr_study
-    from isocompute.runner import calibrate, open_study
-    from isocompute.study import load_study
+    from isocompute.runner import calibrate, planned_study
     from isocompute.study.cost import study_cost, time_words
 
     path = Path(options.output)
@@ -171,11 +168,7 @@ def _written(
     write_study(path, sweep, trainer, target=target, problems=options.problems, rates=rates)
     found: dict[str, Any] = {"study": options.output, "lacks": None, "lr_sweep": None}
     try:
-        try:
-            study = open_study(path)
-        except NotInstalledError as error:  # it is trained elsewhere, or what it needs comes later
-            found["lacks"] = str(error)
-            study = load_study(path, generators=problem_generators())
+        study, found["lacks"] = planned_study(path)
     except Exception:
         # Never leave a file that `run` refuses, nor lose the one that was there.
         path.unlink() if before is None else path.write_bytes(before)

@@ -1,7 +1,7 @@
 """Specifications + engine -> store: worker processes, leases, retries, resume, progress."""
 
 from isocompute.runner.calibrate import calibrate
-from isocompute.runner.open import open_study
+from isocompute.runner.open import open_study, planned_study
 from isocompute.runner.progress import Progress, Summary
 from isocompute.runner.run import default_workers, run_study
 from isocompute.runner.settings import Settings
@@ -13,5 +13,6 @@ __all__ = [
     "calibrate",
     "default_workers",
     "open_study",
+    "planned_study",
     "run_study",
 ]

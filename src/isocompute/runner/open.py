@@ -12,6 +12,7 @@ from isocompute.engines import (
     problem_generators,
     takes_whole_machine,
 )
+from isocompute.errors import NotInstalledError
 from isocompute.study import Study, load_study
 
 
@@ -34,3 +35,17 @@ def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
     if "slices" not in study.source and takes_whole_machine(s.engine for s in study.runs):
         return replace(study, slices=(1.0,))
     return study
+
+
+def planned_study(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Study, str | None]:
+    """The study of `open_study`, trained here or not, and what is missing to train it here.
+
+    An engine that is not installed cannot say whether it can do the runs.
+
+    Raises:
+        InputError: as `open_study`.
+    """
+    try:
+        return open_study(path, overrides), None
+    except NotInstalledError as error:
+        return load_study(path, overrides=overrides, generators=problem_generators()), str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
@@ -110,6 +111,16 @@ def test_every_run_of_a_batch_is_the_run_that_it_is_alone(folder, tmp_path):
         assert_same(batch[i], alone)
     last = [r.steps[-1].successes_Q.tolist() for r in batch]
     assert last[0] != last[1]
+
+
+def test_runs_of_a_batch_share_its_time(folder, tmp_path):
+    """What is booked for all of them is no more than what passed."""
+    began = time.monotonic()
+    _, batch = finished(several(folder), tmp_path)
+    passed = time.monotonic() - began
+    booked = [sum(x.wall_s for x in [*r.steps, *r.evaluations]) for r in batch]
+    assert 0 < sum(booked) <= passed
+    assert max(booked) < 0.5 * sum(booked)
 
 
 @pytest.mark.long

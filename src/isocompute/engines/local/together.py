@@ -189,7 +189,7 @@ class Together:
         self.pushes_R4N.copy_(pushes)
         self.rates_R3.copy_(rates)
         sums: list[list[float]] = self.learn().tolist()
-        due = []
+        due, started = [], _share_of(started, len(judged))
         for run, made in judged.items():
             m = self.members[run]
             with self._alone(m):
@@ -247,6 +247,7 @@ class Together:
                 left = self._count(number, again, mine, left, counts, spent)
                 if not left:
                     break
+            started = _share_of(started, len(mine))
             for r, name in mine.items():
                 with self._alone(self.members[r]):
                     if self.members[r].error is None:
@@ -309,3 +310,9 @@ class Together:
                 value.copy_(file.get_tensor(name))
         self.members[run].load_position(folder)
         self.members[run].is_kept = self.members[run].done
+
+
+def _share_of(started: float, runs: int) -> float:
+    """When a run would have to start to be booked its share of the time since then."""
+    now = time.monotonic()
+    return now - (now - started) / max(runs, 1)

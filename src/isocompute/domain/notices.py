@@ -173,8 +173,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Train B_p = {other} there once{takes}."),
         "law_of_another_model": _caution(
             "Not your data: {source} is a sweep of {model}; the best n of your model may differ.",
-            "Ask `isocompute design --budget BUDGET -o study.yaml` if a sweep of yours pays (15% of "
-            "it), and which n to take without one: it allows for other models."),
+            "Ask `isocompute design --budget BUDGET -o study.yaml` if a sweep of yours pays, and "
+            "which n to take without one: it allows for other models."),
         "difficulty_assumed": _note(
             "No difficulty was given: the recipe for an easy set is used.",
             "Measure it with `isocompute difficulty` (16 answers a problem), pass --difficulty."),

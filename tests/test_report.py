@@ -19,7 +19,7 @@ import pytest
 from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.report import StudyView, render_report
-from isocompute.report.first_screen import _gain
+from isocompute.report.first_screen import _gain, _spent
 from isocompute.report.html import content_security_policy, json_for_html, plotly_script
 from isocompute.report.payload import TEXT_LIMIT, numbers, thin
 from isocompute.report.style import contrast, ramp_color, relative_luminance, series_styles
@@ -303,6 +303,12 @@ def test_extrapolation_is_said_on_the_first_screen(tmp_path: Path, fit: FixtureF
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "10 times as far as n were compared" in said
     assert "15,625 steps" in said  # every digit: it is typed into a trainer
+
+
+@pytest.mark.parametrize(("unit", "said"), [("rollouts", "1M of 1.05M"), ("gpu-hours", "1M")])
+def test_a_budget_that_was_not_in_rollouts_is_not_said_in_them(unit: str, said: str) -> None:
+    plan = {"rollouts": 1e6, "budget_rollouts": 1.05e6, "law": {"unit": unit}}
+    assert _spent(plan) == said
 
 
 def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(

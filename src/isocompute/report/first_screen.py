@@ -155,9 +155,10 @@ def page_title(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> str:
 
 
 def _spent(plan: Document) -> str:
-    """Rollouts of a plan, beside those of its budget where they differ."""
+    """Rollouts of a plan, beside those of a budget in rollouts where they differ."""
     spent, of = compact(plan.get("rollouts")), compact(plan.get("budget_rollouts"))
-    return spent if spent == of else f"{spent} of {of}"
+    counted = (plan.get("law") or {}).get("unit", "rollouts") == "rollouts"
+    return spent if spent == of or not counted else f"{spent} of {of}"
 
 
 def verdict_of(document: Document) -> Section | None:

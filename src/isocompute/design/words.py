@@ -10,7 +10,7 @@ from isocompute.domain.text import compact
 
 Row = Mapping[str, Any]
 
-WIDTH = 80
+WIDTH, LINES = 80, 12
 _LABEL = 8  # columns of the names at the left
 _SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone")  # in lines of their own
 
@@ -40,31 +40,41 @@ def design_lines(d: Row) -> list[str]:
         lines += _row("Passes", f"over your problems: {compact(final_passes)} in the final run, at "
                       f"most {compact(sweep_passes)} in the sweep")  # fmt: skip
     if any(one["code"] == "prior_alone" for one in d["notices"]):
-        lines += _row("Set", "say --difficulty easy or hard: the best n depends on it")
+        said = "--difficulty: it decides the best n (isocompute difficulty measures it)"
+        lines += _row("Set", said)
     if d.get("time") is not None and d["answer"] == "sweep":
         lines += _row("Time", d["time"])
-    if notes := [one for one in d["notices"] if one["code"] not in _SAID]:
-        # What may turn the answer comes first.
-        notes.sort(key=lambda one: one["code"] != "prior_of_others" or d["answer"] == "sweep")
-        left = len(notes) - 1
-        more = f" ({left} more: --json -)" if left else ""
-        text = notes[0]["text"]
-        if notes[0]["code"] == "prior_of_others" and d["answer"] == "no_sweep":
-            command = f": isocompute run {d['study']}" if d["study"] is not None else ""
-            text += f" Then sweep{command}." if _pays_for_others(d) else " No sweep pays even then."
-        lines += _row("Note", f"{text} {notes[0]['remedy']}{more}")
+    after = list[str]()
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
         held = f"{d['engine']}{', placeholders' if toys else ''}"
         which = f"{d['study']} ({held}){'' if d['answer'] == 'sweep' else ', the sweep above'}"
-        lines += _row("Wrote", f"{which}. {toys[0]}" if toys else which)
+        after += _row("Wrote", f"{which}. {toys[0]}" if toys else which)
         if d.get("lacks") is not None:
-            lines += _row("", f"To train it here: {d['lacks']}")
+            after += _row("", f"To train it here: {d['lacks']}")
         if d.get("lr_sweep") is not None:
             rate = f"isocompute lr-sweep {d['study']}"
-            lines += _row("First", f"{rate}   (+ {_drawn(d['lr_sweep'])})")
+            after += _row("First", f"{rate}   (+ {_drawn(d['lr_sweep'])})")
         if d["answer"] == "sweep":
-            lines += _row("Run", f"isocompute run {d['study']}   (it stops by itself)")
+            after += _row("Run", f"isocompute run {d['study']}   (it stops by itself)")
+    # A second note where it finds room: a budget of lines, not of notes.
+    both = _notes(d, 2)
+    fits = len(lines) + len(both) + len(after) <= LINES
+    return [*lines, *(both if fits else _notes(d, 1)), *after]
+
+
+def _notes(d: Row, shown: int) -> list[str]:
+    """So many of the notices that no other line says, what may turn the answer first."""
+    notes = [one for one in d["notices"] if one["code"] not in _SAID]
+    notes.sort(key=lambda one: one["code"] != "prior_of_others" or d["answer"] == "sweep")
+    left, lines = len(notes) - shown, list[str]()
+    for i, one in enumerate(notes[:shown]):
+        text = one["text"]
+        if one["code"] == "prior_of_others" and d["answer"] == "no_sweep":
+            command = f": isocompute run {d['study']}" if d["study"] is not None else ""
+            text += f" Then sweep{command}." if _pays_for_others(d) else " No sweep pays even then."
+        more = f" ({left} more: --json -)" if left > 0 and i == shown - 1 else ""
+        lines += _row("Note" if i == 0 else "", f"{text} {one['remedy']}{more}")
     return lines
 
 

@@ -1017,7 +1017,9 @@ def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
         lines = advice_lines({**plan.document, **words, **same})
         return [line.rpartition("(")[2] for line in lines if line[2:8] in ("rate  ", "recipe")]
 
-    assert rows() == ["rate as in the runs)", "not in the logs)"]
+    assert rows() == ["as in the runs)", "not in the logs)"]
+    words = {"learning_rate_from": "runs", "recorded": ["learning_rate"]}
+    assert "warm-up" not in "\n".join(advice_lines({**plan.document, **words}))
     assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
     asked = {"learning_rate_from": "runs", "recorded": ["learning_rate"], "difficulty": "hard",
              "asked": ["kl_coef", "entropy_coef"]}  # fmt: skip

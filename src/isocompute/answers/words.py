@@ -110,11 +110,10 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
                 "{gain_interval[1]:+.3f})")  # fmt: skip
         out += _row("untested n", ", ".join(said.format(**row) for row in guesses))
-    warm_up = f"{d['recipe']['warmup_steps']} warm-up steps"
-    origin = rate_origin(d)
-    if origin == "as in the runs" and "warmup_steps" not in d["recorded"]:
-        origin = f"rate {origin}"
-    out += _row("rate", f"{plain_rate(d['learning_rate'])}, {warm_up}", origin)
+    known, rate = known_words(d), plain_rate(d["learning_rate"])
+    if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
+        rate += f", {d['recipe']['warmup_steps']} warm-up steps"
+    out += _row("rate", rate, rate_origin(d))
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     whose = "easy set assumed" if assumed else ""
     if "kl_coef" in d.get("recorded", ()):

@@ -189,11 +189,11 @@ class Together:
         self.pushes_R4N.copy_(pushes)
         self.rates_R3.copy_(rates)
         sums: list[list[float]] = self.learn().tolist()
-        due, started = [], _share_of(started, len(judged))
+        due, share = [], _share_of(started, len(judged))
         for run, made in judged.items():
             m = self.members[run]
             with self._alone(m):
-                m.updated(*measured(made, sums[run], m), started)
+                m.updated(*measured(made, sums[run], m), time.monotonic() - share)
                 if self._is_due(m):
                     due.append(run)
         self._evaluate(due)
@@ -247,12 +247,14 @@ class Together:
                 left = self._count(number, again, mine, left, counts, spent)
                 if not left:
                     break
-            started = _share_of(started, len(mine))
+            share = _share_of(started, len(mine))
             for r, name in mine.items():
                 with self._alone(self.members[r]):
                     if self.members[r].error is None:
                         tokens, rollouts = spent[r]
-                        self.members[r].evaluated(name, counts[r], tokens, rollouts, started)
+                        self.members[r].evaluated(
+                            name, counts[r], tokens, rollouts, time.monotonic() - share
+                        )
 
     def _count(
         self, number: int, again: int, names: dict[int, str], left: dict[int, IntArray],
@@ -313,6 +315,5 @@ class Together:
 
 
 def _share_of(started: float, runs: int) -> float:
-    """When a run would have to start to be booked its share of the time since then."""
-    now = time.monotonic()
-    return now - (now - started) / max(runs, 1)
+    """Seconds of the time since then that each of some runs is booked."""
+    return (time.monotonic() - started) / max(runs, 1)

@@ -811,7 +811,7 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8), None,
                      0.0, spend=4.2e6, instead={"law_of_another_model": 0.7e6})  # fmt: skip
     assert [(s["settles"], s["rollouts"]) for s in steps] == [
-        ("law_of_another_model", 0.7e6), ("anchor_assumed", 0.35e6)]  # fmt: skip
+        ("law_of_another_model", None), ("anchor_assumed", 0.35e6)]  # fmt: skip
     assert steps[1]["command"] == "isocompute lr-sweep study.yaml"
 
 

@@ -24,7 +24,8 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "train n = {settles}", f"{_RUN} {_N}{{settles}}",
         "train {bp} problems x {settles} rollouts"),
     "law_of_another_model": (
-        "see if a sweep pays", "isocompute design --budget {spend}{known} -o {study}", None),
+        "see if a sweep pays, and which n to take if not",
+        "isocompute design --budget {spend}{known} -o {study}", None),
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (
@@ -51,7 +52,8 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
 # do not see it.
 _IN_FULL = {
     "measure the rate": "measure the learning rate",
-    "see if a sweep pays": "ask if a sweep of your own pays at this price",
+    "see if a sweep pays, and which n to take if not":
+        "ask if a sweep of your own pays, and which n to take if not",
 }
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
@@ -103,7 +105,7 @@ def run_next(
     if "law_of_another_model" in there:
         # The sweep of one's own is not designed yet: more runs of that model tell nothing.
         there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
-        if sweep := known.get("law_of_another_model"):
+        if sweep := known.pop("law_of_another_model", None):  # to ask is free
             known["anchor_assumed"] = sweep * SHARE
     if contended and (len(contended) < 2 or (known.get("extrapolated") or 0.0) > SPEND * spend > 0):
         there.discard("extrapolated")  # the plan's own run is the cheaper check

@@ -851,7 +851,8 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         lines = advice_lines(d)
         said = "Before you spend: nothing: every check costs more than the run (--why)."
         assert (said in lines) is not asked
-        total = "" if spent is None else f" (run and checks: {takes(plan['rollouts'] + spent)})"
+        whole = takes(plan["rollouts"] + (spent or 0))
+        total = "" if spent is None else f" (run and checks: {whole}; over budget)"
         assert (f"Before you spend{total}:" in lines) is asked
         assert f"Before you spend{total}:" in advice_lines(d, why=True)
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
@@ -882,6 +883,15 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     assert with_checks(plan, [step, gauge]) == "at least 15 GPU-hours, $30"
     unpriced = {"gpu_hours": None, "usd": None, "tokens": None}
     assert with_checks({**plan, "cost": unpriced}, [step]) == "1.5M rollouts"
+    # A hundredth more is the budget still: settings spend it up to their last step.
+    for budget, over in ((1.49e6, ""), (1.48e6, "; over budget")):
+        said = with_checks({**plan, "budget_rollouts": budget}, [step])
+        assert said == f"15 GPU-hours, $30{over}"
+    said = with_checks({**plan, "budget_rollouts": 1e6}, [step, gauge])
+    assert said == "at least 15 GPU-hours, $30; over budget"
+    dear = {"gpu_hours": 12_300.0, "usd": None, "tokens": 1.23e9}
+    assert with_checks({**plan, "cost": dear}, [{**step, "cost": dear}, gauge], 1) == (
+        "at least 24.6k GPU-hours")  # fmt: skip
     # Of steps that the screen has no room for nothing is counted.
     plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
     many = [{**step, "do": f"do {i} " + "x" * 60, "command": "isocompute " + "y" * 60,
@@ -890,7 +900,13 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     lines = advice_lines({**plan, "run_next": many})
     shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
     assert 0 < shown < 3
-    assert f"Before you spend (run and checks: {compact(9.99 + shown)} GPU-hours):" in lines
+    total = f"{compact(9.99 + shown)} GPU-hours; over budget"
+    assert f"Before you spend (run and checks: {total}):" in lines
+    wide = {**plan, "cost": {**dear, "source": {}}, "run_next": [
+        {**step, "do": "do", "command": "", "cost": dear}, {**gauge, "do": "x", "command": ""}]}
+    said = next(line for line in advice_lines(wide) if line.startswith("Before"))
+    assert said.endswith("24.6k GPU-hours; over budget):")  # a line holds no tokens beside it
+    assert len(said) <= 80
 
 
 def test_the_n_that_is_named_is_a_tested_one() -> None:

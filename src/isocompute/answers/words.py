@@ -187,8 +187,14 @@ def rate_words(found: Mapping[str, Any]) -> str:
     return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
 
 
-def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> str:
-    """What the run of a plan costs together with some steps; "" where none has a price."""
+def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
+    """What the run of a plan costs together with some steps; "" where none has a price.
+
+    Args:
+        d: a plan as `plan --json` has it.
+        steps: some of its checks.
+        most: how many units it may be said in.
+    """
     paid = [one for one in steps if one.get("rollouts")]
     if not paid:
         return ""
@@ -197,12 +203,14 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> str
     for name in ("gpu_hours", "usd", "tokens"):
         known = [part[name] for part in parts if part.get(name) is not None]
         total[name] = math.fsum(known) if len(known) == len(parts) else None
-    spent = takes((d.get("rollouts") or 0) + sum(one["rollouts"] for one in paid))
+    spent = (d.get("rollouts") or 0) + sum(one["rollouts"] for one in paid)
     # Hours and money: of tokens there is no need beside them.
-    said = ", ".join(amounts(total)[:2]) or spent
+    said = ", ".join(amounts(total)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    return f"at least {said}" if open_ else said
+    budget = (1 + _ALIKE) * (d.get("budget_rollouts") or math.inf)
+    over = "; over budget" if spent > budget else ""
+    return f"{'at least ' * open_}{said}{over}"
 
 
 def _steps(
@@ -222,8 +230,9 @@ def _steps(
         rows, shown = rows + row, i
     if not rows:
         return []
-    total = with_checks(d, steps[:shown])
-    return [f"Before you spend{f' (run and checks: {total})' if total else ''}:", *rows]
+    totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
+    heads = [f"Before you spend{f' (run and checks: {one})' if one else ''}:" for one in totals]
+    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
 
 
 def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:

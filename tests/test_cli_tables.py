@@ -97,7 +97,7 @@ def test_the_answer_in_one_screen() -> None:
         "avg@4, 9 runs: 32 problems (B_p) x 8 to 128 rollouts (n), up to 10M rollouts",
         "",
         "Best n      100k: 8 (8 to 128)    1M: 32 (8 to 128)    10M: 128 (8 to 128)",
-        "            rises by 4.0 octaves, at least 3.2; where it levels off is not known",
+        "            rises 16-fold, at least 9.2-fold; where it levels off is not known",
         "Wrong n     costs 0.091 at 10M (n = 8), 0.002 (n = 32)",
         "Predicts    held-out scores within 0.012 (assuming no further change: 0.030)",
         "Batch or n  cannot be told from one B_p per n",
@@ -115,11 +115,11 @@ def line(d: dict[str, Any], label: str) -> str:
 def test_where_it_levels_off_and_whether_it_rises() -> None:
     d = document()
     d["law"]["plateau_interval"] = [100.0, 180.4]
-    assert fit_lines(d)[3].strip().endswith("at least 3.2; levels off at 120 (100 to 180)")
+    assert fit_lines(d)[3].strip().endswith("at least 9.2-fold; levels off at 120 (100 to 180)")
     d["law"]["identified"] = {"plateau": False}  # the curves let it move on
     assert fit_lines(d)[3].strip().endswith("where it levels off is not known")
     d["law"]["rising"]["claimed"] = False
-    assert fit_lines(d)[3].strip() == "rises by 4.0 octaves, but noise alone may explain that"
+    assert fit_lines(d)[3].strip() == "rises 16-fold, but noise alone may explain that"
     d["law"]["rising"]["octaves"] = 0.0
     level = "whether it rises cannot be told: several n score alike"
     assert fit_lines(d)[3].strip() == level  # beside a best n that goes from 8 to 108
@@ -128,7 +128,7 @@ def test_where_it_levels_off_and_whether_it_rises() -> None:
     assert fit_lines(d)[3].strip() == "does not rise with the budget"
     d["law"]["rising"] = {"octaves": -2.0, "lower_bound": -3.0, "claimed": False}
     d["notices"].append({"code": "falling", "level": "note", "text": "", "remedy": "Steps."})
-    assert fit_lines(d)[3].strip() == "falls by 2.0 octaves as the budget grows"
+    assert fit_lines(d)[3].strip() == "falls 4-fold as the budget grows"
     d = document()
     d["notices"].append({"code": "non_monotone", "level": "note", "text": "", "remedy": "Read."})
     assert fit_lines(d)[3].strip().endswith("but goes up and down on the way")
@@ -162,10 +162,10 @@ def test_the_batch_or_n() -> None:
     d = document()
     d["direction"] = {"d_log_n_d_log_bp": -0.31, "interval": [-0.8, 0.1], "follows": "n"}
     assert line(d, "Batch").endswith(
-        "  n: best n moves -0.3 octaves as B_p doubles (-0.8 to 0.1)"
+        "  n: best n changes 0.81-fold as B_p doubles (0.57 to 1.1)"
     )
     d["direction"]["follows"] = "batch"
-    assert "  the batch: best n moves -0.3" in line(d, "Batch")
+    assert "  the batch: best n changes 0.81-fold" in line(d, "Batch")
     d = document()
     d["notices"].pop()
     assert line(d, "Batch").endswith("the best n is at an end of those tested")
@@ -243,8 +243,27 @@ def test_the_picture_names_its_source_where_a_line_holds_it() -> None:
         more = fit_lines(d)[-1].removeprefix(before)
         assert " more notes: --full    Picture: " in more
         assert more.endswith(f"isocompute report {source}")
-    d["provenance"]["sources"] = ["x" * 60]
-    assert fit_lines(d)[-1].endswith("isocompute report SOURCE")
+    # A long one has lines of its own, where the screen has room for them.
+    d["provenance"]["sources"] = ["x" * 50]
+    assert fit_lines(d)[-2:] == ["Details and 23 more notes: --full",
+                                 f"Picture: isocompute report {'x' * 50}"]  # fmt: skip
+    options = "--set 'pattern=runs of n{rollouts_per_problem}' --metric avg:accuracy"
+    assert " ".join(line.strip(" \\") for line in fit_lines(d, options)[-3:]).endswith(
+        f"Picture: isocompute report {'x' * 50} {options}"
+    )
+    d["verdict"]["reason"], d["setting"]["kind"] = "two lines of it " * 6, "joint"
+    assert fit_lines(d, options)[-1].endswith(": --full    Picture: isocompute report SOURCE")
+    assert not any("--full" in line for line in fit_lines(d, options, pointers=False))
+
+
+def test_runs_that_were_timed_can_be_compared_by_cost() -> None:
+    d = document()
+    said = "By cost     n are compared at equal rollouts; at equal cost: --unit gpu-hours"
+    assert said not in fit_lines(d)
+    d["units"] = ["rollouts", "gpu-hours"]
+    assert fit_lines(d)[7:9] == [said, ""]
+    d["unit"] = "gpu-hours"
+    assert said not in fit_lines(d)
 
 
 def test_fourteen_lines_of_eighty_columns_whatever_is_said() -> None:

@@ -145,7 +145,7 @@ def test_n_star_has_its_interval_and_a_choice_outside_says_why() -> None:
 
 
 def test_a_non_monotone_n_star_is_planned_like_any_other() -> None:
-    gone = [notice("non_monotone"), notice("falling", octaves=2.0, n=8)]
+    gone = [notice("non_monotone"), notice("falling", times="4-fold", n=8)]
     d = plan_budget(planted(notices=gone), AT).document
     assert arm(d) == (32, 32)
     assert d["refusal"] is None
@@ -852,7 +852,7 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         said = "Before you spend: nothing: every check costs more than the run (--why)."
         assert (said in lines) is not asked
         whole = takes(plan["rollouts"] + (spent or 0))
-        total = "" if spent is None else f" (run and checks: {whole}; over budget)"
+        total = "" if spent is None else f" (run and checks: {whole}; 2.0 times the run)"
         assert (f"Before you spend{total}:" in lines) is asked
         assert f"Before you spend{total}:" in advice_lines(d, why=True)
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
@@ -877,21 +877,19 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     plan: dict[str, Any] = {"rollouts": 1e6, "cost": {"gpu_hours": 10.0, "usd": 20.0, "tokens": 5}}
     step = {"settles": "bp_untested", "rollouts": 5e5,
             "cost": {"gpu_hours": 5.0, "usd": 10.0, "tokens": None}}  # fmt: skip
-    assert with_checks(plan, [step, step]) == "20 GPU-hours, $40"
+    assert with_checks(plan, [step, step]) == "20 GPU-hours, $40; 2.0 times the run"
     assert with_checks(plan, []) == with_checks(plan, [{**step, "rollouts": None}]) == ""
     gauge = {"settles": "difficulty_assumed", "rollouts": None, "cost": None}
-    assert with_checks(plan, [step, gauge]) == "at least 15 GPU-hours, $30"
+    assert with_checks(plan, [step, gauge]) == "at least 15 GPU-hours, $30; 1.5 times the run"
     unpriced = {"gpu_hours": None, "usd": None, "tokens": None}
-    assert with_checks({**plan, "cost": unpriced}, [step]) == "1.5M rollouts"
-    # A hundredth more is the budget still: settings spend it up to their last step.
-    for budget, over in ((1.49e6, ""), (1.48e6, "; over budget")):
-        said = with_checks({**plan, "budget_rollouts": budget}, [step])
-        assert said == f"15 GPU-hours, $30{over}"
-    said = with_checks({**plan, "budget_rollouts": 1e6}, [step, gauge])
-    assert said == "at least 15 GPU-hours, $30; over budget"
+    assert with_checks({**plan, "cost": unpriced}, [step]) == "1.5M rollouts; 1.5 times the run"
+    # By what is paid: as many hours for fewer rollouts.
+    assert with_checks(plan, [{**step, "rollouts": 1e5}]).endswith("$30; 1.5 times the run")
+    little = {**step, "cost": {"gpu_hours": 0.4, "usd": 0.8, "tokens": None}}
+    assert with_checks(plan, [little]) == "10 GPU-hours, $21"  # no word of what does not show
     dear = {"gpu_hours": 12_300.0, "usd": None, "tokens": 1.23e9}
     assert with_checks({**plan, "cost": dear}, [{**step, "cost": dear}, gauge], 1) == (
-        "at least 24.6k GPU-hours")  # fmt: skip
+        "at least 24.6k GPU-hours; 2.0 times the run")  # fmt: skip
     # Of steps that the screen has no room for nothing is counted.
     plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
     many = [{**step, "do": f"do {i} " + "x" * 60, "command": "isocompute " + "y" * 60,
@@ -900,12 +898,12 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     lines = advice_lines({**plan, "run_next": many})
     shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
     assert 0 < shown < 3
-    total = f"{compact(9.99 + shown)} GPU-hours; over budget"
+    total = f"{compact(9.99 + shown)} GPU-hours; 1.{shown} times the run"
     assert f"Before you spend (run and checks: {total}):" in lines
     wide = {**plan, "cost": {**dear, "source": {}}, "run_next": [
         {**step, "do": "do", "command": "", "cost": dear}, {**gauge, "do": "x", "command": ""}]}
     said = next(line for line in advice_lines(wide) if line.startswith("Before"))
-    assert said.endswith("24.6k GPU-hours; over budget):")  # a line holds no tokens beside it
+    assert said.endswith("24.6k GPU-hours; 2.0 times the run):")  # a line holds no tokens beside it
     assert len(said) <= 80
 
 

@@ -18,6 +18,7 @@ from isocompute.answers.best import FloatArray, Ridge, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.frontier import Frontier
 from isocompute.domain import Configuration
+from isocompute.domain.text import fold
 
 Follows = Literal["n", "batch", "between"]
 
@@ -61,8 +62,8 @@ def direction(frontier: Frontier, ridge: Ridge, level: float) -> dict[str, Any]:
         slope, span = float(np.median(known_D)), interval(known_D, level)
         follows = _follows(*span)
         sentence = (
-            f"{_SENTENCES[follows]}: per octave of B_p the best n moves by {slope:.1f} octaves "
-            f"({span[0]:.1f} to {span[1]:.1f})."
+            f"{_SENTENCES[follows]}: as B_p doubles, the best n changes {fold(slope)} "
+            f"({2 ** span[0]:.2g} to {2 ** span[1]:.2g})."
         )
     elif told:
         sentence = f"{_UNKNOWN}: the best n lies at an end of those tested."

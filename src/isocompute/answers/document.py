@@ -13,6 +13,7 @@ import numpy as np
 from isocompute.answers.best import expected_regret, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
+from isocompute.answers.price import counted_in
 from isocompute.answers.provenance import provenance
 from isocompute.answers.reading import Best, Reading
 from isocompute.answers.verdict import unbounded
@@ -36,6 +37,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         "setting": fit.setting,
         "metric": fit.metric,
         "unit": fit.unit,
+        "units": counted_in(fit.curves),
         "level": level,
         "verdict": fit.verdict._asdict(),
         "provenance": provenance(fit),

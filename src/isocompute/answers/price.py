@@ -16,6 +16,7 @@ import numpy as np
 
 from isocompute.allocation import Budget, Rates
 from isocompute.domain import Configuration, Curve
+from isocompute.domain.curve import UNITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,16 @@ def per_rollout(rates: Rates, unit: str) -> float:
     return each.get(unit) or 1.0
 
 
+def counted_in(curves: Sequence[Curve]) -> list[str]:
+    """The units that every run counted."""
+    return [unit for unit in UNITS if all(_counts(c, unit) for c in curves)]
+
+
+def _counts(curve: Curve, unit: str) -> bool:
+    spent_K = curve.spent(unit)
+    return spent_K is not None and bool(spent_K[-1] > 0)
+
+
 def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
     """The unit to compare n in, where nobody says: GPU-hours or tokens that a budget counts.
 
@@ -94,13 +105,12 @@ def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -
         curves: with the GPU-hours and tokens that their runs logged.
     """
     asked = None if budget is None else budget.unit
+    unit = "rollouts"
     if asked == "tokens" and rates.tokens_per_rollout is None:
-        spent, unit = [c.tokens_K for c in curves], "tokens"
+        unit = "tokens"
     elif asked in ("gpu_hours", "usd") and rates.rollouts_per_gpu_hour is None:
-        spent, unit = [c.gpu_hours_K for c in curves], "gpu-hours"
-    else:
-        return "rollouts"
-    return unit if all(s is not None and s[-1] > 0 for s in spent) else "rollouts"
+        unit = "gpu-hours"
+    return unit if unit in counted_in(curves) else "rollouts"
 
 
 def in_unit(budget: Budget, unit: str, rates: Rates) -> float:

@@ -18,6 +18,7 @@ from isocompute.answers.law import NOTHING
 from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Notice, notice, ordered
+from isocompute.domain.text import fold
 from isocompute.health.advice import OF_RUNS
 from isocompute.health.shape import roughness
 from isocompute.model.posterior import HALF
@@ -185,11 +186,11 @@ def _best(fit: Fit) -> Iterator[Notice]:
                              beyond=beyond, rollouts=compared(fit))  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:
         ends = sorted({first.configuration, last.configuration})
-        yield notice("rise_not_claimed", octaves=fit.rise.octaves, those=named(fit, ends),
+        yield notice("rise_not_claimed", times=fold(fit.rise.octaves), those=named(fit, ends),
                      rollouts=seeds(fit, ends))  # fmt: skip
     if fit.rise.falls:
         n = last.tested_rollouts_per_problem
-        yield notice("falling", octaves=-fit.rise.octaves, n=n)
+        yield notice("falling", times=fold(-fit.rise.octaves), n=n)
     for code in ("non_monotone", "slope_not_identified"):
         if code in fit.law["flags"]:
             yield notice(code)

@@ -203,14 +203,21 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
     for name in ("gpu_hours", "usd", "tokens"):
         known = [part[name] for part in parts if part.get(name) is not None]
         total[name] = math.fsum(known) if len(known) == len(parts) else None
-    spent = (d.get("rollouts") or 0) + sum(one["rollouts"] for one in paid)
+    alone = d.get("rollouts") or 0
+    spent = alone + sum(one["rollouts"] for one in paid)
     # Hours and money: of tokens there is no need beside them.
     said = ", ".join(amounts(total)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    budget = (1 + _ALIKE) * (d.get("budget_rollouts") or math.inf)
-    over = "; over budget" if spent > budget else ""
-    return f"{'at least ' * open_}{said}{over}"
+    times = f"{_times(d, total, spent):.1f}"
+    more = "" if times == "1.0" else f"; {times} times the run"
+    return f"{'at least ' * open_}{said}{more}"
+
+
+def _times(d: Mapping[str, Any], total: Mapping[str, float | None], rollouts: float) -> float:
+    """Run and checks over the run alone, by what is paid where that is known."""
+    hours, own = total["gpu_hours"], d["cost"]["gpu_hours"]
+    return hours / own if hours and own else rollouts / (d.get("rollouts") or math.inf)
 
 
 def _steps(

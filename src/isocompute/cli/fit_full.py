@@ -23,7 +23,7 @@ _LISTED = 6
 def full_lines(document: Row, options: str = "") -> list[str]:
     """The short answer, then all of the `fit --json` document that people read."""
     unit, other = document["unit"], document["law_problems_per_batch"]
-    lines = [*fit_lines(document, options)[:-1], "", "Curves:"]
+    lines = [*fit_lines(document, options, pointers=False), "", "Curves:"]
     lines += indented(_curve_table(document["curves"], unit))
     lines += ["", f"Frontier, by {unit_words(unit)}:"]
     lines += indented([*_sparkline(document["frontier"]), *_frontier_table(document)])
@@ -229,7 +229,8 @@ def _law(law: Row) -> list[str]:
     if law["form"] != "constant":
         text = f"As a sigmoid, L / (1 + exp(-k (x - x0))) + b of x, {x}: {', '.join(terms)}."
     flags = f" Flags: {', '.join(law['flags'])}." if law["flags"] else ""
-    return [f"Law of log2 n* in {law['variable']}:", *indented(rows), *wrapped(text + flags)]
+    title = f"Law of log2 n* in {law['variable']}, also between the n tested:"
+    return [title, *indented(rows), *wrapped(text + flags)]
 
 
 def _law_table(law: Row, quantity: str, name: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from isocompute.answers.best_words import n_words, span_words
 from isocompute.cli.cells import WIDTH
-from isocompute.domain.text import compact, pasted, unit_words
+from isocompute.domain.text import compact, fold, pasted, unit_words
 
 Row = Mapping[str, Any]
 
@@ -19,15 +19,17 @@ _LABEL = 12  # columns
 _IN_UNIT = {
     "tokens": ("--unit tokens ", "tok"), "gpu-hours": ("--unit gpu-hours ", "gpuh"),
 }  # fmt: skip
+_BY_COST = "n are compared at equal rollouts; at equal cost: --unit gpu-hours"
 _PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
 
 
-def fit_lines(document: Row, options: str = "") -> list[str]:
+def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> list[str]:
     """The `fit --json` document in at most 14 lines of 80 columns.
 
     Args:
         document: of a `Fit`.
         options: how the source was read, for the commands that come next.
+        pointers: also where more stands.
     """
     source = _source(document) + (f" {options}" if options else "")
     best = [b for b in document["best"] if not b["extrapolated"]]
@@ -44,7 +46,11 @@ def fit_lines(document: Row, options: str = "") -> list[str]:
     room = LINES - len(answer) - 1
     reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
     steps = _next_lines(_next(document, source), room - len(reason))
-    return [*answer, *reason, *steps, _pointers(document, source)]
+    room -= len(reason) + len(steps)
+    if room and document["unit"] == "rollouts" and "gpu-hours" in document.get("units", ()):
+        answer[-1:] = [*_line("By cost", _BY_COST), ""]
+        room -= 1
+    return [*answer, *reason, *steps, *(_pointers(document, source, room + 1) if pointers else ())]
 
 
 def setting_words(document: Row) -> str:
@@ -129,15 +135,15 @@ def _packed(label: str, cells: Sequence[str]) -> list[str]:
 def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
     codes, rising = {one["code"] for one in notices}, law["rising"]
     if "falling" in codes:
-        return f"falls by {-rising['octaves']:.1f} octaves as the budget grows"
+        return f"falls {fold(-rising['octaves'])} as the budget grows"
     if not rising["claimed"]:
         if rising["octaves"] > 0.05:
-            return f"rises by {rising['octaves']:.1f} octaves, but noise alone may explain that"
+            return f"rises {fold(rising['octaves'])}, but noise alone may explain that"
         # Of n that end level the best one moves by chance, and that is no rise.
         if round(best[-1]["rollouts_per_problem"]) > round(best[0]["rollouts_per_problem"]):
             return "whether it rises cannot be told: several n score alike"
         return "does not rise with the budget"
-    text = f"rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f}"
+    text = f"rises {fold(rising['octaves'])}, at least {fold(rising['lower_bound'])}"
     if "non_monotone" in codes:
         return f"{text}, but goes up and down on the way"
     rests = law.get("identified", {}).get("plateau", True)
@@ -186,9 +192,9 @@ def _batch_or_n(document: Row) -> str:
             return "cannot be told from one B_p per n"
         return "cannot be told: the best n is at an end of those tested"
     low, high = says["interval"]
-    by = f"{says['d_log_n_d_log_bp']:+.1f} octaves as B_p doubles ({low:.1f} to {high:.1f})"
+    by = f"{fold(says['d_log_n_d_log_bp'])} as B_p doubles ({2**low:.2g} to {2**high:.2g})"
     follows = {"n": "n", "batch": "the batch", "between": "between", None: "not known"}
-    return f"{follows[says['follows']]}: best n moves {by}"
+    return f"{follows[says['follows']]}: best n changes {by}"
 
 
 def _verdict(document: Row) -> str:
@@ -234,12 +240,16 @@ def _source(document: Row) -> str:
     return shlex.join(document["provenance"]["sources"]) or "SOURCE"
 
 
-def _pointers(document: Row, source: str) -> str:
+def _pointers(document: Row, source: str, most: int) -> list[str]:
+    """Where more stands, in so many lines at most."""
     # The gravest is the reason given; the others wait.
     more = len(document["notices"]) - (document["verdict"]["level"] != "ok")
     notes = f"{more} more note{'s' * (more > 1)}"
     details = [f"Details and {notes}", notes] if more else ["Details"]
-    picture = "--full    Picture: isocompute report"
-    lines = [f"{each}: {picture} {source}" for each in details]
+    picture = f"Picture: isocompute report {source}"
+    lines = [f"{each}: --full    {picture}" for each in details]
     fitting = [line for line in lines if len(line) <= WIDTH]
-    return fitting[0] if fitting else f"{details[0]}: {picture} SOURCE"
+    apart = [f"{details[0]}: --full", *pasted(picture, WIDTH, "", " " * 4)]
+    if fitting or len(apart) > most:
+        return fitting[:1] or [f"{details[0]}: --full    Picture: isocompute report SOURCE"]
+    return apart

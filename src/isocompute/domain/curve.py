@@ -112,13 +112,18 @@ class Curve:
             raise InputError(
                 f"unit must be one of {', '.join(UNITS)}, but got {unit!r}; choose one of them."
             )
-        spent_K: FloatArray | None = getattr(self, f"{unit.replace('-', '_')}_K")
+        spent_K = self.spent(unit)
         if spent_K is None:
             who = (
                 f"problems_per_batch={self.problems_per_batch}, "
                 f"rollouts_per_problem={self.rollouts_per_problem}"
             )
             raise InputError(_UNCOUNTED[unit].format(who))
+        return spent_K
+
+    def spent(self, unit: str) -> FloatArray | None:
+        """As `position`; None where it is not known."""
+        spent_K: FloatArray | None = getattr(self, f"{unit.replace('-', '_')}_K")
         return spent_K
 
     def until(self, limit: float, unit: str = "rollouts") -> Curve:

@@ -92,10 +92,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The best n at {at:k} {unit} is {n}, the {end} tested: the true best may lie beyond.",
             "Train n = {beyond} once{takes}."),
         "rise_not_claimed": _caution(
-            "The best n rises by {octaves:.1f} octaves, but noise alone may explain that.",
+            "The best n rises {times}, but noise alone may explain that.",
             "Train two more seeds of {those}{takes}."),
         "falling": _caution(
-            "The best n falls with the budget, by {octaves:.1f} octaves.",
+            "The best n falls {times} as the budget grows.",
             "Spend a larger budget on more steps of n = {n}."),
         "non_monotone": _note(
             "The best n goes up and down by more than noise, so no sigmoid fits it.",
@@ -125,7 +125,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "stopped_early": _note(
             "Stopped before the largest budget: {which}.", "Continue only n that may still win."),
         "budgets_not_shared": _note(
-            "Beyond {at:k} {unit} not every n can be compared: {which} end there.",
+            "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end there.",
             "Train these further."),
         "configuration_left_out": _caution(
             "{which} was left out: {why}.",

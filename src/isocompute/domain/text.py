@@ -36,6 +36,16 @@ def compact(value: float | None) -> str:
     return f"{value:,.0f}" if size >= 10 else f"{value:.2g}"
 
 
+def fold(octaves: float) -> str:
+    """A move along log2 n as people say it: how many times as large.
+
+    >>> [fold(x) for x in (6.0, 3.6, 1.0, 0.4, -1.0)]
+    ['64-fold', '12-fold', '2-fold', '1.3-fold', '0.5-fold']
+    """
+    times = 2**octaves
+    return f"{times:,.0f}-fold" if times >= 10 else f"{times:.2g}-fold"
+
+
 def pasted(command: str, width: int, first: str, then: str) -> list[str]:
     r"""A command over several lines that can be pasted as they stand.
 

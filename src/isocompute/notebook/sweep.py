@@ -34,6 +34,7 @@ _WORDS = (
     (r"(?<=: )--(?:full|why)", ".notices"),
     (r"--for (\w+)", r'trainer="\1"'),
     (r"--rollouts-per-gpu-hour", "rollouts_per_gpu_hour"),
+    (r"--unit (\S+)", r'unit="\1"'),
 )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from isocompute.answers.best_words import n_words
 from isocompute.answers.paper import PrintedLaw, printed_law
 from isocompute.credentials import hide, secret_name
-from isocompute.domain.text import compact, unit_words, visible
+from isocompute.domain.text import compact, fold, unit_words, visible
 
 Document = Mapping[str, Any]
 
@@ -162,7 +162,7 @@ def rise_sentence(fit: Document) -> str:
         return "These runs do not establish that it rises with the budget."
     # The claim rests on a one-sided 95% bound, whatever the level of the intervals.
     text = (
-        f"It rises by {rising['octaves']:.1f} octaves, at least {rising['lower_bound']:.1f} "
+        f"It rises {fold(rising['octaves'])}, at least {fold(rising['lower_bound'])} "
         "(one-sided 95% bound)"
     )
     if (law.get("identified") or {}).get("plateau") and law.get("plateau") is not None:

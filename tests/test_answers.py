@@ -383,7 +383,8 @@ def test_what_was_not_tested_is_said(rng) -> None:
     assert apart.rollouts == 2e6
     early: Any = SimpleNamespace(support=(4e3, 1e5), unit="rollouts", curves=fit_of(rng).curves)
     assert compared(early) == compared(early, Configuration(32, 8)) == 1e5
-    assert seeds(early, [Configuration(32, 8), Configuration(32, 16)]) == 4e5
+    both = [Configuration(32, 8), Configuration(32, 16)]
+    assert seeds(early, both) == dict.fromkeys(both, 2e5)
     short = {n.code: n.rollouts for n in untested(fit_of(rng, runs=1), most=1000.0)}
     assert short["seeds_missing"] in {2000.0, 4000.0, 6000.0}
     assert short["n_confounded_with_batch"] == 2000

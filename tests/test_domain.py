@@ -112,7 +112,7 @@ def test_fields_are_written_as_the_table_says() -> None:
 
 def test_a_remedy_says_what_it_takes_where_that_is_known() -> None:
     about = {"n": 512, "other": 1024}
-    found = notice("capped_by_tested_n", rollouts=8_388_608.0, **about)
+    found = notice("capped_by_tested_n", trains={Configuration(16, 1024): 8_388_608.0}, **about)
     assert (found.remedy, found.rollouts) == (
         "Train n = 1024 once (8.39M rollouts).", 8_388_608.0
     )

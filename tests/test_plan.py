@@ -361,7 +361,7 @@ def steep(log2_bp: Any, log2_n: Any, x: Any) -> Any:
 
 ONE_SEED = notice(
     "seeds_missing", what="Every n has", spread="taken from other sweeps", which="n = 8",
-    rollouts=4e6,
+    trains={Configuration(32, 8): 4e6},
 )  # fmt: skip
 FEW = notice("one_or_two_n", which=[32], wanted=64)
 
@@ -644,7 +644,8 @@ def test_warnings_are_the_alias_of_notices() -> None:
     assert {"code": "anchor_assumed", "message": f"{mine.text} {mine.remedy}"} in d["warnings"]
 
 
-STOP = notice("no_skill", skill=-0.5, which="n = 32", to=2e6, unit="rollouts", rollouts=1e6)
+STOP = notice("no_skill", skill=-0.5, which="n = 32", to=2e6, unit="rollouts",
+              trains={Configuration(32, 32): 1e6})  # fmt: skip
 
 
 def test_a_verdict_of_stop_is_a_refusal_that_says_what_is_known() -> None:
@@ -787,7 +788,8 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
     pair = {"study": None, "contended": [8, 16], "spend": 1e7}
-    dear, fair = ({"instead": {"extrapolated": cost}} for cost in (1.6e6, 1.4e6))  # 15%: 1.5M
+    dear, fair = ({"instead": {"extrapolated": {Configuration(32, 8): cost}}}
+                  for cost in (1.6e6, 1.4e6))  # fmt: skip  # 15%: 1.5M
     assert not run_next([far], Configuration(32, 8), None, 1.6e6, **pair, **dear)
     assert len(run_next([far], Configuration(32, 8), None, 1.6e6, **pair, **fair)) == 1
 
@@ -809,7 +811,8 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     # More n of that model tell nothing; seven rates share half of what the sweep may take.
     top = notice("capped_by_tested_n", n=8, other=16)
     steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8), None,
-                     0.0, spend=4.2e6, instead={"law_of_another_model": 0.7e6})  # fmt: skip
+                     0.0, spend=4.2e6,
+                     instead={"law_of_another_model": {Configuration(32, 8): 0.7e6}})  # fmt: skip
     assert [(s["settles"], s["rollouts"]) for s in steps] == [
         ("law_of_another_model", None), ("anchor_assumed", 0.35e6)]  # fmt: skip
     assert steps[1]["command"] == "isocompute lr-sweep study.yaml"

@@ -11,10 +11,11 @@ import pytest
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
+from isocompute.answers.advice import priced_remedy
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.price import Price, priced, timed, unit_paid_in
 from isocompute.cli import main
-from isocompute.domain import Configuration, Curve
+from isocompute.domain import Configuration, Curve, notice
 from isocompute.domain.text import compact
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
@@ -51,17 +52,25 @@ def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None
     }  # fmt: skip
     assert price.rates.rollouts_per_gpu_hour == pytest.approx(1600)
     assert price.origin == {"rollouts_per_gpu_hour": "sweep"}
-    assert price.speed_of(Configuration(32, 32)) == pytest.approx((1600 * 4000) ** 0.5)
-    assert price.speed_of(Configuration(16, 512)) == pytest.approx(4000)  # held beyond the ends
+    # Updates of 128, 512 and 2,048 take 0.128, 0.32 and 0.512 hours: a third of the way, 0.384.
+    assert price.speed_of(Configuration(32, 32)) == pytest.approx(1024 / 0.384)
+    assert price.speed_of(Configuration(16, 512)) == pytest.approx(8192 / (0.512 + 4 * 0.192))
+    assert price.speed_of(Configuration(8, 8)) == pytest.approx(64 / (0.128 - 64 * 0.0005))
+    assert price.speed_of(Configuration(1, 1)) == pytest.approx(1 / (0.128 - 127 * 0.0005))
+    one = priced(runs[-1:], Rates())
+    assert [one.speed_of(Configuration(b, 8)) for b in (1, 64, 512)] == pytest.approx([4000] * 3)
+    # An update that takes longer where its batch is smaller has no fixed part below zero.
+    odd = priced([curve(8, 100), curve(32, 10)], Rates())
+    assert odd.speed_of(Configuration(16, 128)) == pytest.approx(2048 / (512 / 1e4))
     cost = price.of(Configuration(16, 128)).cost(8000)
     assert cost == {"tokens": None, "gpu_hours": pytest.approx(2), "usd": pytest.approx(4)}
-    # Left out, the 1600 of the middle batch is taken for 2000.
-    assert price.off == pytest.approx(0.2)
-    # Of several batches left out the worst counts: 1600 for 2000, or 4000 for 5060.
+    # Left out, the middle batch is taken to need a fifth of the way from 0.128 to 0.512 hours.
+    assert price.off == pytest.approx(1 - 1600 / 2500)
+    # Of several batches left out the worst counts; 8,192 in 0.512 hours as 2,048.
     more = priced([*runs, curve(512, 6.25)], Rates())
-    assert more.off == pytest.approx(max(0.2, abs(4000 / (1600 * 16000) ** 0.5 - 1)))
+    assert more.off == pytest.approx(max(0.36, abs(4000 / (2048 / 0.3584) - 1)))
     told = price.to_dict(Configuration(16, 8))["rollouts_per_gpu_hour"]
-    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.2)}
+    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.36)}
 
 
 def test_a_rate_that_is_given_holds_for_all() -> None:
@@ -166,14 +175,15 @@ def test_a_study_is_priced_by_its_own_runs(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
-    speed = {n: 1000.0 * 2 ** (i / 2) * (1.1 if n == 64 else 1) for i, n in enumerate(N)}
+    # Updates take 0.1 hours and 0.001 for each rollout; those of n = 64 are faster by a tenth.
+    speed = {n: 16 * n / (0.1 + 0.016 * n) * (1.1 if n == 64 else 1) for n in N}
     fit = fit_sweep(sweep_with_times(speed))
     d = plan_budget(fit, 2e6).document
     found = d["cost"]["source"]["rollouts_per_gpu_hour"]
     assert found == {
-        "value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.1),
+        "value": pytest.approx(speed[8]), "from": "sweep", "off": pytest.approx(0.1),
     }  # fmt: skip
-    assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / 1000)
+    assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / speed[8])
     line = next(line for line in advice_lines(d) if line.startswith("  cost"))
     assert line.endswith("(your runs' times, within 10%)")
     # Money and tokens leave no room for both: what a price rests on stays.
@@ -230,9 +240,14 @@ def test_a_check_costs_what_its_own_batch_takes() -> None:
     assert {c: price.of(c).rollouts_per_gpu_hour for c in n} == pytest.approx(n)
     both = price.of(Configuration(16, N[0]), Configuration(16, N[1]))  # as many rollouts each
     assert both.rollouts_per_gpu_hour == pytest.approx(2 / (1 / 1000 + 1 / 2000))
+    apart = {Configuration(16, N[0]): 3000.0, Configuration(16, N[1]): 1000.0}
+    assert price.cost(apart)["gpu_hours"] == pytest.approx(3000 / 1000 + 1000 / 2000)
+    assert price.cost(apart)["usd"] is None
+    told = notice("few_seeds", which="n = 8, 16", trains=apart)
+    assert priced_remedy(told, price).remedy.endswith("(4,000 rollouts, 3.5 GPU-hours).")
     d = plan_budget(fit_sweep(sweep_with_times(speed)), 2e6).document
     chosen, steps = d["rollouts_per_problem"], {s["settles"]: s for s in d["run_next"]}
-    larger = min(2 * speed[chosen], 1000.0 * 2 ** (len(N) - 1))  # of twice the batch
+    larger = price.speed_of(Configuration(32, chosen))  # of twice the batch
     step = steps["bp_untested"]
     assert step["cost"]["gpu_hours"] == pytest.approx(step["rollouts"] / larger)
     told = next(x["remedy"] for x in d["notices"] if x["code"] == "bp_untested")

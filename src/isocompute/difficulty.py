@@ -263,8 +263,8 @@ def recommend(rate_P: ArrayLike) -> Advice:
     if mean >= easy:
         return Advice("easy", reason, notices)
     if mean > hard:
-        known = {"hard": BANDS["hard"].high, "easy": BANDS["easy"].low}
-        notices.append(notice("between_bands", rate=mean, **known))
+        edges = BANDS["hard"].high, BANDS["easy"].low
+        notices.append(notice("between_bands", rate=mean, hard=edges[0], easy=edges[1]))
     return Advice("hard", reason, notices)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.allocation import Rates
-from isocompute.domain import Configuration, Notice
+from isocompute.answers.price import Price
+from isocompute.domain import Configuration, Effort, Notice
 from isocompute.domain.notices import takes
 from isocompute.domain.text import compact
 from isocompute.lr_sweep import SHARE
@@ -66,8 +67,7 @@ def run_next(
     notices: Sequence[Notice], chosen: Configuration, settles: int | None, budget: float, *,
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
     learning_rate: float | None = None,
-    rates: Rates | None = None, rates_at: Callable[[str], Rates] | None = None,
-    instead: Mapping[str, float] | None = None,
+    price: Price | None = None, instead: Mapping[str, Effort] | None = None,
     problems: int | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
@@ -82,12 +82,11 @@ def run_next(
             isocompute adds to them.
         contended: n that may be best, as they are named; empty: all that were tested.
         learning_rate: of the prescription.
-        rates: what a rollout costs, whatever the configuration.
-        rates_at: what one costs with those that a step trains, by code; None: `rates`.
-        instead: rollouts of a step by code, instead of those of the notice.
+        price: what rollouts cost.
+        instead: what a step trains by code, instead of what the notice says.
         problems: D, where it was said.
     """
-    b_p, n = chosen
+    (b_p, n), price = chosen, price or Price()
     short = min(spend, budget) or budget
     there = {one.code for one in notices}
     named, listed = ", ".join(map(str, contended)), ",".join(map(str, contended))
@@ -99,15 +98,16 @@ def run_next(
              "half": max(n // 2, 1), "contended": named or n,
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
-             "rates": _around(learning_rate), "known": _known(rates or Rates(), problems),
+             "rates": _around(learning_rate), "known": _known(price.rates, problems),
              "study": study or _STUDY}  # fmt: skip
-    known = {one.code: one.rollouts for one in notices} | dict(instead or {})
+    trains = {one.code: dict(one.trains) for one in notices} | dict(instead or {})
+    known = {code: sum(of.values()) for code, of in trains.items()}
     if "law_of_another_model" in there:
         # The sweep of one's own is not designed yet: more runs of that model tell nothing.
         there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
-        if sweep := known.pop("law_of_another_model", None):  # to ask is free
-            known["anchor_assumed"] = sweep * SHARE
-    if contended and (len(contended) < 2 or (known.get("extrapolated") or 0.0) > SPEND * spend > 0):
+        if sweep := trains.pop("law_of_another_model", None):  # to ask is free
+            trains["anchor_assumed"] = {c: SHARE * rollouts for c, rollouts in sweep.items()}
+    if contended and (len(contended) < 2 or known.get("extrapolated", 0.0) > SPEND * spend > 0):
         there.discard("extrapolated")  # the plan's own run is the cheaper check
     codes = [code for code in _STEPS if code in there]
     codes.sort(key=lambda code: code != notices[0].code)
@@ -116,38 +116,14 @@ def run_next(
         do, command, elsewhere = _STEPS[code]
         if study is None and elsewhere is not None:
             do, command = elsewhere, ""
-        rollouts = known.get(code)
-        of = rates_at(code) if rates_at else rates or Rates()
-        cost = of.cost(rollouts) if rollouts else None
+        effort = trains.get(code, {})
+        rollouts = sum(effort.values()) or None
+        cost = price.cost(effort) if rollouts else None
         steps.append(
             {"settles": code, "do": do.format(**words), "command": command.format(**words),
              "rollouts": rollouts, "cost": cost}
         )  # fmt: skip
     return steps
-
-
-def trained_by(
-    code: str, chosen: Configuration, settles: int | None, near: Sequence[Configuration]
-) -> Sequence[Configuration]:
-    """The configurations that the step of a notice trains: their batches decide what it costs.
-
-    Args:
-        code: of the notice.
-        chosen, settles: as in `run_next`.
-        near: those that a step trains on or adds seeds to.
-    """
-    b_p, n = chosen
-    other = {
-        "one_or_two_n": Configuration(b_p, settles or n),
-        "capped_by_tested_n": Configuration(b_p, 2 * n),
-        "n_at_smallest_tested": Configuration(b_p, max(n // 2, 1)),
-        "bp_untested": Configuration(2 * b_p, n),
-        "bp_unstable": Configuration(2 * b_p, n),
-        "n_confounded_with_batch": Configuration(2 * b_p, n),
-    }
-    if code in ("seeds_missing", "few_seeds", "extrapolated", "n_not_told_apart"):
-        return near or [chosen]
-    return [other.get(code, chosen)]
 
 
 def in_full(step: Mapping[str, Any]) -> str:
@@ -170,11 +146,11 @@ def _around(rate: float | None) -> str:
     return f"learning rates {plain_rate(rate / 2)} and {plain_rate(2 * rate)}"
 
 
-def priced_remedy(one: Notice, rates: Rates) -> Notice:
+def priced_remedy(one: Notice, price: Price) -> Notice:
     """A notice whose remedy says hours and money, too, where a rate is known."""
     if not one.rollouts:
         return one
-    spent = ", ".join([takes(one.rollouts), *amounts(rates.cost(one.rollouts))])
+    spent = ", ".join([takes(one.rollouts), *amounts(price.cost(dict(one.trains)))])
     return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
-from isocompute.answers.advice import priced_remedy, run_next, trained_by
+from isocompute.answers.advice import priced_remedy, run_next
 from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
@@ -218,8 +218,8 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
         b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
         _require_positive(**{"current B_p": b_p, "current n": n})
     _require_positive(problems=q.problems)
-    tokens = {"tokens": price.rates.tokens_per_rollout}
-    measured = [notice("tokens_measured", **tokens)] if price.tokens else []
+    tokens = price.rates.tokens_per_rollout
+    measured = [notice("tokens_measured", tokens=tokens)] if price.tokens else []
     q = replace(q, x=in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
@@ -228,7 +228,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
 
 def _stopped(q: Question, stops: Sequence[Notice]) -> Plan:
     """The refusal that goes with a verdict of stop."""
-    first = priced_remedy(stops[0], q.price.rates)
+    first = priced_remedy(stops[0], q.price)
     # One thing to do: the cure of a second fault may be none of the first.
     refusal = RefusalError(f"{first.text} {first.remedy}", [first.remedy])
     own = {"notices": [*q.notices, *(s for s in stops if s not in q.fit.notices)]}
@@ -269,11 +269,7 @@ def _answer(q: Question) -> Plan:
     contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
     # What nobody trained has no run to go on with, nor a first seed.
     near = nearest(fit, contended or tested_n(fit), chosen, q.x)
-
-    def rates_at(code: str) -> Rates:
-        return q.price.of(*trained_by(code, chosen, found.settles, near))
-
-    notices = [priced_remedy(one, rates_at(one.code)) for one in notices]
+    notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
     settings = {name: trainer_settings(name, a, recipe, known=known) for name in TRAINERS}
     printed = printed_law(q.source.split("[")[0])
@@ -307,9 +303,8 @@ def _answer(q: Question) -> Plan:
         "run_next": run_next(
             notices, chosen, found.settles, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
-            learning_rate=recipe.learning_rate_at(a.batch_size), rates=q.price.rates,
-            rates_at=rates_at,
-            instead=steps_take(q, bought, near), problems=q.problems),
+            learning_rate=recipe.learning_rate_at(a.batch_size), price=q.price,
+            instead=steps_take(q, chosen, found.settles, bought, near), problems=q.problems),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))

@@ -115,13 +115,15 @@ def prescribe(q: Question) -> Prescription:
         at = which.index(Configuration(b_p, n))
     elif not tested[at] and q.batch_size is not None:
         cost = min(longest(fit), q.rollouts(which[at]))
-        notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n, rollouts=cost)]
+        notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n,
+                        trains={which[at]: cost})]  # fmt: skip
     limit = blocked[wanted] if n_F[wanted] != n else None
     lost = mean_F[wanted] - mean_F[at]
     if limit is not None and lost > best.AS_GOOD:
         size = {"max_batch": q.max_batch_size, "min_steps": q.min_steps, "problems": q.problems}
-        about = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted])}
-        notes.append(notice(f"capped_by_{limit}", **about, cost=f"{lost:.3f} lower"))
+        about: dict[str, Any] = {"limit": size[limit], "n": n, "wanted": int(n_F[wanted]),
+                 "cost": f"{lost:.3f} lower"}  # fmt: skip
+        notes.append(notice(f"capped_by_{limit}", **about))
     elif limit is None:
         notes += _edges(q, which[at])
     best_n, interval = _best_n(q, n_F, which[at].problems_per_batch)
@@ -221,8 +223,10 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
     code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 1 else ""
     cost = min(longest(q.fit), q.rollouts(chosen))  # a check need not go beyond the plan
-    about = {"n": n, "other": 2 * n if more else n // 2, "rollouts": cost}
-    return [notice(code, **about)] if code and len(known) >= ENOUGH_N else []
+    other = twice if more else Configuration(b_p, n // 2)
+    if not code or len(known) < ENOUGH_N:
+        return []
+    return [notice(code, trains={other: cost}, n=n, other=other.rollouts_per_problem)]
 
 
 def _nothing_within(q: Question, which: Sequence[Configuration]) -> InputError:

@@ -1,7 +1,7 @@
 """What rollouts cost by configuration: rates given, or found in the runs themselves.
 
-The time of a rollout falls as the batch grows, so a rate belongs to a configuration. Between
-measured batches the time per rollout lies on the line in log batch; beyond them it stays.
+The time of a rollout falls as the batch grows, so a rate belongs to a configuration. The time of
+an update is a line in its batch, between measured batches and beyond them.
 `allocation.Rates` does every conversion.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from isocompute.allocation import Budget, Rates
-from isocompute.domain import Configuration, Curve
+from isocompute.domain import Configuration, Curve, Effort
 from isocompute.domain.curve import UNITS
 
 
@@ -37,6 +37,15 @@ class Price:
             tokens_per_rollout=_mean([t for t in tokens if t is not None]),
             rollouts_per_gpu_hour=_inverse(_mean([1 / s for s in speeds if s is not None])),
         )
+
+    def cost(self, trains: Effort) -> dict[str, float | None]:
+        """What it costs to train so many rollouts of each configuration; None: not known."""
+        each = [self.of(c).cost(rollouts) for c, rollouts in trains.items() if rollouts]
+        return {
+            name: None if any(one[name] is None for one in each)
+            else sum(one[name] or 0.0 for one in each)
+            for name in ("tokens", "gpu_hours", "usd")
+        }  # fmt: skip
 
     def speed_of(self, c: Configuration) -> float | None:
         """Rollouts per GPU-hour of a configuration; None where nobody knows."""
@@ -165,10 +174,20 @@ def _measured(curves: Sequence[Curve], name: str) -> dict[Configuration, float]:
 
 
 def _between(speeds: Mapping[Configuration, float], batch_size: int) -> float:
-    """Speed at a batch, from those of other batches: a line in log time and log batch."""
+    """Speed at a batch, from those of other batches: the time of an update lies on lines.
+
+    Beyond the ends the last line goes on: an update has a part that is fixed and one that grows
+    with the batch, and neither is negative.
+    """
     by_batch: dict[int, list[float]] = {}
     for c, speed in speeds.items():
         by_batch.setdefault(c.batch_size, []).append(speed)
-    sizes = sorted(by_batch)
-    log_speed = [np.log(median(by_batch[size])) for size in sizes]
-    return float(np.exp(np.interp(np.log(batch_size), np.log(sizes), log_speed)))
+    batch = np.array(sorted(by_batch), dtype=np.float64)
+    hours = np.array([size / median(by_batch[int(size)]) for size in batch])
+    at = float(np.interp(batch_size, batch, hours))
+    end = 0 if batch_size < batch[0] else -1
+    if batch_size < batch[0] or batch_size > batch[-1]:
+        two = slice(None, 2) if end == 0 else slice(-2, None)
+        slope = np.diff(hours[two])[0] / np.diff(batch[two])[0] if len(batch) > 1 else np.inf
+        at += min(max(slope, 0.0), hours[end] / batch[end]) * (batch_size - batch[end])
+    return batch_size / at

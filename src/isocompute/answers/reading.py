@@ -360,7 +360,8 @@ class Reading:
         run = max(own, key=lambda c: float(c.rollouts_K[-1]))
         share = min(1.0, x / float(run.position(self.unit)[-1]))  # a check need not go further
         cost = share * float(run.rollouts_K[-1])
-        other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p, "rollouts": cost}
+        other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p,
+                                 "trains": {Configuration(2 * b_p, n): cost}}  # fmt: skip
         notices = [notice("bp_untested", **other)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:
             notices.append(notice("bp_unstable", rules=sick[found], **other))

@@ -1,4 +1,4 @@
-"""What the steps before a plan would take, in rollouts."""
+"""What the steps before a plan would train."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from isocompute.answers.advice import SPEND
 from isocompute.answers.effort import longest, seeds
 from isocompute.answers.prescribe import Question
 from isocompute.answers.price import per_rollout
-from isocompute.domain import Configuration
+from isocompute.domain import Configuration, Effort
 from isocompute.lr_sweep import FACTORS
 
 SAMPLES = 16  # what `difficulty` draws unless told otherwise
@@ -21,33 +21,44 @@ def first_to(q: Question, c: Configuration) -> dict[str, Any]:
     reached = float(max(own, default=0.0))
     to = min(q.x, 2 * max(reached, q.fit.support[1]))
     left = to - reached if to > reached else to
-    return {"to": to, "unit": q.fit.unit, "rollouts": left / per_rollout(q.rates_of(c), q.fit.unit)}
+    trains = {c: left / per_rollout(q.rates_of(c), q.fit.unit)}
+    return {"to": to, "unit": q.fit.unit, "trains": trains}
 
 
-def steps_take(q: Question, bought: float, near: Sequence[Configuration]) -> dict[str, float]:
-    """Rollouts of the steps that no notice knows, by code.
+def steps_take(
+    q: Question, chosen: Configuration, settles: int | None, bought: float,
+    near: Sequence[Configuration],
+) -> dict[str, Effort]:  # fmt: skip
+    """What the steps train that no notice knows, by code.
 
     Args:
+        chosen: the prescription.
+        settles: of one or two n, the untested one that tells most.
         bought: rollouts of the plan.
         near: the configurations that a step trains on or adds seeds to.
     """
     fit = q.fit
     reach = min(bought, 2 * longest(fit))
-    out = {"law_of_another_model": SPEND * bought}
+    out: dict[str, Effort] = {"law_of_another_model": {chosen: SPEND * bought}}
+    if settles is not None:
+        tried = chosen._replace(rollouts_per_problem=settles)
+        out |= {one.code: {tried: one.rollouts} for one in fit.notices
+                if one.code == "one_or_two_n" and one.rollouts}  # fmt: skip
     if q.study is None:
-        out["anchor_assumed"] = 2 * reach / 4  # half and twice the rate, a quarter as far
+        out["anchor_assumed"] = {chosen: 2 * reach / 4}  # half and twice the rate, a quarter as far
         out["seeds_missing"] = seeds(fit, near, most=bought)
-        out["extrapolated"] = sum(max(reach - longest(fit, c), 0.0) for c in near)
+        out["extrapolated"] = {c: max(reach - longest(fit, c), 0.0) for c in near}
     else:
         # A command takes an n at every B_p of the study, with every seed.
         n, repeats = {c.rollouts_per_problem for c in near}, int(max(fit.posterior.n_runs_J))
-        ends = [float(c.rollouts_K[-1]) for c in fit.curves if c.rollouts_per_problem in n]
-        on = sum(max(reach - end, 0.0) for end in ends)
+        on = dict[Configuration, float]()
+        for run in (c for c in fit.curves if c.rollouts_per_problem in n):
+            left = max(reach - float(run.rollouts_K[-1]), 0.0)
+            on[run.configuration] = on.get(run.configuration, 0.0) + left
         again = [c for c in fit.configurations if c.rollouts_per_problem in n]
-        whole = sum(2 * longest(fit, c) for c in again)
-        out |= {"seeds_missing": whole, "extrapolated": on}
+        out |= {"seeds_missing": {c: 2 * longest(fit, c) for c in again}, "extrapolated": on}
         if q.recipe is not None:
-            out["anchor_assumed"] = len(FACTORS) * repeats * longest(fit)
+            out["anchor_assumed"] = {chosen: len(FACTORS) * repeats * longest(fit)}
     if q.problems:
-        out["difficulty_assumed"] = SAMPLES * float(q.problems)
+        out["difficulty_assumed"] = {chosen: SAMPLES * float(q.problems)}
     return out

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from isocompute.answers.direction import confounded
-from isocompute.answers.effort import compared, further, leaders, longest, named, seeds
+from isocompute.answers.effort import (
+    at_their_best,
+    compared,
+    further,
+    leaders,
+    longest,
+    named,
+    seeds,
+)
 from isocompute.answers.law import NOTHING
 from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
@@ -72,9 +80,10 @@ def open_choice(
     if not several:
         return []
     end = max((float(c.position(fit.unit)[-1]) for c in fit.curves), default=at)
-    cost = 2 * len(contended) * longest(fit) * min(at / end, 1.0)
+    each = 2 * longest(fit) * min(at / end, 1.0)
+    trains = dict.fromkeys(at_their_best(fit, contended, at), each)
     about = {"which": list(contended), "good": list(good), "at": at, "unit": fit.unit}
-    return [notice("n_not_told_apart", rollouts=cost, **about)]
+    return [notice("n_not_told_apart", trains=trains, **about)]
 
 
 def unbounded(fit: Reading) -> list[Configuration]:
@@ -94,7 +103,7 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
     if test.excess[0] > 0 and sum(test.excess) / 2 > USELESS:
         yield notice("no_skill", skill=test.skill, **on)
     if test.widened_by > TOO_WIDE:
-        held = {"share": test.coverage, "n_held_out": len(test.rows)}
+        held: dict[str, Any] = {"share": test.coverage, "n_held_out": len(test.rows)}
         yield notice("intervals_missed", **held, level=fit.level, **on)
     elif test.widened_by > WIDE:
         yield notice("intervals_widened", times=test.widened_by, at=fit.support[1],
@@ -105,7 +114,7 @@ def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
     """Fields of a remedy: train these to twice the largest budget."""
     to = 2 * max(float(c.position(fit.unit)[-1]) for c in fit.curves)
     return {"which": named(fit, which), "to": to, "unit": fit.unit,
-            "rollouts": further(fit, which, to)}  # fmt: skip
+            "trains": further(fit, which, to)}  # fmt: skip
 
 
 def _learned(fit: Reading) -> Iterator[Notice]:
@@ -116,8 +125,8 @@ def _learned(fit: Reading) -> Iterator[Notice]:
         first = min(fallen, key=lambda c: (longest(fit, c), c.batch_size, c))
         names = [name_of(fit, c) for c in fallen]
         names[1:] = (name.removeprefix("n = ") for name in names[1:])
-        yield notice("scores_fall", fallen=names,
-                     which=named(fit, [first]), rollouts=longest(fit, first) / 4)  # fmt: skip
+        yield notice("scores_fall", fallen=names, which=named(fit, [first]),
+                     trains={first: longest(fit, first) / 4})  # fmt: skip
     elif not any(w.rises for w in of.values()):
         yield notice("scores_flat")
 
@@ -156,18 +165,21 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
     if (runs_J == 1).all():
         of = leaders(fit)
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
-                     which=named(fit, of), rollouts=seeds(fit, of, most=most))  # fmt: skip
+                     which=named(fit, of), trains=seeds(fit, of, most=most))  # fmt: skip
     elif (runs_J < ENOUGH_N).any():
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
-        cost = sum(seeds(fit, [c], ENOUGH_N - int(r), most) for c, r in few.items())
-        yield notice("few_seeds", which=named(fit, list(few)), rollouts=cost)
+        trains = {c: seeds(fit, [c], ENOUGH_N - int(r), most)[c] for c, r in few.items()}
+        yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
     n = sorted({c.rollouts_per_problem for c in fit.configurations})
     if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        yield notice("one_or_two_n", which=n, wanted=wanted, rollouts=each)
+        trains = {Configuration(fit.configurations[0].problems_per_batch, int(wanted)): each}
+        yield notice("one_or_two_n", which=n, wanted=wanted, trains=trains)
     if confounded(fit.configurations):
-        yield notice("n_confounded_with_batch", rollouts=2 * each)
+        two = [*leaders(fit)[:2], *fit.configurations][:2]
+        again = {Configuration(2 * c.problems_per_batch, c.rollouts_per_problem): each for c in two}
+        yield notice("n_confounded_with_batch", trains=again)
 
 
 def _best(fit: Fit) -> Iterator[Notice]:
@@ -183,11 +195,12 @@ def _best(fit: Fit) -> Iterator[Notice]:
             beyond = 2 * n if end == "largest" else n // 2
             if beyond:  # nothing lies below n = 1
                 yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
-                             beyond=beyond, rollouts=compared(fit))  # fmt: skip
+                             beyond=beyond, trains={last.configuration._replace(
+                                 rollouts_per_problem=beyond): compared(fit)})  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:
         ends = sorted({first.configuration, last.configuration})
         yield notice("rise_not_claimed", times=fold(fit.rise.octaves), those=named(fit, ends),
-                     rollouts=seeds(fit, ends))  # fmt: skip
+                     trains=seeds(fit, ends))  # fmt: skip
     if fit.rise.falls:
         n = last.tested_rollouts_per_problem
         yield notice("falling", times=fold(-fit.rise.octaves), n=n)
@@ -215,16 +228,18 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     def names(which: Iterable[Configuration]) -> list[str]:
         return [name_of(fit, c) for c in sorted(set(which))]
 
-    if broken := names(c for c, s in state.items() if s == "broken"):
-        yield notice("unhealthy_run", which=broken, rollouts=len(broken) * longest(fit))
+    if broken := [c for c, s in state.items() if s == "broken"]:
+        again = dict.fromkeys(broken, longest(fit))
+        yield notice("unhealthy_run", which=names(broken), trains=again)
     if stopped := names(c for c, s in state.items() if s == "stopped"):
         yield notice("stopped_early", which=stopped)
     if failed:
         rules = sorted({c.configuration for c in failed})
+        again = {c: k * longest(fit) for c, k in Counter(c.configuration for c in failed).items()}
         listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in rules]
         advice = OF_RUNS.get(failed[0].failed_rules[0], "Look at their health.")
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,
-                     advice=advice, rollouts=len(failed) * longest(fit))  # fmt: skip
+                     advice=advice, trains=again)  # fmt: skip
     if rough:
         yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names(rough))
     if over:

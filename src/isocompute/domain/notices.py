@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any, Literal, NamedTuple, get_args
 
+from isocompute.domain.curve import Configuration
 from isocompute.domain.text import compact, unit_words
 
+Effort = Mapping[Configuration, float]  # rollouts to train, by configuration
 Level = Literal["stop", "caution", "note"]  # no plan; confidence is lower; good to know
 _LISTED = 6
 _PAIR = " (B_p x n)"  # said once of a list
@@ -280,6 +282,7 @@ class Notice(NamedTuple):
     text: str
     remedy: str
     rollouts: float | None = None  # what the remedy takes, where that is known
+    trains: tuple[tuple[Configuration, float], ...] = ()  # the same by configuration
 
 
 class _Words(string.Formatter):
@@ -294,21 +297,23 @@ class _Words(string.Formatter):
         return str(super().format_field(value, spec))
 
 
-def notice(code: str, *, rollouts: float | None = None, **values: Any) -> Notice:
+def notice(code: str, *, trains: Effort | None = None, **values: Any) -> Notice:
     """The notice of a code with its fields filled; exactly those of the table must be given.
 
     Args:
         code: of the table.
-        rollouts: what the remedy takes, said in it where it has a place for that.
+        trains: rollouts that the remedy takes, said in it where it has a place for that.
         values: the fields.
     """
     template = NOTICES[code]
     assert set(values) == template.fields, f"{code} has the fields {sorted(template.fields)}"
     if "unit" in values:
         values["unit"] = unit_words(values["unit"])
+    by = tuple((trains or {}).items())
+    rollouts = sum(each for _, each in by) or None
     values[TAKES] = f" ({takes(rollouts)})" if rollouts else ""
     text, remedy = (_Words().format(part, **values) for part in template[1:])
-    return Notice(code, template.level, text, remedy, rollouts)
+    return Notice(code, template.level, text, remedy, rollouts, by)
 
 
 def takes(rollouts: float) -> str:
@@ -328,7 +333,8 @@ def ordered(notices: Iterable[Notice]) -> list[Notice]:
 def documented(notices: Iterable[Notice]) -> dict[str, list[dict[str, str]]]:
     """The keys of a document: `notices`, in order, and `warnings`, their alias of version 1."""
     rows = ordered(notices)
-    return {"notices": [one._asdict() for one in rows], "warnings": as_warnings(rows)}
+    said = [{k: v for k, v in one._asdict().items() if k != "trains"} for one in rows]
+    return {"notices": said, "warnings": as_warnings(rows)}
 
 
 def as_warnings(notices: Iterable[Notice]) -> list[dict[str, str]]:

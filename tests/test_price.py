@@ -244,7 +244,7 @@ def test_a_check_costs_what_its_own_batch_takes() -> None:
     assert price.cost(apart)["gpu_hours"] == pytest.approx(3000 / 1000 + 1000 / 2000)
     assert price.cost(apart)["usd"] is None
     told = notice("few_seeds", which="n = 8, 16", trains=apart)
-    assert priced_remedy(told, price).remedy.endswith("(4,000 rollouts, 3.5 GPU-hours).")
+    assert "(4,000 rollouts, 3.5 GPU-hours" in priced_remedy(told, price).remedy
     d = plan_budget(fit_sweep(sweep_with_times(speed)), 2e6).document
     chosen, steps = d["rollouts_per_problem"], {s["settles"]: s for s in d["run_next"]}
     larger = price.speed_of(Configuration(32, chosen))  # of twice the batch

@@ -82,6 +82,7 @@ class FakePosterior:
         self.log10_midpoint_DJ = np.full((D, J), 4.5)
         self.curves, self.unit, self.select, self.seed = tuple(curves), unit, "best", 0
         self.calls = 0
+        self.in_rollouts = self
 
     def scores(self, log10_x_X: FloatArray) -> FloatArray:
         self.calls += 1

@@ -129,7 +129,7 @@ def curve(x: Any, y: Any, n: int = 8, bp: int = 1, run: str = "a", **more: Any) 
 
 
 def test_few_positions_are_kept_as_they_are() -> None:
-    data = reduce_curves([curve([None, 3, 4, 5], [0.1, 0.2, 0.5, 0.6], trials=30)], "rollouts")
+    data = reduce_curves([curve([None, 3, 4, 5], [0.1, 0.2, 0.5, 0.6], trials=30)])
     assert data.configurations == (Configuration(1, 8),)
     np.testing.assert_allclose(data.x_JK, [[3, 4, 5]])
     np.testing.assert_allclose(data.score_JK, [[0.2, 0.5, 0.6]])
@@ -142,7 +142,7 @@ def test_few_positions_are_kept_as_they_are() -> None:
 
 def test_many_positions_are_averaged_in_twenty_bins() -> None:
     x = np.linspace(3.0, 5.0, 61)  # thirty to a decade; bins a tenth wide
-    data = reduce_curves([curve(x, np.linspace(0.1, 0.7, 61))], "rollouts")
+    data = reduce_curves([curve(x, np.linspace(0.1, 0.7, 61))])
     assert data.x_JK.shape == (1, 20)
     inside = [x[(x >= 3 + b / 10 - 1e-9) & (x < 3.1 + b / 10 - 1e-9)] for b in range(19)]
     middle = np.array([part.mean() for part in inside] + [x[x >= 4.9 - 1e-9].mean()])
@@ -155,7 +155,7 @@ def test_many_positions_are_averaged_in_twenty_bins() -> None:
 
 def test_runs_of_unequal_length_by_hand() -> None:
     long, short = curve([3, 4, 5], [0.2, 0.4, 0.6]), curve([3, 4], [0.3, 0.6], run="b")
-    data = reduce_curves([long, short], "rollouts")
+    data = reduce_curves([long, short])
     np.testing.assert_allclose(data.score_JK, [[0.25, 0.5, 0.6]])
     np.testing.assert_allclose(data.white_JK, [[0.5, 0.5, 1]])
     # Shares of the two runs: (1/2, 1/2, 1) and (1/2, 1/2, 0).
@@ -166,7 +166,7 @@ def test_runs_of_unequal_length_by_hand() -> None:
 
 def test_configurations_are_sorted_and_padded() -> None:
     curves = [curve([3], [0.3], n=16), curve([3, 4], [0.2, 0.4]), curve([None], [0.1], n=4)]
-    data = reduce_curves([*curves, curve([3], [0.5], n=2, bp=4)], "rollouts")
+    data = reduce_curves([*curves, curve([3], [0.5], n=2, bp=4)])
     assert data.configurations == ((1, 8), (1, 16), (4, 2))
     assert data.has_JK.tolist() == [[True, True], [True, False], [True, False]]
     assert data.log2_n_J.tolist() == [3, 4, 1]
@@ -176,15 +176,15 @@ def test_configurations_are_sorted_and_padded() -> None:
 def test_a_broken_run_counts_up_to_its_fall() -> None:
     x, rise = np.linspace(3, 6, 12), [0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.6, 0.6]
     sound, lost = curve(x, [*rise, *[0.6] * 3]), curve(x, [*rise, 0.1, 0.1, 0.1], run="lost")
-    data = reduce_curves([sound, lost], "rollouts")
+    data = reduce_curves([sound, lost])
     assert data.broken == ((Configuration(1, 8), "lost"),)
     np.testing.assert_allclose(data.score_JK[0], sound.score_K)
     np.testing.assert_allclose(data.white_JK[0], [0.5] * 9 + [1] * 3)
     assert data.points_J.tolist() == [21]
     # For good, and by more than half: two low scores at the end, or 0.42 of 0.2 to 0.6, do not.
     for end in ([0.6, 0.1, 0.1], [0.42, 0.42, 0.42]):
-        assert reduce_curves([curve(x, [*rise, *end])], "rollouts").broken == ()
-    assert reduce_curves([curve(x, [*rise, 0.38, 0.38, 0.38])], "rollouts").broken != ()
+        assert reduce_curves([curve(x, [*rise, *end])]).broken == ()
+    assert reduce_curves([curve(x, [*rise, 0.38, 0.38, 0.38])]).broken != ()
 
 
 def test_noise_around_a_level_is_no_break() -> None:
@@ -192,25 +192,20 @@ def test_noise_around_a_level_is_no_break() -> None:
     rng = np.random.default_rng(0)
     x = np.linspace(3, 6, 30)
     level = [curve(x, rng.binomial(300, 0.4, 30) / 300, run=str(i)) for i in range(60)]
-    assert reduce_curves(level, "rollouts").broken == ()
+    assert reduce_curves(level).broken == ()
     fallen = [
         curve(x, rng.binomial(300, np.where(x < 5, 0.1 + 0.3 * (x - 3), 0.1)) / 300, run=str(i))
         for i in range(20)
     ]
-    assert len(reduce_curves(fallen, "rollouts").broken) == 20
+    assert len(reduce_curves(fallen).broken) == 20
 
 
 def test_budgets_are_compared_from_twenty_steps_on() -> None:
     given = curve([2, 3, 4], [0.1, 0.2, 0.3], steps_K=np.array([5.0, 20.0, 90.0]))
     batch_of_64 = curve([2, 3, 4], [0.1, 0.2, 0.3], n=64)  # 1, 15, 156 steps
     never = curve([2, 3], [0.1, 0.2], n=512)
-    data = reduce_curves([given, batch_of_64, never], "rollouts")
+    data = reduce_curves([given, batch_of_64, never])
     assert data.first_J.tolist() == [3, 4, np.inf]
-
-
-def test_tokens_are_another_axis() -> None:
-    one = curve([3, 4], [0.1, 0.3], tokens_K=np.array([5e5, 5e6]))
-    np.testing.assert_allclose(reduce_curves([one], "tokens").x_JK, np.log10([[5e5, 5e6]]))
 
 
 # noise
@@ -230,7 +225,7 @@ def sampled(
             curves.append(curve(x, y, n=n, run=str(r), trials=outcomes if told else None))
     mean = np.tile(0.2 + gained, (2, 1))
     reference = Reference(mean, np.tile(gained, (2, 1)), np.zeros((2, 18)), 0.4)
-    return reduce_curves(curves, "rollouts"), reference
+    return reduce_curves(curves), reference
 
 
 @pytest.mark.parametrize("outcomes", [100, 1600])
@@ -243,7 +238,7 @@ def test_white_variance_is_that_of_the_outcomes(outcomes: int) -> None:
 
 def test_white_variance_without_neighbours_is_that_of_the_source() -> None:
     for trials, said in ((50, 1 / 50), (None, 1 / 1200)):
-        data = reduce_curves([curve([3, 4], [0.2, 0.3], trials=trials)], "rollouts")
+        data = reduce_curves([curve([3, 4], [0.2, 0.3], trials=trials)])
         assert white_variance(data, data.score_JK) == (said, 0.5)
 
 
@@ -261,7 +256,7 @@ def test_runs_say_how_far_their_ceilings_lie_apart(planted: float) -> None:
 def test_covariance_of_a_mean_curve_by_hand() -> None:
     """Two runs at log10 C = 4 and 4.7, one of them at the first alone, beside a shorter curve."""
     curves = [curve([4, 4.7], [0.2, 0.6]), curve([4], [0.2], run="b"), curve([4], [0.2], n=2)]
-    data = reduce_curves(curves, "rollouts")
+    data = reduce_curves(curves)
     reference = Reference(
         np.array([[0.2, 0.2], [0.2, 0.6]]), np.array([[0.0, 0.0], [0.1, 0.4]]),
         np.array([[0.0, 0.0], [0.3, 0.2]]), 0.5,
@@ -497,7 +492,7 @@ class OneScale:
 @pytest.mark.parametrize("seen", [0.1, 6.0])
 def test_hypotheses_are_weighed_as_the_exact_evidence_says(seen: float) -> None:
     """score = parameter + noise of sd 0.5 or 2: everything by quadrature."""
-    data = reduce_curves([curve([0], [seen])], "rollouts")
+    data = reduce_curves([curve([0], [seen])])
     sd = np.array([0.5, 2.0])
     covariance = (sd**2)[:, None, None, None]
     noise = Noise(np.zeros((2, 5)), np.array([0.3, 0.7]), covariance, np.zeros(2))
@@ -522,7 +517,7 @@ def test_hypotheses_are_weighed_as_the_exact_evidence_says(seen: float) -> None:
 
 def test_a_form_is_weighed_against_a_simpler_one_under_the_same_hypotheses() -> None:
     """score = parameter, of sd exp(h) in one form and three times that in the other."""
-    data = reduce_curves([curve([0], [4.0])], "rollouts")
+    data = reduce_curves([curve([0], [4.0])])
     covariance = np.array([1.0, 4.0])[:, None, None, None]
     noise = Noise(np.zeros((2, 5)), np.array([0.5, 0.5]), covariance, np.zeros(2))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from isocompute.answers.fit import fit_sweep
 from isocompute.domain import Configuration, Curve
-from isocompute.errors import InputError, RefusalError
+from isocompute.errors import RefusalError
 from isocompute.model import Posterior, fit_posterior
 from isocompute.model import posterior as asked
 from isocompute.testing.planted import NOISE, WORLDS, World
@@ -103,17 +103,20 @@ def test_the_order_of_runs_does_not_matter(curves: list[Curve], posterior: Poste
     assert away(fit_posterior(curves[::-1], draws=60), posterior) < 1e-6
 
 
-@pytest.mark.long
-def test_tokens_that_count_the_same_say_the_same(curves: list[Curve], posterior: Posterior) -> None:
-    """A thousand tokens to a rollout: three decades further."""
-    tokens = fit_posterior(curves, draws=60, unit="tokens")
-    ours, theirs = posterior.scores(X), tokens.scores(X + 3)
-    np.testing.assert_allclose(theirs.mean(axis=0), ours.mean(axis=0), atol=0.004)
-    np.testing.assert_allclose(theirs.std(axis=0), ours.std(axis=0), atol=0.004)
-    np.testing.assert_allclose(tokens.last_J, posterior.last_J + 3)
-    np.testing.assert_allclose(tokens.first_J, posterior.first_J + 3)
-    with pytest.raises(InputError, match="needs a `tokens` column"):
-        fit_posterior([c.replace(tokens_K=None) for c in curves], unit="tokens")
+@pytest.mark.parametrize("select", ["best", "final"])
+def test_positions_may_differ_by_configuration(posterior: Posterior, select: str) -> None:
+    found = replace(posterior, select=select)
+    rows = X + np.array([0.3, 0.0, -0.2, 0.1])[:, None]
+    mine = found.scores(rows[:, ::-1])[:, :, ::-1]  # in any order
+    n, bp = np.array([3.5, 5.0]), 16.0
+    of_n = np.concatenate([X + np.array([[0.15], [0.05]]), rows])
+    smooth = found.smooth_scores(bp, n, of_n)
+    for j, row in enumerate(rows):
+        np.testing.assert_allclose(mine[:, j], found.scores(row)[:, j], atol=1e-9)
+    np.testing.assert_allclose(
+        found.smooth_scores(bp, n, np.tile(X, (6, 1))), found.smooth_scores(bp, n, X), atol=1e-9
+    )
+    assert np.abs(smooth - found.smooth_scores(bp, n, X)).max() > 0.01
 
 
 def test_the_best_so_far_counts_from_a_configurations_own_first_evaluation(
@@ -221,11 +224,6 @@ def test_runs_that_stop_or_break_are_named(curves: list[Curve]) -> None:
     ]
     found = fit_posterior(broken, draws=4)
     assert found.state_J == ("stopped", "complete", "broken", "complete")
-    # A run of a small n takes more hours for as many rollouts: the others did not stop.
-    hours = [
-        c.replace(gpu_hours_K=c.rollouts_K / c.rollouts_per_problem) for c in ended(curves, 8, 9e9)
-    ]
-    assert fit_posterior(hours, unit="gpu-hours", draws=4).state_J == ("complete",) * 4
     # Its sound sibling goes on, so the score does not fall with it.
     assert found.scores(np.array([6.8]))[:, 2].min() > 0.55
 

@@ -67,7 +67,7 @@ def backtest(posterior: Posterior, refit: Refit, *, level: float) -> Backtest:
     rows: list[dict[str, Any]] = []
     losses: dict[float, dict[str, float]] = {}
     for cut in (share * 10**top for share in CUTS):
-        early = [c.until(cut, posterior.unit) for c in posterior.curves]
+        early = [c.until(cut) for c in posterior.curves]
         try:
             before = refit([c for c in early if len(c.score_K)])
         except RefusalError:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 from isocompute.answers.document import fit_document, law_of
+from isocompute.answers.metered import metered
 from isocompute.answers.overfit import overfitting
 from isocompute.answers.paper import PaperFit, paper_fit
 from isocompute.answers.reading import DRAWS, Reading
@@ -52,14 +53,11 @@ class Fit(Reading):
         return limits(self)
 
     def again(self, unit: str) -> Fit:
-        """The same runs fitted in another unit."""
-        kind, value = self.setting["kind"], self.setting["value"]
-        return fit_sweep(
-            self.curves, fix=None if kind == "joint" else (kind.removeprefix("fixed_"), value),
-            joint=kind == "joint", unit=unit, select=self.posterior.select, metric=self.metric,
-            level=self.level, draws=self.draws, seed=self.seed, sources=self.sources,
-            train=self.train,
-        )  # fmt: skip
+        """The same fit read by another unit; raises as `fit_sweep`."""
+        _require_steps(self.setting, unit)
+        out = replace(self, posterior=metered(self.posterior, unit))
+        out.__dict__["backtest"] = self.backtest  # which is by rollouts
+        return out
 
     @property
     def warnings(self) -> list[dict[str, str]]:
@@ -121,14 +119,10 @@ def fit_sweep(
     for curve in curves:
         curve.position(unit)
     chosen, setting = select_curves(curves, fix=fix, joint=joint)
-    if setting["kind"] == "fixed_batch_size" and unit != "rollouts":
-        raise InputError(
-            "a fixed batch is a law in steps, so unit must be rollouts, but got "
-            f"{unit}; drop --unit."
-        )
+    _require_steps(setting, unit)
     names = sorted({c.metric for c in chosen})
     return Fit(
-        posterior=fit_posterior(chosen, unit=unit, select=select, draws=draws, seed=seed),
+        posterior=metered(fit_posterior(chosen, select=select, draws=draws, seed=seed), unit),
         setting=setting,
         metric=metric or (names[0] if len(names) == 1 and names[0] else "score"),
         level=level,
@@ -137,6 +131,14 @@ def fit_sweep(
         seed=seed,
         train=tuple(train),
     )
+
+
+def _require_steps(setting: Mapping[str, Any], unit: str) -> None:
+    if setting["kind"] == "fixed_batch_size" and unit != "rollouts":
+        raise InputError(
+            "a fixed batch is a law in steps, so unit must be rollouts, but got "
+            f"{unit}; drop --unit."
+        )
 
 
 def select_curves(

@@ -13,10 +13,13 @@ from statistics import median
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isocompute.allocation import Budget, Rates
 from isocompute.domain import Configuration, Curve, Effort
 from isocompute.domain.curve import UNITS
+
+FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +54,7 @@ class Price:
         """Rollouts per GPU-hour of a configuration; None where nobody knows."""
         if not self.speeds:
             return self.rates.rollouts_per_gpu_hour
-        return self.speeds.get(c) or _between(self.speeds, c.batch_size)
+        return self.speeds.get(c) or _speed_at(self.speeds, c.batch_size)
 
     @property
     def off(self) -> float | None:
@@ -65,7 +68,7 @@ class Price:
         for c, speed in self.speeds.items():
             others = {o: s for o, s in self.speeds.items() if o.batch_size != c.batch_size}
             if c.batch_size in sizes[1:-1]:
-                errors.append(abs(speed / _between(others, c.batch_size) - 1))
+                errors.append(abs(speed / _speed_at(others, c.batch_size) - 1))
         return float(max(errors)) if errors else None
 
     def to_dict(self, c: Configuration) -> dict[str, Any]:
@@ -173,21 +176,30 @@ def _measured(curves: Sequence[Curve], name: str) -> dict[Configuration, float]:
     return {c: sorted(row)[len(row) // 2] for c, row in seen.items()}
 
 
-def _between(speeds: Mapping[Configuration, float], batch_size: int) -> float:
-    """Speed at a batch, from those of other batches: the time of an update lies on lines.
+def _speed_at(speeds: Mapping[Configuration, float], batch_size: int) -> float:
+    """Speed at a batch, from those of other batches."""
+    batch_J = np.array([c.batch_size for c in speeds], dtype=np.float64)
+    hours_J = batch_J / np.array(list(speeds.values()))
+    return batch_size / float(update_takes(batch_J, hours_J, np.array([float(batch_size)]))[0])
 
-    Beyond the ends the last line goes on: an update has a part that is fixed and one that grows
-    with the batch, and neither is negative.
+
+def update_takes(batch_J: FloatArray, takes_J: FloatArray, batch_F: FloatArray) -> FloatArray:
+    """What an update takes at some batches, from what those of other batches take.
+
+    It lies on lines between them; of equal batches the middle one counts. Beyond the ends the last
+    line goes on: an update has a part that is fixed and one that grows with the batch, and neither
+    is negative.
+
+    >>> update_takes(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([1.5, 4.0]))
+    array([3.5, 6. ])
     """
-    by_batch: dict[int, list[float]] = {}
-    for c, speed in speeds.items():
-        by_batch.setdefault(c.batch_size, []).append(speed)
-    batch = np.array(sorted(by_batch), dtype=np.float64)
-    hours = np.array([size / median(by_batch[int(size)]) for size in batch])
-    at = float(np.interp(batch_size, batch, hours))
-    end = 0 if batch_size < batch[0] else -1
-    if batch_size < batch[0] or batch_size > batch[-1]:
-        two = slice(None, 2) if end == 0 else slice(-2, None)
-        slope = np.diff(hours[two])[0] / np.diff(batch[two])[0] if len(batch) > 1 else np.inf
-        at += min(max(slope, 0.0), hours[end] / batch[end]) * (batch_size - batch[end])
-    return batch_size / at
+    batch = np.unique(batch_J)
+    takes = np.array([median(takes_J[batch_J == size]) for size in batch])
+    inside = np.clip(batch_F, batch[0], batch[-1])
+    out = np.interp(inside, batch, takes)
+    slopes = np.diff(takes) / np.diff(batch) if len(batch) > 1 else np.full(1, np.inf)
+    for end in (0, -1):
+        slope = min(max(slopes[end], 0.0), takes[end] / batch[end])
+        beyond = batch_F < batch[0] if end == 0 else batch_F > batch[-1]
+        out += np.where(beyond, slope * (batch_F - batch[end]), 0.0)
+    return np.asarray(out)

@@ -115,8 +115,8 @@ class Reading:
     @cached_property
     def backtest(self) -> Backtest:
         """How well a part of the sweep predicts the rest, to its largest budget."""
-        of, draws = self.posterior, min(self.draws, BACKTEST_DRAWS)
-        refit = partial(fit_posterior, unit=of.unit, select=of.select, draws=draws, seed=of.seed)
+        of, draws = self.posterior.in_rollouts, min(self.draws, BACKTEST_DRAWS)
+        refit = partial(fit_posterior, select=of.select, draws=draws, seed=of.seed)
         return backtest(of, refit, level=self.level)
 
     def scores_at(self, x: ArrayLike) -> FloatArray:

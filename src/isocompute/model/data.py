@@ -44,7 +44,7 @@ class SweepData:
     """A sweep as the model sees it."""
 
     configurations: tuple[Configuration, ...]  # J, sorted by (B_p, n)
-    x_JK: FloatArray  # log10 position
+    x_JK: FloatArray  # log10 of rollouts
     score_JK: FloatArray  # mean score there
     has_JK: NDArray[np.bool_]  # where there is one
     white_JK: FloatArray  # variance of the mean score per unit of one evaluation's variance
@@ -56,8 +56,8 @@ class SweepData:
     floor_evaluations: int  # how many such evaluations
     trials: float | None  # outcomes behind one evaluation (median); None where no source says
     broken: tuple[tuple[Configuration, str], ...]  # runs that lost what they had learnt
-    first_J: FloatArray  # log10 position of the first evaluation with 20 steps; inf: none
-    last_J: FloatArray  # log10 position of the last evaluation
+    first_J: FloatArray  # log10 of rollouts of the first evaluation with 20 steps; inf: none
+    last_J: FloatArray  # log10 of rollouts of the last evaluation
 
     @property
     def log2_n_J(self) -> FloatArray:
@@ -75,31 +75,30 @@ class _Run(NamedTuple):
     y: FloatArray
 
 
-def reduce_curves(curves: Sequence[Curve], unit: str) -> SweepData:
+def reduce_curves(curves: Sequence[Curve]) -> SweepData:
     """Average runs over bins and configurations.
 
     Args:
         curves: of one metric; at least one with a score beyond step 0.
-        unit: what x counts, one of `domain.curve.UNITS`.
     """
     groups: dict[Configuration, list[Curve]] = defaultdict(list)
     for curve in curves:
         groups[curve.configuration].append(curve)
-    start = [c.score_K[c.position(unit) <= 0] for c in curves]
+    start = [c.score_K[c.rollouts_K <= 0] for c in curves]
     zero = np.concatenate(start) if start else np.zeros(0)
     floor = float(zero.mean()) if len(zero) else None
     trials = [c.trials for c in curves if c.trials]
     configurations, parts, broken = [], [], []
     first, last, points = [], [], []
     for configuration in sorted(groups):
-        runs, ended = _runs(groups[configuration], unit, floor)
+        runs, ended = _runs(groups[configuration], floor)
         broken += [(configuration, name) for name in ended]
         if not any(len(run.x) for run in runs):
             continue
         configurations.append(configuration)
         parts.append(_binned([run for run in runs if len(run.x)]))
         points.append(sum(len(run.x) for run in runs))
-        first.append(_first(groups[configuration], unit))
+        first.append(_first(groups[configuration]))
         last.append(max(float(run.x[-1]) for run in runs if len(run.x)))
     J, K = len(parts), max(len(x) for x, _ in parts)
     x_JK, y_JK, white = np.zeros((J, K)), np.zeros((J, K)), np.ones((J, K))
@@ -132,11 +131,11 @@ def reduce_curves(curves: Sequence[Curve], unit: str) -> SweepData:
     )
 
 
-def _runs(curves: Sequence[Curve], unit: str, floor: float | None) -> tuple[list[_Run], list[str]]:
-    """Runs in log10 position; of a broken one among sound ones what came before its fall."""
+def _runs(curves: Sequence[Curve], floor: float | None) -> tuple[list[_Run], list[str]]:
+    """Runs in log10 of rollouts; of a broken one among sound ones what came before its fall."""
     runs, falls = [], []
     for curve in curves:
-        x = curve.position(unit)
+        x = curve.rollouts_K
         order = np.argsort(x, kind="stable")
         order = order[x[order] > 0]
         runs.append(_Run(np.log10(x[order]), curve.score_K[order]))
@@ -189,11 +188,11 @@ def _binned(runs: Sequence[_Run]) -> tuple[FloatArray, Runs]:
     return where / rows.sum(axis=0), Runs(score, rows)
 
 
-def _first(curves: Sequence[Curve], unit: str) -> float:
-    """log10 position from which a configuration counts: its first evaluation with 20 steps."""
+def _first(curves: Sequence[Curve]) -> float:
+    """log10 of the rollouts at the first evaluation with 20 steps; infinity: none."""
     found = []
     for curve in curves:
-        x = curve.position(unit)
+        x = curve.rollouts_K
         steps = curve.steps_K
         if steps is None:
             steps = curve.rollouts_K / curve.configuration.batch_size

@@ -46,7 +46,6 @@ DRAWN_IN = 3  # iterations of a randomised mode; the walk does the rest
 def fit_posterior(
     curves: Sequence[Curve],
     *,
-    unit: str = "rollouts",
     select: Select = "best",
     draws: int = 400,
     seed: int = 0,
@@ -55,7 +54,6 @@ def fit_posterior(
 
     Args:
         curves: runs of one metric on one problem set, scores in 0..1.
-        unit: one of `domain.curve.UNITS`.
         select: see `Posterior`.
         draws: number of draws.
         seed: of every random number used.
@@ -63,14 +61,14 @@ def fit_posterior(
     Raises:
         RefusalError: no curve has a score beyond step 0.
     """
-    if not any((c.position(unit) > 0).any() for c in curves):
+    if not any((c.rollouts_K > 0).any() for c in curves):
         raise RefusalError(
             f"a fit needs at least 1 evaluation after step 0, but {len(curves)} curves have none; "
             "train further or check what was read.",
             [],
         )
     rng = np.random.default_rng((seed, 1))
-    data = reduce_curves(curves, unit)
+    data = reduce_curves(curves)
     reference, white, start = _reference(data)
     noise = noise_hypotheses(data, reference, white, _evidence(data, white[0], start), rng)
     scaling = scaling_of(noise.covariance, data.has_JK)
@@ -93,7 +91,6 @@ def fit_posterior(
     return Posterior(
         data=data,
         curves=tuple(curves),
-        unit=unit,
         select=select,
         seed=seed,
         noise=noise,

@@ -1,5 +1,8 @@
 """Draws of a whole sweep: every configuration's curve, jointly, at any budget and any n.
 
+Positions are log10 of rollouts. Where they differ by configuration (a budget in GPU-hours buys some
+more than others) they are rows: (J, X) in place of (X,).
+
 Shape legend: D draws, J configurations, K positions, P parameters, X budgets, F values of n.
 """
 
@@ -46,18 +49,26 @@ class Posterior:
     Args:
         data: the reduced sweep.
         curves: as they were given.
-        unit: of x.
         select: "best" scores a budget by the best checkpoint so far, "final" by the last.
         seed: of the draws.
     """
 
     data: SweepData
     curves: tuple[Curve, ...]
-    unit: str
     select: Select
     seed: int
     noise: Noise
     parts: tuple[Drawn, ...]
+
+    @property
+    def unit(self) -> str:
+        """Of x; `answers.metered` counts in others."""
+        return "rollouts"
+
+    @property
+    def in_rollouts(self) -> Posterior:
+        """The same draws by rollouts."""
+        return self
 
     @property
     def configurations(self) -> tuple[Configuration, ...]:
@@ -144,6 +155,9 @@ class Posterior:
         """Mean score (D, J, X) of every configuration: no run's luck, no evaluation noise.
 
         Of the best checkpoint so far no draw ever falls with the budget.
+
+        Args:
+            log10_x_X: positions, (X,) or (J, X).
         """
         x = np.atleast_1d(np.asarray(log10_x_X, dtype=np.float64))
         out = self._plain(x)
@@ -151,11 +165,11 @@ class Posterior:
             return out
         lattice, best = self._best_on_lattice
         before = np.searchsorted(lattice, x, side="right") - 1
-        out = np.maximum(out, np.where(before >= 0, best[:, :, np.maximum(before, 0)], 0.0))
-        order = np.argsort(x, kind="stable")
-        known = np.where(self._has_begun(x[order]), out[:, :, order], 0.0)
-        out[:, :, order] = np.maximum(out[:, :, order], np.maximum.accumulate(known, axis=2))
-        return out
+        out = np.maximum(out, np.where(before >= 0, _at(best, np.maximum(before, 0)), 0.0))
+        order = np.argsort(x, axis=-1, kind="stable")
+        known = _at(np.where(self._has_begun(x), out, 0.0), order)
+        so_far = np.maximum.accumulate(known, axis=2)
+        return np.maximum(out, _at(so_far, np.argsort(order, axis=-1)))
 
     def of_one_run(self, score_D: FloatArray, gained_D: FloatArray, factor: float) -> FloatArray:
         """Draws (D,) of one evaluation of one new run of a configuration.
@@ -209,7 +223,7 @@ class Posterior:
         Args:
             problems_per_batch: B_p of every point, or one for all.
             log2_n_F: log2 of the rollouts per problem; need not have been trained.
-            log10_x_X: budgets.
+            log10_x_X: positions, (X,), or (F + J, X): of the points, then of the tested.
         """
         n = np.asarray(log2_n_F, dtype=np.float64)
         bp = np.broadcast_to(np.log2(np.asarray(problems_per_batch, dtype=np.float64)), n.shape)
@@ -220,7 +234,7 @@ class Posterior:
         smooth = np.concatenate(
             [self._curves(p, _between(p, every_n, every_bp, rng), x, every_n) for p in self.parts]
         )
-        own = self.scores(x) - smooth[:, F:]
+        own = self.scores(x if x.ndim == 1 else x[F:]) - smooth[:, F:]
         share = _nearness(n, bp, data.log2_n_J, data.log2_bp_J)
         out = smooth[:, :F] + np.einsum("fj,djx->dfx", share, own)
         return np.asarray(np.clip(out, 0.0, 1.0))
@@ -231,14 +245,16 @@ class Posterior:
         """Parametric curves (D, len(places), X), best so far where they may fall."""
         D, F = len(parameters), len(places)
         own = parameters.T[: part.form.own * F].reshape(part.form.own, F, D)
-        shared = part.parameters.T[-part.form.shared :]
+        shared, rows = part.parameters.T[-part.form.shared :], np.atleast_2d(x)
         if not part.form.declines or self.select == "final":
-            return np.asarray(part.form.value(own, shared, x[None]).transpose(2, 0, 1), np.float64)
+            return np.asarray(part.form.value(own, shared, rows).transpose(2, 0, 1), np.float64)
         start = float(self.data.x_JK[self.data.has_JK].min())
         fine = np.arange(start, max(float(x.max()), start) + STEP, STEP)
-        every = np.unique(np.concatenate([fine, x]))
-        best = np.maximum.accumulate(part.form.value(own, shared, every[None]), axis=1)
-        return best[:, np.searchsorted(every, x)].transpose(2, 0, 1)
+        lattice = np.broadcast_to(fine, (len(rows), len(fine)))
+        every = np.sort(np.concatenate([lattice, rows], axis=1), axis=1)
+        best = np.maximum.accumulate(part.form.value(own, shared, every), axis=1)
+        place = np.array([np.searchsorted(e, row) for e, row in zip(every, rows, strict=True)])
+        return _at(best.transpose(2, 0, 1), place.reshape(x.shape))
 
     @cached_property
     def _misfit(self) -> tuple[FloatArray, FloatArray]:
@@ -321,6 +337,13 @@ def _nearness(n_F: FloatArray, bp_F: FloatArray, n_J: FloatArray, bp_J: FloatArr
     return out
 
 
+def _at(values: FloatArray, index: IntArray) -> FloatArray:
+    """Values (..., J, L) at places (X,) of the last axis, or at those (J, X) of each row."""
+    if index.ndim == 1:
+        return values[..., index]
+    return np.take_along_axis(values, index[None], axis=-1)
+
+
 def _half_way(part: Drawn) -> FloatArray:
     """Z at which g is one half, (D,)."""
     k = part.form.shared
@@ -337,5 +360,5 @@ def _interpolate(lattice: FloatArray, values: FloatArray, x: FloatArray) -> Floa
     place = np.clip((x - lattice[0]) / (lattice[1] - lattice[0]), 0, len(lattice) - 1.001)
     left = place.astype(int)
     share = place - left
-    out: FloatArray = values[..., left] * (1 - share) + values[..., left + 1] * share
+    out: FloatArray = _at(values, left) * (1 - share) + _at(values, left + 1) * share
     return out

@@ -1,0 +1,152 @@
+"""A sweep read by what is paid: the same draws, at the rollouts that a budget buys of each.
+
+The score of a run depends on its rollouts, not on what they are counted in. So the model is fitted
+to rollouts once, and tokens or GPU-hours only say how far each configuration gets with a budget.
+
+Shape legend: D draws, J configurations, F other (B_p, n), X budgets, U places of a meter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.answers.price import update_takes
+from isocompute.domain import Configuration, Curve
+from isocompute.model import Posterior
+
+FloatArray = NDArray[np.float64]
+
+
+class Meter:
+    """Rollouts and what they take of a unit, by configuration.
+
+    Inside the data as the runs logged it, of several runs the middle one; beyond, a rollout takes
+    what it took on average. Raises as `Curve.position`.
+
+    Args:
+        curves: that counted the unit.
+        configurations: J of them, all with curves.
+        unit: one of `domain.curve.UNITS`.
+    """
+
+    def __init__(
+        self, curves: Sequence[Curve], configurations: Sequence[Configuration], unit: str
+    ) -> None:
+        self.batch_J = np.array([c.batch_size for c in configurations], dtype=np.float64)
+        self._places = [
+            _places([c for c in curves if c.configuration == one], unit) for one in configurations
+        ]
+
+    def rollouts(self, x_X: FloatArray) -> FloatArray:
+        """log10 of the rollouts that budgets buy of each configuration, (J, X)."""
+        return np.stack([_read(spent_U, at_U, x_X) for at_U, spent_U in self._places])
+
+    def rollouts_of(self, batch_F: FloatArray, x_X: FloatArray) -> FloatArray:
+        """The same at other batches, (F, X): the time of an update is a line in its batch."""
+        each_JX = 10 ** (x_X - self.rollouts(x_X))  # of one rollout
+        takes = [update_takes(self.batch_J, self.batch_J * each_J, batch_F) for each_J in each_JX.T]
+        return x_X - np.log10(np.stack(takes, axis=1) / batch_F[:, None])
+
+    def spent(self, j: int, at: FloatArray) -> FloatArray:
+        """log10 of what log10 rollouts of the j-th configuration take; infinity stays."""
+        at_U, spent_U = self._places[j]
+        return np.where(np.isfinite(at), _read(at_U, spent_U, np.where(np.isfinite(at), at, 0)), at)
+
+
+def _places(curves: Sequence[Curve], unit: str) -> tuple[FloatArray, FloatArray]:
+    """log10 of rollouts, and of what they take, at every evaluation of some runs."""
+    runs = []
+    for curve in curves:
+        spent_K, done_K = curve.position(unit), curve.rollouts_K
+        known = (spent_K > 0) & (done_K > 0)
+        if known.any():
+            runs.append((np.log10(done_K[known]), np.log10(spent_K[known] / done_K[known])))
+    at_U = np.unique(np.concatenate([at for at, _ in runs]))
+    each_RU = np.sort([np.interp(at_U, at, each) for at, each in runs], axis=0)
+    return at_U, at_U + each_RU[len(runs) // 2]
+
+
+def _read(x_U: FloatArray, y_U: FloatArray, x: FloatArray) -> FloatArray:
+    """Y at x on a line through the places, which goes on in parallel to y = x."""
+    inside = np.clip(x, x_U[0], x_U[-1])
+    return np.asarray(np.interp(inside, x_U, y_U) + (x - inside))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metered(Posterior):
+    """Draws of a sweep against another unit than rollouts.
+
+    Args:
+        fitted: the draws as they were fitted.
+        counted: the unit.
+        meter: what its rollouts take of it.
+    """
+
+    fitted: Posterior = field(repr=False)
+    counted: str
+    meter: Meter = field(repr=False)
+
+    @property
+    def unit(self) -> str:
+        """Of x."""
+        return self.counted
+
+    @property
+    def in_rollouts(self) -> Posterior:
+        """The draws as they were fitted."""
+        return self.fitted
+
+    @cached_property
+    def first_J(self) -> FloatArray:
+        """log10 of what was spent at the first evaluation with 20 steps; infinity: none."""
+        return self._spent_J(self.data.first_J)
+
+    @cached_property
+    def last_J(self) -> FloatArray:
+        """log10 of what was spent at the last evaluation."""
+        return self._spent_J(self.data.last_J)
+
+    def _spent_J(self, at_J: FloatArray) -> FloatArray:
+        return np.array([self.meter.spent(j, at) for j, at in enumerate(at_J)], dtype=np.float64)
+
+    @cached_property
+    def log10_midpoint_DJ(self) -> FloatArray:
+        """log10 of what half of the rise takes."""
+        middle_DJ = self.fitted.log10_midpoint_DJ
+        return np.stack([self.meter.spent(j, d) for j, d in enumerate(middle_DJ.T)], axis=1)
+
+    def scores(self, log10_x_X: FloatArray) -> FloatArray:
+        """As `Posterior.scores`, at budgets of the unit."""
+        return self.fitted.scores(self.meter.rollouts(_row(log10_x_X)))
+
+    def smooth_scores(
+        self, problems_per_batch: float | FloatArray, log2_n_F: FloatArray, log10_x_X: FloatArray
+    ) -> FloatArray:
+        """As `Posterior.smooth_scores`, at budgets of the unit."""
+        n, x = np.asarray(log2_n_F, dtype=np.float64), _row(log10_x_X)
+        bp = np.broadcast_to(np.asarray(problems_per_batch, dtype=np.float64), n.shape)
+        rows = self.meter.rollouts_of(bp * 2**n, x), self.meter.rollouts(x)
+        return self.fitted.smooth_scores(bp, n, np.concatenate(rows))
+
+
+def _row(x: FloatArray) -> FloatArray:
+    return np.atleast_1d(np.asarray(x, dtype=np.float64))
+
+
+def metered(posterior: Posterior, unit: str) -> Posterior:
+    """The draws of a posterior against a unit.
+
+    Raises:
+        InputError: a run that did not count it.
+    """
+    fitted = posterior.in_rollouts
+    if unit == "rollouts":
+        return fitted
+    same = {f.name: getattr(fitted, f.name) for f in fields(Posterior)}
+    meter = Meter(fitted.curves, fitted.configurations, unit)
+    return Metered(**same, fitted=fitted, counted=unit, meter=meter)

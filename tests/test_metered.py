@@ -1,0 +1,127 @@
+"""A sweep read by what is paid: the same scores, at the rollouts that a budget buys."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from isocompute.answers.fit import Fit, fit_sweep
+from isocompute.answers.metered import Meter, metered
+from isocompute.answers.price import update_takes
+from isocompute.domain import Configuration, Curve
+from isocompute.errors import InputError
+from isocompute.testing.planted import NOISE, WORLDS
+
+N = (8, 64)
+
+
+def curve(n: int, takes: list[float], rollouts: tuple[float, ...] = (0, 1e3, 1e4, 1e5)) -> Curve:
+    """`takes`: GPU-hours at each evaluation."""
+    x = np.array(rollouts, dtype=np.float64)
+    return Curve(
+        problems_per_batch=16, rollouts_per_problem=n, run=f"{n} {takes}", rollouts_K=x,
+        score_K=np.linspace(0.1, 0.5, len(x)), gpu_hours_K=np.array(takes),
+    )  # fmt: skip
+
+
+def meter(*curves: Curve) -> Meter:
+    return Meter(curves, sorted({c.configuration for c in curves}), "gpu-hours")
+
+
+def test_a_meter_reads_what_was_logged_and_goes_on_at_the_mean_rate() -> None:
+    # 1,000 rollouts take an hour, then they get slower: 10 to 100 for 1e4 to 1e5 is 1e3 an hour.
+    found = meter(curve(8, [0, 1, 20, 100]))
+    at = np.log10([0.1, 1, 20, 100, 1000])
+    bought = 10 ** found.rollouts(at)[0]
+    np.testing.assert_allclose(bought, [100, 1e3, 1e4, 1e5, 1e6])
+    # Between two evaluations on the line of the logarithms: halfway from 20 to 100, from 1e4 to 1e5
+    (middle,) = found.rollouts(np.log10([np.sqrt(2000)]))
+    assert 10 ** float(middle[0]) == pytest.approx(1e4 * np.sqrt(10))
+    np.testing.assert_allclose(found.spent(0, np.log10([1e4, 1e6])), np.log10([20, 1000]))
+    assert found.spent(0, np.array(np.inf)) == np.inf
+
+
+def test_of_several_runs_the_middle_one_counts() -> None:
+    rows = [curve(8, [0, 1, 10, 100]), curve(8, [0, 2, 20, 200]), curve(8, [0, 9, 90, 900])]
+    assert 10 ** float(meter(*rows).spent(0, np.array(4.0))) == pytest.approx(20)
+    short = curve(8, [0, 4, 40], (0, 1e3, 1e4))  # beyond its end as before
+    assert 10 ** float(meter(rows[0], short).spent(0, np.array(5.0))) == pytest.approx(400)
+
+
+def test_other_batches_take_what_lies_on_the_line_of_updates() -> None:
+    found = meter(curve(8, [0, 1, 10, 100]), curve(64, [0, 0.25, 2.5, 25]))
+    # Updates of 128 rollouts take 0.128 hours, of 1,024 0.256: those of 512 0.1829.
+    at = np.log10([7.0, 70.0])
+    (bought,) = 10 ** found.rollouts_of(np.array([512.0]), at)
+    takes = 0.128 + 0.128 * 384 / 896
+    np.testing.assert_allclose(bought, [7 / takes * 512, 70 / takes * 512])
+    tested = found.rollouts_of(np.array([128.0, 1024.0]), at)
+    np.testing.assert_allclose(tested, found.rollouts(at))
+    assert update_takes(np.full(3, 8.0), np.array([1.0, 2.0, 9.0]), np.array([8.0]))[0] == 2
+
+
+@pytest.fixture(scope="module")
+def fit() -> Fit:
+    """Rollouts of n = 8 take eight times as long as those of n = 64."""
+    world = WORLDS["rising"].until(2.0**21)
+    runs = world.sample(NOISE["low"], 2, np.random.default_rng(0))
+    return fit_sweep([
+        c.replace(gpu_hours_K=c.rollouts_K / 1000 / c.rollouts_per_problem) for c in runs
+    ], draws=60)  # fmt: skip
+
+
+def test_a_run_has_one_score_whatever_it_is_counted_in(fit: Fit) -> None:
+    hours = fit.again("gpu-hours")
+    assert (hours.unit, fit.unit) == ("gpu-hours", "rollouts")
+    for c in fit.configurations:
+        for rollouts in (1e5, 2e6, 1.5e7):  # inside and beyond
+            spent = rollouts / 1000 / c.rollouts_per_problem
+            assert hours.expected_scores(spent)[c] == pytest.approx(
+                fit.expected_scores(rollouts)[c], abs=1e-6
+            )
+    between = Configuration(16, 24)
+    takes = update_takes(
+        np.array([c.batch_size for c in fit.configurations], dtype=float),
+        np.array([16 / 1000.0 for _ in fit.configurations]), np.array([384.0]),
+    )[0]  # an update takes as long at every n  # fmt: skip
+    assert takes == pytest.approx(0.016)
+    asked = hours.scores_of([between], 40.0)[:, 0].mean()
+    assert asked == pytest.approx(
+        float(fit.scores_of([between], 40 / 0.016 * 384)[:, 0].mean()), abs=0.01
+    )
+
+
+def test_what_a_posterior_says_of_its_data_is_in_the_unit(fit: Fit) -> None:
+    hours = fit.again("gpu-hours").posterior
+    shift = -3 - np.log10([c.rollouts_per_problem for c in fit.configurations])
+    np.testing.assert_allclose(hours.last_J, fit.posterior.last_J + shift)
+    np.testing.assert_allclose(hours.first_J, fit.posterior.first_J + shift)
+    np.testing.assert_allclose(
+        hours.log10_midpoint_DJ, fit.posterior.log10_midpoint_DJ + shift, atol=1e-9
+    )
+    assert hours.state_J == fit.posterior.state_J  # a run of a small n takes more hours
+    np.testing.assert_array_equal(hours.ceiling_DJ, fit.posterior.ceiling_DJ)
+
+
+def test_the_back_test_is_that_of_the_rollouts(fit: Fit) -> None:
+    hours = fit.again("gpu-hours")
+    assert hours.backtest == fit.backtest
+    anew = replace(hours)
+    assert anew.backtest.rows == fit.backtest.rows
+
+
+def test_there_and_back_is_the_same_fit(fit: Fit) -> None:
+    assert fit.again("gpu-hours").again("rollouts").posterior is fit.posterior
+    assert metered(fit.posterior, "rollouts") is fit.posterior
+    untimed = fit_sweep([c.replace(gpu_hours_K=None) for c in fit.curves], draws=4)
+    with pytest.raises(InputError, match="needs the time of every run"):
+        untimed.again("gpu-hours")
+
+
+def test_n_is_compared_by_what_is_paid(fit: Fit) -> None:
+    # For as many hours n = 512 gets 64 times the rollouts of n = 8.
+    by_hours, by_rollouts = fit.again("gpu-hours").best, fit.best
+    assert by_rollouts[0].tested_rollouts_per_problem < 64
+    assert {b.tested_rollouts_per_problem for b in by_hours} <= {128, 256, 512}

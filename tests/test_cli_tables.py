@@ -100,7 +100,7 @@ def test_the_answer_in_one_screen() -> None:
         "            rises 16-fold, at least 9.2-fold; where it levels off is not known",
         "Wrong n     costs 0.091 at 10M (n = 8), 0.002 (n = 32)",
         "Predicts    held-out scores within 0.012 (assuming no further change: 0.030)",
-        "Batch or n  cannot be told from one B_p per n",
+        "Batch or n  not tested: every n ran at one B_p",
         "",
         "Confidence: caution. Every n has one run.",
         "Next: run at least 3 seeds; then train n = 256 once (10M rollouts).",
@@ -258,12 +258,13 @@ def test_the_picture_names_its_source_where_a_line_holds_it() -> None:
 
 def test_runs_that_were_timed_can_be_compared_by_cost() -> None:
     d = document()
-    said = "By cost     n are compared at equal rollouts; at equal cost: --unit gpu-hours"
-    assert said not in fit_lines(d)
-    d["units"] = ["rollouts", "gpu-hours"]
+    assert not any(line.startswith("By cost") for line in fit_lines(d))
+    d["by_gpu_hours"] = {**d["best"][-1], "x": 31.7, "interval": [64, 128]}
+    said = "By cost     32 h: n = 128 (64 to 128); all of it: --unit gpu-hours"
     assert fit_lines(d)[7:9] == [said, ""]
-    d["unit"] = "gpu-hours"
-    assert said not in fit_lines(d)
+    d["unit"], d["by_gpu_hours"] = "gpu-hours", None
+    assert line(d, "Best n").startswith("Best n      100k h: 8 (8 to 128)")
+    assert "at 10M h (n = 8)" in line(d, "Wrong n")
 
 
 def test_fourteen_lines_of_eighty_columns_whatever_is_said() -> None:

@@ -23,7 +23,8 @@ from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
 from isocompute.answers.best_words import best_n_words, n_words
 from isocompute.answers.effort import nearest
-from isocompute.answers.fit import Fit
+from isocompute.answers.fit import Fit, fit_sweep
+from isocompute.answers.less import less_words
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.words import checks, with_checks
 from isocompute.domain import Configuration, Notice, notice
@@ -43,6 +44,11 @@ FOUR = {(32, 16): (0.01, 0.01), (32, 32): (0.03, 0.01), (32, 64): (0.01, 0.027),
 def line(log2_bp: Any, log2_n: Any, x: Any) -> Any:
     """0.1 at a thousand rollouts, 0.4 at a million, whatever n and B_p."""
     return 0.1 + 0.1 * (x - 3.0) + 0.0 * log2_n + 0.0 * log2_bp
+
+
+def steeper(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+    """0.3 a decade beyond a million."""
+    return line(log2_bp, log2_n, x) + 0.2 * np.maximum(x - 6, 0)
 
 
 def planted(
@@ -454,8 +460,22 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert far.endswith("This plan is 12 times that; its intervals were never checked.")
 
 
+@pytest.mark.parametrize(("slope", "times"), [(0.3, 2), (0.1, 4), (0.002, None)])
+def test_a_check_on_the_way_is_where_a_run_that_stalls_would_show(slope, times) -> None:
+    """One evaluation lies within 0.02 of its mean, a draw of it within 0.01."""
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return line(log2_bp, log2_n, x) + (slope - 0.1) * np.maximum(x - 6, 0)
+
+    fit = planted(surface=surface)
+    check = plan_budget(fit, 100 * AT).document["check"]
+    if times is None:
+        assert check is None
+    else:
+        assert check["x"] == pytest.approx(times * AT, rel=1e-6)
+
+
 def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
-    fit = planted()
+    fit = planted(surface=steeper)
     assert plan_budget(fit, 2 * AT).document["check"] is None  # its end
     d = plan_budget(fit, 4 * AT).document
     check, b = d["check"], d["batch_size"]
@@ -468,9 +488,8 @@ def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
     assert check["score"] == pytest.approx(own_D.mean())
     low, high = check["interval"]
     assert high - low > own_D.max() - own_D.min()  # a run's own luck
-    assert f"  on the way {low:.3f} to {high:.3f} at step {check['step']:,}" in "\n".join(
-        advice_lines(d)
-    )
+    said = f"{check['score']:.3f} at step {check['step']:,}; below {low:.3f}, stop and fit again"
+    assert f"  on the way {said}" in "\n".join(advice_lines(d))
 
 
 def test_a_budget_below_the_data_is_named_too() -> None:
@@ -616,8 +635,9 @@ def test_a_fit_by_tokens_buys_rollouts_by_the_length_of_each_n() -> None:
     assert (d["steps"], d["budget_rollouts"]) == (97, pytest.approx(1e5))
     assert d["cost"]["tokens"] == pytest.approx(97 * 1024 * 10)
     assert d["predicted_score"] == pytest.approx(0.42)
-    # 5e4 rollouts are 1e6 tokens at the median of 20
-    assert plan_budget(fit, 5e4).document["predicted_score"] == pytest.approx(0.42)
+    with pytest.raises(InputError, match="compares n at equal tokens, but the budget is 50k roll"):
+        plan_budget(fit, 5e4)
+    # Of one rate for all, equal rollouts are equal tokens.
     given = plan_budget(fit, 1e5, rates=Rates(tokens_per_rollout=10.0)).document
     assert given["predicted_score"] == pytest.approx(0.42)
 
@@ -730,7 +750,7 @@ def test_a_plan_and_a_refusal_have_the_same_keys() -> None:
 def test_every_key_is_in_the_contract() -> None:
     page = (Path(__file__).parents[1] / "docs" / "contracts.md").read_text(encoding="utf-8")
     section = page.split("## `plan --json`")[1].split("\n## ")[0]
-    d = plan_budget(planted(), 4 * AT, current=16).document
+    d = plan_budget(planted(surface=steeper), 4 * AT, current=16).document
     missing = [k for k in (*d, *d["gain"], *d["cost"], *d["check"]) if f"`{k}`" not in section]
     assert not missing
 
@@ -992,11 +1012,12 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
     )  # fmt: skip
     assert said(plan) == [
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
-        "  score      0.420 (0.410 to 0.430)",
+        "  score      0.420 (0.410 to 0.430)   (avg@4)",
         "  gain       +0.020 (+0.010 to +0.030) over today's n = 128",
         "  today      0.400 (0.400 to 0.400)",
         "  as good    n = 64",
-        "  rate       1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
+        "  trained    3 runs went this far already: use a checkpoint at step 976",
+        "  lr         1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
         "  cost       1,110 GPU-hours, $2,776   (your study: 900 rollouts per GPU-hour)",
         "",
@@ -1004,7 +1025,6 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "  from other sweeps.",
         "Before you spend:",
         "  1. measure the rate   isocompute lr-sweep study.yaml",
-        "  2. gauge difficulty   isocompute difficulty problems.jsonl --model MODEL",
         "4 more notes: --why    Trainer settings: --for verl, --for trl",
     ]
 
@@ -1032,9 +1052,9 @@ def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
         same = {"recipe": {**plan.document["recipe"],
                            "base_batch_size": plan.document["batch_size"]}}  # fmt: skip
         lines = advice_lines({**plan.document, **words, **same})
-        return [line.rpartition("(")[2] for line in lines if line[2:8] in ("rate  ", "recipe")]
+        return [line.rpartition("(")[2] for line in lines if line[2:8] in ("lr    ", "recipe")]
 
-    assert rows() == ["as in the runs)", "not in the logs)"]
+    assert rows() == ["as in the runs)"]
     words = {"learning_rate_from": "runs", "recorded": ["learning_rate"]}
     assert "warm-up" not in "\n".join(advice_lines({**plan.document, **words}))
     assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
@@ -1109,12 +1129,12 @@ def test_why_gives_the_reasoning_the_rules_the_printed_law_and_every_note() -> N
     plan = plan_budget(planted(rules=lost), AT, source="published:qwen2.5-7b-easy", problems=500)
     lines = said(plan, why=True)
     page = " ".join(" ".join(lines).split())
-    assert "Why n = 32: it scores best within your limits." in page
+    assert "Why n = 32: of those tested it scores best." in page
     assert "Expected loss against the true best: 0.009." in page
     assert "Still in contention: n = 32, 64." in page
     assert "All n were compared from" in page
     assert "Passes over your problems: 62." in page
-    assert "largest n 32 x 128, score 0.400; lost 0.020 in the back-test" in page
+    assert "largest n 32 x 128, score 0.400; the rule lost 0.020" in page
     assert "The study's own law: log2 n* = 6.09" in page
     for one in plan.document["notices"]:
         assert f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" in page
@@ -1183,11 +1203,72 @@ def test_half_a_budget_that_does_as_well_is_said_from_the_same_draws() -> None:
     assert (half["rollouts_per_problem"], half["as_good"]) == (32, True)
     assert half["predicted_score"] == pytest.approx(plan.document["predicted_score"])
     assert half["lost"] == pytest.approx(0, abs=1e-9)  # though either score is unsure by itself
-    line_of_it = next(line for line in said(plan) if line.startswith("  half"))
-    as_well = "the budget does as well: 0.520 with n = 32 (at most 0.000 less)"
-    assert line_of_it == f"  half       {as_well}"
+    line_of_it = next(line for line in said(plan) if line.startswith("  for less"))
+    as_well = "half does as well: 0.520 with n = 32 (at most 0.000 less)"
+    assert line_of_it == f"  for less   {as_well}"
     rising = plan_budget(planted(), AT)
     assert rising.document["half"]["lost"] > 0.002
     assert not rising.document["half"]["as_good"]
-    assert not any(line.startswith("  half") for line in said(rising))
+    both = [rising.document[name]["predicted_score"] for name in ("half", "tenth")]
+    assert both == pytest.approx([0.42 - 0.1 * math.log10(2), 0.32])
+    assert "  for less   half the budget: 0.390, a tenth 0.320" in said(rising)
+    early = plan_budget(planted(), 5e3, min_steps=1).document  # no tenth of it was compared
+    assert (early["tenth"], less_words(early)) == (None, "half the budget: 0.160")
     assert plan_fixed_batch(planted(), 1024, 256).document["half"] is None
+
+
+# What a choice has behind it
+
+
+def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
+    def crossing(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        """n = 128 gains 0.06 a decade more than n = 16 and is 0.018 behind at a million."""
+        return line(log2_bp, log2_n, x) + (log2_n - 4) / 3 * (0.06 * (x - 6) - 0.018)
+
+    flat = dict.fromkeys(FOUR, (0.01, -0.01))
+    d = plan_budget(planted(flat, surface=crossing), 10 * AT).document
+    found = d["overtakes"]
+    assert (arm(d), found["rollouts_per_problem"]) == ((32, 128), 16)
+    assert found["behind"] == pytest.approx(0.018)
+    assert found["x"] == pytest.approx(AT * 10**0.3, rel=0.05)  # where both are level
+    (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  leads")]
+    assert said_so == "  leads      from 2M rollouts on; at 1M, n = 16 is 0.018 ahead"
+    near = plan_budget(planted(flat, surface=crossing), AT).document
+    assert near["overtakes"] is None  # inside the data
+    assert plan_budget(planted(), 4 * AT).document["overtakes"] is None  # it leads there
+
+
+def plan_of(document: dict[str, Any]) -> Plan:
+    return Plan(allocation=None, document=document)
+
+
+def test_what_was_trained_already_is_not_bought_again() -> None:
+    d = plan_budget(planted(), AT / 2).document
+    assert d["trained"] == {"runs": 3, "step": d["steps"]}
+    steps = f"{d['steps']:,}"
+    assert f"  trained    3 runs went this far already: use a checkpoint at step {steps}" in said(
+        plan_of(d)
+    )
+    assert plan_budget(planted(), 2 * AT).document["trained"] is None
+    other = notice("law_of_another_model", source="published:x", model="Q")
+    assert plan_budget(planted(), AT / 2, notices=[other]).document["trained"] is None
+    one = {**d, "trained": {"runs": 1, "step": 9}}
+    assert any("1 run went this far" in row for row in said(plan_of(one)))
+
+
+def test_rows_that_can_wait_give_way_to_checks() -> None:
+    d = plan_budget(planted(), 4 * AT, current=128).document
+    step = {"settles": "bp_untested", "do": "train", "command": "isocompute run " + "x" * 40,
+            "rollouts": None, "cost": None}  # fmt: skip
+    rows = said(plan_of({**d, "run_next": [step] * 3, "as_good": [32, 64]}))
+    assert len(rows) <= 15
+    assert sum(row.startswith(("  1. ", "  2. ")) for row in rows) == 2
+
+
+def test_what_no_log_holds_of_a_recipe_is_null() -> None:
+    runs = [c.replace(recorded={"learning_rate": 2e-6, "clip_low": 0.1}) for c in planted().curves]
+    d = plan_budget(fit_sweep(runs, draws=20), AT).document
+    assert d["learning_rate_from"] == "runs"
+    assert d["recipe"]["clip_low"] == 0.1
+    unsaid = ("kl_coef", "entropy_coef", "temperature", "warmup_steps")
+    assert {d["recipe"][word] for word in unsaid} == {None}

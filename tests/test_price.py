@@ -127,8 +127,8 @@ def test_n_is_compared_by_what_it_costs() -> None:
     assert by_rollouts["cost"]["gpu_hours"] == pytest.approx(6000, rel=0.01)
     usd = plan_budget(fit, Budget(amount=200.0, unit="usd"), rates=Rates(usd_per_gpu_hour=2.0))
     assert usd.document["rollouts"] == d["rollouts"]
-    rollouts = plan_budget(fit, 6e5).document  # at the median speed
-    assert rollouts["rollouts"] == d["rollouts"]
+    with pytest.raises(InputError, match="compares n at equal GPU-hours, but the budget is 600k"):
+        plan_budget(fit, 6e5)
 
 
 def test_a_fixed_batch_has_a_law_in_steps_only() -> None:

@@ -319,7 +319,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recorded": ["learning_rate", "clip_low"],
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
-    assert "On the way 0.580 to 0.620 at step 1,244; below that, stop and fit again" in said
+    assert "On the way 0.600 at step 1,244; below 0.580, stop and fit again" in said
     assert "Other settings keep yours; the logs do not hold them" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "On the way" not in said

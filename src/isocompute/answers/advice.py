@@ -58,6 +58,9 @@ _IN_FULL = {
 }
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
+# Those that add runs to the sweep.
+OF_THE_SWEEP = tuple(code for code in _STEPS if code not in (*_OF_ONES_OWN, "steps_assumed",
+                                                             "begins_late"))  # fmt: skip
 # Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
 # leaves most sweeps one doubling, twice of it asks for a third of a budget in two rounds.
 SPEND = 0.15
@@ -107,8 +110,10 @@ def run_next(
         there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
         if sweep := trains.pop("law_of_another_model", None):  # to ask is free
             trains["anchor_assumed"] = {c: SHARE * rollouts for c, rollouts in sweep.items()}
-    if contended and (len(contended) < 2 or known.get("extrapolated", 0.0) > SPEND * spend > 0):
-        there.discard("extrapolated")  # the plan's own run is the cheaper check
+    dear = known.get("extrapolated", 0.0) > SPEND * spend > 0
+    # A sweep that is to go as far as the plan would train its run: that is the cheaper check.
+    if contended and (len(contended) < 2 or dear or budget >= 0.99 * spend > 0):
+        there.discard("extrapolated")
     codes = [code for code in _STEPS if code in there]
     codes.sort(key=lambda code: code != notices[0].code)
     steps = list[dict[str, Any]]()

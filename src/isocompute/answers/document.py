@@ -43,6 +43,7 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         "provenance": provenance(fit),
         "curves": _curves(fit),
         "best": [best._asdict() for best in fit.best],
+        "by_gpu_hours": _by_gpu_hours(fit),
         "neighbours": fit.neighbours(fit.support[1]),
         "frontier": frontier.stretches,
         "crossovers": frontier.crossovers,
@@ -66,6 +67,14 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         **documented(fit.notices),
     })  # fmt: skip
     return out
+
+
+def _by_gpu_hours(fit: Fit) -> dict[str, Any] | None:
+    """The best n where all were last compared at equal GPU-hours; None for runs without times."""
+    if fit.unit != "rollouts" or fit.batch_size or "gpu-hours" not in counted_in(fit.curves):
+        return None
+    paid = fit.again("gpu-hours")
+    return paid.best_at(paid.support[1])._asdict()
 
 
 def law_of(fit: Reading, quantity: Quantity) -> dict[str, Any]:

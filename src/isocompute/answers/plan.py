@@ -16,19 +16,20 @@ from isocompute.answers.check import check_on_the_way
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
-from isocompute.answers.half import half_the_budget
+from isocompute.answers.less import PARTS, part_of_the_budget
+from isocompute.answers.overtakes import overtakes
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
-from isocompute.answers.price import in_unit, priced, timed, unit_paid_in
+from isocompute.answers.price import Price, in_unit, priced, timed, unit_paid_in
 from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorded_recipe
 from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import untested, verdict_of
 from isocompute.domain import Configuration, Notice, documented, notice, ordered
-from isocompute.domain.text import plain, unit_words
+from isocompute.domain.text import compact, plain, unit_words
 from isocompute.errors import InputError, RefusalError
 from isocompute.model.data import MIN_STEPS
-from isocompute.recipe import Difficulty, Recipe
+from isocompute.recipe import RECORDED, Difficulty, Recipe
 from isocompute.trainers import TRAINERS, trainer_settings
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ _LIGHTEST = ("bp_untested", "anchor_assumed")
 _ELSEWHERE = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
-    "half", "check", "rollouts", "chosen_by", "rollouts_per_problem_law",
-    "rollouts_per_problem_interval", "confidence_set", "as_good", "expected_regret",
+    "half", "tenth", "trained", "overtakes", "check", "rollouts", "chosen_by",
+    "rollouts_per_problem_law", "rollouts_per_problem_interval", "confidence_set", "as_good",
+    "expected_regret",
     "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
     "extrapolation_log10", "printed_law", "refusal",
 )  # fmt: skip
@@ -209,6 +211,17 @@ def _require_positive(**values: Any) -> None:
             )
 
 
+def _require_unit(budget: Budget, unit: str, price: Price) -> None:
+    """No budget in rollouts where n are compared by what is paid, and that differs by n."""
+    differs = {"tokens": price.tokens, "gpu-hours": price.speeds}.get(unit)
+    if budget.unit == "rollouts" and differs:
+        raise InputError(
+            f"`--unit {unit}` compares n at equal {unit_words(unit)}, but the budget is "
+            f"{compact(budget.amount)} rollouts, which take more of some n than of others; give "
+            f"the budget in {unit_words(unit)}, or leave `--unit` out."
+        )
+
+
 def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
     """The plan of a question, or the refusal of a fit that failed."""
     rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
@@ -220,6 +233,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     _require_positive(problems=q.problems)
     tokens = price.rates.tokens_per_rollout
     measured = [notice("tokens_measured", tokens=tokens)] if price.tokens else []
+    _require_unit(budget, fit.unit, price)
     q = replace(q, x=in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
@@ -285,7 +299,9 @@ def _answer(q: Question) -> Plan:
         "predicted_score": found.score_D.mean(),
         "predicted_score_interval": ends,
         "gain": gain_over_today(q, found),
-        "half": half_the_budget(q, found),
+        **{name: part_of_the_budget(q, found, share) for name, share in PARTS.items()},
+        "trained": _trained_so_far(q, a),
+        "overtakes": overtakes(fit, chosen, q.x),
         "check": check_on_the_way(q, chosen),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
@@ -310,6 +326,15 @@ def _answer(q: Question) -> Plan:
     return Plan(allocation=a, document=plain(document))
 
 
+def _trained_so_far(q: Question, a: Allocation) -> dict[str, Any] | None:
+    """Runs of the choice that went as far already; None where none did, or it is not your sweep."""
+    of = Configuration(a.problems_per_batch, a.rollouts_per_problem)
+    own = [c for c in q.fit.curves if c.configuration == of and c.rollouts_K[-1] >= a.rollouts]
+    if not own or any(one.code == "law_of_another_model" for one in q.notices):
+        return None
+    return {"runs": len(own), "step": a.steps}
+
+
 def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any], Question]:
     """The recipe of a plan, its keys of the document, and the question without settled notices."""
     if q.recipe is not None:
@@ -320,9 +345,14 @@ def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any]
     # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
     settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
     notices = [one for one in q.notices if one.code not in settled]
-    said = {"recipe": of.recipe.to_dict(), "recorded": list(of.words), "asked": list(keep)}
+    usual = of.recipe.to_dict()
+    said = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
     if RATE in of.words:
         said["learning_rate_from"] = "runs"
+        known = known_words(said)
+        # What no log holds stays as it was trained: no value of ours belongs there.
+        unsaid = () if known is None else {*RECORDED} - {*known}
+        said["recipe"] = {**usual, **dict.fromkeys(unsaid)}
     return of.recipe, said, replace(q, notices=[*notices, *of.notices])
 
 

@@ -7,9 +7,11 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.answers.advice import amounts, plain_rate, step_cost
+from isocompute.answers.advice import OF_THE_SWEEP, amounts, plain_rate, step_cost
 from isocompute.answers.best_words import best_n_words
-from isocompute.answers.half import half_words
+from isocompute.answers.check import check_words
+from isocompute.answers.less import less_words
+from isocompute.answers.overtakes import lead_words
 from isocompute.answers.recorded import known_words
 from isocompute.domain import Configuration
 from isocompute.domain.notices import takes
@@ -20,6 +22,8 @@ from isocompute.trainers import key_lines
 WIDTH = 80
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
+# Rows that give way until so many steps have room, the first to go first.
+_GIVE_WAY = (("", 2), ("untested n", 2), ("for less", 2), ("on the way", 1), ("today", 1))
 _FOREGROUND = 3  # steps that are named
 # Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
 # of it such a step would show as a price, at ten times it slower batches would not.
@@ -54,13 +58,21 @@ def advice_lines(
     if quiet:
         return keys or _run(d)
     sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
-    rows = [*_run(d), *_rows(d)]
-    # A long reason takes the room of steps, but for one.
-    lines = [*rows, "", *_wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
+    rows, first = [*_run(d), *_rows(d)], checks(d)[:_FOREGROUND]
+    steps = list[str]()
+    for label, wanted in _GIVE_WAY:
+        rows = [row for row in rows if not (label and row.startswith(f"  {label}"))]
+        # A long reason takes the room of steps, but for one.
+        lines = [*rows, "", *_wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
+        steps = _steps(first, d, max(_SCREEN - 2 - len(lines), 0))
+        if not first or any(row.startswith(f"  {min(len(first), wanted)}. ") for row in steps):
+            break
     if why:
         lines += [*_steps(d["run_next"], d), "", *_why(d), "", *_notes(d)]
     else:
-        lines += _steps(checks(d)[:_FOREGROUND], d, max(_SCREEN - 2 - len(lines), 0))
+        lines += steps
+        if len(lines) < _SCREEN - 1 and any(one["settles"] in OF_THE_SWEEP for one in checks(d)):
+            lines.append("Then plan again, with the new runs beside the old ones.")
         if d["run_next"] and not checks(d):
             lines.append(f"Before you spend: {TOO_DEAR} (--why).")
         more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
@@ -78,7 +90,9 @@ def _run(d: Mapping[str, Any]) -> list[str]:
 
 def _rows(d: Mapping[str, Any]) -> list[str]:
     low, high = d["predicted_score_interval"]
-    out = _row("score", f"{d['predicted_score']:.3f} ({low:.3f} to {high:.3f})")
+    metric = d.get("law", {}).get("metric", "score")
+    said = f"{d['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
+    out = _row("score", said, metric if metric != "score" else "")
     gain = d["gain"]
     if gain is not None and is_today(d):
         out += _row("gain", "none: this is what you run today")
@@ -91,7 +105,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         doubts += ["may be a loss"] if low <= 0 <= high else []
         aside = ", ".join(doubts)
         out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
-        paid = ", ".join(_other_amounts(gain["cost"], d["cost"]))
+        paid = ", ".join(other_amounts(gain["cost"], d["cost"]))
         low, high = gain["predicted_score_interval"]
         now = f"{gain['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
         out += _row("today", now + (f", {paid}" if paid else ""))
@@ -100,12 +114,11 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             out += _row("limit", one["text"])
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
-    if half := half_words(d.get("half")):
-        out += _row("half", half)
-    if check := d.get("check"):
-        low, high = check["interval"]
-        said = f"{low:.3f} to {high:.3f} at step {check['step']:,}"
-        out += _row("on the way", said, "below that, stop and fit again")
+    for name, text in (
+        ("trained", trained_words(d)), ("leads", lead_words(d)), ("for less", less_words(d)),
+        ("on the way", check_words(d.get("check"))),
+    ):  # fmt: skip
+        out += _row(name, text) if text else []
     if guesses := d["neighbours"][:2]:
         said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
                 "{gain_interval[1]:+.3f})")  # fmt: skip
@@ -113,17 +126,15 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     known, rate = known_words(d), plain_rate(d["learning_rate"])
     if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
         rate += f", {d['recipe']['warmup_steps']} warm-up steps"
-    out += _row("rate", rate, rate_origin(d))
+    out += _row("lr", rate, rate_origin(d))
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     whose = "easy set assumed" if assumed else ""
     if "kl_coef" in d.get("recorded", ()):
         whose = "as in the runs"
     elif d.get("asked"):
         whose = f"of --difficulty {d['difficulty']}"
-    recipe = _recipe(d["recipe"])
-    if not whose and d.get("learning_rate_from") == "runs":  # the score is that of their own recipe
-        recipe, whose = "keep yours", "not in the logs"
-    out += _row("recipe", recipe, whose)
+    if whose or d.get("learning_rate_from") != "runs":  # else it is theirs, and not in the logs
+        out += _row("recipe", _recipe(d["recipe"]), whose)
     spent, whose = _cost(d["cost"])
     # Where the rate comes from says more of a price than its tokens do.
     while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
@@ -131,7 +142,15 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     return out + _row("cost", ", ".join(spent), whose)
 
 
-def _other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
+def trained_words(d: Mapping[str, Any]) -> str:
+    """That runs of the sweep are the plan's already; nothing where none is."""
+    if not (found := d.get("trained")):
+        return ""
+    runs = "1 run" if found["runs"] == 1 else f"{found['runs']} runs"
+    return f"{runs} went this far already: use a checkpoint at step {found['step']:,}"
+
+
+def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
     """What a setting costs where that differs from the plan's by more than the last step."""
     here, there = cost["gpu_hours"], than["gpu_hours"]
     if not here or not there:
@@ -271,16 +290,20 @@ def _why(d: Mapping[str, Any]) -> list[str]:
     n, law = d["rollouts_per_problem"], d["law"]
     by = " by what its neighbours say" if d["chosen_by"] == "neighbours" else ""
     low, high = map(compact, law["support"])
+    limited = any(one["code"].startswith(("capped_by_m", "capped_by_pr")) for one in d["notices"])
+    of = "it scores best within your limits" if limited else "of those tested it scores best"
     said = [
-        f"Why n = {n}: it scores best within your limits{by}. Expected loss against the true "
+        f"Why n = {n}: {of}{by}. Expected loss against the true "
         f"best: {d['expected_regret']:.3f}.",
         f"{best_n_words(d)} Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
         f"All n were compared from {low} to {high} {law['unit']}.",
     ]
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
+    if d["rules"]:
+        said.append("What simple rules would choose, and what each lost when tested on this sweep:")
     for name, row in d["rules"].items():
-        lost = "" if row["lost"] is None else f"; lost {row['lost']:.3f} in the back-test"
+        lost = "" if row["lost"] is None else f"; the rule lost {row['lost']:.3f}"
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])
         said.append(f"  {_RULES[name]:<13}{pair}, score {row['score']:.3f}{lost}")
     said += (d["printed_law"] or {}).get("sentences", ())

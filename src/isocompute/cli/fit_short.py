@@ -19,7 +19,6 @@ _LABEL = 12  # columns
 _IN_UNIT = {
     "tokens": ("--unit tokens ", "tok"), "gpu-hours": ("--unit gpu-hours ", "gpuh"),
 }  # fmt: skip
-_BY_COST = "n are compared at equal rollouts; at equal cost: --unit gpu-hours"
 _PLAN_FACTOR = 4  # the next budget to plan, over the largest compared
 
 
@@ -38,7 +37,7 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
         "",
         *_best(best, document),
         *_line("", _rise(document["law"], document["notices"], best), best),
-        *_line("Wrong n", _wrong(best[-1]), best),
+        *_line("Wrong n", _wrong(best[-1], document["unit"]), best),
         *_line("Predicts", _predicts(document["backtest"])),
         *_line("Batch or n", _batch_or_n(document)),
         "",
@@ -47,8 +46,9 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
     reason = _closing("Confidence", _verdict(document), min(room - 1, 2))
     steps = _next_lines(_next(document, source), room - len(reason))
     room -= len(reason) + len(steps)
-    if room and document["unit"] == "rollouts" and "gpu-hours" in document.get("units", ()):
-        answer[-1:] = [*_line("By cost", _BY_COST), ""]
+    if room and (paid := document.get("by_gpu_hours")):
+        answer[-1:] = [*_line("By cost", f"{_at(paid['x'], 'gpu-hours')}: n = {n_words(paid)}; "
+                              "all of it: --unit gpu-hours", best), ""]  # fmt: skip
         room -= 1
     return [*answer, *reason, *steps, *(_pointers(document, source, room + 1) if pointers else ())]
 
@@ -101,11 +101,12 @@ def _best(best: Sequence[Row], document: Row) -> list[str]:
     if len(picked[-1]["probability"]) < 2:
         (n,) = picked[-1]["probability"]
         return _line("Best n", f"n = {n} alone was tested")
-    cells = [f"{_budget(b['x'])}: {n_words(b)}" for b in picked]
+    unit = document["unit"]
+    cells = [f"{_at(b['x'], unit)}: {n_words(b)}" for b in picked]
     lines = _packed("Best n", cells)
     kind, value = document["setting"]["kind"], document["setting"]["value"]
     if kind == "joint":
-        cells = [f"{_budget(b['x'])}: {b['problems_per_batch']}" for b in picked]
+        cells = [f"{_at(b['x'], unit)}: {b['problems_per_batch']}" for b in picked]
     elif kind == "fixed_batch_size":
         cells = [f"{_budget(b['x'])}: {whole(value / b['tested_rollouts_per_problem'])}"
                  for b in picked]  # fmt: skip
@@ -122,6 +123,11 @@ def whole(n: float | None) -> str:
 def _budget(x: float) -> str:
     """Two digits: 670k, 4.1M."""
     return compact(float(f"{x:.2g}"))
+
+
+def _at(x: float, unit: str) -> str:
+    """A budget with its unit, where that is not rollouts: 670k, 32 h, 4.1M tok."""
+    return _budget(x) + {"gpu-hours": " h", "tokens": " tok"}.get(unit, "")
 
 
 def _packed(label: str, cells: Sequence[str]) -> list[str]:
@@ -153,13 +159,13 @@ def _rise(law: Row, notices: Sequence[Row], best: Sequence[Row]) -> str:
     return f"{text}; levels off at {whole(law['plateau'])} ({low} to {high})"
 
 
-def _wrong(last: Row) -> str:
+def _wrong(last: Row, unit: str) -> str:
     """What other n score below the choice at the largest budget compared."""
     regret, chosen = last["expected_regret"], last["tested_rollouts_per_problem"]
     lost = {int(n): value - regret[str(chosen)] for n, value in regret.items()}
     good = [n for n in map(int, last["as_good"]) if n != chosen]
     apart = sorted((loss, n) for n, loss in lost.items() if n not in (chosen, *good))
-    at = _budget(last["x"])
+    at = _at(last["x"], unit)
     also = [f"n = {', '.join(map(str, good))} as good as {chosen}"] if good else []
     also += [f"{len(good)} other n as good as {chosen}"] if good else []
     if not apart:
@@ -189,8 +195,8 @@ def _batch_or_n(document: Row) -> str:
     if says["d_log_n_d_log_bp"] is None:
         codes = {one["code"] for one in document["notices"]}
         if "n_confounded_with_batch" in codes:
-            return "cannot be told from one B_p per n"
-        return "cannot be told: the best n is at an end of those tested"
+            return "not tested: every n ran at one B_p"
+        return "not known: the best n is at an end of those tested"
     low, high = says["interval"]
     by = f"{fold(says['d_log_n_d_log_bp'])} as B_p doubles ({2**low:.2g} to {2**high:.2g})"
     follows = {"n": "n", "batch": "the batch", "between": "between", None: "not known"}

@@ -10,15 +10,19 @@ from typing import TYPE_CHECKING, Any
 from isocompute.answers.advice import amounts, in_full, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.best_words import best_n_words, span_words, trend_only
-from isocompute.answers.half import half_words
+from isocompute.answers.check import check_words
+from isocompute.answers.less import less_words
+from isocompute.answers.overtakes import lead_words
 from isocompute.answers.recorded import known_words
 from isocompute.answers.words import (
     TOO_DEAR,
     checks,
     is_today,
+    other_amounts,
     rate_origin,
     rate_words,
     recipe_said,
+    trained_words,
     with_checks,
 )
 from isocompute.domain.text import compact
@@ -96,9 +100,12 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     facts = [
         ("Score", _expected(plan)),
         ("Gain", _gain(plan)),
+        ("Today", _today(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
-        ("Half", half_words(plan.get("half"))),
-        ("On the way", _on_the_way(plan.get("check"))),
+        ("Already trained", trained_words(plan)),
+        ("Leads", lead_words(plan)),
+        ("For less", less_words(plan)),
+        ("On the way", check_words(plan.get("check"))),
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep yours; the logs do not hold them" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {})),
@@ -127,14 +134,6 @@ def _recipe(plan: Document) -> list[tuple[str, str]]:
     known = known_words(plan)
     every = (plan.get("recipe") or {}).items()
     return [(str(k), str(v)) for k, v in every if known is None or k in known]
-
-
-def _on_the_way(check: Mapping[str, Any] | None) -> str:
-    """The score to expect before the budget is spent; "" where none is named."""
-    if not check:
-        return ""
-    low, high = check["interval"]
-    return f"{low:.3f} to {high:.3f} at step {check['step']:,}; below that, stop and fit again"
 
 
 def page_title(fits: Sequence[tuple[str, Fit]], study: StudyView | None) -> str:
@@ -269,6 +268,18 @@ def _gain(plan: Document) -> str:
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
         f"today's n\u00a0=\u00a0{n}{other}{doubt}"
+    )
+
+
+def _today(plan: Document) -> str:
+    """Score and cost of today's setting at the same budget."""
+    gain = plan.get("gain")
+    if not gain or gain.get("predicted_score") is None or is_today(plan):
+        return ""
+    low, high = gain["predicted_score_interval"]
+    spent = ", ".join(other_amounts(gain["cost"], plan["cost"])[:2])
+    return f"{score(gain['predicted_score'])} ({score(low)} to {score(high)})" + (
+        f", {spent}" if spent else ""
     )
 
 

@@ -54,7 +54,7 @@ class _View(NamedTuple):
     best_J: FloatArray  # chance to be best at the target
     leader: Configuration
     at_target: float  # expected loss of the plan
-    on_path: float  # its mean along the path
+    on_path: float  # its root mean square along the path: where it is large counts most
     score_DJX: FloatArray  # along the path
     fit: Posterior
 
@@ -144,7 +144,7 @@ def _view(grid: Grid, fit: Posterior, before: Mapping[Configuration, Decision]) 
         best_J=probability_best(path_DJX)[:, -1],
         leader=fit.configurations[int(mean_J.argmax())],
         at_target=float(expected_regret(ahead_DJX)[:, -1].min()),
-        on_path=float(expected_regret(path_DJX).min(axis=0).mean()),
+        on_path=float(np.sqrt((expected_regret(path_DJX).min(axis=0) ** 2).mean())),
         score_DJX=path_DJX,
         fit=fit,
     )

@@ -100,7 +100,7 @@ def decision_lines(looks: Sequence[Look], rollouts_total: int) -> list[str]:
         head += (
             f", {sweep['spent']:,.0f} rollouts seen ({sweep['spent'] / max(rollouts_total, 1):.0%} "
             f"of the grid); the plan at {sweep['target']:,.0f} is expected to lose "
-            f"{sweep['loss_at_target']:.4f}, {sweep['loss_on_path']:.4f} on average up to it"
+            f"{sweep['loss_at_target']:.4f}, {sweep['loss_on_path']:.4f} over the budgets up to it"
         )
     lines = [head, f"  {_course(last)}"]
     frozen: dict[Configuration, tuple[int, Decision]] = {}

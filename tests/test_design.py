@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 import subprocess
@@ -47,6 +48,7 @@ from isocompute.design.worth import (
 from isocompute.domain import Configuration, documented, notice
 from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Recipe
+from isocompute.store import Database
 from isocompute.testing.planted import NOISE, WORLDS
 
 N = (8, 16, 32, 64, 128, 256, 512)
@@ -725,3 +727,77 @@ def test_a_design_says_how_answers_are_checked(tmp_path: Path, capsys: Any) -> N
     assert "give rates" not in said
     assert main(["design", "--budget", "3M", "--for", "verl"]) == 2
     assert "unknown option --for, did you mean --engine?" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_plan_hands_difficulty_and_trainer_on_to_a_design_that_takes_them(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["plan", "published:qwen2.5-7b-hard", "--budget", "4.6e6", "--json", "plan.json"]
+    for more, passed in (
+        (["--difficulty", "hard", "--for", "verl"], "--difficulty hard --engine verl "),
+        (["--for", "slime"], ""),  # for which no study is written
+    ):
+        assert main([*asked, *more]) == 0
+        steps = json.loads(Path("plan.json").read_text())["run_next"]
+        command = next(s["command"] for s in steps if s["settles"] == "law_of_another_model")
+        assert command == f"isocompute design --budget 4.6e6 {passed}-o study.yaml"
+        shown = " ".join(capsys.readouterr().out.replace("\\\n", "").split())
+        assert command in shown
+        assert main([*shlex.split(command)[1:], "--draws", "4"]) == 0
+
+
+VERL = ["--engine", "verl", "--model", "Qwen/Qwen2.5-7B-Instruct"]
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_verl_sweep_that_is_adaptive_can_stop_its_runs(tmp_path: Path, capsys: Any) -> None:
+    from isocompute.runner import open_study
+
+    study = tmp_path / "sweep.yaml"
+    assert main(["design", "--budget", "3M", "--draws", "4", "-o", str(study), *VERL]) == 0
+    grid = open_study(study).grid()
+    # An eighth, a quarter, a half, the whole of each run: it may be stopped at three places.
+    for configuration, steps in grid.steps.items():
+        batch = configuration.batch_size
+        shares = (1 / 8, 1 / 4, 1 / 2, 1)
+        assert grid.levels(configuration) == [int(steps * share) * batch for share in shares]
+    assert open_study(study, ["adaptive=false"]).slices == (1.0,)
+    assert open_study(study, ["slices=[0.5, 1]"]).slices == (0.5, 1.0)
+    for more, says in (([], "It stops by itself"), (["slices=[1]"], "Every run trains to its end")):
+        capsys.readouterr()
+        assert main(["run", str(study), "--dry-run", *more]) == 0
+        out = capsys.readouterr().out
+        assert says in out
+        assert ("It stops by itself" in out) == (not more)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("engine", ["verl", "trl"])
+def test_a_trainer_that_is_not_installed_is_one_line_before_any_attempt(
+    engine: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    bare = tmp_path / "python"  # has no package but its own
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    asked = ["design", "--budget", "3M", "--draws", "4", "-o", "s.yaml", "--engine", engine]
+    assert main(asked) == 0
+    said = f"{engine} must be installed in the Python that trains, but {bare} does not have it; set"
+    capsys.readouterr()
+    python = f"engine_options.python={bare}"
+    assert main(["run", "s.yaml", "--dry-run", python]) == 0
+    assert said in " ".join(capsys.readouterr().out.split())
+    for command in ("run", "lr-sweep"):
+        assert main([command, "s.yaml", python]) == 2
+        found = capsys.readouterr().err
+        assert found.count(said) == 1
+        assert "attempt" not in found
+        assert "Traceback" not in found
+    gone = "engine_options.python=/no/python"
+    assert main(["run", "s.yaml", gone]) == 2
+    cure = f"must be a Python that has {engine}, but '/no/python' gives No such file or directory"
+    assert cure in capsys.readouterr().err
+    with contextlib.closing(Database("s")) as database:
+        assert database.read("SELECT count(*) FROM attempts")[0][0] == 0

@@ -77,11 +77,12 @@ def case(index: int, shipped: dict[str | None, Worlds]) -> list[dict[str, Any]]:
         every = shipped[(None, "easy", "hard")[(index // 3) % 3]]
         worlds = every.take(rng.permutation(len(every))[:WORLDS])
     limits = Limits(budget=budget, spend=spend, n_F=worlds.n_F)
-    among = allowed(worlds, 32, limits.final, None)
+    left = limits.budget * (1 - limits.spend)
+    among = allowed(worlds, 32, left, None)
     if not among:
         return []
     try:
-        guess = worlds.n_F[best_guess(worlds, limits.final, among)]
+        guess = worlds.n_F[best_guess(worlds, left, among)]
         every_sweep = candidates(limits, 32, guess, fixed=True)
     except InputError:
         return []
@@ -89,7 +90,7 @@ def case(index: int, shipped: dict[str | None, Worlds]) -> list[dict[str, Any]]:
     judge = Judge(worlds, limits, 32, index)
     predicted = Loss.of(judge.lost(sweep, slice(0, WORLDS)).total_W)
     none_W, none_n = judge.without(slice(0, WORLDS))
-    final, rows = judge.final(sweep), []
+    final, rows = limits.left(sweep), []
     for world in truths:
         arms = [a for a in world.arms if a.rollouts_per_problem in sweep.rollouts_per_problem]
         run = World(

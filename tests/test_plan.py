@@ -828,6 +828,10 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     other = notice("law_of_another_model", source="published:x", model="Q")
     step = run_next([other], Configuration(32, 8), None, 0.0, spend=4.1e6)[0]
     assert step["command"] == "isocompute design --budget 4.1e6 -o study.yaml"
+    said = run_next([other], Configuration(32, 8), None, 0.0, spend=4.1e6, problems=500,
+                    difficulty="hard")[0]  # fmt: skip
+    known = "--problems 500 --difficulty hard"
+    assert said["command"] == f"isocompute design --budget 4.1e6 {known} -o study.yaml"
     # More n of that model tell nothing; seven rates share half of what the sweep may take.
     top = notice("capped_by_tested_n", n=8, other=16)
     steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8), None,

@@ -23,6 +23,7 @@ from isocompute.domain import Notice, documented, notice
 from isocompute.errors import InputError
 from isocompute.health import Finding, smoothness
 from isocompute.metrics import parse_metric, problem_scores, score_from_counts
+from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.database import EmptyStudyError
 from isocompute.store.health import study_health
@@ -89,11 +90,7 @@ def lr_study(
                 f"a learning-rate sweep must have one {what}, but the study has several; "
                 "write a study file with one of them."
             )
-    base = first.recipe.base_batch_size
-    allocation = min(
-        (spec.allocation for spec in study.runs),
-        key=lambda a: (abs(math.log(a.batch_size / base)), a.batch_size, a.rollouts_per_problem),
-    )
+    allocation = anchored_at([spec.allocation for spec in study.runs], first.recipe)
     batch = allocation.batch_size
     own = first.recipe.learning_rate_at(batch)
     known = _known_rates(folder)
@@ -104,7 +101,11 @@ def lr_study(
             f"a learning rate must be finite and > 0, but got {bad[0]!r}; correct the rates."
         )
     chosen = [spec for spec in study.runs if spec.allocation == allocation]
-    steps = allocation.steps if whole else _fewer_steps(study, allocation, len(chosen))
+    spend = None if whole or study.adaptive is None else study.adaptive.spend
+    steps = (
+        allocation.steps if spend is None
+        else fewer_steps(allocation, spend, len(chosen), first.recipe)
+    )  # fmt: skip
     runs = [
         replace(
             spec,
@@ -119,12 +120,19 @@ def lr_study(
     return replace(study, name=f"{study.name}: learning rate", runs=runs, adaptive=None)
 
 
-def _fewer_steps(study: Study, allocation: Allocation, seeds: int) -> int:
+def anchored_at(allocations: Sequence[Allocation], recipe: Recipe) -> Allocation:
+    """The allocation at which rates are tried: its batch is nearest to that of the recipe's own."""
+    return min(
+        allocations,
+        key=lambda a: (abs(math.log(a.batch_size / recipe.base_batch_size)), a.batch_size,
+                       a.rollouts_per_problem),
+    )  # fmt: skip
+
+
+def fewer_steps(allocation: Allocation, spend: float, seeds: int, recipe: Recipe) -> int:
     """Updates with which the rates together draw their share of what the sweep may spend."""
-    if study.adaptive is None or study.adaptive.spend is None:
-        return allocation.steps
-    each = SHARE * study.adaptive.spend / len(FACTORS) / seeds
-    least = _WARM_UPS * study.runs[0].recipe.warmup_steps
+    each = SHARE * spend / len(FACTORS) / seeds
+    least = _WARM_UPS * recipe.warmup_steps
     return min(allocation.steps, max(int(each / allocation.batch_size), least, 1))
 
 

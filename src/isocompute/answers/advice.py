@@ -71,7 +71,7 @@ def run_next(
     spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
     learning_rate: float | None = None,
     price: Price | None = None, instead: Mapping[str, Effort] | None = None,
-    problems: int | None = None,
+    problems: int | None = None, difficulty: str | None = None,
 ) -> list[dict[str, Any]]:  # fmt: skip
     """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
 
@@ -87,7 +87,7 @@ def run_next(
         learning_rate: of the prescription.
         price: what rollouts cost.
         instead: what a step trains by code, instead of what the notice says.
-        problems: D, where it was said.
+        problems, difficulty: where they were said.
     """
     (b_p, n), price = chosen, price or Price()
     short = min(spend, budget) or budget
@@ -101,7 +101,7 @@ def run_next(
              "half": max(n // 2, 1), "contended": named or n,
              "budget": compact(budget) if study is None else plain_rate(budget),
              "spend": plain_rate(spend), "quarter": compact(short / 4),
-             "rates": _around(learning_rate), "known": _known(price.rates, problems),
+             "rates": _around(learning_rate), "known": _known(price.rates, problems, difficulty),
              "study": study or _STUDY}  # fmt: skip
     trains = {one.code: dict(one.trains) for one in notices} | dict(instead or {})
     known = {code: sum(of.values()) for code, of in trains.items()}
@@ -137,11 +137,12 @@ def in_full(step: Mapping[str, Any]) -> str:
     return _IN_FULL.get(do, do)
 
 
-def _known(rates: Rates, problems: int | None) -> str:
+def _known(rates: Rates, problems: int | None, difficulty: str | None) -> str:
     """What was said of a plan, as options of the design of its sweep."""
     said = {"rollouts-per-gpu-hour": rates.rollouts_per_gpu_hour,
             "usd-per-gpu-hour": rates.usd_per_gpu_hour, "problems": problems}  # fmt: skip
-    return "".join(f" --{name} {value:g}" for name, value in said.items() if value is not None)
+    numbers = "".join(f" --{name} {value:g}" for name, value in said.items() if value is not None)
+    return numbers + (f" --difficulty {difficulty}" if difficulty is not None else "")
 
 
 def _around(rate: float | None) -> str:

@@ -320,7 +320,8 @@ def _answer(q: Question) -> Plan:
             notices, chosen, found.settles, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
             learning_rate=recipe.learning_rate_at(a.batch_size), price=q.price,
-            instead=steps_take(q, chosen, found.settles, bought, near), problems=q.problems),
+            instead=steps_take(q, chosen, found.settles, bought, near), problems=q.problems,
+            difficulty=q.difficulty if q.difficulty_given else None),
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))

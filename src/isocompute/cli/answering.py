@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Options = argparse.Namespace
 
+_DESIGNED = ("trl", "verl")  # trainers for which `design` writes a study
+
 
 def fit(options: Options) -> int:
     """Curves -> what is best when, or the published method's answers."""
@@ -124,6 +126,7 @@ def plan(options: Options) -> int:
     check_target(options.json, law)
     source = narrowed(law[0], options) if law else None
     answer = _planned(options, source, batch_size=options.batch_size, steps=options.steps)
+    _for_engine(answer.document, options.trainer)
     write_json(answer.document, options.json)
     if answer.refusal is not None:
         raise answer.refusal
@@ -134,6 +137,14 @@ def plan(options: Options) -> int:
     if options.quiet and options.trainer and (unsaid := recipe_unsaid(answer.document)):
         warn(unsaid)  # beside the keys, which are copied alone
     return 0
+
+
+def _for_engine(document: dict[str, Any], trainer: str | None) -> None:
+    """Name the trainer that was asked for in the command that designs a sweep, if it has one."""
+    if trainer in _DESIGNED:
+        for step in document.get("run_next") or ():
+            if step["command"].startswith("isocompute design "):
+                step["command"] = step["command"].replace(" -o ", f" --engine {trainer} -o ")
 
 
 def _planned(options: Options, source: str | None, **more: Any) -> Plan:

@@ -131,13 +131,16 @@ def run(options: Options) -> int:
 def _dry_run(study: Study, lacks: str | None, folder: str | Path, options: Options) -> int:
     """What would be run, its cost, and what it lacks here; nothing is measured or written."""
     from isocompute.cli.tables import study_lines
+    from isocompute.runner import missing_trainer
     from isocompute.study.cost import study_cost
 
+    lacks = missing_trainer(study) if lacks is None else lacks
     cost = study_cost(study)
     write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
     lines = study_lines(study, cost, str(folder))
     if lacks is not None:
-        lines += textwrap.wrap(f"To train it here: {lacks}", 80, subsequent_indent="  ")
+        lines += textwrap.wrap(f"To train it here: {lacks}", 80, subsequent_indent="  ",
+                               break_on_hyphens=False, break_long_words=False)  # fmt: skip
     show(lines, quiet=options.json == "-")
     return 0
 

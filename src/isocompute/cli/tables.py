@@ -118,6 +118,8 @@ def _ends(study: Study) -> list[str]:
     """When an adaptive sweep is over."""
     if study.adaptive is None:
         return []
+    if len(study.slices) == 1:
+        return ["Every run trains to its end: give several `slices` for it to stop earlier."]
     return ["It stops by itself: when more training would hardly improve the plan."]
 
 

@@ -7,13 +7,16 @@ has fewer than 20 steps compares nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from isocompute.allocation import floor_power_of_two, powers_of_two
+from isocompute.allocation import Budget, floor_power_of_two, powers_of_two
+from isocompute.answers.price import Price
 from isocompute.design.simulate import PROBLEMS, Sweep
 from isocompute.design.worth import LEAST_STEPS
+from isocompute.domain import Configuration
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
+from isocompute.recipe import Recipe
 from isocompute.study.file import MOST_ROLLOUTS
 
 # (how many n, octaves between two of them, seeds). Three n are the fewest that show a bend.
@@ -30,30 +33,70 @@ class Limits:
     """Limits of a sweep and its final run.
 
     Args:
-        budget: rollouts for both.
-        spend: share of it that the sweep may take.
+        budget: amount for both, and for the learning rates where they are tried first.
+        spend: share of it that training in the sweep may take.
         n_F: the n that the prior covers.
+        unit: of the budget: rollouts, tokens, gpu_hours or usd.
+        price: of rollouts, as far as it is known: a budget is spent at each configuration's own.
         max_batch: rollouts that a batch may hold; None: any number.
         problems: D, size of the training set; None: large enough.
         evaluated: problems of an evaluation.
+        recipe: whose learning rate is swept first; None: it is known.
     """
 
     budget: float
     spend: float
     n_F: Sequence[int]
+    unit: str = "rollouts"
+    price: Price = field(default_factory=Price)
     max_batch: int | None = None
     problems: int | None = None
     evaluated: int = PROBLEMS
+    recipe: Recipe | None = None
 
-    @property
-    def sweep(self) -> float:
-        """Rollouts of the sweep, at most."""
-        return self.budget * self.spend
+    def each(self, b_p: int, n: int) -> float:
+        """What one rollout of a configuration takes of the budget.
 
-    @property
-    def final(self) -> float:
-        """Rollouts that a sweep leaves for the final run, at least."""
-        return self.budget - self.sweep
+        Raises:
+            InputError: a rate that is missing.
+        """
+        return 1 / self.price.of(Configuration(b_p, n)).rollouts(Budget(amount=1, unit=self.unit))
+
+    def trained(self, sweep: Sweep) -> float:
+        """What training in a sweep takes of the budget."""
+        b_p, seeds = sweep.problems_per_batch, sweep.seeds
+        return sum(
+            seeds * sweep.steps(n) * b_p * n * self.each(b_p, n) for n in sweep.rollouts_per_problem
+        )
+
+    def evaluated_for(self, sweep: Sweep) -> float:
+        """What the evaluations of a sweep take of the budget."""
+        b_p, seeds = sweep.problems_per_batch, sweep.seeds
+        return sum(
+            seeds * sweep.evaluation_rollouts(n) * self.each(b_p, n)
+            for n in sweep.rollouts_per_problem
+        )
+
+    def taken(self, sweep: Sweep | None) -> float:
+        """What a sweep takes of the budget, evaluations included."""
+        return 0.0 if sweep is None else self.trained(sweep) + self.evaluated_for(sweep)
+
+    def first(self, sweep: Sweep) -> Sweep | None:
+        """The sweep of learning rates before a sweep; None: none is asked for."""
+        return None if self.recipe is None else sweep.of_rates(self.recipe)
+
+    def left(self, sweep: Sweep, *, swept: bool = True) -> float:
+        """What the final run may take: what the runs before it leave, the sweep or none."""
+        before = self.taken(self.first(sweep)) + (self.taken(sweep) if swept else 0.0)
+        return self.budget - before
+
+    def final(self, sweep: Sweep, n: int, amount: float) -> Sweep:
+        """The longest run of an n that an amount pays for, evaluated as a sweep is."""
+        batch = sweep.problems_per_batch * n
+        bought = amount / self.each(sweep.problems_per_batch, n)
+        most = sweep.single(n, max(bought, 0.0))
+        whole = (bought - most.evaluations) // batch * batch
+        return most.at(int(max(whole, 0.0)))
 
 
 def check_limits(limits: Limits, b_p: int) -> None:
@@ -64,9 +107,10 @@ def check_limits(limits: Limits, b_p: int) -> None:
             one update.
     """
     smallest = b_p * limits.n_F[0]
-    if limits.budget > MOST_ROLLOUTS:
+    bought = limits.budget / limits.each(b_p, limits.n_F[0])
+    if bought > MOST_ROLLOUTS:
         raise InputError(
-            f"a budget must be at most {MOST_ROLLOUTS:.0e} rollouts, but got {limits.budget:.3g}; "
+            f"a budget must be at most {MOST_ROLLOUTS:.0e} rollouts, but got {bought:.3g}; "
             "lower it."
         )
     if not 0 < limits.spend < 1:
@@ -84,10 +128,10 @@ def check_limits(limits: Limits, b_p: int) -> None:
             f"a batch must hold {b_p} problems with n = {limits.n_F[0]} ({smallest} rollouts), but "
             f"got --max-batch {limits.max_batch}; raise it, or lower --problems-per-batch."
         )
-    if limits.budget < smallest:
+    if bought < smallest:
         raise InputError(
             f"a budget must hold one update of {b_p} problems with n = {limits.n_F[0]} ({smallest} "
-            f"rollouts), but got {compact(limits.budget)}; raise it."
+            f"rollouts), but got {compact(bought)}; raise it."
         )
 
 
@@ -118,22 +162,36 @@ def candidates(limits: Limits, b_p: int, guess: int, *, fixed: bool) -> list[Swe
 def _at(limits: Limits, b_p: int, guess: int) -> list[Sweep]:
     out: dict[Sweep, None] = {}
     for count, octaves, seeds in SHAPES:
-        each = limits.sweep / (count * seeds)
-        most = min(each, limits.final) / (LEAST_STEPS * b_p)
-        if limits.max_batch is not None:
-            most = min(most, limits.max_batch / b_p)
-        if most < limits.n_F[0]:
-            continue
-        top = min(floor_power_of_two(most), limits.n_F[-1])
         span = 2 ** (octaves * (count - 1))
+        every = {
+            last: sweep for last in limits.n_F
+            if last // span >= limits.n_F[0]
+            and (sweep := _longest(limits, b_p, last // span, last, octaves, seeds)) is not None
+        }  # fmt: skip
+        if not every:
+            continue
+        top = max(every)
         centred = min(guess * 2 ** (octaves * ((count - 1) // 2)), top)
         for last in dict.fromkeys((top, centred)):
-            if last // span < limits.n_F[0]:
-                continue
-            n = tuple(powers_of_two(last // span, last)[::octaves])
-            out[Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
-                      rollouts_per_run=int(each), evaluated=limits.evaluated)] = None  # fmt: skip
+            if last in every:
+                out[every[last]] = None
     return list(out)
+
+
+def _longest(
+    limits: Limits, b_p: int, low: int, high: int, octaves: int, seeds: int
+) -> Sweep | None:
+    """The sweep of these n with the longest runs; None: they are too short, or the last one is."""
+    n = tuple(powers_of_two(low, high)[::octaves])
+    dear = sum(limits.each(b_p, one) for one in n)
+    length = limits.budget * limits.spend / (seeds * dear)
+    left = limits.budget * (1 - limits.spend) / limits.each(b_p, high)
+    if limits.max_batch is not None and b_p * high > limits.max_batch:
+        return None
+    if min(length, left) < LEAST_STEPS * b_p * high:
+        return None
+    return Sweep(problems_per_batch=b_p, rollouts_per_problem=n, seeds=seeds,
+                 rollouts_per_run=int(length), evaluated=limits.evaluated)  # fmt: skip
 
 
 def _none(limits: Limits, b_p: int) -> InputError:
@@ -143,10 +201,10 @@ def _none(limits: Limits, b_p: int) -> InputError:
             f"a sweep needs {FEWEST_N} n, the largest with a batch of {b_p * n[-1]} rollouts, but "
             f"got --max-batch {limits.max_batch}; raise it."
         )
-    takes = LEAST_STEPS * b_p * n[-1] * FEWEST_N
+    takes, bought = LEAST_STEPS * b_p * n[-1] * FEWEST_N, limits.budget / limits.each(b_p, n[-1])
     return InputError(
         f"a sweep needs {FEWEST_N} n with {LEAST_STEPS} steps each (at least {compact(takes)} "
-        f"rollouts at B_p = {b_p}), but may spend {compact(limits.sweep)} ({limits.spend:.3g} of "
-        f"{compact(limits.budget)}); raise --budget or --spend, or plan from a "
+        f"rollouts at B_p = {b_p}), but may spend {compact(bought * limits.spend)} "
+        f"({limits.spend:.3g} of {compact(bought)}); raise --budget or --spend, or plan from a "
         "published sweep: `isocompute plan`."
     )

@@ -2,7 +2,7 @@
 
 Candidates are screened on some worlds, the best is judged on fresh ones, so that its loss is not
 that of a lucky winner. Half and twice of the sweep are judged on the same worlds with the same
-luck.
+luck. An n is guessed in many more worlds, which costs nothing.
 
 Shape legend: W worlds.
 """
@@ -10,23 +10,24 @@ Shape legend: W worlds.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from isocompute.answers.plan import FEWER
-from isocompute.answers.price import Price
 from isocompute.design.candidates import Limits, candidates, check_limits, starting_bp
 from isocompute.design.prior import Worlds
 from isocompute.design.simulate import Sweep
 from isocompute.design.worth import (
     LEAST_STEPS,
     FloatArray,
+    Guess,
     IntArray,
     Loss,
     allowed,
     best_guess,
+    guesses,
     lost_by,
     one_for_all,
     planned,
@@ -36,6 +37,9 @@ from isocompute.domain.text import plain
 
 # Worlds that every candidate sees, and candidates that see as many again: a third of the time.
 SCREENED, KEPT = 8, 3
+# Worlds in which n is guessed: scores alone are read off them. With 56 the guess for a hard set at
+# 4.6M rollouts was n = 64, 128 or 256 by the seed, with 500 or 2,000 it is 128 in every one.
+GUESSED = 1000
 PRIOR_TIMES = 10.0  # beyond ten times the longest known run a prior is mostly the form's tail
 
 
@@ -45,7 +49,6 @@ class Asked:
 
     Args:
         limits: to keep to.
-        price: of rollouts, as far as it is known.
         problems_per_batch: B_p; None: the prior's, or less if the budget is too small for it.
         draws: simulated sweeps behind every loss.
         seed: seed of the simulation.
@@ -53,7 +56,6 @@ class Asked:
     """
 
     limits: Limits
-    price: Price = field(default_factory=Price)
     problems_per_batch: int | None = None
     draws: int = 40
     seed: int = 0
@@ -61,8 +63,8 @@ class Asked:
 
 
 def worlds_needed(draws: int) -> int:
-    """Number of worlds for screening and for judging; the first never exceeds the second."""
-    return 2 * min(SCREENED, draws) + draws
+    """Number of worlds: to screen and to judge, and to guess in."""
+    return max(GUESSED, 2 * min(SCREENED, draws) + draws)
 
 
 def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Sweep, dict[str, Any]]:
@@ -73,34 +75,42 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Sweep, dict[str, Any]]:
         asked: what is known.
 
     Raises:
-        InputError: limits that hold no sweep.
+        InputError: limits that hold no sweep, or a rate that the budget's unit needs.
     """
-    limits, seed = asked.limits, asked.seed
+    limits, seed, screened = asked.limits, asked.seed, min(SCREENED, asked.draws)
     b_p = asked.problems_per_batch or starting_bp(worlds.problems_per_batch, limits.problems)
     check_limits(limits, b_p)
-    among = allowed(worlds, b_p, limits.final, limits.max_batch)
-    guess = best_guess(worlds, limits.final, among) if among else 0
+    left_F = Judge(worlds, limits, b_p, seed).bought(limits.budget * (1 - limits.spend))
+    among = allowed(worlds, b_p, left_F, limits.max_batch)
+    guess = best_guess(worlds, left_F, among) if among else 0
     every = candidates(limits, b_p, worlds.n_F[guess], fixed=asked.problems_per_batch is not None)
     judge = Judge(worlds, limits, every[0].problems_per_batch, seed)
-    sweep = judge.screen(every, min(SCREENED, asked.draws))
-    fresh = slice(worlds_needed(asked.draws) - asked.draws, worlds_needed(asked.draws))
-    lost = judge.lost(sweep, fresh)
-    none_W, none_n = judge.without(fresh)
+    sweep = judge.screen(every, screened)
+    judge = replace(judge, whole_F=judge.left(sweep, swept=False))
+    fresh = slice(2 * screened, 2 * screened + asked.draws)
+    none = judge.guesses()
     one_W, one_n = judge.one(fresh)
-    of_choice = judge.choice_alone(fresh, lost)
-    after = Loss.of(lost.total_W)
+    lost = judge.lost(sweep, fresh)
+    after = judge.steadied(lost.total_W, fresh)
+    spending = float((lost.total_W - judge.choice_alone(fresh, lost)).mean())
     worth = {
         "simulated_sweeps": asked.draws,
-        "after": _row(after, choice=of_choice, spending=after.loss - of_choice),
-        "without": _row(Loss.of(none_W), rollouts_per_problem=none_n),
+        "after": _row(after, choice=after.loss - spending, spending=spending),
+        "without": _row(
+            Loss(none[0].loss, none[0].standard_error),
+            rollouts_per_problem=none[0].rollouts_per_problem,
+        ),
+        "guesses": [one._asdict() for one in none],
         "one_n": _row(Loss.of(one_W), rollouts_per_problem=one_n),
-        "gain": _row(Loss.of(none_W - lost.total_W)),
+        "gain": _row(Loss(
+            none[0].loss - after.loss, float(np.hypot(after.standard_error, none[0].standard_error))
+        )),
         **{
             name: judge.scaled(sweep, times, fresh)
             for name, times in (("half", 0.5), ("twice", 2.0))
         },
-    }
-    return sweep, _document(worlds, asked, judge, sweep, lost.chosen_W, worth)
+    }  # fmt: skip
+    return sweep, _document(worlds, asked, sweep, lost.chosen_W, worth)
 
 
 @dataclass(frozen=True)
@@ -120,26 +130,39 @@ class Judge:
         limits: to keep to.
         b_p: of sweep and final run.
         seed: of everything random.
+        whole_F: rollouts of each n without a sweep; None: of the whole budget, no evaluations.
     """
 
     worlds: Worlds
     limits: Limits
     b_p: int
     seed: int
+    whole_F: FloatArray | None = None
 
-    def _among(self, rollouts: float) -> list[int]:
-        return allowed(self.worlds, self.b_p, rollouts, self.limits.max_batch)
+    def bought(self, amount: float) -> FloatArray:
+        """Rollouts of each n that an amount buys, (F,)."""
+        return np.array([amount / self.limits.each(self.b_p, n) for n in self.worlds.n_F])
 
-    def final(self, sweep: Sweep) -> float:
-        """Rollouts that a sweep and its evaluations leave."""
-        return self.limits.budget - sweep.rollouts - sweep.evaluations
+    def left(self, sweep: Sweep, *, swept: bool = True) -> FloatArray:
+        """Rollouts of a final run of each n after a sweep, or without it, (F,)."""
+        amount = self.limits.left(sweep, swept=swept)
+        final = [self.limits.final(sweep, n, amount) for n in self.worlds.n_F]
+        return np.array([float(run.rollouts) for run in final])
+
+    @property
+    def whole(self) -> FloatArray:
+        """Rollouts of each n without a sweep."""
+        return self.bought(self.limits.budget) if self.whole_F is None else self.whole_F
+
+    def _among(self, rollouts_F: FloatArray) -> list[int]:
+        return allowed(self.worlds, self.b_p, rollouts_F, self.limits.max_batch)
 
     def lost(self, sweep: Sweep, which: slice) -> Lost:
         """By the sweep, in some of the worlds."""
-        some, final = self.worlds.take(which), self.final(sweep)
-        chosen_W = planned(some, sweep, final, self._among(final), self.seed, which.start)
-        among = self._among(self.limits.budget)
-        return Lost(lost_by(some, chosen_W, final, self.limits.budget, among), chosen_W)
+        some, left_F = self.worlds.take(which), self.left(sweep)
+        chosen_W = planned(some, sweep, left_F, self._among(left_F), self.seed, which.start)
+        among = self._among(self.whole)
+        return Lost(lost_by(some, chosen_W, left_F, self.whole, among), chosen_W)
 
     def screen(self, every: list[Sweep], size: int) -> Sweep:
         """The candidate that loses least: all on some worlds, the best three on as many again."""
@@ -149,32 +172,48 @@ class Judge:
         more = {s: np.append(seen[s], self.lost(s, second).total_W) for s in kept}
         return min(kept, key=lambda sweep: more[sweep].mean())
 
+    def guesses(self) -> list[Guess]:
+        """Every n that may be run without a sweep, in all worlds, the best guess first."""
+        return guesses(self.worlds, self.whole, self._among(self.whole))
+
     def without(self, which: slice) -> tuple[FloatArray, int]:
         """By the best guess with the whole budget, and its n."""
-        whole = self.limits.budget
-        among = self._among(whole)
-        at = best_guess(self.worlds, whole, among)
-        return lost_by(self.worlds.take(which), at, whole, whole, among), self.worlds.n_F[at]
+        among = self._among(self.whole)
+        at = best_guess(self.worlds, self.whole, among)
+        some = self.worlds.take(which)
+        return lost_by(some, at, self.whole, self.whole, among), self.worlds.n_F[at]
+
+    def steadied(self, lost_W: FloatArray, which: slice) -> Loss:
+        """A loss in some of the worlds as it would be in all, by what the guess loses in both.
+
+        Hard worlds are hard for both: of what the guess loses less in these worlds than in all, so
+        much is added as goes with it.
+        """
+        none_W, everywhere = self.without(which)[0], self.guesses()[0].loss
+        spread = float(none_W.var())
+        share = float(np.cov(lost_W, none_W, ddof=0)[0, 1]) / spread if spread > 0 else 0.0
+        share = min(max(share, 0.0), 1.0)
+        return Loss.of(lost_W + share * (everywhere - none_W))
 
     def one(self, which: slice) -> tuple[FloatArray, int]:
         """By the n that is best on average over all budgets, and that n."""
-        whole = self.limits.budget
-        among = self._among(whole)
-        at = one_for_all(self.worlds, whole, among)
-        return lost_by(self.worlds.take(which), at, whole, whole, among), self.worlds.n_F[at]
+        among = self._among(self.whole)
+        at = one_for_all(self.worlds, self.whole, among)
+        some = self.worlds.take(which)
+        return lost_by(some, at, self.whole, self.whole, among), self.worlds.n_F[at]
 
-    def choice_alone(self, which: slice, lost: Lost) -> float:
+    def choice_alone(self, which: slice, lost: Lost) -> FloatArray:
         """Of the loss the part of the choice, as if the sweep had cost nothing."""
-        whole, some = self.limits.budget, self.worlds.take(which)
-        return float(lost_by(some, lost.chosen_W, whole, whole, self._among(whole)).mean())
+        some = self.worlds.take(which)
+        return lost_by(some, lost.chosen_W, self.whole, self.whole, self._among(self.whole))
 
     def scaled(self, sweep: Sweep, times: float, which: slice) -> dict[str, Any] | None:
         """The worth of the same sweep with shorter or longer runs; None where it cannot be run."""
         other = sweep.at(int(sweep.rollouts_per_run * times))
         short = other.steps(sweep.rollouts_per_problem[-1]) < LEAST_STEPS
-        if short or not self._among(self.final(other)):
+        if short or not self._among(self.left(other)):
             return None
-        loss = Loss.of(self.lost(other, which).total_W)
+        loss = self.steadied(self.lost(other, which).total_W, which)
         return _row(loss, rollouts=other.rollouts)
 
 
@@ -183,48 +222,40 @@ def _row(loss: Loss, **more: Any) -> dict[str, Any]:
 
 
 def _document(
-    worlds: Worlds, asked: Asked, judge: Judge, sweep: Sweep, chosen_W: IntArray,
-    worth: dict[str, Any],
+    worlds: Worlds, asked: Asked, sweep: Sweep, chosen_W: IntArray, worth: dict[str, Any]
 ) -> dict[str, Any]:  # fmt: skip
-    limits, price = asked.limits, asked.price
+    limits = asked.limits
     saves, guess = worth["gain"]["loss"] > 0, worth["without"]["rollouts_per_problem"]
     likely = worlds.n_F[int(np.median(chosen_W))] if saves else guess
-    final = judge.final(sweep) if saves else limits.budget
-    rows = [Configuration(sweep.problems_per_batch, n) for n in sweep.rollouts_per_problem]
-    chosen = Configuration(sweep.problems_per_batch, likely)
+    final = limits.final(sweep, likely, limits.left(sweep, swept=saves))
+    rates, b_p = limits.first(sweep), sweep.problems_per_batch
     passes = None
     if limits.problems is not None:
-        drawn = sweep.rollouts_per_run / rows[0].rollouts_per_problem, final / likely
+        smallest = sweep.rollouts_per_problem[0]
+        drawn = sweep.rollouts_per_run / smallest, final.rollouts / likely
         passes = {k: p / limits.problems for k, p in zip(("sweep", "final"), drawn, strict=True)}
     notices = [*_limits_of(worlds, limits, sweep, passes), *asked.notices]
     if not saves:
         notices.append(notice("no_sweep", n=guess))
-    evaluated = [sweep.seeds * sweep.evaluation_rollouts(c.rollouts_per_problem) for c in rows]
-    spent = _sum(
-        price.of(c).cost(
-            sweep.seeds * sweep.steps(c.rollouts_per_problem) * c.batch_size + evaluation
-        )
-        for c, evaluation in zip(rows, evaluated, strict=True)
-    )
     document: dict[str, Any] = plain({
         "version": 1,
         "answer": "sweep" if saves else "no_sweep",
-        "budget_rollouts": limits.budget,
+        "budget": {"amount": limits.budget, "unit": limits.unit},
+        "budget_rollouts": limits.budget / limits.each(b_p, likely),
         "sweep": {
-            "problems_per_batch": sweep.problems_per_batch,
+            "problems_per_batch": b_p,
             "rollouts_per_problem": list(sweep.rollouts_per_problem),
             "configurations": [
-                {**c._asdict(), "steps": sweep.steps(c.rollouts_per_problem)} for c in rows
+                {"problems_per_batch": b_p, "rollouts_per_problem": n, "steps": sweep.steps(n)}
+                for n in sweep.rollouts_per_problem
             ],
             "seeds": sweep.seeds, "rollouts_per_run": sweep.rollouts_per_run,
-            "rollouts": sweep.rollouts, "evaluation_rollouts": sum(evaluated),
-            "share": sweep.rollouts / limits.budget,
-            "cost": {**spent, "source": price.to_dict(rows[-1])},
+            **_spent(limits, sweep),
         },
+        "lr_sweep": None if rates is None else {"runs": rates.runs, **_spent(limits, rates)},
         "final": {
-            "problems_per_batch": chosen.problems_per_batch, "rollouts_per_problem": likely,
-            "rollouts": final,
-            "cost": {**price.of(chosen).cost(final), "source": price.to_dict(chosen)},
+            "problems_per_batch": b_p, "rollouts_per_problem": likely, "steps": final.steps(likely),
+            **_spent(limits, final),
         },
         "worth": worth,
         "passes_over_data": passes,
@@ -233,6 +264,23 @@ def _document(
         **documented(notices),
     })  # fmt: skip
     return document
+
+
+def _spent(limits: Limits, sweep: Sweep) -> dict[str, Any]:
+    """What runs draw and cost, and the shares of the budget that they take, in its own unit."""
+    b_p, price = sweep.problems_per_batch, limits.price
+    drawn = {
+        Configuration(b_p, n): sweep.seeds * (
+            sweep.steps(n) * b_p * n + sweep.evaluation_rollouts(n)
+        )
+        for n in sweep.rollouts_per_problem
+    }  # fmt: skip
+    return {
+        "rollouts": sweep.rollouts, "evaluation_rollouts": sweep.evaluations,
+        "share": limits.trained(sweep) / limits.budget,
+        "evaluation_share": limits.evaluated_for(sweep) / limits.budget,
+        "cost": {**price.cost(drawn), "source": price.to_dict(list(drawn)[-1])},
+    }  # fmt: skip
 
 
 def _limits_of(
@@ -246,15 +294,6 @@ def _limits_of(
     if sweep.problems_per_batch != worlds.problems_per_batch:
         b_p, known = sweep.problems_per_batch, worlds.problems_per_batch
         yield notice("bp_of_prior", bp=b_p, known=known)
-    if limits.budget > PRIOR_TIMES * worlds.longest:
-        yield notice("beyond_prior", times=limits.budget / worlds.longest)
-
-
-def _sum(costs: Any) -> dict[str, float | None]:
-    total: dict[str, float | None] = {}
-    for cost in costs:
-        for name, value in cost.items():
-            before = total.get(name, 0.0)
-            total[name] = None if value is None or before is None else before + value
-    return total
-
+    bought = limits.budget / limits.each(sweep.problems_per_batch, sweep.rollouts_per_problem[-1])
+    if bought > PRIOR_TIMES * worlds.longest:
+        yield notice("beyond_prior", times=bought / worlds.longest)

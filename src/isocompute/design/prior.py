@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from isocompute.allocation import powers_of_two
 from isocompute.answers.around import PUBLISHED_PROBLEMS
@@ -72,13 +72,14 @@ class Worlds:
     def __len__(self) -> int:
         return len(self.score_WFX)
 
-    def at(self, rollouts: float) -> FloatArray:
-        """Scores (W, F) at one budget; none below the first position or beyond the last."""
-        place = np.interp(np.log10(max(rollouts, 1.0)), self.x_X, np.arange(len(self.x_X)))
-        left = min(int(place), len(self.x_X) - 2)
-        share = place - left
-        before, after = self.score_WFX[:, :, left], self.score_WFX[:, :, left + 1]
-        return np.asarray(before + share * (after - before))
+    def at(self, rollouts: ArrayLike) -> FloatArray:
+        """Scores (W, F) at one budget, or at one for each n (F,): of the ends beyond them."""
+        x_F = np.log10(np.maximum(np.broadcast_to(rollouts, len(self.n_F)), 1.0))
+        place_F = np.interp(x_F, self.x_X, np.arange(len(self.x_X)))
+        left_F = np.minimum(place_F.astype(int), len(self.x_X) - 2)
+        share_F, every = place_F - left_F, np.arange(len(self.n_F))
+        before, after = (self.score_WFX[:, every, left_F + i] for i in (0, 1))
+        return np.asarray(before + share_F * (after - before))
 
     def take(self, which: slice | NDArray[np.int64]) -> Worlds:
         """Some of the worlds."""

@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from isocompute.allocation import evaluation_index
+from isocompute.allocation import Allocation, evaluation_index
 from isocompute.design.prior import Worlds
 from isocompute.domain import Curve
+from isocompute.lr_sweep import FACTORS, anchored_at, fewer_steps
+from isocompute.recipe import Recipe
 
 FloatArray = NDArray[np.float64]
 
@@ -35,6 +37,8 @@ class Sweep:
         seeds: runs of each.
         rollouts_per_run: of every run, at most.
         evaluated: problems of an evaluation.
+        per_octave: evaluations while the rollouts double.
+        first: rollouts before the first evaluation; None: by the length of the runs.
     """
 
     problems_per_batch: int
@@ -42,6 +46,8 @@ class Sweep:
     seeds: int
     rollouts_per_run: int
     evaluated: int = PROBLEMS
+    per_octave: int = PER_OCTAVE
+    first: int | None = None
 
     @property
     def runs(self) -> int:
@@ -72,12 +78,33 @@ class Sweep:
     @property
     def first_evaluation(self) -> int:
         """Rollouts before the first evaluation: a power of two."""
+        if self.first is not None:
+            return self.first
         early = self.rollouts_per_run / 2**OCTAVES_SEEN
         return max(LEAST_FIRST, 1 << math.floor(math.log2(max(early, 1.0))))
 
     def at(self, rollouts_per_run: int) -> Sweep:
         """The same runs, shorter or longer."""
         return replace(self, rollouts_per_run=rollouts_per_run)
+
+    def single(self, n: int, rollouts: float) -> Sweep:
+        """One run of one n, evaluated as the runs of this sweep are."""
+        return replace(
+            self, rollouts_per_problem=(n,), seeds=1, rollouts_per_run=int(rollouts),
+            first=self.first_evaluation,
+        )
+
+    def of_rates(self, recipe: Recipe) -> Sweep:
+        """What `isocompute lr-sweep` trains of the study file of this sweep."""
+        every = [
+            Allocation(problems_per_batch=self.problems_per_batch, rollouts_per_problem=n,
+                       steps=self.steps(n))
+            for n in self.rollouts_per_problem
+        ]  # fmt: skip
+        at = anchored_at(every, recipe)
+        steps = fewer_steps(at, self.rollouts, self.seeds, recipe)
+        one = self.single(at.rollouts_per_problem, steps * at.batch_size)
+        return replace(one, seeds=len(FACTORS) * self.seeds, per_octave=1)
 
 
 def evaluated_at(sweep: Sweep, n: int) -> FloatArray:
@@ -90,8 +117,8 @@ def evaluated_at(sweep: Sweep, n: int) -> FloatArray:
 def _grid(sweep: Sweep, n: int) -> FloatArray:
     """Steps at which the common grid of evaluations is passed."""
     first = sweep.first_evaluation
-    last = evaluation_index(sweep.rollouts_per_run, per_octave=PER_OCTAVE, first=first)
-    points = first * 2.0 ** (np.arange(last) / PER_OCTAVE)
+    last = evaluation_index(sweep.rollouts_per_run, per_octave=sweep.per_octave, first=first)
+    points = first * 2.0 ** (np.arange(last) / sweep.per_octave)
     return np.unique(np.maximum(np.ceil(points / (sweep.problems_per_batch * n) - 1e-9), 1.0))
 
 

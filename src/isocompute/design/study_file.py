@@ -7,13 +7,14 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from isocompute.allocation import Rates
 from isocompute.design.simulate import PER_OCTAVE, PROBLEMS, SAMPLES, Sweep
 from isocompute.errors import InputError
 from isocompute.files import write_text
 from isocompute.problems import load_problems
+from isocompute.recipe import Difficulty, Recipe
 
 ENGINES = ("local", "trl", "verl")
 # Tokens of a response under TRL, where nobody says: at half, answers with reasoning are cut; at
@@ -62,6 +63,13 @@ class Trainer:
     def stands_in(self) -> bool:
         """Whether problems or model are not those of a person."""
         return self.train is None or self.model is None
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """Whose learning rate is to be measured first; None: that of a stand-in is known."""
+        if self.train is None and self.model is None:
+            return None
+        return Recipe.for_difficulty(cast("Difficulty", self.difficulty))
 
     @property
     def problems(self) -> int | None:

@@ -238,8 +238,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The budget is {times:.0f} times the longest run of the prior.",
             "Treat the worth as a guess; sweep a smaller budget first."),
         "prior_of_others": _caution(
-            "If your model is unlike {model}, a guess loses twice as much.",
-            "Better: name a study of your own with --prior."),
+            "In worlds unlike {model}'s guesses lost {guess}, plans after sweeps {sweep}.",
+            "Better: your own study as --prior."),
         "prior_alone": _note(
             "No difficulty was given: easy and hard sets are simulated; the recipe is for easy.",
             "The best n depends on it: run `isocompute difficulty`, pass --difficulty."),

@@ -139,7 +139,10 @@ class Engine(Protocol):
 
     An engine that takes minutes to start and everything that the machine has sets
     `whole_machine = True`: unless asked otherwise its runs are trained one at a time, in one
-    slice, and nothing is measured before them.
+    slice (four, if the study is adaptive), and nothing is measured before them.
+
+    An engine whose trainer lives in a Python of its own may have `check_installed(spec)`: it raises
+    NotInstalledError where that Python lacks it. It is asked once, before the first attempt.
     """
 
     name: str

@@ -8,15 +8,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from isocompute.errors import RunError
+from isocompute.errors import NotInstalledError, RunError
 
 _STOP_S = 30.0  # between SIGTERM and SIGKILL
 _TAIL_BYTES = 4_000
+_LOOK_S, _LACKS = 120.0, 77  # a cold network disk takes tens of seconds; an exit code of nobody's
 _RAY_S = 120.0  # one call of the ray command line
 _RAY_WORDS = 1_000  # characters of what Ray says: its cure stands at the end
 # Its standard input ends when whoever started it is gone, however that one died.
@@ -47,6 +49,34 @@ def ray_words(text: str) -> str:
     """What Ray says, printable and in one line."""
     line = " ".join(text.split())
     return "".join(c if c.isprintable() else "?" for c in line)[:_RAY_WORDS].rstrip(" .;")
+
+
+def check_module(
+    name: str, python: str, environment: Mapping[str, str | None] | None = None
+) -> None:
+    """Ask a Python whether it has a trainer, without importing it.
+
+    Raises:
+        NotInstalledError: if that Python does not start, or lacks the module.
+    """
+    code = f"import importlib.util as u, sys; sys.exit({_LACKS} * (u.find_spec({name!r}) is None))"
+    try:
+        done = subprocess.run(
+            [python, "-c", code], cwd=tempfile.gettempdir(), capture_output=True, check=False,
+            timeout=_LOOK_S, stdin=subprocess.DEVNULL, env=changed_environment(environment or {}),
+        )  # fmt: skip
+    except OSError as error:
+        raise NotInstalledError(
+            f"engine_options.python must be a Python that has {name}, but {python!r} gives "
+            f"{error.strerror}; correct it."
+        ) from error
+    except subprocess.TimeoutExpired:
+        return  # whatever is wrong with that Python, its start will say
+    if done.returncode == _LACKS:
+        raise NotInstalledError(
+            f"{name} must be installed in the Python that trains, but {python} does not have it; "
+            "set engine_options.python=/path/to/bin/python, or install it there."
+        )
 
 
 class Job(Protocol):

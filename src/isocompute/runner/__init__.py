@@ -1,7 +1,7 @@
 """Specifications + engine -> store: worker processes, leases, retries, resume, progress."""
 
 from isocompute.runner.calibrate import calibrate
-from isocompute.runner.open import open_study, planned_study
+from isocompute.runner.open import missing_trainer, open_study, planned_study
 from isocompute.runner.progress import Progress, Summary
 from isocompute.runner.run import default_workers, run_study
 from isocompute.runner.settings import Settings
@@ -12,6 +12,7 @@ __all__ = [
     "Summary",
     "calibrate",
     "default_workers",
+    "missing_trainer",
     "open_study",
     "planned_study",
     "run_study",

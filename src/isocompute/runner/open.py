@@ -13,7 +13,11 @@ from isocompute.engines import (
     takes_whole_machine,
 )
 from isocompute.errors import NotInstalledError
+from isocompute.runner.preflight import check_trainers
 from isocompute.study import Study, load_study
+
+# Of an adaptive study on an engine that takes minutes to start: it starts four times a run at most.
+QUARTERED = (0.125, 0.25, 0.5, 1.0)
 
 
 def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
@@ -33,8 +37,18 @@ def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
             if spec.engine == name:
                 engine.check(spec)
     if "slices" not in study.source and takes_whole_machine(s.engine for s in study.runs):
-        return replace(study, slices=(1.0,))
+        # An adaptive sweep that trains whole runs could stop none of them.
+        return replace(study, slices=(1.0,) if study.adaptive is None else QUARTERED)
     return study
+
+
+def missing_trainer(study: Study) -> str | None:
+    """What the Python that trains a study lacks on this machine; None: nothing."""
+    try:
+        check_trainers(study)
+    except NotInstalledError as error:
+        return str(error)
+    return None
 
 
 def planned_study(path: str | Path, overrides: Sequence[str] = ()) -> tuple[Study, str | None]:

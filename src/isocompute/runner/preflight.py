@@ -1,4 +1,4 @@
-"""Checks before any compute is spent: the folder, its file system, its room."""
+"""Checks before any compute is spent: the trainer, the folder, its file system, its room."""
 
 from __future__ import annotations
 
@@ -7,12 +7,29 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from isocompute.engines import engine_target, load_engine
 from isocompute.store.database import StorageError, storage_error
+from isocompute.study import Study
 
 _NETWORK = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "9p",
             "glusterfs", "afs", "fuse.sshfs", "fuse.glusterfs", "fuse.juicefs", "fuse.s3fs",
             "virtiofs"}  # fmt: skip
 _ROOM = 16 << 20  # bytes: below this no study can start
+
+
+def check_trainers(study: Study) -> None:
+    """Ask once whether the trainers of a study are installed: no other attempt would mend that.
+
+    Raises:
+        NotInstalledError: one line, with the Python that lacks it.
+    """
+    asked = set[str]()
+    for spec in study.runs:
+        key = repr((spec.engine, sorted(spec.engine_options.items())))
+        if key not in asked:
+            asked.add(key)
+            engine = load_engine(engine_target(spec.engine))
+            getattr(engine, "check_installed", lambda _: None)(spec)
 
 
 def check_folder(folder: Path) -> list[str]:

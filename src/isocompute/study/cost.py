@@ -61,7 +61,7 @@ class Cost:
 
     def line(self) -> str:
         """`27 runs, 5,400,000 rollouts + 81,000 for evaluation, 43M tokens, about 3.8 min`."""
-        parts = [f"{self.runs} runs", f"{self.rollouts:,} rollouts + "
+        parts = [f"{self.runs} run{'s' * (self.runs != 1)}", f"{self.rollouts:,} rollouts + "
                  f"{self.evaluation_rollouts:,} for evaluation"]  # fmt: skip
         if self.tokens is not None:
             parts.append(f"{compact(self.tokens)} tokens")

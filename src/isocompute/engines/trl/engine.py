@@ -19,7 +19,7 @@ import numpy as np
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord, Unjudged
 from isocompute.engines.bundle import portable_name, write_bundle
-from isocompute.engines.jobs import guarded, tail_of
+from isocompute.engines.jobs import check_module, guarded, tail_of
 from isocompute.engines.trl.options import (
     TrlOptions,
     check_spec,
@@ -56,6 +56,14 @@ class TrlEngine:
         render_config(spec, options)
         for problems in (spec.train, *spec.validation.values()):
             load_verifier(problems.verifier).close()
+
+    def check_installed(self, spec: RunSpec) -> None:
+        """Ask the Python of a run whether it has TRL.
+
+        Raises:
+            NotInstalledError: if it has not.
+        """
+        check_module("trl", TrlOptions.of(spec).python or sys.executable)
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Train from the start or from a checkpoint's files to the end of the allocation.

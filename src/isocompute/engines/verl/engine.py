@@ -10,7 +10,7 @@ from typing import Any
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink
-from isocompute.engines.jobs import Job, LocalJob, RayJob, wait_until
+from isocompute.engines.jobs import Job, LocalJob, RayJob, check_module, wait_until
 from isocompute.engines.verl.checkpoints import Checkpoints
 from isocompute.engines.verl.follow import Follower, Progress
 from isocompute.engines.verl.installed import check_installed
@@ -23,6 +23,11 @@ from isocompute.study.spec import RunSpec
 _REFERENCE = "verl.json"  # in a checkpoint of ours: where verl's own checkpoint lies
 _ENDING_S = 20.0  # Ray's workers take some seconds to follow their driver; half was too short
 _TRAINED = (0, 9)  # the release whose logs of the learning rate were seen
+
+
+def python_environment(options: VerlOptions) -> dict[str, str | None]:
+    """What a run's Python sees: nothing of the Python that this runs in."""
+    return {"PYTHONPATH": None, "PYTHONHOME": None, **options.environment}
 
 
 class VerlEngine:
@@ -40,6 +45,16 @@ class VerlEngine:
         options = VerlOptions.of(spec)
         check_spec(spec, options)
         override_lines(render_keys(spec, options, Path(options.folder).absolute() / spec.hash))
+
+    def check_installed(self, spec: RunSpec) -> None:
+        """Ask the Python of a run whether it has verl; a Ray cluster is not asked.
+
+        Raises:
+            NotInstalledError: if it has not.
+        """
+        options = VerlOptions.of(spec)
+        if options.ray_address is None:
+            check_module("verl", options.python, python_environment(options))
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Launch an attempt, follow it to its end.
@@ -116,11 +131,9 @@ class _Attempt:
 
     @property
     def _environment(self) -> dict[str, str | None]:
-        """Of verl's processes: nothing of the Python that this runs in."""
-        return {
-            "PYTHONPATH": None, "PYTHONHOME": None, **self.options.environment,
-            "VERL_FILE_LOGGER_PATH": str(self.logs / "metrics.jsonl"),
-        }  # fmt: skip
+        """Of verl's processes."""
+        log = str(self.logs / "metrics.jsonl")
+        return {**python_environment(self.options), "VERL_FILE_LOGGER_PATH": log}
 
     def _launch(self) -> Job:
         keys = render_keys(

@@ -385,9 +385,17 @@ def test_the_thumbnail_marks_the_choice(tmp_path: Path, fit: FixtureFit) -> None
     tags = page_of(tmp_path, [("a", fit)], make_plan(4e7)).tags
     (ahead,) = [a for tag, a in tags if tag == "polyline" and a["class"] == "ahead"]
     (circle,) = [a for tag, a in tags if tag == "circle"]
-    first, last = [tuple(map(float, pair.split(","))) for pair in (ahead["points"] or "").split()]
+    points = [tuple(map(float, pair.split(","))) for pair in (ahead["points"] or "").split()]
+    first, last = points[0], points[-1]
     assert first[0] < last[0] == float(circle["cx"] or 0) <= 360 - 8
     assert last[1] == float(circle["cy"] or 0)
+    # A curve ends where its data do, though it is known further.
+    row = next(r for r in fit.document["curves"] if r["rollouts_per_problem"] == 8)
+    for at in row["at"][30:]:
+        at["extrapolated"] = True
+    tags = page_of(tmp_path, [("a", fit)], make_plan()).tags
+    shorter = next(attrs for tag, attrs in tags if tag == "polyline")
+    assert len((shorter["points"] or "").split()) == 30
     without = page_of(tmp_path, [], make_plan()).tags
     assert "polyline" not in {tag for tag, _ in without}
 

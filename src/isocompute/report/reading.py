@@ -31,6 +31,14 @@ class Line(NamedTuple):
     high: FloatArray
     extrapolated: NDArray[np.bool_]
 
+    def known(self) -> Line:
+        """The part up to the end of the data."""
+        kept = ~self.extrapolated
+        if not kept.any():
+            return self
+        one, of, low, high, beyond = self
+        return Line(one[kept], of[kept], low[kept], high[kept], beyond[kept])
+
     def between(self, low: float, high: float) -> Line:
         """The part between two budgets, which become its ends."""
         ends = np.clip([low, high], self.x[0], self.x[-1])

@@ -40,6 +40,9 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
         of = {"rollouts": plan.get("budget_rollouts"), **(plan.get("cost") or {})}
         at = of.get(str(fit.document.get("unit") or "rollouts").replace("-", "_"))
         height = plan.get("predicted_score")
+    # Each to the end of its own data; what lies beyond is drawn of the choice alone, dotted.
+    beyond = None if pair is None else lines.get(pair)
+    lines = {one: line.known() for one, line in lines.items()}
     x = np.log10(np.concatenate([line.x for line in lines.values()]))
     y = np.concatenate([line.score for line in lines.values()])
     left, right = float(x.min()), max(float(x.max()), math.log10(at) if at else -math.inf)
@@ -56,8 +59,11 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
     bold = None if pair is None else lines.get(pair)
     ahead = None
     if choice and pair and bold is not None and math.log10(at or 1.0) > math.log10(bold.x[-1]):
-        ends = place(math.log10(bold.x[-1]), float(bold.score[-1])), choice
-        ahead = {"points": _points(ends), "light": styles[pair].light, "dark": styles[pair].dark}
+        assert beyond is not None
+        more = (beyond.x > bold.x[-1]) & (beyond.x < (at or 0.0))
+        way = [(bold.x[-1], bold.score[-1]), *zip(beyond.x[more], beyond.score[more], strict=True)]
+        points = [*(place(math.log10(a), float(b)) for a, b in way), choice]
+        ahead = {"points": _points(points), "light": styles[pair].light, "dark": styles[pair].dark}
     ring = "" if not choice else f" Ring: {'the best' if plan is None else 'this plan'}."
     return {
         "says": "Score by n, the rollouts per problem."

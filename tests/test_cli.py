@@ -156,7 +156,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["fit", "x.csv", "--bin-width", "0.1"], "--bin-width belongs to --method paper, but got"),
         (["fit", "x", "--method", "paper", "--bin-width", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--current", "bp=32"], "must name n, as in n=16,bp=32"),
-        (["plan", "--budget", "1e6", "--current", "16"], "must be n=16 or n=16,bp=32, but got"),
+        (["plan", "--budget", "1e6", "--current", "16b"], "must be n=16 or n=16,bp=32, but got"),
         (["plan", "--budget", "1e6", "--current", "n=8,n=9"], "must be n=16 or n=16,bp=32"),
         (["plan", "--budget", "1e6", "--problems", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--fix", "batch_size=8", "--joint"], "not allowed with"),
@@ -205,6 +205,12 @@ def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> No
                                   "64xx3d", "-"])  # fmt: skip
 def test_what_is_no_budget_is_refused_as_it_was_written(text: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"but got {text!r}; write for example 2e6")):
+        parse_budget(text)
+
+
+@pytest.mark.parametrize("text", ["000", "00", "0", "", "0k", ",500", " "])
+def test_what_a_shell_leaves_of_money_is_told_how_to_be_quoted(text: str) -> None:
+    with pytest.raises(InputError, match=r"the shell took .*: write '\$5000' in quotes, or 5000u"):
         parse_budget(text)
 
 

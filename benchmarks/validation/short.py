@@ -46,7 +46,8 @@ def short_lines(page: str) -> str:
         f"data, {lost[2]:.4f} at 10 times.",
         f"- **Real sweeps of a small transformer**, 16 on toy problems, seen for a quarter: plans "
         f"lose {quarter['plan loses']}, the n that led so far {quarter['best so far']}, the next "
-        f"larger n than that {quarter['next n after the leader']}, n = 64 always {quarter['n = 64 always']}, the largest n {quarter['largest n']}; "
+        f"larger n than that {quarter['next n after the leader']}, n = 64 always "
+        f"{quarter['n = 64 always']}, the largest n {quarter['largest n']}; "
         f"{quarter['held']} of their 95% intervals hold.",
         f"- **Published curves of 7B models**, {len(panels)} cuts: plans lose {of[0]:.4f}, the n "
         f"that led so far {of[1]:.4f}; the next larger n than that loses less, {of[2]:.4f}.",

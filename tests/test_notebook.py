@@ -220,6 +220,17 @@ def test_options_of_a_fit_count(frame: pd.DataFrame) -> None:
         iso.fit(SOURCE, unit="tokens")
 
 
+def test_what_a_source_does_not_say_is_a_mapping(frame: pd.DataFrame, tmp_path: Path) -> None:
+    whole, lacking = iso.fit(frame), tmp_path / "lacking.csv"
+    b_p = int(frame.problems_per_batch.iloc[0])
+    frame.drop(columns="problems_per_batch").to_csv(lacking, index=False)
+    for name in ("problems_per_batch", "bp"):
+        said = iso.fit(lacking, settings={name: b_p})
+        assert said.document["best"] == whole.document["best"]
+    with pytest.raises(iso.InputError, match=r"a setting must be one of .* but got 'problems'"):
+        iso.fit(lacking, settings={"problems": b_p})
+
+
 def test_several_sources_are_one_sweep(frame: pd.DataFrame, tmp_path: Path) -> None:
     frame[:12].to_csv(tmp_path / "a.csv", index=False)
     sweep = iso.fit([tmp_path / "a.csv", frame[12:]])

@@ -183,6 +183,7 @@ FIXTURES: dict[str, Callable[[Path], None]] = {
     "trl-runs": trl_runs,
     "chart.csv": wandb_chart,
     "histories": wandb_histories,
+    "wandb_exports": wandb_histories,
     "sums.jsonl": problems,
     "my-log.jsonl": my_log,
     "my-study": my_study,

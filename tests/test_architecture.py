@@ -202,6 +202,7 @@ def test_all_matches_what_can_be_loaded() -> None:
     for name in package.__all__:
         assert getattr(package, name) is not None
     assert set(package.__all__) <= set(dir(package))
+    assert package.sources.Options.__doc__ is not None  # as the pages name it
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         package.nonsense  # noqa: B018 - looking it up is the test
 

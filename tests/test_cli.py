@@ -156,7 +156,7 @@ def test_help_loads_nothing_heavy() -> None:
         (["fit", "x.csv", "--bin-width", "0.1"], "--bin-width belongs to --method paper, but got"),
         (["fit", "x", "--method", "paper", "--bin-width", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--current", "bp=32"], "must name n, as in n=16,bp=32"),
-        (["plan", "--budget", "1e6", "--current", "16"], "must be n=16 or n=16,bp=32, but got"),
+        (["plan", "--budget", "1e6", "--current", "16b"], "must be n=16 or n=16,bp=32, but got"),
         (["plan", "--budget", "1e6", "--current", "n=8,n=9"], "must be n=16 or n=16,bp=32"),
         (["plan", "--budget", "1e6", "--problems", "0"], "must be above 0, but got '0'"),
         (["plan", "--budget", "1e6", "--fix", "batch_size=8", "--joint"], "not allowed with"),
@@ -205,6 +205,38 @@ def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> No
                                   "64xx3d", "-"])  # fmt: skip
 def test_what_is_no_budget_is_refused_as_it_was_written(text: str) -> None:
     with pytest.raises(InputError, match=re.escape(f"but got {text!r}; write for example 2e6")):
+        parse_budget(text)
+
+
+def test_a_trainer_in_any_case_its_processes_and_todays_n_alone(
+    sweep_csv: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["plan", str(sweep_csv), "--budget", "2e5", "--current", "32"]
+    file = tmp_path / "plan.json"
+    assert main([*asked, "--for", "TRL", "--processes", "2", "--quiet", "--json", str(file)]) == 0
+    first, micro, steps, *_ = capsys.readouterr().out.splitlines()
+    d = json.loads(file.read_text())
+    assert d["gain"]["rollouts_per_problem"] == 32
+    batch = 2 * int(micro.partition("=")[2]) * int(steps.partition("=")[2])
+    assert batch == d["batch_size"]
+    assert first.startswith("# for 2 processes: 2 x ")
+    assert "for each of 2 processes" in d["trainer_units"]["trl"]
+    assert main([*asked, "--for", "verl", "--processes", "2"]) == 2
+    assert "--processes belongs to --for trl" in capsys.readouterr().err
+    page = str(tmp_path / "page.html")
+    told = ["report", str(sweep_csv), "--for", "trl", "--processes", "2", "-o", page]
+    assert main([*told, "--budget", "2e5"]) == 0
+    assert "# for 2 processes: 2 x " in Path(page).read_text("utf-8")
+    assert main([*told[:4], "-o", page, "--plan", str(file)]) == 0  # as the file says it
+    assert "# for 2 processes: 2 x " in Path(page).read_text("utf-8")
+    capsys.readouterr()
+    assert main(["plan", "--budget"]) == 2
+    assert "expected one argument, such as 2e6, or '$5000' in quotes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["000", "00", "0", "", "0k", ",500", " "])
+def test_what_a_shell_leaves_of_money_is_told_how_to_be_quoted(text: str) -> None:
+    with pytest.raises(InputError, match=r"the shell took .*: write '\$5000' in quotes, or 5000u"):
         parse_budget(text)
 
 

@@ -209,6 +209,19 @@ def test_what_a_page_shows_happens(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.docs
+def test_the_ten_lines_of_the_python_page_need_no_pandas(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "api.md").read_text("utf-8")
+    code = next(b.text for b in blocks(page) if b.language == "python")
+    assert len(code.splitlines()) == 10
+    done = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.modules['pandas'] = None\n{code}"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "# for 4 processes: " in done.stdout
+
+
+@pytest.mark.docs
 def test_findings_are_what_the_package_says() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "make_findings.py", "--check"],

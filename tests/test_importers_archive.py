@@ -236,3 +236,19 @@ def test_one_command_reads_logs_that_do_not_say_their_configuration(
     assert main(["plan", "--budget", "2e4", "--law", str(logs), *said, "--json", "-"]) in (0, 3)
     assert main(["fit", str(logs), "--set", "rollout=4"]) == 2
     assert "a setting must be one of" in capsys.readouterr().err
+
+
+def test_the_status_of_imported_runs_is_that_there_is_nothing_to_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = tmp_path / "study"
+    runs = read_log(LOGS / "trl", settings=BP_N)
+    store_runs(runs, study)
+    capsys.readouterr()
+    assert main(["status", str(study)]) == 0
+    s = "s" if len(runs) > 1 else ""
+    assert capsys.readouterr().out == f"study: {len(runs)} imported run{s}; nothing to train\n"
+    assert main(["status", str(study), "--json", "-"]) == 0
+    assert json.loads(capsys.readouterr().out)["imported"] == len(runs)
+    assert main(["watch", str(study)]) == 0
+    assert "nothing to train" in capsys.readouterr().out

@@ -163,15 +163,30 @@ def test_every_option_of_a_plan_counts(
 def test_todays_setting_in_the_words_of_the_command_line(sweep: iso.Sweep) -> None:
     pair = sweep.plan("2e6", current=(32, 8)).document["gain"]
     assert sweep.plan("2e6", current="n=8,bp=32").document["gain"] == pair
-    assert sweep.plan("2e6", current="n=8").document["gain"]["rollouts_per_problem"] == 8
+    for text in ("n=8", "8"):
+        assert sweep.plan("2e6", current=text).document["gain"]["rollouts_per_problem"] == 8
     for bad, message in {
-        "8": r"`current` must be n=16 or n=16,bp=32, but got '8'; or give n, or \(B_p, n\)",
+        "8b": r"`current` must be n=16 or n=16,bp=32, but got '8b'; or give n, or \(B_p, n\)",
         "bp=32": "`current` must name n, as in n=16,bp=32, but got 'bp=32'",
         "n=half": "`current` must hold whole numbers >= 1, but got 'n=half'",
         "n=0": "`current` must hold whole numbers >= 1, but got 'n=0'",
     }.items():
         with pytest.raises(iso.InputError, match=message):
             sweep.plan("2e6", current=bad)
+
+
+def test_settings_are_printed_as_they_are_pasted(sweep: iso.Sweep) -> None:
+    for processes in (None, 4):
+        plan = sweep.plan("2e6", trainer="TRL", processes=processes)
+        whole = plan.document["batch_size"]
+        keys = plan.settings
+        micro, steps = keys["per_device_train_batch_size"], keys["gradient_accumulation_steps"]
+        assert micro * steps * (processes or 1) == whole
+        first = str(keys).splitlines()[0]
+        assert first.startswith("# for 4 processes" if processes else "# for one process:")
+        assert first in repr(plan)
+    with pytest.raises(iso.InputError, match="--processes belongs to --for trl"):
+        sweep.plan("2e6", processes=4)
 
 
 def test_a_fixed_batch_is_split(sweep: iso.Sweep) -> None:
@@ -203,6 +218,17 @@ def test_options_of_a_fit_count(frame: pd.DataFrame) -> None:
     assert iso.fit(fell, select="final").best(2e5)["score"] < iso.fit(fell).best(2e5)["score"]
     with pytest.raises(iso.InputError, match="tokens"):
         iso.fit(SOURCE, unit="tokens")
+
+
+def test_what_a_source_does_not_say_is_a_mapping(frame: pd.DataFrame, tmp_path: Path) -> None:
+    whole, lacking = iso.fit(frame), tmp_path / "lacking.csv"
+    b_p = int(frame.problems_per_batch.iloc[0])
+    frame.drop(columns="problems_per_batch").to_csv(lacking, index=False)
+    for name in ("problems_per_batch", "bp"):
+        said = iso.fit(lacking, settings={name: b_p})
+        assert said.document["best"] == whole.document["best"]
+    with pytest.raises(iso.InputError, match=r"a setting must be one of .* but got 'problems'"):
+        iso.fit(lacking, settings={"problems": b_p})
 
 
 def test_several_sources_are_one_sweep(frame: pd.DataFrame, tmp_path: Path) -> None:

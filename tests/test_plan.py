@@ -291,6 +291,7 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
         (planted(), -1.0, {}, "`rollouts > 0` must hold for a budget"),
         (planted(), parse_budget("2e9tok"), {}, "needs `tokens_per_rollout`"),
         (planted(), parse_budget("5gpuh"), {}, "needs `rollouts_per_gpu_hour`"),
+        (planted(), parse_budget("$5k"), {}, "none is known; .* add --usd-per-gpu-hour 2\\.$"),
     ],
 )  # fmt: skip
 def test_questions_without_an_answer_are_bad_input(
@@ -1153,6 +1154,8 @@ def test_the_keys_of_a_trainer_follow_and_stand_alone_when_quiet() -> None:
     assert "data.train_batch_size=32" in lines
     assert "actor_rollout_ref.rollout.n=32" in lines
     assert any(line.startswith("# ") for line in lines)
+    assert lines[-1] == "# Tested by us with verl 0.9.1 (CPU, tiny model)."
+    assert "not tested" in said(plan, trainer="skyrl")[-1]
     alone = advice_lines(plan.document, trainer="verl", quiet=True)
     assert alone[0] == "data.train_batch_size=32"
     assert all("=" in line for line in alone)

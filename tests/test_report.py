@@ -676,6 +676,19 @@ def test_extrapolation_in_words() -> None:
     assert extrapolation(2.0) == "100 times as far as n were compared"
 
 
+def test_what_is_copied_from_the_page_says_for_how_many_processes_it_is(tmp_path: Path) -> None:
+    trl = {"per_device_train_batch_size": 16, "gradient_accumulation_steps": 256,
+           "learning_rate": 2.8284271e-06}  # fmt: skip
+    for steps, first in ((256, "for one process: on N"), (64, "for 4 processes: 4 x 16 x 64 ")):
+        plan = {**make_plan(), "trainer": {
+            "trl": trl | {"gradient_accumulation_steps": steps}, "slime": {"--lr": 1e-6}}}
+        path = render_report([("a", make_fit())], plan, tmp_path / "settings.html")
+        page = path.read_text("utf-8")
+        assert f'<pre tabindex="0"># {first}' in page
+        assert "learning_rate=2.82843e-06" in page
+        assert '<pre tabindex="0">--lr 1e-06' in page
+
+
 def test_settings_in_words() -> None:
     assert setting_name({"setting": {"kind": "fixed_batch_size", "value": 8192}}) == (
         "batch of 8,192 rollouts held fixed"

@@ -8,13 +8,23 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from isocompute.allocation import Allocation
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
-from isocompute.trainers import TRAINERS, Asked, key_lines, read_allocation, trainer_settings
+from isocompute.trainers import (
+    TRAINERS,
+    Asked,
+    Keys,
+    key_lines,
+    on_processes,
+    read_allocation,
+    trainer_settings,
+    with_comments,
+)
 from isocompute.trainers.trl import trl_rows
 
 PLAN = Allocation(problems_per_batch=32, rollouts_per_problem=256, steps=488)
@@ -150,6 +160,77 @@ def test_lines_can_be_pasted() -> None:
     ]
 
 
+def document(b_p: int = 32, n: int = 256, m: int = 488) -> dict[str, Any]:
+    """What `plan --json` has of trainers."""
+    plan = Allocation(problems_per_batch=b_p, rollouts_per_problem=n, steps=m)
+    said = {name: trainer_settings(name, plan, Recipe()) for name in TRAINERS}
+    return {
+        "batch_size": plan.batch_size,
+        "trainer": {name: dict(one.keys) for name, one in said.items()},
+        "trainer_units": {name: one.units for name, one in said.items()},
+    }
+
+
+def test_what_is_pasted_says_for_how_many_processes_it_is() -> None:
+    whole = document()
+    said = {name: key_lines(keys) for name, keys in with_comments(whole)["trainer"].items()}
+    assert said["trl"][:3] == [
+        "# for one process: on N processes divide gradient_accumulation_steps by N",
+        "per_device_train_batch_size=16", "gradient_accumulation_steps=512",
+    ]  # fmt: skip
+    assert said["openrlhf"][0] == (
+        "# the data must hold 15616 prompts (B_p x M): repeat the file where it does not"
+    )
+    commented = {name for name, lines in said.items() if lines[0].startswith("#")}
+    assert commented == {"trl", "openrlhf"}
+    assert with_comments(whole)["trainer"] == whole["trainer"]  # as a mapping: the keys alone
+    assert with_comments({"version": 2}) == {"version": 2, "trainer": {}}
+    keys = with_comments(whole)["trainer"]["trl"]
+    assert str(keys) == "\n".join(said["trl"])
+    assert "for one process" in keys._repr_html_()
+    assert isinstance(keys, Keys)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 8, 8192])
+def test_a_plan_for_several_processes_has_the_batch_of_one(processes: int) -> None:
+    divided = on_processes(document(), processes, "trl")
+    keys = divided["trainer"]["trl"]
+    assert read_allocation("trl", keys, processes=processes) == PLAN
+    assert keys.items() >= {"num_generations": 256, "max_steps": 488}.items()
+    first = key_lines(with_comments(divided)["trainer"]["trl"])[0]
+    if processes > 1:
+        micro, steps = keys["per_device_train_batch_size"], keys["gradient_accumulation_steps"]
+        assert first == f"# for {processes} processes: {processes} x {micro} x {steps} " \
+                        "completions per batch"  # fmt: skip
+        assert f"for each of {processes} processes" in divided["trainer_units"]["trl"]
+        assert "one process" not in divided["trainer_units"]["trl"]
+    others = {name: keys for name, keys in document()["trainer"].items() if name != "trl"}
+    assert {name: divided["trainer"][name] for name in others} == others
+
+
+def test_processes_are_trls_and_share_the_batch_evenly() -> None:
+    assert on_processes(document(), None, None) == document()
+    assert on_processes({"trainer": {}}, 2, "trl") == {"trainer": {}}  # there is no plan
+    for trainer, got in (("verl", "--for verl"), (None, "no --for")):
+        with pytest.raises(InputError, match=f"--processes belongs to --for trl, .* got {got};"):
+            on_processes(document(), 2, trainer)
+    with pytest.raises(InputError, match=r"8192 completions .* --processes 3; give a divisor"):
+        on_processes(document(), 3, "trl")
+
+
+def test_trl_is_told_of_a_constant_rate() -> None:
+    """transformers' own schedule falls linearly to 0."""
+    warm, cold = (trainer_settings("trl", PLAN, Recipe(warmup_steps=w)) for w in (10, 0))
+    assert warm.keys["lr_scheduler_type"] == "constant_with_warmup"
+    assert cold.keys["lr_scheduler_type"] == "constant"
+    assert "gives the first update a rate of 0" in warm.units
+    assert "first update" not in cold.units
+    own = trainer_settings("trl", PLAN, Recipe(), known=["learning_rate"])
+    assert own.keys["lr_scheduler_type"] == "constant_with_warmup"  # whose warm-up is the user's
+    assert "warmup_steps" not in own.keys
+    assert "first update" not in own.units
+
+
 def test_an_unknown_trainer_is_refused() -> None:
     with pytest.raises(InputError, match="trainer must be one of verl, trl"):
         trainer_settings("nobody", PLAN, Recipe())
@@ -185,6 +266,7 @@ from trl import GRPOConfig
 for keys in json.load(sys.stdin):
     config = GRPOConfig(output_dir="out", use_cpu=True, bf16=False, report_to="none", **keys)
     assert config.steps_per_generation == config.gradient_accumulation_steps, "off-policy"
+    assert config.lr_scheduler_type == keys["lr_scheduler_type"]
     print(config.generation_batch_size // config.num_generations, config.num_generations,
           config.max_steps)
 """
@@ -205,6 +287,7 @@ RECIPES = (
     Recipe.for_difficulty("easy"),
     Recipe.for_difficulty("hard"),
     Recipe(objective="cispo", aggregation="seq-mean-token-mean", advantage_std="none"),
+    Recipe(warmup_steps=0),
 )
 
 

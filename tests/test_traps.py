@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import shlex
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -568,6 +569,35 @@ def test_a_preview_writes_nothing_and_tells_what_an_import_would(
     assert run["ranges"] == {"avg@4 validation": [20, 50]}
     assert "from the name" in run["inferred"][0]
     assert load_curves(study)[0].score_K.tolist() == [0.2, 0.31, 0.42, 0.5]
+
+
+def test_the_line_of_a_preview_has_a_place_for_all_that_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for n in (4, 8):
+        lines(tmp_path / "named" / f"g{n}-s0.jsonl", verl([0.1, 0.2, 0.3, 0.4 + n / 100]))
+    lines(tmp_path / "nameless" / "log.jsonl", verl([0.1, 0.2, 0.3, 0.4]))
+
+    def line(source: str, *more: str) -> str:
+        assert main(["import", str(tmp_path / source), "--preview", *more]) == 0
+        return capsys.readouterr().out.splitlines()[-1]
+
+    named = line("named")
+    assert named.startswith("To import, with your own number for B_P: isocompute import ")
+    pattern = "pattern=g{rollouts_per_problem}-s{seed}"
+    assert named.endswith(f" --set '{pattern}' --set problems_per_batch=B_P")
+    argv = shlex.split(named.partition(": isocompute ")[2])
+    argv[argv.index("study")] = str(tmp_path / "study")
+    assert main(argv) == 2  # no number of ours is imported by accident
+    assert "`problems_per_batch` must be an integer >= 1, but got 'B_P'" in capsys.readouterr().err
+    assert main([word.replace("B_P", "16") for word in argv]) == 0
+    capsys.readouterr()
+    assert line("nameless").endswith(
+        " --set problems_per_batch=B_P --set rollouts_per_problem=N"
+    )
+    told = line("named", "--set", pattern, "--set", "problems_per_batch=16")
+    assert told.startswith("To import: ")
+    assert told.endswith(f" --set '{pattern}' --set problems_per_batch=16")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")

@@ -18,7 +18,17 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import grid_held_out as held_out  # noqa: E402 (the folder is not installed)
 from validation import __main__ as command  # noqa: E402 (the folder is not installed)
-from validation import adapters, cells, figures, judge, panels, rows, stopped, tables  # noqa: E402
+from validation import (  # noqa: E402
+    adapters,
+    cells,
+    figures,
+    judge,
+    panels,
+    rows,
+    short,
+    stopped,
+    tables,
+)
 
 CELL = cells.Cell("sweep", "tent", "middle")
 
@@ -331,6 +341,17 @@ def test_a_page_is_renewed_between_its_marks(tmp_path):
     assert page.read_text() == "# Words\n<!-- model -->\nnew\n<!-- /model -->\nmore words\n"
     command.renew(tmp_path / "fresh.md", {"model": "new\n"})
     assert "new" in (tmp_path / "fresh.md").read_text()
+
+
+def test_the_lines_on_top_are_those_of_the_pages_own_tables():
+    page = (Path(__file__).parents[1] / "docs" / "validation.md").read_text("utf-8")
+    assert short.with_short(page) == page, "run `make validation`, or validation.short.with_short"
+    lines = short.short_lines(page).splitlines()
+    assert len(lines) == 5
+    other = page.replace("| 3 | 1/4 | 0.0042 |", "| 3 | 1/4 | 0.0777 |")
+    assert [a == b for a, b in zip(short.short_lines(other).splitlines(), lines, strict=True)] == [
+        True, True, False, True, True]  # fmt: skip
+    assert short.with_short("# no such lines\n") == "# no such lines\n"
 
 
 @pytest.mark.long

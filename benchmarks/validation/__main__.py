@@ -27,6 +27,7 @@ from validation.cells import DEFINITIVE, DEVELOPMENT, Cell, Chunk, Counts, cells
 from validation.figures import Cells, Summary, of_document, to_document
 from validation.panels import OTHER_CUTS, panel_rows, panels_of, thinned
 from validation.rows import row_of
+from validation.short import with_short
 from validation.stopped import stopped_study
 from validation.tables import page, panels_table
 
@@ -160,7 +161,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def renew(path: Path, blocks: Mapping[str, str]) -> None:
-    """Put each text between its marks, `<!-- NAME -->` and `<!-- /NAME -->`; or write the file."""
+    """Put each text between its marks, `<!-- NAME -->` and `<!-- /NAME -->`; or write the file.
+
+    The lines on top, which sum up the page, follow.
+    """
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     if not text:
         text = "".join(f"<!-- {name} -->\n<!-- /{name} -->\n" for name in blocks)
@@ -169,7 +173,7 @@ def renew(path: Path, blocks: Mapping[str, str]) -> None:
         if start in text and end in text:
             head, rest = text.split(start, 1)
             text = head + start + block + end + rest.split(end, 1)[1]
-    path.write_text(text, encoding="utf-8")
+    path.write_text(with_short(text), encoding="utf-8")
 
 
 def run(chunks: Sequence[Chunk], options: argparse.Namespace, folder: Path) -> None:

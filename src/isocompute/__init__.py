@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -54,6 +55,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
+        # modules of the package, such as isocompute.sources, without an import of their own
+        if not name.startswith("_") and importlib.util.find_spec(f"{__name__}.{name}") is not None:
+            return importlib.import_module(f"{__name__}.{name}")
         raise AttributeError(f"module 'isocompute' has no attribute {name!r}")
     value = getattr(importlib.import_module(f"isocompute.{_HOME[name]}"), name)
     globals()[name] = value

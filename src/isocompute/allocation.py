@@ -183,7 +183,7 @@ class Budget:
 
 
 def parse_budget(text: str) -> Budget:
-    """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `$2000` and the like -> Budget.
+    """`2e6` or `2M` (rollouts), `5e9tok`, `400gpuh`, `64gpux3d`, `'$2000'` and the like -> Budget.
 
     Commas separate thousands only: `1,500` is 1500, and `1,5` is refused.
 
@@ -217,17 +217,26 @@ def parse_budget(text: str) -> Budget:
     except ValueError:
         amount = math.nan
     if match is None or unit is None or not math.isfinite(amount) or amount <= 0:
+        said = "write for example 2e6, 2M, 5e9tok, 400gpuh, 64gpux3d or 2000usd."
+        if re.fullmatch(_LEFT_OF_MONEY, asked):
+            said = "if it was money, the shell took the $ and the digit behind it: write '$5000' " \
+                   "in quotes, or 5000usd."  # fmt: skip
         raise InputError(
             "a budget must be a finite amount > 0 with one of the units rollouts (or none), tok, "
-            f"gpuh, usd, but got {asked!r}; write for example 2e6, 2M, 5e9tok, 400gpuh, 64gpux3d "
-            "or $2000."
+            f"gpuh, usd, but got {asked!r}; {said}"
         )
     return Budget(amount=amount, unit=unit)
 
 
+# What a shell leaves of $5000 (000), $10k (0k), $1,500 (,500) and $5 (nothing).
+_LEFT_OF_MONEY = r"\s*(?:0*[kMGBT]?|,[0-9,]+)\s*"
 _SAID = {"tokens": "tokens", "gpu_hours": "GPU-hours", "usd": "money"}
-_CURES = {"rollouts_per_gpu_hour": " (your last run: B_p x n x steps / GPUs / hours), or "
-                                   "--set gpus=8 where the logs have times"}  # fmt: skip
+_CURES = {
+    "rollouts_per_gpu_hour": "add --rollouts-per-gpu-hour (your last run: B_p x n x steps / GPUs / "
+    "hours), or --set gpus=8 where the logs have times, or give the budget in rollouts.",
+    "usd_per_gpu_hour": "with your own price add --usd-per-gpu-hour 2.",
+    "tokens_per_rollout": "add --tokens-per-rollout, or give the budget in rollouts.",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,7 +286,7 @@ class Rates:
         if value is None or not math.isfinite(value) or value <= 0:
             known = "none is known" if value is None else f"got {value!r}"
             raise InputError(
-                f"a budget in {_SAID[budget.unit]} needs `{name}` > 0, but {known}; add "
-                f"--{name.replace('_', '-')}{_CURES.get(name, '')}, or give the budget in rollouts."
+                f"a budget in {_SAID[budget.unit]} needs `{name}` > 0, but {known}; "
+                f"{_CURES[name]}"
             )
         return value

@@ -348,8 +348,8 @@ def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
         recipe_unsaid(d),
         d["trainer_units"][trainer],
         f"Not set for this trainer: {', '.join(left)}." if left else "",
-        f"Trained here with {trainer} {version}." if version else
-        f"Read in {trainer}'s source, not trained here: check the first steps of a run.",
+        f"Tested by us with {trainer} {version} (CPU, tiny model)." if version else
+        f"Read in {trainer}'s source, not tested: check the first steps of a run.",
     ]
     return [f"# {line}" for one in said for line in textwrap.wrap(
         one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip

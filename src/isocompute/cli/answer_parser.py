@@ -65,7 +65,7 @@ def add_plan(stages: argparse._SubParsersAction[Parser]) -> None:
         metavar="SOURCE",
         help=f"your sweep: {SOURCE_HELP}; default: the published sweep of that difficulty",
     )
-    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000")
+    parser.add_argument("--budget", help="2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or 2000usd")
     parser.add_argument("--law", metavar="SOURCE", help="another way to name SOURCE")
     _add_setting(parser)
     _add_scores(parser)
@@ -188,7 +188,7 @@ def _add_planning(parser: Parser) -> None:
         "--current",
         type=current,
         metavar="n=16,bp=32",
-        help="what you run today; the plan then says what it gains (bp may be left out)",
+        help="what you run today, or its n alone; the plan then says what it gains",
     )
     parser.add_argument(
         "--problems",
@@ -214,9 +214,16 @@ def _add_planning(parser: Parser) -> None:
     parser.add_argument(
         "--for",
         dest="trainer",
+        type=str.lower,
         choices=TRAINERS,
         metavar="TRAINER",
         help=f"also print the settings of {', '.join(TRAINERS)}",
+    )
+    parser.add_argument(
+        "--processes",
+        type=positive_int,
+        metavar="N",
+        help="with --for trl: divide its batch among so many processes (default: 1)",
     )
 
 

@@ -114,6 +114,7 @@ def plan(options: Options) -> int:
     from isocompute.allocation import parse_budget
     from isocompute.answers import advice_lines
     from isocompute.answers.words import recipe_unsaid
+    from isocompute.trainers import on_processes, with_comments
 
     law = [*options.source, *([options.law] if options.law else [])]
     if len(law) > 1:
@@ -127,14 +128,15 @@ def plan(options: Options) -> int:
     source = narrowed(law[0], options) if law else None
     answer = _planned(options, source, batch_size=options.batch_size, steps=options.steps)
     _for_engine(answer.document, options.trainer)
-    write_json(answer.document, options.json)
+    document = on_processes(answer.document, options.processes, options.trainer)
+    write_json(document, options.json)
     if answer.refusal is not None:
         raise answer.refusal
     lines = advice_lines(
-        answer.document, trainer=options.trainer, why=options.why, quiet=options.quiet
+        with_comments(document), trainer=options.trainer, why=options.why, quiet=options.quiet
     )
     show(lines, quiet=options.json == "-")
-    if options.quiet and options.trainer and (unsaid := recipe_unsaid(answer.document)):
+    if options.quiet and options.trainer and (unsaid := recipe_unsaid(document)):
         warn(unsaid)  # beside the keys, which are copied alone
     return 0
 
@@ -253,12 +255,15 @@ def _unit_of_a_report(options: Options, source: str, curves: Sequence[Curve]) ->
 
 def _plan_of_a_report(options: Options, source: str, fit: Fit) -> dict[str, Any] | None:
     """Made for the budget, or read from a file; None where neither was asked for."""
+    from isocompute.trainers import on_processes
+
     if options.plan is not None:
         document = _read_plan(options.plan)
     elif options.budget is not None:
         document = _planned(options, source, fit=fit).document
     else:
         return None
+    document = on_processes(document, options.processes, options.trainer)
     if options.trainer is None:
         return document
     keys = {name: words for name, words in document["trainer"].items() if name == options.trainer}

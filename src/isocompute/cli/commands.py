@@ -255,7 +255,8 @@ def status(options: Options) -> int:
         health = study_health(store)
     findings = {name: [asdict(f) for f in found] for name, found in health.items() if found}
     write_json({**now.to_dict(), "health": findings}, options.json)
-    show([*now.lines(), *health_lines(now.runs, health)], quiet=options.json == "-")
+    healthy = health_lines(now.runs, health) if now.runs or not now.imported else []
+    show([*now.lines(), *healthy], quiet=options.json == "-")
     return 0
 
 

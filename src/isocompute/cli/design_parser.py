@@ -20,7 +20,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--budget", metavar="B",
-        help="for the sweep and the final run: 2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or $2000",
+        help="for sweep and final run: 2e6 (rollouts), 5e9tok, 400gpuh, 64gpux3d or 2000usd",
     )  # fmt: skip
     parser.add_argument(
         "--gpus", type=gpus, metavar="64xH100", help="with --hours, instead of --budget"

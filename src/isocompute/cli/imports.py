@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _MOST = 24  # runs in the table
 _MOST_LINES = 8  # inferences, metrics
 _PLAIN = (0.0, 1.0)
+# What stands in a command for a number that only its user knows: none that could be run as it is.
+_OWN = {"problems_per_batch": "B_P", "rollouts_per_problem": "N"}
 
 
 def import_runs(options: argparse.Namespace) -> int:
@@ -130,11 +132,16 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
     lines = [count, *_read_lines(runs)]
     pattern = pattern_for(runs)
+    missing = {name: own for name, own in _OWN.items() if any(
+        getattr(run, name) is None for run in runs)}  # fmt: skip
     if pattern is not None and not any(pair.startswith("pattern=") for pair in options.set):
         words += ["--set", f"pattern={pattern}"]
         lacks_bp = [run for run in runs if run.problems_per_batch is None]
         if (b_p := per_rollout(lacks_bp)) is not None:
-            words += ["--set", f"problems_per_batch={b_p}"]
+            missing["problems_per_batch"] = str(b_p)
+        missing = {name: own for name, own in missing.items() if f"{{{name}}}" not in pattern}
+    for name, own in missing.items():
+        words += ["--set", f"{name}={own}"]
     if not any(run.series for run in runs):
         lines.append("No score is known by its name: see --map in the line below")
         words += shlex.split(likely_score(runs))
@@ -143,7 +150,9 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
             convert_runs(runs)
         except InputError as error:  # which metric, B_p or n is meant
             lines.append(f"A fit will ask: {error}")
-    return [*lines, f"To import: {shlex.join(words)}"]
+    yours = " and ".join(own for own in missing.values() if own in _OWN.values())
+    head = f"To import, with your own number for {yours}" if yours else "To import"
+    return [*lines, f"{head}: {shlex.join(words)}"]
 
 
 def _read_lines(runs: Sequence[ImportedRun]) -> list[str]:

@@ -20,6 +20,8 @@ class Parser(argparse.ArgumentParser):
         """Raise what the command line turns into exit code 2."""
         if message.endswith("required: COMMAND"):
             message = "a command must be named; begin with `isocompute quickstart` or `fit`"
+        if message == "argument --budget: expected one argument":  # a shell's $5 is nothing
+            message += ", such as 2e6, or '$5000' in quotes"
         found = _CHOICE.search(message)
         if found is not None:  # the nearest choice alone, where one is near
             choices = re.findall(r"'([^']+)'", found["choices"])

@@ -60,8 +60,10 @@ def parse_options(argv: Sequence[str] | None = None) -> argparse.Namespace:
         setattr(options, many, [*getattr(options, many), *rest])
     for name, value in vars(options).items():
         if "" in (value if isinstance(value, list) else [value]):
+            lost = "a shell variable without a value"
+            lost = "money without quotes ('$5')" if name == "budget" else lost
             raise InputError(
-                f"`{name}` must not be empty, but got ''; a shell variable without a value? See "
+                f"`{name}` must not be empty, but got ''; {lost}? See "
                 f"`{options.parser.prog} --help`."
             )
     return options

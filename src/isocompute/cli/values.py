@@ -142,11 +142,20 @@ def fix(text: str) -> tuple[str, int]:
     return name, positive_int(value)
 
 
-def current(text: str) -> Configuration | int:
-    """Today's setting: n=16,bp=32, or n=16."""
+def today(text: str) -> Configuration | int:
+    """Today's setting: n=16,bp=32, n=16 or 16; raises ValueError for others.
+
+    >>> today("16")
+    16
+    """
     from isocompute.answers.today import parse_current
 
+    return parse_current(f"n={text}" if text.strip().isdigit() else text)
+
+
+def current(text: str) -> Configuration | int:
+    """The same on the command line."""
     try:
-        return parse_current(text)
+        return today(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None

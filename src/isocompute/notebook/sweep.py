@@ -18,6 +18,7 @@ from isocompute.domain.text import plain
 from isocompute.errors import InputError
 from isocompute.notebook.table import Table
 from isocompute.sources import Options, load_with_train, source_names
+from isocompute.trainers import on_processes, with_comments
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,6 +34,7 @@ _WORDS = (
     (r"isocompute report SOURCE", '.report("report.html")'),
     (r"(?<=: )--(?:full|why)", ".notices"),
     (r"--for (\w+)", r'trainer="\1"'),
+    (r"--processes N", "processes=N"),
     (r"--rollouts-per-gpu-hour", "rollouts_per_gpu_hour"),
     (r"--unit (\S+)", r'unit="\1"'),
 )
@@ -54,7 +56,7 @@ class Prescription:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Settings of the trainer: its keys and their values.
+        """Settings of the trainer: its keys and their values; printed, ready to paste.
 
         Raises:
             InputError: no trainer was asked for, or there is no plan.
@@ -65,7 +67,7 @@ class Prescription:
                 + ("no trainer was named" if self.trainer is None else "there is no plan")
                 + '; ask for it: sweep.plan(budget, trainer="trl").'
             )
-        keys: dict[str, Any] = self.document["trainer"][self.trainer]
+        keys: dict[str, Any] = with_comments(self.document)["trainer"][self.trainer]
         return keys
 
     @property
@@ -79,7 +81,7 @@ class Prescription:
         return Table([{k: v for k, v in self.document.items() if isinstance(v, alone)}]).to_frame()
 
     def __repr__(self) -> str:
-        return _in_python(advice_lines(self.document, trainer=self.trainer))
+        return _in_python(advice_lines(with_comments(self.document), trainer=self.trainer))
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"
@@ -146,6 +148,7 @@ class Sweep:
         budget: float | str | None = None,
         *,
         trainer: str | None = None,
+        processes: int | None = None,
         current: int | tuple[int, int] | str | None = None,
         difficulty: Difficulty | None = None,
         batch_size: int | None = None,
@@ -162,6 +165,7 @@ class Sweep:
         Args:
             budget: a number of rollouts, or "2e6", "5e9tok", "400gpuh", "64gpux3d", "$2000".
             trainer: also give this trainer's settings.
+            processes: of TRL, among which its batch is divided.
             current: the n, (B_p, n) or "n=16,bp=32" that you run today, to see what the plan gains.
             difficulty: of your problems: easy, hard or mixed.
             batch_size, steps: instead of a budget: split a fixed batch into problems and n.
@@ -175,6 +179,7 @@ class Sweep:
         from isocompute.allocation import Rates, parse_budget
         from isocompute.trainers import TRAINERS
 
+        trainer = None if trainer is None else trainer.lower()
         if trainer is not None and trainer not in TRAINERS:
             raise InputError(
                 f"a trainer must be one of {', '.join(TRAINERS)}, but got {trainer!r}; choose one "
@@ -197,7 +202,8 @@ class Sweep:
             problems=problems,
             fit=self.fit,
         )
-        return Prescription(allocation=found.allocation, document=found.document, trainer=trainer)
+        document = on_processes(found.document, processes, trainer)
+        return Prescription(allocation=found.allocation, document=document, trainer=trainer)
 
     def report(
         self,
@@ -343,13 +349,13 @@ def _png(figure: Figure) -> bytes:
 
 def _current(given: int | tuple[int, int] | str | None) -> Configuration | int | None:
     """Today's setting, also in the words of the command line."""
-    from isocompute.answers.today import parse_current
+    from isocompute.cli.values import today
 
     if isinstance(given, tuple | list) and len(given) == 2:
         return Configuration(*given)
     if given is None or isinstance(given, int):
         return given
     try:
-        return parse_current(str(given))
+        return today(str(given))
     except ValueError as error:
         raise InputError(f"`current` {error}; or give n, or (B_p, n).") from None

@@ -28,6 +28,7 @@ from isocompute.answers.words import (
 from isocompute.domain.text import compact
 from isocompute.report import words
 from isocompute.report.words import Document, interval, score
+from isocompute.trainers import with_comments
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
@@ -121,9 +122,9 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         "recipe": _recipe(plan),
         "changes": words.changes(fit, plan),
         "trainers": [
-            {"name": str(name), "settings": [(str(k), str(v)) for k, v in settings.items()]}
-            for name, settings in (plan.get("trainer") or {}).items()
-            if isinstance(settings, Mapping) and settings
+            {"name": str(name), "text": str(settings)}
+            for name, settings in with_comments(plan)["trainer"].items()
+            if settings
         ],
         "rules": _rules(plan.get("rules") or {}),
     }

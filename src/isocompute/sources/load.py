@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict, Unpack
@@ -12,7 +12,14 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.files import not_found
-from isocompute.importers import Settings, load_imported, load_published, load_table, load_tidy
+from isocompute.importers import (
+    Settings,
+    load_imported,
+    load_published,
+    load_table,
+    load_tidy,
+    settings_from,
+)
 from isocompute.importers.convert import note_lines, pooled, to_curves
 from isocompute.importers.reading import run_name
 from isocompute.importers.repetitions import (
@@ -60,7 +67,8 @@ class Options(TypedDict, total=False):
             batches between two evaluations.
         where: KEY=VALUE words that narrow every source, see `store.arms`.
         score_range: of the scores of tidy files.
-        settings: what the sources do not say (`importers.load_settings`).
+        settings: what the sources do not say, as `--set` says it: {"problems_per_batch": 16,
+            "pattern": "n{rollouts_per_problem}"}; and "columns", as `--map` does.
         say: called with each line about what was left out of logs, and why.
     """
 
@@ -69,7 +77,7 @@ class Options(TypedDict, total=False):
     split: str | None
     where: Sequence[str]
     score_range: tuple[float, float]
-    settings: Settings | None
+    settings: Settings | Mapping[str, Any] | None
     say: Say | None
 
 
@@ -102,6 +110,8 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
     listed = _listed(sources)
     names = source_names(listed)
     shared = arms.parse_where(where)
+    if isinstance(options.get("settings"), Mapping):
+        options["settings"] = settings_from(options["settings"])
     asked = _Asked(**options)
     labels = {key: getattr(asked, key) or shared.pop(key, None) for key in arms.LABELS}
     found = []

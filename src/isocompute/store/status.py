@@ -9,6 +9,7 @@ from typing import Any
 from isocompute.store.decisions import adaptive_looks, decision_lines, resting_states
 from isocompute.store.leases import beats
 from isocompute.store.processes import has_died
+from isocompute.store.seals import has_imports
 from isocompute.store.store import Accounting, Store, StoredRun
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
@@ -30,6 +31,7 @@ class Status:
         runs: every run.
         unjudged: what the verifiers failed on, one row per problem, the most responses first.
         looks: what an adaptive study has decided.
+        imported: number of runs that were read from logs: they are trained already.
     """
 
     name: str
@@ -42,6 +44,7 @@ class Status:
     runs: list[StoredRun]
     unjudged: list[UnjudgedRow]
     looks: list[Look]
+    imported: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values (`status --json`)."""
@@ -53,11 +56,15 @@ class Status:
 
     def lines(self) -> list[str]:
         """For people."""
+        read = f"{self.imported} imported run{'' if self.imported == 1 else 's'}"
+        if self.imported and not self.runs:
+            return [f"{self.name}: {read}; nothing to train"]
         a = self.accounting
         wasted = a.wasted_rollouts + a.wasted_evaluation_rollouts
         counts = ", ".join(f"{count} {state}" for state, count in self.states.items() if count)
         lines = [
-            f"{self.name}: {len(self.runs)} runs: {counts}",
+            f"{self.name}: {len(self.runs)} runs: {counts}"
+            + (f"; besides {read}" if self.imported else ""),
             f"rollouts: {self.rollouts_done:,} of {self.rollouts_total:,} "
             f"({self.rollouts_done / max(self.rollouts_total, 1):.0%})" + (
                 "" if self.looks
@@ -102,6 +109,9 @@ def study_status(folder: str | Path) -> Status:
             waiting = "running" if run.hash in held else rests.get(run.hash, "waiting")
             states.setdefault(waiting, 0)
             states[waiting if run.state == "pending" else run.state] += 1
+        imports = 0
+        if has_imports(store.database.read, str(store.database.path)):
+            imports = int(store.database.read("SELECT count(*) FROM imports")[0][0])
         batch = [r.spec["problems_per_batch"] * r.spec["rollouts_per_problem"] for r in runs]
         return Status(
             name=store.name, states=states, rollouts_done=sum(r.rollouts for r in runs),
@@ -110,7 +120,7 @@ def study_status(folder: str | Path) -> Status:
                 (min(1.0, r.steps_done / r.spec["steps"]) for r in runs), default=0.0
             ),
             runners=len(alive), accounting=store.accounting(), runs=runs,
-            unjudged=store.unjudged(total=True), looks=looks,
+            unjudged=store.unjudged(total=True), looks=looks, imported=imports,
         )  # fmt: skip
 
 

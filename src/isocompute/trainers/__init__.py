@@ -17,18 +17,22 @@ from isocompute.allocation import Allocation
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.trainers import others, trl, verl
+from isocompute.trainers.paste import Keys, key_lines, on_processes, with_comments
 from isocompute.trainers.rows import PLAN, Asked, Row, not_set
 from isocompute.trainers.verl import schedule_in_verl, updates_in_verl
 
 __all__ = [
     "TRAINERS",
     "Asked",
+    "Keys",
     "TrainerSettings",
     "key_lines",
+    "on_processes",
     "read_allocation",
     "schedule_in_verl",
     "trainer_settings",
     "updates_in_verl",
+    "with_comments",
 ]
 
 
@@ -51,27 +55,17 @@ class TrainerSettings:
     trained: str = ""
 
 
-def key_lines(keys: Mapping[str, Any]) -> list[str]:
-    """Keys as a person would paste them: `--option value` or `key=value`."""
-    return [
-        (f"{key} {_text(value)}" if key.startswith("--") else f"{key}={_text(value)}").strip()
-        for key, value in keys.items()
-    ]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 @dataclass(frozen=True, kw_only=True)
 class _Trainer:
-    """How one trainer is written and read; `counts` is "prompts" or "completions"."""
+    """How one trainer is written and read; `counts` is "prompts" or "completions".
+
+    `warm_up` ends `units` where the keys hold warm-up steps.
+    """
 
     write: Callable[[Asked], Iterable[Row]]
     counts: str
     units: str
+    warm_up: str = ""
     problems: str | None = None
     group: str
     steps: str | None = None
@@ -98,9 +92,9 @@ _TRAINERS: dict[str, _Trainer] = {
         by_itself=trl.BY_ITSELF,
         trained="1.16.0",
         units="the batch counts completions: per_device_train_batch_size x processes x "
-        "gradient_accumulation_steps = B_p x n; the values are for one process, divide "
-        "gradient_accumulation_steps by the number of processes. Leave steps_per_generation unset. "
-        "The warm-up of transformers gives the first update a rate of 0.",
+        f"gradient_accumulation_steps = B_p x n; {trl.process_words(1)}. Leave "
+        "steps_per_generation unset.",
+        warm_up=" The warm-up of transformers gives the first update a rate of 0.",
     ),
     "prime-rl": _Trainer(
         write=others.prime_rl_rows,
@@ -203,9 +197,10 @@ def trainer_settings(
         allocation=allocation, recipe=recipe, seed=seed, response_tokens=response_tokens
     )
     rows = list(found.write(asked))
+    keys = {row.key: row.value for row in rows if _is_known(row, known)}
     return TrainerSettings(
-        trainer=trainer, keys={row.key: row.value for row in rows if _is_known(row, known)},
-        units=found.units,
+        trainer=trainer, keys=keys,
+        units=found.units + (found.warm_up if keys.get("warmup_steps") else ""),
         not_set=not_set(asked, rows, found.by_itself), trained=found.trained,
     )
 

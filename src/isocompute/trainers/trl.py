@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.trainers.rows import PLAN, Asked, Row
+from isocompute.trainers.rows import PLAN, Asked, Keys, Row
 
 # Completions per device and micro-step offered for a plan; only the product has a meaning.
 MICRO_BATCH = 16
@@ -36,17 +36,18 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
             f"B_p * n must be a multiple of the processes, but got {a.batch_size} rollouts for "
             f"{processes}; change the allocation or the number of processes."
         )
-    share = a.batch_size // processes
-    micro = max(d for d in range(1, min(share, micro_batch) + 1) if share % d == 0)
-    yield Row(PLAN, "per_device_train_batch_size", micro)
-    yield Row(PLAN, "gradient_accumulation_steps", share // micro)
+    for key, value in _micro_steps(a.batch_size // processes, micro_batch).items():
+        yield Row(PLAN, key, value)
     yield Row(PLAN, "num_generations", a.rollouts_per_problem)
     yield Row(PLAN, "max_steps", a.steps)
     yield Row("updates_per_batch" if r.updates_per_batch == 1 else PLAN, "num_iterations", 1)
     if asked.response_tokens is not None:
         yield Row("response_tokens", "max_completion_length", asked.response_tokens)
     yield Row("learning_rate", "learning_rate", asked.rate)
-    yield Row("warmup_steps", "lr_scheduler_type", "constant_with_warmup")
+    # transformers' default falls linearly to 0. Where the warm-up is not known it is the user's,
+    # which "constant" would drop; without one the two are the same.
+    schedule = "constant_with_warmup" if r.warmup_steps else "constant"
+    yield Row(PLAN, "lr_scheduler_type", schedule)
     yield Row("warmup_steps", "warmup_steps", r.warmup_steps)
     yield Row("weight_decay", "weight_decay", r.weight_decay)
     yield Row("max_grad_norm", "max_grad_norm", r.max_grad_norm)
@@ -78,3 +79,36 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
         yield Row("importance_cap", "vllm_importance_sampling_clip_max", r.importance_cap)
     if asked.seed is not None:
         yield Row("seed", "seed", asked.seed)
+
+
+def divided(keys: Mapping[str, Any], processes: int) -> Keys:
+    """The keys of the batch for one of `processes`, from those for one process.
+
+    Raises:
+        InputError: if the processes cannot share the batch evenly.
+
+    >>> divided({"per_device_train_batch_size": 16, "gradient_accumulation_steps": 6}, 4)
+    {'per_device_train_batch_size': 12, 'gradient_accumulation_steps': 2}
+    """
+    batch = keys["per_device_train_batch_size"] * keys["gradient_accumulation_steps"]
+    if batch % processes:
+        raise InputError(
+            f"the processes must share the batch of {batch} completions (B_p x n) evenly, but got "
+            f"--processes {processes}; give a divisor of {batch}."
+        )
+    return _micro_steps(batch // processes, MICRO_BATCH)
+
+
+def process_words(processes: int) -> str:
+    """Whose the values are, for a sentence."""
+    if processes == 1:
+        return (
+            "the values are for one process, divide gradient_accumulation_steps by the number of "
+            "processes (--processes N does)"
+        )
+    return f"the values are for each of {processes} processes"
+
+
+def _micro_steps(share: int, most: int) -> Keys:
+    micro = max(d for d in range(1, min(share, most) + 1) if share % d == 0)
+    return {"per_device_train_batch_size": micro, "gradient_accumulation_steps": share // micro}

@@ -11,6 +11,7 @@
 | `hparams.yaml` | Lightning 2, CSVLogger and TensorBoardLogger |
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
+| `params.json` | Ray Tune 2, beside a trial's `result.json` |
 | any other `.yaml` or `.yml` | the one that a job was started with, alone in the log's folder |
 
 A checkpoint's history takes that of the run's folder above it.
@@ -42,13 +43,14 @@ from isocompute.importers.reading import (
     folder_name,
     parse_json,
     run_name,
+    unwrapped,
 )
 from isocompute.importers.split_names import is_of_folder, split_folder
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
     "files/config.yaml", ".hydra/config.yaml", "configs/orch.toml", "configs/orchestrator.toml",
-    "configs/rl.toml", "orch.toml", "hparams.yaml", "parameters.json",
+    "configs/rl.toml", "orch.toml", "hparams.yaml", "parameters.json", "params.json",
 )
 _HYDRA = ".hydra/config.yaml"
 # verl writes logs/PROJECT/RUN.jsonl below the job's folder: 2 levels; half loses it, twice finds no
@@ -63,7 +65,7 @@ _OF_A_LOG = (
 )
 _NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id")
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
-_COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
+_COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
 
@@ -247,12 +249,8 @@ def _content(file: Path) -> dict[str, object]:
         except InputError:
             return {}
         if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
-            value = {
-                key: inner["value"] if isinstance(inner, Mapping) and "value" in inner
-                and set(inner) <= {"value", "desc"} else inner
-                for key, inner in value.items() if key not in ("_wandb", "wandb_version")
-            }
-    return flatten(value)
+            value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
+    return flatten(unwrapped(value))
 
 
 def _is_its_own(path: Path) -> bool:

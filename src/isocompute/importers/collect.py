@@ -104,11 +104,19 @@ from isocompute.importers.vocabulary import (
     TOKENS_KEYS,
     TOTAL_TOKENS_KEY,
     column_of,
+    counts_updates,
 )
 
 # what the scores of a row are of: a log has one of each
 _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
                       "subset", "mode", "phase"))  # fmt: skip
+# what may say the split of a row, the most telling first, and how
+_OF_SPLIT = ("split", "subset", "mode", "phase", "kind", "type", "stage", "event")
+_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("eval", "evaluation", "val", "valid", "validation", "test", "dev", "heldout",
+                     "held_out", "held-out"), "validation"),
+}  # fmt: skip
 _N = "rollouts_per_problem"
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 OF_EVALUATION = re.compile("val|eval|test", re.I)
@@ -133,7 +141,7 @@ _SIDES = {
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 _KINDS = {*_SIDES.values(), "drawn"}
-_PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
+_PASSED = {*STEP_KEYS, *_SIDES, *_OF_SPLIT, "step", "Step"}  # understood, though no scores
 
 
 class Collector:
@@ -173,6 +181,9 @@ class Collector:
         self._redone: int | None = None  # the lowest one that such rows went back to
         self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
         self._at_zero = False  # a row of step 0
+        self._splits: list[str] = []  # keys of rows that may say their split
+        self._said: dict[str, str] = {}  # the split that they say of a key that names one
+        self._waiting: list[tuple[object, Mapping[str, object], int]] = []  # for the named counter
         self._policy = ""  # the key of the update whose policy was evaluated
         self.counters = Counters(settings.step)
 
@@ -223,10 +234,13 @@ class Collector:
 
         `calls`: that step counts calls of the tracker, so any key that counts updates is better.
         """
-        self.n_rows += 1
         counters = self.counters
         if counters.busy:
+            if counters.waits(step, values, calls) and len(self._waiting) < MAX_POINTS:
+                self._waiting.append((step, values, line))
+                return
             step = counters.place(step, values, calls)
+        self.n_rows += 1
         at = whole(step)
         if at is None or (type(step) is str and "." in step):
             refuse_grouped(step, self.name)
@@ -267,13 +281,18 @@ class Collector:
     ) -> Sequence[tuple[str, Points | str]]:
         """The keys of a row that are read, and as what; rows of a log come in few shapes."""
         shape = tuple(values)
+        if self._splits:
+            shape = *shape, self._split_of(values)
         plan = self._plans.get(shape)
         if plan is None:
             kinds = self._kinds
-            if any(key not in kinds for key in shape):
+            if any(key not in kinds for key in values):
                 self._learn(values)
-            plan = [(key, kind) for key in shape if (kind := kinds.get(key)) is not None]
-            plan = of_one_set(plan, shape, self._series)
+            plan = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
+            plan = of_one_set(plan, tuple(values), self._series)
+            if self._splits:
+                shape = *tuple(values), self._split_of(values)
+                plan = [(key, self._in_split(kind, key, shape[-1])) for key, kind in plan]
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
                 if shape not in self._latest:
@@ -283,6 +302,26 @@ class Collector:
                 self._trained_again(step)
             self._latest[shape] = step
         return plan
+
+    def _split_of(self, values: Mapping[str, object]) -> str:
+        """The split that a row says it is of; "" where it does not."""
+        said = (_SPLITS.get(str(values.get(key)).lower()) for key in self._splits)
+        return next((split for split in said if split), "")
+
+    def _in_split(self, kind: Points | str, key: str, split: str) -> Points | str:
+        """What is read of a key in rows of a split: a series of that split."""
+        if isinstance(kind, str) or not split:
+            return kind
+        if SPLIT_IN_KEY.search(key):
+            if (before := self._said.setdefault(key, split)) != split:
+                raise UnclearError(
+                    f"rows that hold one key must be of one split, but those of {self.name!r} with "
+                    f"{key} are of {before!r} and {split!r}; write a file for each."
+                )
+            return kind
+        if split == kind.column.split or self.settings.split or self.folder_split:
+            return kind
+        return self._series(replace(kind.column, split=split), key) or kind
 
     def _watch(self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]]) -> None:
         """Watch the steps of rows without any score: where they go back, they are trained again."""
@@ -308,6 +347,9 @@ class Collector:
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
                 self.counters.seen.setdefault(key, None)
+        if found := [key for key in _OF_SPLIT if key in values and key not in self._splits]:
+            self._splits = [key for key in _OF_SPLIT if key in (*self._splits, *found)]
+            self._plans.clear()
         if self.n_rows == 1:
             self.counters.look_for_rivals(values)
         for key in values:
@@ -315,6 +357,10 @@ class Collector:
                 if counters_wanted is None and POLICY.search(key):
                     self._policy = key
                 kind = self._meaning(key)
+                if kind is None and key in STEP_KEYS and len(values) == 1 and not (
+                    self.counters.calls
+                ):  # a series of its own
+                    kind = f"#{key}"
                 if kind in (None, "?n") and key == "n" and "problems_per_batch" in values:
                     kind = "=n"  # alone it may count anything
                 if len(self._kinds) < MAX_KEYS:
@@ -351,6 +397,8 @@ class Collector:
             return "drawn"
         if column is None and may_be_setting(key):
             return f"?{key}"
+        if column is None and key not in (*OWN, *STEP_KEYS) and counts_updates(key):
+            return f"#{key}"
         return None if column is None else self._series(self.settings.beside(column, key), key)
 
     def _series(self, column: Column, key: str = "") -> Points | None:
@@ -392,19 +440,8 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
-        if kind[0] in "=+":
-            self._hold(kind[1:], value)
-            return
-        if kind[0] == "^":
-            self._of_model(kind[1:], value)
-            return
-        if kind[0] == "?":
-            values = self._perhaps.setdefault(kind[1:], {})
-            if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
-                values[now] = min(step, values.get(now, step))
-            return
-        if kind[0] == "~":
-            self._of_one(kind[1:], value)
+        if kind[0] in "=+^?~#":
+            self._take_word(kind[0], kind[1:], step, value)
             return
         result = value if type(value) is float and 0.0 <= value < inf else number(value)
         if result is None or result < 0:
@@ -426,6 +463,22 @@ class Collector:
             side.setdefault(step, result)
         if kind in _CHECKS and len(side) >= _ENOUGH:
             self._kinds[_CHECKS[kind]] = None
+            self._plans.clear()
+
+    def _take_word(self, mark: str, key: str, step: int, value: object) -> None:
+        """Take what a key of a row says of its run, or may say."""
+        if mark in "=+":
+            self._hold(key, value)
+        elif mark == "^":
+            self._of_model(key, value)
+        elif mark == "~":
+            self._of_one(key, value)
+        elif mark == "?":
+            values = self._perhaps.setdefault(key, {})
+            if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
+                values[now] = min(step, values.get(now, step))
+        elif not self.counters.compare(key, step, value):
+            self._kinds[key] = None
             self._plans.clear()
 
     def _hold(self, name: str, value: object) -> None:
@@ -455,7 +508,8 @@ class Collector:
         """Take what a row says of itself; rows that say several things are of several logs."""
         if not isinstance(value, str) or not value.strip():
             return
-        if (before := self._words.setdefault(word, value)) != value:
+        split = _SPLITS.get(value.lower(), "")
+        if (before := self._words.setdefault(f"{word} {split}", value)) != value:
             raise UnclearError(
                 f"the rows of a log must be of one {word}, but those of {self.name!r} have "
                 f"{before!r} and {value!r}; write a file for each, or put the word into the keys "
@@ -468,6 +522,7 @@ class Collector:
         Raises:
             UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
         """
+        self._place_waiting()
         found = self._found or configuration(self._config)
         self._told_by_name(path)
         for text in found.notes:
@@ -512,7 +567,9 @@ class Collector:
                 refuse_responses(self._points.values(), b_p and n and b_p * n, what)
             self._settle_steps(path, planned)
         except UnclearError as error:  # everything that will be asked for, in one line
-            raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
+            held_out = any(p.column.split != "train" and p.step for p in self._points.values())
+            more = also_asked_of(path, self.name, b_p, n, () if held_out else self._unread())
+            raise UnclearError(f"{error}{more}") from None
         begins = self.settings.begins
         if begins and (first := own_beginning(self._points.values())) is not None:
             self.counters.infer(OWN_BEGINNING.format(first))
@@ -551,10 +608,7 @@ class Collector:
         for line in inferred:
             self.counters.infer(line)
         provenance, gpus = provenance or provenance_of(path, source), gpus_of(self._config)
-        unread = [
-            key for key, kind in self._kinds.items()
-            if (kind is None or kind == f"?{key}") and key not in _PASSED and key[:1] != "_"
-        ]
+        unread = self._unread()
         for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                      if values[name] is None):  # what may be meant, in the configuration
             unread += [key for key in self._config if is_called(key, name)]
@@ -576,11 +630,27 @@ class Collector:
             ),
         )
 
+    def _place_waiting(self) -> None:
+        """Take the rows of series that are apart from the named counter, by the step they share."""
+        self.counters.found()
+        self.counters.held_against()
+        for step, values, line in self._waiting:
+            self.row(self.counters.at(step), values, line)
+
+    def _unread(self) -> list[str]:
+        """Keys of its rows that were not understood."""
+        return [
+            key for key, kind in self._kinds.items()
+            if kind in (None, f"?{key}", f"#{key}") and key not in _PASSED and key[:1] != "_"
+        ]
+
     def _told_by_name(self, path: Path) -> None:
         """Take the split and the problem set of the file's name for keys that do not say theirs."""
         of = measured(path)
         for points in self._points.values():
-            if of.split and self.settings.split is None and not SPLIT_IN_KEY.search(points.key):
+            if of.split and not (
+                self.settings.split or self._splits or SPLIT_IN_KEY.search(points.key)
+            ):
                 points.column = replace(points.column, split=of.split)
             if of.problem_set and not points.column.problem_set:
                 points.column = replace(points.column, problem_set=clean_text(of.problem_set))

@@ -5,6 +5,7 @@ Keys are those of each trainer's own sources, at the versions that `docs/trainer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -38,6 +39,10 @@ class Found(NamedTuple):
     per_tick: int = 1
 
 
+# sections whose samples are of an evaluation, and whose groups are of weights
+_NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
+
+
 class _Words(NamedTuple):
     """A trainer's keys: batch, group, steps; whether the batch counts completions."""
 
@@ -50,9 +55,16 @@ class _Words(NamedTuple):
 
 
 RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
-_BATCHES = ("prompts_per_batch", "prompts_per_step", "problems_per_step")
-_OWN = ("problems_per_batch", *_BATCHES)  # words that mean nothing else
-_GROUPS = ("samples_per_prompt", "rollouts_per_prompt", "samples_per_problem", "group_size")
+# words that mean nothing else
+_OWN = ("problems_per_batch", *(
+    f"{what}_per_{batch}" for what in ("prompts", "problems", "questions")
+    for batch in ("batch", "step", "update", "iteration")
+    if (what, batch) != ("problems", "batch")
+))  # fmt: skip
+_GROUPS = (*(
+    f"{what}_per_{of}" for of in ("prompt", "problem", "question")
+    for what in ("samples", "rollouts", "completions", "responses", "generations")
+), "group_size")  # fmt: skip
 _TRAINERS = (
     _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
            "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
@@ -137,6 +149,7 @@ def configuration(config: Mapping[str, object]) -> Found:
     the processes instead. A batch that stands alone (a command line that
     leaves n at its default) is kept; n is then asked for.
     """
+    config = {**_in_plain_words(config), **config}
     seed = next((whole(config[k]) for k in _SEEDS if whole(config.get(k)) is not None), None)
     if "num_generations" in config and "num_prompts_per_step" not in config:
         return _trl_configuration(config, seed)
@@ -158,6 +171,30 @@ def configuration(config: Mapping[str, object]) -> Found:
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
+
+
+def _in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
+    """B_p and n under the words that mean nothing else, whatever section they stand in.
+
+    One that two sections say differently, or that is of an evaluation, is none of them.
+
+    >>> _in_plain_words({"rl.problems_per_step": 32, "eval.samples_per_problem": 4})
+    {'problems_per_step': 32}
+    """
+    found: dict[str, object] = {}
+    doubted = set[str]()
+    for key, value in config.items():
+        section, _, word = re.sub("[ -]+", "_", key.lower()).replace("/", ".").rpartition(".")
+        word = word.removeprefix("train_")
+        if word != "num_generations":
+            word = word.removeprefix("num_")
+            if word not in (*_OWN, *_GROUPS):
+                continue
+        if key == word or _NOT_OURS.search(section):
+            continue
+        if str(found.setdefault(word, value)) != str(value):
+            doubted.add(word)
+    return {word: value for word, value in found.items() if word not in doubted}
 
 
 def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
@@ -254,7 +291,9 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
     own = {k: v for k in _OWN if (v := whole(config.get(k)))}
-    if own and problems is None:
+    if len(set(own.values())) > 1:
+        problems = None
+    elif own and problems is None:
         problems = next(iter(own.values()))
     elif "problems_per_batch" in own:  # the user's word for it, or ours
         problems = own["problems_per_batch"]

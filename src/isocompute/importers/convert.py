@@ -13,16 +13,11 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.asking import (
-    also_asked,
-    first_error,
-    keys_there,
-    likely_score,
-    require_configuration,
-)
+from isocompute.importers.asking import also_asked, first_error, require_configuration
 from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
+from isocompute.importers.scored import keys_there, likely_score
 from isocompute.importers.steps import ASSUMED, BEFORE
 from isocompute.importers.vocabulary import column_of
 

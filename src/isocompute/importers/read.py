@@ -36,7 +36,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
-    "wandb-summary.json", "parameters.json",
+    "wandb-summary.json", "parameters.json", "params.json",
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
@@ -83,8 +83,8 @@ def read_log(
 
 def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> None:
     """A column map that names nothing which is there has a slip of the pen."""
-    from isocompute.importers.asking import keys_there
     from isocompute.importers.configuration import IN_ROWS
+    from isocompute.importers.scored import keys_there
 
     scores = {k: c for k, c in settings.columns.items() if c.metric.label not in IN_ROWS}
     if not scores:

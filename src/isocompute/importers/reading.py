@@ -246,6 +246,22 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
     return flat
 
 
+_OF_A_VALUE = {"value", "desc", "description", "name", "section", "type"}
+
+
+def unwrapped(value: object) -> object:
+    """Settings without what a tracker says of each, as W&B's and ClearML's files do.
+
+    >>> unwrapped({"lr": {"value": 1e-6, "desc": None}, "n": {"name": "n", "value": "8"}})
+    {'lr': 1e-06, 'n': '8'}
+    """
+    if not isinstance(value, Mapping):
+        return value
+    if "value" in value and set(value) <= _OF_A_VALUE:
+        return value["value"]
+    return {key: unwrapped(inner) for key, inner in value.items()}
+
+
 # Columns of a row per number: MLflow, Comet (metricName), Neptune (attribute_path), Aim
 # (metric.name).
 METRIC_WORDS = ("metric", "key", "tag", "metric_name", "metricname", "variable", "attribute_path",
@@ -308,8 +324,8 @@ _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt",
 _COMMON = (
     "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
     "stdout", "trainer_log", "eval", "evals", "evaluation", "evaluations", "val", "validation",
-    "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "results",
-    "scores",
+    "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "result",
+    "results", "scores",
 )  # fmt: skip
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log

@@ -228,6 +228,27 @@ COUNTS = re.compile(
     r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"
 )
 
+# What loops of one's own call a counter of updates; of others, of the optimizer and of time. Ray
+# Tune 2 counts reports (training_iteration).
+_UPDATES = re.compile(
+    r"(?:^|[/_.])(?:updates?|steps?|iterations?|iters?)"
+    r"(?:_(?:done|completed|count|idx|index|number|num|so_far))?$", re.I,
+)
+_NO_UPDATES = re.compile(
+    "training_iteration|tim(?:e|ing)|sec|per_|perf|optim|grad|mini|micro|inner|env|episode|agent|turn|token|sample|max|"
+    "warm|since|eval|val|test|lr|sched|best|save|ckpt|checkpoint|left|remain", re.I,
+)
+
+
+def counts_updates(key: str) -> bool:
+    """Whether a key that no trainer has seems to count updates.
+
+    >>> counts_updates("progress/updates_done"), counts_updates("timing_s/step")
+    (True, False)
+    """
+    return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
+
+
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime
 # 0.3.1, wandb_utils.py; ms-swift 4.4, trainers/patcher.py ("5/100").

@@ -1,0 +1,252 @@
+"""A twelfth blind set: what its fourteen layouts found, each with variations of its principle."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isocompute.errors import InputError
+from isocompute.importers import ImportedRun, import_logs, load_settings, read_log
+from isocompute.importers.asking import pattern_for
+from isocompute.importers.configuration import configuration
+
+SIZES = (4, 8, 16)
+
+
+def score(n: int, step: int) -> float:
+    return round(0.2 + 0.4 * (1 - 0.98**step) + n / 1000, 4)
+
+
+def lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def document(path: Path, value: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+    return path
+
+
+def held_out(run: ImportedRun) -> dict[int, float]:
+    """The only held-out curve of a run."""
+    (s,) = (s for s in run.series if s.split == "validation")
+    return dict(zip(s.step_K.tolist(), s.score_K.tolist(), strict=True))
+
+
+def refused(source: Path, *words: str, maps: Iterable[str] = ()) -> str:
+    """What an import says instead of a number."""
+    with pytest.raises(InputError) as caught:
+        import_logs([source], source.parent / "study", settings=load_settings(words, [*maps]))
+    return str(caught.value)
+
+
+# 1 a training score never stands for the held-out one
+@pytest.mark.parametrize(
+    ("key", "metric"),
+    [("heldout/accuracy", "avg"), ("math500_acc", "avg"), ("eval/score", "avg"),
+     ("test/mean@8", "avg@8"), ("dev_exact_match", "avg"), ("val/pass@4", "best@4")],
+)  # fmt: skip
+def test_a_held_out_score_is_never_passed_over_for_the_training_one(
+    tmp_path: Path, key: str, metric: str
+) -> None:
+    rows = [{"step": s, "train/reward": 0.1 + s / 100, key: score(8, s)} for s in range(0, 50, 10)]
+    log = lines(tmp_path / "run.jsonl", rows)
+    given = ["problems_per_batch=32", "rollouts_per_problem=8"]
+    said = refused(log, *given)
+    assert f"{key} was not read; add --map {key}={metric}, or --set split=train" in said
+    settings = load_settings(given, [f"{key}={metric}"])
+    (run,) = read_log(log, settings=settings)
+    assert held_out(run) == {s: score(8, s) for s in range(0, 50, 10)}
+    import_logs([log], tmp_path / "own", settings=load_settings([*given, "split=train"]))
+
+
+@pytest.mark.parametrize("key", ["train/accuracy", "batch/success", "val_loss", "actor/acc_std"])
+def test_a_log_of_training_alone_is_kept(tmp_path: Path, key: str) -> None:
+    rows = [{"step": s, "train/reward": 0.1 + s / 100, key: 0.5} for s in range(5)]
+    settings = load_settings(["problems_per_batch=32", "rollouts_per_problem=8"])
+    summary = import_logs([lines(tmp_path / "run.jsonl", rows)], tmp_path / "s", settings=settings)
+    assert summary.stored == ["run"]
+
+
+# 2 rows that say their split
+@pytest.mark.parametrize(
+    ("word", "train", "test"),
+    [("kind", "train", "eval"), ("split", "training", "test"), ("mode", "Train", "Validation"),
+     ("event", "train", "held_out")],
+)  # fmt: skip
+@pytest.mark.parametrize("key", ["accuracy", "reward"])
+def test_rows_of_two_splits_under_one_key_are_two_series(
+    tmp_path: Path, word: str, train: str, test: str, key: str
+) -> None:
+    rows: list[dict[str, Any]] = []
+    for s in range(0, 40, 5):
+        rows.append({"step": s, word: train, key: 0.9, "entropy": 0.1})
+        rows.append({"step": s, word: test, key: score(8, s)})
+    log = lines(tmp_path / "run.jsonl", rows)
+    (run,) = read_log(log, settings=load_settings([], [f"{key}=avg"]))
+    assert held_out(run) == {s: score(8, s) for s in range(0, 40, 5)}
+    assert {s.split: s.score_K[0] for s in run.series} == {"train": 0.9, "validation": score(8, 0)}
+
+
+# 3 a counter beside the step that says otherwise
+def clearml(path: Path, n: int, *, gap: int, key: str = "progress/updates_done") -> Path:
+    """Series apart, each with its own x, which jumps where the task was continued."""
+    title, _, series = key.rpartition("/")
+    x = [s if s <= 20 else s + gap for s in range(1, 41)]
+    at = [0, *(s if s <= 20 else s + gap for s in range(5, 41, 5))]
+    true = [0, *range(5, 41, 5)]
+    arguments = {"group_size": n, "prompts_per_update": 64, "seed": 42}
+    told = {k: {"section": "Args", "name": k, "value": str(v), "type": "int"}
+            for k, v in arguments.items()}  # fmt: skip
+    return document(path, {
+        "id": path.stem, "name": f"GRPO group={n}", "hyperparameters": {"Args": told},
+        "scalars": {
+            "heldout": {"accuracy": {"name": "accuracy", "x": at,
+                                     "y": [score(n, s) for s in true]}},
+            "train": {"reward": {"name": "reward", "x": x, "y": [0.5] * 40}},
+            title: {series: {"name": series, "x": x, "y": [float(s) for s in range(1, 41)]}},
+        },
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["progress/updates_done", "rl/num_updates", "loop/train_iters"])
+def test_a_counter_of_updates_beside_the_step_is_held_against_it(tmp_path: Path, key: str) -> None:
+    for n in SIZES:
+        clearml(tmp_path / "logs" / f"task_{n}.json", n, gap=20 if n == 8 else 0, key=key)
+    said = refused(tmp_path / "logs")
+    assert f"step says 60 where {key} says 40; choose with --set step={key} or" in said
+    assert said.endswith("add --map heldout/accuracy=avg.")  # all that is open, in one line
+    settings = load_settings([f"step={key}"], ["heldout/accuracy=avg"])
+    for run in read_log(tmp_path / "logs", settings=settings):
+        n = run.rollouts_per_problem or 0
+        assert (run.problems_per_batch, run.seed) == (64, 42)
+        assert held_out(run) == {s: score(n, s) for s in range(0, 41, 5)}
+
+
+def test_a_counter_in_rows_is_held_against_the_step(tmp_path: Path) -> None:
+    rows = [{"step": 4 * s, "updates_done": s, "val/acc": score(8, s)} for s in range(12)]
+    log = lines(tmp_path / "run.jsonl", rows)
+    said = refused(log, maps=["val/acc=avg"])
+    assert "step says 44 where updates_done says 11" in said
+    for name, last in (("updates_done", 11), ("step", 44)):
+        settings = load_settings([f"step={name}"], ["val/acc=avg"])
+        assert max(held_out(read_log(log, settings=settings)[0])) == last
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [lambda s: {"updates_done": s}, lambda s: {"updates_done": s + 1},  # counted from 1
+     lambda s: {"timing_s/step": 90 + s}, lambda s: {"max_steps": 500},
+     lambda s: {"optimizer_steps": 8 * s}, lambda s: {"env/steps": 90 * s},
+     lambda s: {"rollout_updates": (7 * s) % 5}],
+)  # fmt: skip
+def test_other_counts_beside_the_step_are_left_alone(tmp_path: Path, beside: Any) -> None:
+    rows = [{"step": s, "val/acc": score(8, s), **beside(s)} for s in range(0, 40, 2)]
+    log = lines(tmp_path / "run.jsonl", rows)
+    (run,) = read_log(log, settings=load_settings([], ["val/acc=avg"]))
+    assert max(held_out(run)) == 38
+
+
+def test_columns_of_one_document_take_the_counter_by_their_step(tmp_path: Path) -> None:
+    at = [10 * s for s in range(9)]
+    one = {"config": {"group_size": 8, "prompts_per_step": 32}, "history": {
+        "_step": at, "val/acc": [score(8, s) for s in range(9)],
+        "train/global_step": list(range(9)),
+    }}  # fmt: skip
+    log = document(tmp_path / "run.json", one)
+    settings = load_settings(["step=train/global_step"], ["val/acc=avg"])
+    assert held_out(read_log(log, settings=settings)[0]) == {s: score(8, s) for s in range(9)}
+
+
+# 4 the configuration beside a log
+def ray(folder: Path, n: int, *, restored: int = 0) -> Path:
+    rows = [{"training_iteration": s, "heldout_accuracy": score(n, s), "reward_train": 0.3}
+            for s in range(1, 25)]  # fmt: skip
+    if restored:
+        again = [{**row, "heldout_accuracy": row["heldout_accuracy"] + 0.01} for row in rows]
+        rows = rows[: restored + 5] + again[restored:]
+    trial = folder / f"Trainable_c41f_{n:05}_num_generations={n}"
+    document(trial / "params.json",
+             {"num_generations": n, "prompts_per_iteration": 256, "seed": 3})  # fmt: skip
+    return lines(trial / "result.json", rows)
+
+
+def test_ray_tunes_parameters_lie_beside_its_results(tmp_path: Path) -> None:
+    for n in SIZES:
+        ray(tmp_path / "logs", n, restored=12 if n == 16 else 0)
+    assert refused(tmp_path / "logs").endswith("name the score: --map heldout_accuracy=avg.")
+    runs = read_log(tmp_path / "logs", settings=load_settings([], ["heldout_accuracy=avg"]))
+    found = {(r.problems_per_batch, r.rollouts_per_problem, r.seed) for r in runs}
+    assert found == {(256, n, 3) for n in SIZES}
+    assert all(run.name.startswith("Trainable_") for run in runs)
+    last = next(run for run in runs if run.rollouts_per_problem == 16)
+    assert held_out(last)[12] == score(16, 12)
+    assert held_out(last)[15] == pytest.approx(score(16, 15) + 0.01)
+
+
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_table_of_runs_with_their_last_step_configures_those_it_names_by_id(
+    tmp_path: Path, filled: bool
+) -> None:
+    """W&B's runs table; the history may repeat the last evaluation on every row."""
+    names = {"6n4v5sxf": 8, "ej36hsdy": 16}
+    table = ["Name,State,Created,ID,actor.group_size,data.prompts_per_step,data.seed,_step"]
+    rows = ["run_id,_step,train/kl,eval/step,eval/amc_acc"]
+    for i, (run, n) in enumerate(names.items()):
+        table.append(f'"sweep-{i}",finished,2025-02-10,{run},{n},128,0,40')
+        for s in range(41):
+            at = s // 10 * 10
+            told = score(n, min(at, 20))  # the evaluations at 20, 30 and 40 are equal
+            rows.append(f"{run},{s},0.1," + (f"{at}.0,{told}" if filled or s == at else ","))
+    (tmp_path / "runs_table.csv").write_text("\n".join(table) + "\n")
+    (tmp_path / "history.csv").write_text("\n".join(rows) + "\n")
+    for run in read_log(tmp_path):
+        n = names[run.name]
+        assert (run.problems_per_batch, run.rollouts_per_problem, run.seed) == (128, n, 0)
+        assert held_out(run) == {s: score(n, min(s, 20)) for s in range(0, 41, 10)}
+
+
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        ({"rl.problems_per_step": 32, "rl.samples_per_problem": 4}, (32, 4)),
+        ({"actor.group_size": 8, "data.prompts_per_step": 128}, (128, 8)),
+        ({"Problems per update": "64", "Samples per problem": "128"}, (64, 128)),
+        ({"train_problems_per_update": 64, "group_size": 16}, (64, 16)),
+        ({"train.num_generations": 8, "train.prompts_per_batch": 16}, (16, 8)),
+        ({"a.prompts_per_step": 8, "b.prompts_per_step": 16, "group_size": 4}, (None, 4)),
+        ({"a.prompts_per_step": 8, "eval.samples_per_problem": 4}, (8, None)),
+        ({"a.prompts_per_step": 8, "quantization.group_size": 128}, (8, None)),
+    ],
+)  # fmt: skip
+def test_words_that_mean_nothing_else_are_read_in_any_section(
+    config: dict[str, object], found: tuple[int | None, int | None]
+) -> None:
+    said = configuration(config)
+    assert (said.problems_per_batch, said.rollouts_per_problem) == found
+
+
+# 5 a hint holds for every run
+@pytest.mark.parametrize(
+    ("names", "pattern"),
+    [
+        (("6n4v5sxf", "ej36hsdy", "hmp0gugx"), None),
+        (("n8_a", "n16_b", "base"), None),
+        (("n8_s0", "n8_s1", "n16"), "n{rollouts_per_problem}"),
+        (("n8_s0", "n16_s1"), "n{rollouts_per_problem}_s{seed}"),
+    ],
+)  # fmt: skip
+def test_a_pattern_is_proposed_where_all_names_follow_it(
+    tmp_path: Path, names: tuple[str, ...], pattern: str | None
+) -> None:
+    for i, name in enumerate(names):
+        rows = [{"step": s, "eval_reward": score(i, s)} for s in range(5)]
+        lines(tmp_path / f"{name}.jsonl", rows)
+    settings = load_settings(["problems_per_batch=32"])
+    assert pattern_for(read_log(tmp_path, settings=settings)) == pattern

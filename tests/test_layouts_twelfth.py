@@ -250,3 +250,77 @@ def test_a_pattern_is_proposed_where_all_names_follow_it(
         lines(tmp_path / f"{name}.jsonl", rows)
     settings = load_settings(["problems_per_batch=32"])
     assert pattern_for(read_log(tmp_path, settings=settings)) == pattern
+
+
+# 6 a log that begins late is asked about, unless its plan decides
+def late(path: Path, first: int, last: int, plan: Mapping[str, Any], *, tested: bool) -> Path:
+    config = {"rl": {"problems_per_step": 32, "samples_per_problem": 8, **plan}, "seed": 1}
+    document(path.parent / "config.json", config)
+    rows: list[dict[str, Any]] = []
+    for s in range(first, last + 1):
+        if s > first or not tested:
+            rows.append({"kind": "train", "global_step": s, "reward": 0.4})
+        if (s - first) % 5 == 0 and tested:
+            rows.append({"kind": "eval", "global_step": s, "accuracy": score(8, s - first)})
+        elif not tested and s % 5 == 0:
+            rows.append({"kind": "eval", "global_step": s, "accuracy": score(8, s)})
+    return lines(path, rows)
+
+
+@pytest.mark.parametrize("plan", ["rl_steps", "max_steps", "total_updates"])
+def test_a_plan_that_ends_with_the_log_says_where_a_run_began(tmp_path: Path, plan: str) -> None:
+    log = late(tmp_path / "metrics.jsonl", 1250, 1290, {plan: 40}, tested=True)
+    settings = load_settings([], ["accuracy=avg"])
+    import_logs([log], tmp_path / "study", settings=settings)
+    (run,) = read_log(log, settings=settings)
+    assert held_out(run) == {s: score(8, s) for s in range(0, 41, 5)}
+    assert any(line.startswith("begins: step 1250, since 40 up") for line in run.concluded)
+
+
+@pytest.mark.parametrize(
+    ("first", "plan", "readings"),
+    [
+        (1250, {}, ((0, 1290), (1250, 40))),
+        (1250, {"rl_steps": 1290}, ((0, 1290), (1250, 40))),  # a resume counts so, and may be new
+        (1250, {"rl_steps": 100}, ((1250, 40),)),  # under way: its plan is below its steps
+    ],
+)
+def test_a_log_that_begins_late_is_asked_about_with_both_readings(
+    tmp_path: Path, first: int, plan: dict[str, int], readings: tuple[tuple[int, int], ...]
+) -> None:
+    log = late(tmp_path / "metrics.jsonl", first, 1290, plan, tested=True)
+    said = refused(log, maps=["accuracy=avg"])
+    assert "begins=0 if it did those before as well (1290 in all), or --set begins=1250" in said
+    for begins, last in readings:
+        settings = load_settings([f"begins={begins}"], ["accuracy=avg"])
+        import_logs([log], tmp_path / str(begins), settings=settings)
+        assert max(held_out(read_log(log, settings=settings)[0])) == last
+
+
+def test_a_late_beginning_and_a_score_left_out_are_asked_at_once(tmp_path: Path) -> None:
+    said = refused(late(tmp_path / "metrics.jsonl", 500, 560, {}, tested=True))
+    assert "--map accuracy=avg" in said
+    assert "--set begins=500" in said
+
+
+def test_a_late_first_evaluation_of_an_early_log_is_not_asked_about(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"step": s, "kl": 0.1} for s in range(1, 60)]
+    rows += [{"step": s, "eval_reward": score(8, s)} for s in range(60, 100, 10)]
+    settings = load_settings(["problems_per_batch=32", "rollouts_per_problem=8"])
+    log = lines(tmp_path / "run.jsonl", rows)
+    import_logs([log], tmp_path / "study", settings=settings)
+
+
+def test_the_older_part_of_a_log_settles_where_it_begins(tmp_path: Path) -> None:
+    settings = load_settings(["problems_per_batch=32", "rollouts_per_problem=8"])
+    rows = [{"step": s, "eval_reward": score(8, s)} for s in range(0, 200, 10)]
+    whole = tmp_path / "logs"
+    lines(whole / "part1.jsonl", rows[:12])
+    later = lines(whole / "part2.jsonl", rows[12:])
+    assert "begins at step 120" in refused(
+        later, "problems_per_batch=32", "rollouts_per_problem=8"
+    )  # fmt: skip
+    import_logs([whole], tmp_path / "study", settings=settings)
+    other = tmp_path / "grows"
+    import_logs([whole / "part1.jsonl"], other, settings=settings)
+    import_logs([later], other, settings=settings)  # goes on with the one that is there

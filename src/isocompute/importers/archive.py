@@ -23,8 +23,8 @@ from isocompute.importers.asking import (
     also_asked,
     first_error,
     require_configuration,
-    require_held_out,
 )
+from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
@@ -126,8 +126,6 @@ def store_runs(
             f"{likely_score(runs)}.{also_asked(runs)}"
         )
     settings = settings or Settings()
-    if settings.split is None:
-        require_held_out(kept)
     require_configuration(kept)
     database = Database(folder, create=True)
     try:
@@ -140,6 +138,7 @@ def store_runs(
             )
             there = _loaded(database)
             settled = named_apart(settle_again(kept, there, resumed=settings.resumed))
+            refuse_doubts(settled, training=settings.split is not None)
             gone = [old for old in there if not any(alike(run, old) for run in settled)]
             for old in gone:
                 _forget(connection, old)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.called import by_maps, is_batch, is_called
-from isocompute.importers.runs import ImportedRun, UnclearError
-from isocompute.importers.scored import held_out_unread, left_out, likely_key, mapped
+from isocompute.importers.runs import ImportedRun
+from isocompute.importers.scored import left_out, likely_key, mapped
 from isocompute.importers.settings import Settings
 
 _N = "rollouts_per_problem"
@@ -273,21 +273,6 @@ def _is_bare(text: str, said: re.Match[str]) -> bool:
         return False
     part = text[text.rfind("/", 0, said.start()) + 1 :].split("/", 1)[0]
     return number_in(part, "rollouts_per_problem") is None
-
-
-def require_held_out(runs: Sequence[ImportedRun]) -> None:
-    """Stop where a score of training would stand for the held-out one.
-
-    Raises:
-        UnclearError: with the key that was not read, and both options.
-    """
-    for run in runs:
-        if key := held_out_unread(run):
-            raise UnclearError(
-                f"a curve must be of held-out problems, but {run.name!r} ({run.provenance.path}) "
-                f"has scores of training alone, and {key} was not read; add {mapped(key)}, or "
-                f"--set split=train to keep the training score.{also_asked(runs)}"
-            )
 
 
 def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:

@@ -50,8 +50,10 @@ from isocompute.importers.configuration import (
     gpus_of,
     problems_of,
 )
+from isocompute.importers.doubts import late_text, own_start
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import (
+    BEGUN,
     OWN_BEGINNING,
     begin_at,
     count_from_one,
@@ -82,7 +84,7 @@ from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.split_names import measured
-from isocompute.importers.steps import EARLIEST_FIRST, FROM_ZERO, OWN, Counters
+from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
     THROUGHPUT,
@@ -181,6 +183,7 @@ class Collector:
         self._redone: int | None = None  # the lowest one that such rows went back to
         self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
         self._at_zero = False  # a row of step 0
+        self._first: int | None = None  # the first step of rows of any shape
         self._splits: list[str] = []  # keys of rows that may say their split
         self._said: dict[str, str] = {}  # the split that they say of a key that names one
         self._waiting: list[tuple[object, Mapping[str, object], int]] = []  # for the named counter
@@ -295,6 +298,7 @@ class Collector:
                 plan = [(key, self._in_split(kind, key, shape[-1])) for key, kind in plan]
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
+                self._first = step if self._first is None else min(step, self._first)
                 if shape not in self._latest:
                     self._watch(shape, plan)
         if (latest := self._latest.get(shape)) is not None:
@@ -562,6 +566,7 @@ class Collector:
             cadence = cadence_of(self._config)
             planned = self.settings.steps or found.steps or cadence.planned
             what = f"{path}: run {self.name}"
+            begins, planned = self._beginning(what, planned)
             self._count_evaluations(what, cadence._replace(planned=planned))
             if self.settings.step is None:
                 refuse_responses(self._points.values(), b_p and n and b_p * n, what)
@@ -570,13 +575,10 @@ class Collector:
             held_out = any(p.column.split != "train" and p.step for p in self._points.values())
             more = also_asked_of(path, self.name, b_p, n, () if held_out else self._unread())
             raise UnclearError(f"{error}{more}") from None
-        begins = self.settings.begins
-        if begins and (first := own_beginning(self._points.values())) is not None:
-            self.counters.infer(OWN_BEGINNING.format(first))
-        elif begins:
+        if begins:
             self._side = begin_at(self._points.values(), self._side, begins)
-            if values["steps"] is not None:
-                values["steps"] = max(values["steps"] - begins, 1)
+            if values["steps"] is not None and values["steps"] > begins:
+                values["steps"] -= begins
         batch = None if b_p is None or n is None else b_p * n
         self._check_batch(b_p, n, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))
@@ -624,6 +626,7 @@ class Collector:
                        **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+                begins=None if self._first is None else max(self._first - begins, 0),
                 s_per_step=seconds_per_step(self._side),
                 gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus or gpus),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
@@ -665,6 +668,34 @@ class Collector:
                     f"{other} and hold the same steps again; give each run a log of its own, or "
                     "its rows a name in `run`."
                 )
+
+    def _beginning(self, what: str, planned: int | None) -> tuple[int, int | None]:
+        """The step from which updates are its own, and the plan in the log's steps.
+
+        Raises:
+            UnclearError: the log begins beyond its plan, and does not end where that would.
+        """
+        said = self.settings.begins
+        points = [p for p in self._points.values() if p.step]
+        first = own_beginning(points)
+        if first is not None or not points:
+            if said:
+                self.counters.infer(OWN_BEGINNING.format(first))
+            return 0, planned
+        first, last = (f(int(f(p.steps_K)) for p in points) for f in (min, max))
+        if said:
+            return said, planned + said if planned is not None and planned < last else planned
+        if said == 0:
+            self.counters.infer(f"begins: 0, as told; the log begins at step {first}, {BEFORE}")
+        elif planned is not None and planned < last and self._first is not None:
+            earliest = min(first, self._first)
+            begins = own_start(earliest, [p.steps_K for p in points if p.column.split == "train"])
+            if last - planned in (begins, earliest):
+                self.counters.infer(BEGUN.format(last - planned, planned, last))
+                return last - planned, last
+            if earliest > planned:
+                raise UnclearError(late_text(what, earliest, last, begins, planned))
+        return 0, planned
 
     def _count_evaluations(self, what: str, cadence: Cadence) -> None:
         """Set evaluations at their updates, where the log counts evaluations."""

@@ -17,7 +17,7 @@ from isocompute.importers.reading import clock_of, number, whole
 from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
-BEFORE = "and the updates before it count as its own"  # ends that of a log that begins late
+BEFORE = "and the updates before it count as its own"  # ends the line of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
 # ends the refusal of a log whose order counts
 EARLIEST_FIRST = (

@@ -324,3 +324,107 @@ def test_the_older_part_of_a_log_settles_where_it_begins(tmp_path: Path) -> None
     other = tmp_path / "grows"
     import_logs([whole / "part1.jsonl"], other, settings=settings)
     import_logs([later], other, settings=settings)  # goes on with the one that is there
+
+
+# 7 two words of one configuration that contradict each other
+@pytest.mark.parametrize(
+    ("config", "found"),
+    [
+        # forks of verl that leave its own word at 1
+        ({"data.train_batch_size": 32, "actor_rollout_ref.rollout.n": 1,
+          "es_manager.train.env_groups": 8, "es_manager.train.group_size": 4,
+          "es_manager.val.env_groups": 256, "es_manager.val.group_size": 1}, (8, 4)),
+        ({"data.train_batch_size": 512, "actor_rollout_ref.rollout.n": 1,
+          "actor_rollout_ref.rollout.n_agent": 5}, (512, 5)),
+        ({"data.train_batch_size": 32, "actor_rollout_ref.rollout.n": 1,
+          "agent.group_size": 8}, (32, None)),
+        ({"data.train_batch_size": 32, "actor_rollout_ref.rollout.n": 8,
+          "agent.problems_per_step": 16}, (None, 8)),
+        ({"data.train_batch_size": 32, "actor_rollout_ref.rollout.n": 8,
+          "agent.group_size": 8, "eval.group_size": 1}, (32, 8)),
+        ({"data.train_batch_size": 32, "actor_rollout_ref.rollout.n": 1,
+          "agent.group_size": 8, "rollouts_per_problem": 8}, (32, 8)),
+        ({"model.reinforce.num_rollout_samples": 64,
+          "trainer.reinforce.num_rollouts_per_prompt": 4, "model.global_batch_size": 256}, (64, 4)),
+    ],
+)  # fmt: skip
+def test_a_word_that_contradicts_another_is_asked_about(
+    config: dict[str, object], found: tuple[int | None, int | None]
+) -> None:
+    said = configuration(config)
+    assert (said.problems_per_batch, said.rollouts_per_problem) == found
+
+
+def test_a_contradiction_is_told_with_the_option_that_settles_it(tmp_path: Path) -> None:
+    document(tmp_path / "config.json", {
+        "data": {"train_batch_size": 32}, "actor_rollout_ref": {"rollout": {"n": 1}},
+        "agent": {"group_size": 8},
+    })  # fmt: skip
+    log = lines(tmp_path / "metrics.jsonl", [{"step": s, "eval_reward": 0.5} for s in range(3)])
+    said = refused(log)
+    assert "says 1, but agent.group_size 8: which is n is not known" in said
+    settings = load_settings([], ["agent.group_size=rollouts_per_problem"])
+    assert read_log(log, settings=settings)[0].rollouts_per_problem == 8
+
+
+# 8 where a configuration lies
+YAML = "problems_per_step: 32\ngroup_size: {n}\nseed: 7\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "config"),
+    [
+        ("exp-{n}/logs/20250418-131204/metrics.jsonl", "exp-{n}/config.yaml"),
+        ("tb/grpo/exp-{n}/metrics.jsonl", "configs/exp-{n}.yaml"),
+        ("exp-{n}.jsonl", "configs/exp-{n}.yaml"),
+        ("exp-{n}/history.jsonl", "exp-{n}/wandb/run-2025-ab{n}/files/config.yaml"),
+        ("exp-{n}.jsonl", "wandb/run-2025-ab{n}/files/config.yaml"),
+    ],
+)  # fmt: skip
+def test_a_configuration_is_found_by_its_folder_or_the_name_it_bears(
+    tmp_path: Path, log: str, config: str
+) -> None:
+    for n in SIZES:
+        rows = [{"step": s, "eval_reward": score(n, s)} for s in range(5)]
+        lines(tmp_path / log.format(n=n), rows)
+        file = tmp_path / config.format(n=n)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(YAML.format(n=n) + f"wandb_run_name: exp-{n}\n")
+    runs = read_log(tmp_path)
+    found = {(r.problems_per_batch, r.rollouts_per_problem, r.seed) for r in runs}
+    assert found == {(32, n, 7) for n in SIZES}
+
+
+def test_a_configuration_above_several_logs_is_of_none(tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(YAML.format(n=8))
+    for name in ("a", "b"):
+        rows = [{"step": s, "eval_reward": score(len(name), s)} for s in range(5)]
+        lines(tmp_path / name / "metrics.jsonl", rows)
+    assert {run.rollouts_per_problem for run in read_log(tmp_path / "a")} == {None}
+
+
+# 9 a batch of responses, where B_p is known
+def test_n_follows_from_a_batch_of_responses(tmp_path: Path) -> None:
+    for n in SIZES:
+        folder = tmp_path / "logs" / f"countdown_bs{32 * n}"
+        config = {"batch_size": 32 * n, "num_questions_per_batch": 32, "micro_batch_size": 2}
+        document(folder / "config.json", {"training": config})
+        lines(folder / "metrics.jsonl",
+              [{"step": s, "eval_reward": score(n, s)} for s in range(5)])  # fmt: skip
+    said = refused(tmp_path / "logs")
+    assert "add --map training.batch_size=batch_size if it counts responses" in said
+    settings = load_settings([], ["training.batch_size=batch_size"])
+    runs = read_log(tmp_path / "logs", settings=settings)
+    assert {(r.problems_per_batch, r.rollouts_per_problem) for r in runs} == {
+        (32, n) for n in SIZES
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "split"),
+    [("rewards/eval/score/mean", "validation"), ("rewards/train/score/mean", "train"),
+     ("rewards/accuracy_reward/mean", "train"), ("eval_rewards/accuracy/mean", "validation")],
+)  # fmt: skip
+def test_a_reward_whose_key_says_its_split_is_of_that(tmp_path: Path, key: str, split: str) -> None:
+    log = lines(tmp_path / "run.jsonl", [{"step": s, key: 0.5} for s in range(3)])
+    assert [s.split for s in read_log(log)[0].series] == [split]

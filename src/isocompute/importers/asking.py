@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.called import by_maps, is_batch, is_called
+from isocompute.importers.called import by_maps, is_batch, is_called, mapping
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scored import left_out, likely_key, mapped
 from isocompute.importers.settings import Settings
@@ -74,6 +74,8 @@ def _pattern(
     """
     whole = str(path)
     seen = [(path.name, len(whole) - len(path.name)), (name, len(whole))]
+    if "tfevents" in path.name:  # a time and a host
+        del seen[0]
     if folders:
         seen.append((path.parent.name, len(str(path.parent)) - len(path.parent.name)))
         parts = ["/".join(path.parts[-depth:]) for depth in (3, 4)]
@@ -121,17 +123,28 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
 def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     """What to add where B_p or n is not known."""
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
-    keys = dict.fromkeys(key for run in lacking for key in run.provenance.unread)
-    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
-    batches = (key for key in keys if is_batch(key))
-    if "problems_per_batch" in missing and _N in there and (batch := next(batches, None)):
-        there = {"problems_per_batch": batch, **there}
-    if len(there) == len(missing):
-        return by_maps(there)
+    keys = list(dict.fromkeys(key for run in lacking for key in run.provenance.unread))
+    notes = [note for run in lacking for note in run.notes]
+    if doubt := next((note for note in notes if " which is " in note), None):
+        return f"{_sets(missing)} or --map KEY={missing[0]}, whichever is right ({doubt})"
+    if maps := _maps(keys, missing):
+        return maps
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
-    known = (note for run in lacking for note in run.notes if note.startswith("B_p is "))
+    known = (note for note in notes if note.startswith("B_p is "))
     part = f" ({hint})" if (hint := next(known, None)) else ""
     return f"{_both(pattern_for(runs), _sets(missing), missing, told)}{part}"
+
+
+def _maps(keys: Sequence[str], missing: Sequence[str]) -> str:
+    """`--map` for what is missing, where keys seem to hold all of it; "" where they do not."""
+    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
+    batch = next((key for key in keys if is_batch(key)), None)
+    if batch is not None and "problems_per_batch" in missing and _N in there:
+        there = {"problems_per_batch": batch, **there}
+    if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p
+        sets = "--set rollouts_per_problem=16 with your own number"
+        return f"{mapping(batch, 'batch_size')} if it counts responses, or {sets}"
+    return by_maps(there) if len(there) == len(missing) else ""
 
 
 def _sets(missing: Sequence[str]) -> str:
@@ -172,21 +185,23 @@ def _nor(missing: Sequence[str], cure: str) -> str:
 
 
 def also_asked_of(
-    path: Path, name: str, b_p: int | None, n: int | None, unread: Sequence[str] = ()
+    path: Path, name: str, b_p: int | None, n: int | None, keys: Sequence[str] = (), *,
+    scored: bool = True,
 ) -> str:
     """The same of one log that is refused before it is a run.
 
     Args:
         path, name, b_p, n: of the log, as far as they are known.
-        unread: its keys, where no held-out score was read.
+        keys: what was not read of it and of its configuration.
+        scored: whether a held-out score was read.
     """
-    key = left_out(unread)
+    key = None if scored else left_out(keys)
     score = "" if key is None else f" Nor is its held-out score known: add {mapped(key)}."
     known = zip(_SETTINGS, (b_p, n), strict=True)
     if not (missing := [word for word, value in known if value is None]):
         return score
     named = _pattern(path, name, [*missing, "seed"], folders=True)
-    return score + _nor(missing, _both(named, _sets(missing), missing))
+    return score + _nor(missing, _maps(keys, missing) or _both(named, _sets(missing), missing))
 
 
 def first_error(runs: Sequence[ImportedRun]) -> str:

@@ -16,7 +16,11 @@ from math import inf
 from pathlib import Path
 
 from isocompute.importers.asking import also_asked_of
-from isocompute.importers.beside import configuration_beside, configuration_in_table
+from isocompute.importers.beside import (
+    configuration_beside,
+    configuration_in_table,
+    configuration_named,
+)
 from isocompute.importers.cadence import (
     Cadence,
     as_evaluations,
@@ -24,7 +28,7 @@ from isocompute.importers.cadence import (
     refuse_responses,
     spread,
 )
-from isocompute.importers.called import is_called, may_be_setting
+from isocompute.importers.called import is_batch, is_called, may_be_setting
 from isocompute.importers.checks import (
     B_P_OFF,
     BATCHED,
@@ -225,7 +229,10 @@ class Collector:
     def configure_beside(self, path: Path, *, alone: bool = True) -> None:
         """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
         own = configuration_beside(path) if alone else None
-        if (beside := own or configuration_in_table(path, self.name)) is not None:
+        beside = own or configuration_in_table(path, self.name) or configuration_named(
+            path, self.name
+        )
+        if beside is not None:
             self._beside, config = beside
             self.configure(config)
             self.counters.infer(f"configuration: read from {self._beside} beside the log")
@@ -562,6 +569,9 @@ class Collector:
         if b_p is None and n and (whole_batch := whole(self._config.get(RESPONSES))):
             b_p = values["problems_per_batch"] = problems_of(whole_batch, n, f"run {self.name}")
             self.counters.infer(f"problems_per_batch: a batch of responses / {_N}")
+        if n is None and b_p and (whole_batch := whole(self._config.get(RESPONSES))):
+            n = values[_N] = problems_of(whole_batch, b_p, f"run {self.name}", "B_p")
+            self.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
         try:
             cadence = cadence_of(self._config)
             planned = self.settings.steps or found.steps or cadence.planned
@@ -573,7 +583,8 @@ class Collector:
             self._settle_steps(path, planned)
         except UnclearError as error:  # everything that will be asked for, in one line
             held_out = any(p.column.split != "train" and p.step for p in self._points.values())
-            more = also_asked_of(path, self.name, b_p, n, () if held_out else self._unread())
+            keys = [*self._unread(), *self._config]
+            more = also_asked_of(path, self.name, b_p, n, keys, scored=held_out)
             raise UnclearError(f"{error}{more}") from None
         if begins:
             self._side = begin_at(self._points.values(), self._side, begins)
@@ -613,7 +624,8 @@ class Collector:
         unread = self._unread()
         for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                      if values[name] is None):  # what may be meant, in the configuration
-            unread += [key for key in self._config if is_called(key, name)]
+            unread += [key for key in self._config if is_called(key, name)
+                       or (name == _N and is_batch(key))]  # fmt: skip
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),
             problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],

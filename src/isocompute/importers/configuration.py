@@ -5,10 +5,10 @@ Keys are those of each trainer's own sources, at the versions that `docs/trainer
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from isocompute.importers.plain_words import GROUPS, OWN, in_plain_words, plain_keys
 from isocompute.importers.reading import flatten, number, whole
 from isocompute.importers.recorded import recorded_of
 from isocompute.importers.runs import UnclearError
@@ -39,10 +39,6 @@ class Found(NamedTuple):
     per_tick: int = 1
 
 
-# sections whose samples are of an evaluation, and whose groups are of weights
-_NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
-
-
 class _Words(NamedTuple):
     """A trainer's keys: batch, group, steps; whether the batch counts completions."""
 
@@ -54,18 +50,17 @@ class _Words(NamedTuple):
     mark: str | None = None  # a key that must be there as well, where the others are common words
 
 
+_N = "rollouts_per_problem"
 RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
-# words that mean nothing else
-_OWN = ("problems_per_batch", *(
-    f"{what}_per_{batch}" for what in ("prompts", "problems", "questions")
-    for batch in ("batch", "step", "update", "iteration")
-    if (what, batch) != ("problems", "batch")
-))  # fmt: skip
-_GROUPS = (*(
-    f"{what}_per_{of}" for of in ("prompt", "problem", "question")
-    for what in ("samples", "rollouts", "completions", "responses", "generations")
-), "group_size")  # fmt: skip
 _TRAINERS = (
+    # forks of verl that leave rollout.n at 1: RAGEN (2025-09), Search-R1 (2025-03)
+    _Words("es_manager.train.env_groups", "es_manager.train.group_size",
+           "trainer.total_training_steps", False, "es_manager.val.group_size"),
+    _Words("data.train_batch_size", "actor_rollout_ref.rollout.n_agent",
+           "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
+    # NeMo-Aligner 0.7, REINFORCE: its samples are prompts
+    _Words("model.reinforce.num_rollout_samples", "trainer.reinforce.num_rollouts_per_prompt",
+           None, False),
     _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
            "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
     # EasyR1 0.3.2, verl/trainer/config.py and workers/rollout/config.py
@@ -94,7 +89,7 @@ _TRAINERS = (
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
     # loops of one's own, in words that mean nothing else
-    *(_Words(batch, group, None, False) for batch in _OWN for group in _GROUPS),
+    *(_Words(batch, group, None, False) for batch in OWN for group in GROUPS),
     # prime-rl's orchestrator logs its configuration without the prefix
     _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
 )
@@ -142,6 +137,25 @@ SCALED = ("learning_rate",)
 
 
 def configuration(config: Mapping[str, object]) -> Found:
+    """What a configuration says, where none of its words contradicts another; see `_said`."""
+    found = _said(config)
+    ours = {word: whole(config.get(word)) for word in ("problems_per_batch", _N)}
+    read = {"problems_per_batch": found.problems_per_batch, _N: found.rollouts_per_problem}
+    for word, plain in (("problems_per_batch", OWN), (_N, GROUPS)):
+        if ours[word]:  # the user's word for it, or ours
+            read[word] = ours[word]
+            continue
+        for key, value in plain_keys(config, plain):
+            if read[word] is not None and whole(value) not in (None, 0, read[word]):
+                found = found._replace(notes=(*found.notes, (
+                    f"the configuration says {read[word]}, but {key} {value}: which is "
+                    f"{'B_p' if word != _N else 'n'} is not known"
+                )))
+                read[word] = None
+    return found._replace(**read)  # type: ignore[arg-type]  # the fields' own values
+
+
+def _said(config: Mapping[str, object]) -> Found:
     """B_p, n, M and the seed in the flattened configuration of any trainer that is known.
 
     TRL counts completions: B = generation_batch_size * gradient accumulation /
@@ -149,7 +163,7 @@ def configuration(config: Mapping[str, object]) -> Found:
     the processes instead. A batch that stands alone (a command line that
     leaves n at its default) is kept; n is then asked for.
     """
-    config = {**_in_plain_words(config), **config}
+    config = {**in_plain_words(config), **config}
     seed = next((whole(config[k]) for k in _SEEDS if whole(config.get(k)) is not None), None)
     if "num_generations" in config and "num_prompts_per_step" not in config:
         return _trl_configuration(config, seed)
@@ -165,36 +179,12 @@ def configuration(config: Mapping[str, object]) -> Found:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and not words.completions and (
-            "." in words.batch or words.batch in _OWN or (words.group in _GROUPS and not batch)
+            "." in words.batch or words.batch in OWN or (words.group in GROUPS and not batch)
         ):
             part = found
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
     planned = whole(config.get("max_steps")) or None
     return part or Found(seed=seed, steps=planned, window=whole(config.get("logging_steps")) or 1)
-
-
-def _in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
-    """B_p and n under the words that mean nothing else, whatever section they stand in.
-
-    One that two sections say differently, or that is of an evaluation, is none of them.
-
-    >>> _in_plain_words({"rl.problems_per_step": 32, "eval.samples_per_problem": 4})
-    {'problems_per_step': 32}
-    """
-    found: dict[str, object] = {}
-    doubted = set[str]()
-    for key, value in config.items():
-        section, _, word = re.sub("[ -]+", "_", key.lower()).replace("/", ".").rpartition(".")
-        word = word.removeprefix("train_")
-        if word != "num_generations":
-            word = word.removeprefix("num_")
-            if word not in (*_OWN, *_GROUPS):
-                continue
-        if key == word or _NOT_OURS.search(section):
-            continue
-        if str(found.setdefault(word, value)) != str(value):
-            doubted.add(word)
-    return {word: value for word, value in found.items() if word not in doubted}
 
 
 def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
@@ -273,7 +263,7 @@ def _drawn(config: Mapping[str, object], batch: int | None) -> int | None:
 
 def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     n, notes = whole(config.get("num_generations")) or None, []
-    if others := {k: v for k in _GROUPS if (v := whole(config.get(k))) and n and v != n}:
+    if others := {k: v for k in GROUPS if (v := whole(config.get(k))) and n and v != n}:
         key, value = next(iter(others.items()))
         notes.append(f"num_generations is {n} and {key} {value}: which is n is not known")
         n = None
@@ -290,7 +280,7 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         batch = generated * accumulation
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
-    own = {k: v for k in _OWN if (v := whole(config.get(k)))}
+    own = {k: v for k in OWN if (v := whole(config.get(k)))}
     if len(set(own.values())) > 1:
         problems = None
     elif own and problems is None:
@@ -326,8 +316,8 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     )
 
 
-def problems_of(responses: int, n: int, what: str) -> int:
-    """B_p of a batch that counts responses.
+def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
+    """B_p of a batch that counts responses, or n where that is divided by B_p.
 
     Raises:
         UnclearError: it holds no whole problems.
@@ -337,8 +327,8 @@ def problems_of(responses: int, n: int, what: str) -> int:
     """
     if responses % n:
         raise UnclearError(
-            f"{what}: a batch of responses must be a multiple of n, but batch_size is {responses} "
-            f"and n {n}; if it counts problems, map it to problems_per_batch."
+            f"{what}: a batch of responses must be a multiple of {by}, but batch_size is "
+            f"{responses} and {by} {n}; if it counts problems, map it to problems_per_batch."
         )
     return responses // n
 

@@ -36,7 +36,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
-    "wandb-summary.json", "parameters.json", "params.json",
+    "wandb-summary.json", "parameters.json", "params.json", "orchestrator.json", "rl.json",
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (

@@ -332,7 +332,7 @@ _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
     "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",
 )  # fmt: skip
 TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
-_NUMBERED = re.compile(r"version_[0-9]+|v[0-9]+-[0-9]{8}-[0-9]{6}")
+_NUMBERED = re.compile(r"version_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
 
 
 def folder_name(folder: Path) -> str:

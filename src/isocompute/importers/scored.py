@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Sequence
 
+from isocompute.importers.called import mapping
 from isocompute.importers.runs import ImportedRun
 
 _NO_SCORE = re.compile(
@@ -61,7 +61,7 @@ def left_out(unread: Sequence[str]) -> str | None:
 
 def mapped(key: str) -> str:
     """The option that reads a key as a score."""
-    return f"--map {shlex.quote(f'{key}={metric_named(key)}')}"
+    return mapping(key, metric_named(key))
 
 
 def metric_named(key: str) -> str:

@@ -186,6 +186,9 @@ def _verl(key: str) -> Column | None:
 
 
 def _trl(variable: str | None, split: str) -> Column:
+    said, _, rest = (variable or "").partition("/")  # Tunix: rewards/eval/score/mean
+    if said in ("eval", "train"):
+        variable, split = rest or None, "train" if said == "train" else "validation"
     return Column(
         metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
         split=split, trainer="trl",
@@ -235,7 +238,7 @@ _UPDATES = re.compile(
     r"(?:_(?:done|completed|count|idx|index|number|num|so_far))?$", re.I,
 )
 _NO_UPDATES = re.compile(
-    "training_iteration|tim(?:e|ing)|sec|per_|perf|optim|grad|mini|micro|inner|env|episode|agent|turn|token|sample|max|"
+    "training_iteration|quer|prompt|data|sgd|tim(?:e|ing)|sec|per_|perf|optim|grad|mini|micro|inner|env|episode|agent|turn|token|sample|max|"
     "warm|since|eval|val|test|lr|sched|best|save|ckpt|checkpoint|left|remain", re.I,
 )
 

@@ -428,3 +428,68 @@ def test_n_follows_from_a_batch_of_responses(tmp_path: Path) -> None:
 def test_a_reward_whose_key_says_its_split_is_of_that(tmp_path: Path, key: str, split: str) -> None:
     log = lines(tmp_path / "run.jsonl", [{"step": s, key: 0.5} for s in range(3)])
     assert [s.split for s in read_log(log)[0].series] == [split]
+
+
+# 10 checkpoints that were scored afterwards
+def evaluated(path: Path, task: str, value: float, *, problems: int = 500) -> Path:
+    """As lm-evaluation-harness 0.4 writes it."""
+    return document(path, {
+        "results": {task: {"alias": task, "exact_match,none": value,
+                           "exact_match_stderr,none": 0.01}},
+        "n-samples": {task: {"original": 500, "effective": problems}},
+        "config": {"limit": None if problems == 500 else problems, "random_seed": 0},
+    })  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "place", ["g{n}_seed3/step_{s:04}/x/results_1.json", "g{n}_seed3/checkpoint-{s}/results.json",
+              "__ckpt__g{n}_seed3__step_{s}/results_2025.json",
+              "lm_eval_out/g{n}_seed3/global_step_{s}/results_2.json"],
+)  # fmt: skip
+def test_results_of_checkpoints_are_a_curve(tmp_path: Path, place: str) -> None:
+    for n in SIZES:
+        for s in range(0, 100, 20):
+            file = tmp_path / "logs" / place.format(n=n, s=s)
+            evaluated(file, "math", score(n, s))
+            if s == 40:  # a later trial on the first problems
+                evaluated(file.with_name("results_9.json"), "math", 0.9, problems=50)
+    assert "--set pattern='g{rollouts_per_problem}_seed{seed}'" in refused(tmp_path / "logs")
+    words = ["pattern=g{rollouts_per_problem}_seed{seed}", "problems_per_batch=128"]
+    runs = read_log(tmp_path / "logs", settings=load_settings(words))
+    assert {(run.rollouts_per_problem, run.seed) for run in runs} == {(n, 3) for n in SIZES}
+    for run in runs:
+        n = run.rollouts_per_problem or 0
+        assert held_out(run) == {s: score(n, s) for s in range(0, 100, 20)}
+        assert run.provenance.evaluation_problems == 500
+        assert "1 results on a part of the problems" in run.concluded[-1]
+
+
+def test_several_tasks_of_checkpoints_are_several_sets(tmp_path: Path) -> None:
+    for s in (0, 10):
+        for task in ("math", "aime"):
+            evaluated(tmp_path / "n8" / f"step_{s}" / task / "results_1.json", task, 0.1 + s / 100)
+    (run,) = read_log(tmp_path, settings=load_settings(["problems_per_batch=8"]))
+    assert sorted(s.problem_set for s in run.series) == ["aime", "math"]
+
+
+@pytest.mark.parametrize("folder", ["eval_results/global_step_{s}/math500", "step-{s}/math500"])
+def test_a_training_log_never_stands_for_the_results_of_its_checkpoints(
+    tmp_path: Path, folder: str
+) -> None:
+    config = "data.train_batch_size=256 actor_rollout_ref.rollout.n={n}"
+    for n in SIZES:
+        rows = [f"+ python3 -m verl.trainer.main_ppo {config.format(n=n)}"]
+        rows += [f"step:{s} - critic/score/mean:0.500 - actor/lr:0.000" for s in range(1, 21)]
+        (tmp_path / f"rollout{n}.log").write_text("\n".join([*rows, ""]))
+        for s in (0, 10, 20):
+            home = tmp_path / "checkpoints" / f"rollout{n}" / folder.format(s=s)
+            content = {"num_samples": 500, "acc": 100 * score(n, s), "pass@k": {"1": 1.0}}
+            document(home / "test_seed0_metrics.json", content)
+    said = refused(tmp_path)
+    assert "math500/acc, math500/pass@k/1 were not read; add --map math500/acc=avg" in said
+    for run in read_log(tmp_path, settings=load_settings([], ["math500/acc=avg"])):
+        n = run.rollouts_per_problem or 0
+        assert (run.problems_per_batch, run.seed) == (256, None)
+        assert held_out(run) == {s: 100 * score(n, s) for s in (0, 10, 20)}
+        (s_K,) = (s.rollouts_K.tolist() for s in run.series if s.split == "validation")
+        assert s_K == [0, 10 * 256 * n, 20 * 256 * n]

@@ -12,7 +12,7 @@ import numpy as np
 from isocompute.importers.asking import also_asked
 from isocompute.importers.placing import LATE
 from isocompute.importers.runs import ImportedRun, IntArray, UnclearError
-from isocompute.importers.scored import held_out_unread, mapped
+from isocompute.importers.scored import mapped, scores_unread
 from isocompute.importers.sequels import span_of
 from isocompute.importers.steps import BEFORE
 
@@ -35,12 +35,15 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
 
 
 def _of_training_alone(run: ImportedRun) -> str:
-    if (key := held_out_unread(run)) is None:
+    if not run.series or any(s.split == "validation" for s in run.series):
         return ""
+    if not (keys := scores_unread(run)):
+        return ""
+    verb = "was" if len(keys) == 1 else "were"
     return (
         f"a curve must be of held-out problems, but {run.name!r} ({run.provenance.path}) has "
-        f"scores of training alone, and {key} was not read; add {mapped(key)}, or --set "
-        "split=train to keep the training score."
+        f"scores of training alone, and {', '.join(keys)} {verb} not read; add {mapped(keys[0])}, "
+        "or --set split=train to keep the training score."
     )
 
 

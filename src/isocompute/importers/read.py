@@ -276,6 +276,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     apart = of_other_logs(files)
     if apart == set(files):  # beside nothing: read, and refused for what it is
         apart = set()
+    evaluated = _results_in(files)
+    apart |= {one.file for results in evaluated.values() for one in results}
     for path in files:
         if path in apart:
             continue
@@ -315,6 +317,12 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             attempt(read_mlflow_run, store, settings)
     for path in single:
         attempt(_read_file, path, settings.for_path(path))
+    if evaluated:
+        from isocompute.importers.checkpoints import read_results, with_results
+
+        own = [run for home, results in evaluated.items()
+               for run in read_results(results, settings.for_path(home))]  # fmt: skip
+        runs[:] = with_results(runs, own)
     if runs and deleted:
         from isocompute.importers.mlflow_store import DELETED
 
@@ -348,6 +356,14 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"{hint}"
         )
     return runs
+
+
+def _results_in(files: list[Path]) -> dict[Path, list[Any]]:
+    if not any(path.suffix == ".json" for path in files):
+        return {}
+    from isocompute.importers.checkpoints import results_in
+
+    return results_in(files)
 
 
 def _head(path: Path) -> bytes:

@@ -11,7 +11,8 @@ from isocompute.importers.runs import ImportedRun
 _NO_SCORE = re.compile(
     "best|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop", re.I
 )
-_RATE = "acc|correct|solve|success|exact|pass"
+_RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
+_RATE = "|".join(_RATES)
 _HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
 _OF_TRAINING = re.compile(
     r"(?<![a-z])(?:train(?:ing)?|rollouts?|batch|actor|critic|group)(?![a-z])", re.I
@@ -32,7 +33,7 @@ def likely_key(keys: Sequence[str]) -> str:
     fit = [key for key in keys if not _NO_SCORE.search(key)]
     others = [key for key in fit if not _OF_TRAINING.search(key)]
     for words in (rf"{_HELD_OUT}.*(mean|avg)(@|_at_|_)?[0-9]", r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
-                  rf"{_HELD_OUT}.*({_RATE}|score|reward)", "eval|val|test|held", _RATE,
+                  rf"{_HELD_OUT}.*({_RATE}|score|reward)", "eval|val|test|held", *_RATES,
                   "score|reward"):  # fmt: skip
         for among in (others, fit):
             if found := next((key for key in among if re.search(words, key, re.I)), None):
@@ -40,11 +41,14 @@ def likely_key(keys: Sequence[str]) -> str:
     return "KEY"
 
 
-def held_out_unread(run: ImportedRun) -> str | None:
-    """A key that seems to hold the held-out score of a run whose only scores are of training."""
-    if not run.series or any(s.split == "validation" for s in run.series):
-        return None
-    return left_out(run.provenance.unread)
+def scores_unread(run: ImportedRun, most: int = 5) -> list[str]:
+    """Keys of a run that may hold a held-out score, the likeliest first."""
+    found: list[str] = []
+    keys = list(run.provenance.unread)
+    while len(found) < most and (key := left_out(keys)):
+        found.append(key)
+        keys.remove(key)
+    return found
 
 
 def left_out(unread: Sequence[str]) -> str | None:

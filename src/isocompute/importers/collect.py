@@ -42,6 +42,7 @@ from isocompute.importers.checks import (
     counts_problems,
     refills,
     rollouts_disagree,
+    sampled_anew,
     tokens_disagree,
 )
 from isocompute.importers.configuration import (
@@ -105,6 +106,7 @@ from isocompute.importers.vocabulary import (
     RATE_KEYS,
     ROLLOUTS,
     ROLLOUTS_KEYS,
+    SAMPLED,
     SLIME_MARKS,
     STEP_KEYS,
     TOKENS_KEYS,
@@ -146,7 +148,7 @@ _SIDES = {
     **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
-_KINDS = {*_SIDES.values(), "drawn"}
+_KINDS = {*_SIDES.values(), "drawn", "sampled"}
 _PASSED = {*STEP_KEYS, *_SIDES, *_OF_SPLIT, "step", "Step"}  # understood, though no scores
 
 
@@ -403,6 +405,8 @@ class Collector:
         if key in _SIDES:
             return _SIDES[key]
         column = column_of(key, self.counters.seen)
+        if column is None and SAMPLED.search(key):
+            return "sampled"
         if column is None and ROLLOUTS.search(key) and not self._drawn_by:
             self._drawn_by = key
             return "drawn"
@@ -767,14 +771,16 @@ class Collector:
 
     def _batches(self, found: Found, b_p: int | None) -> dict[int, float]:
         """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
-        drawn = self._side["batches"]
+        drawn, problems = self._side["batches"], found.drawn_problems
+        if not drawn and b_p and sampled_anew(self._side["sampled"], b_p):
+            drawn, problems = self._side["sampled"], 1
         if not any(count > 1 for count in drawn.values()):
             return {}
-        batches = batches_drawn(drawn, found.drawn_problems, b_p)
+        batches = batches_drawn(drawn, problems, b_p)
         if batches is None:
             self.note(UNCOUNTED)
             return {}
-        self.counters.infer(counted(found.drawn_problems))
+        self.counters.infer(counted(problems))
         return batches
 
     def _merge(self, name: str, found: int | None) -> int | None:

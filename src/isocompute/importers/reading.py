@@ -25,6 +25,10 @@ from isocompute.errors import InputError
 MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
 MAX_DECOMPRESSED_BYTES = 8 << 30  # gzip expands up to 1000 times
 _CHUNK = 1 << 20
+# what to do with a log that no reader knows
+OF_ONES_OWN = (
+    "write a CSV of its scores: run, problems_per_batch, rollouts_per_problem, step, score"
+)
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",

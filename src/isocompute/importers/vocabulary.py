@@ -209,6 +209,8 @@ ROLLOUTS = re.compile(
 # Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
 # dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
 BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")
+# Problems that one update drew, in loops of one's own.
+SAMPLED = re.compile(r"(?:^|[/_.])(?:problems|prompts|questions)_(?:sampled|drawn|generated)$")
 # The rate of an update's optimizer: verl 0.9.1, workers/actor; transformers 5.23, trainer.py, and
 # its trackers; OpenRLHF 0.11.0, trainer/ppo_trainer.py; slime 0.3.1, backends.
 RATE_KEYS = (

@@ -90,7 +90,6 @@ SECOND: dict[str, tuple[str, Ask]] = {
 REWRITTEN = {
     "areal_console": r"main.log' holds nothing of them; give what its tracker wrote",
     "wandb_chart_by_time": r"the step on its x axis, .*'Relative Time \(Process\)'",
-    "excel_european": r"column rollouts .* row 5 has '1.280', a fraction or thousands; write 1280",
     "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
     "mlflow_search_runs": r"are missing \(it has run_id, status, params.data.train_batch",
     "swanlab_chart": r"are missing \(it has step, bp8-n4-seed0-val/accuracy",

@@ -13,6 +13,7 @@ from isocompute.errors import InputError
 from isocompute.importers import ImportedRun, import_logs, load_settings, read_log
 from isocompute.importers.asking import pattern_for
 from isocompute.importers.configuration import configuration
+from isocompute.sources import load_curves
 
 SIZES = (4, 8, 16)
 
@@ -493,3 +494,87 @@ def test_a_training_log_never_stands_for_the_results_of_its_checkpoints(
         assert held_out(run) == {s: 100 * score(n, s) for s in (0, 10, 20)}
         (s_K,) = (s.rollouts_K.tolist() for s in run.series if s.split == "validation")
         assert s_K == [0, 10 * 256 * n, 20 * 256 * n]
+
+
+# 11 sheets
+def sheet(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8-sig")
+    return path
+
+
+GERMAN = ["Gruppengröße=rollouts_per_problem", "Aufgaben=problems_per_batch",
+          "Rollouts kumuliert=rollouts", "Trefferquote=score"]  # fmt: skip
+
+
+@pytest.mark.parametrize("unit", ["", "Antworten;Aufgaben;Anzahl;Anteil\n", "–;–;Anzahl;–\n"])
+@pytest.mark.parametrize("share", ["0,2{}", "2{},5 %"])
+def test_thousands_are_dotted_where_decimals_have_commas(
+    tmp_path: Path, unit: str, share: str
+) -> None:
+    rows = "".join(
+        f"8;32;{256 * s * 10:,}".replace(",", ".") + f";{share.format(s)}\n" for s in range(6)
+    )
+    header = "Gruppengröße;Aufgaben;Rollouts kumuliert;Trefferquote\n"
+    path = sheet(tmp_path / "a.csv", header + unit + rows)
+    (curve,) = load_curves(path, settings=load_settings([], GERMAN))
+    assert curve.rollouts_K.tolist() == [2560.0 * s for s in range(6)]
+    expected = [0.2 + s / 100 if "%" not in share else 0.205 + s / 100 for s in range(6)]
+    assert curve.score_K.tolist() == pytest.approx([0.2, *expected[1:]] if "%" not in share
+                                                   else expected)  # fmt: skip
+
+
+def test_a_dotted_count_without_commas_beside_it_is_asked_about(tmp_path: Path) -> None:
+    text = "n;problems_per_batch;rollouts;score\n" + "".join(
+        f"8;32;{s}.560;0.25\n" for s in range(1, 4)
+    )
+    with pytest.raises(InputError, match=r"'1.560', a fraction or thousands; write 1560"):
+        load_curves(sheet(tmp_path / "a.csv", text), settings=load_settings([], ["n=n"]))
+
+
+@pytest.mark.parametrize("names", [("n=12", 128), ("n=128", 128)])
+def test_lines_above_a_table_say_what_all_its_rows_are(
+    tmp_path: Path, names: tuple[str, int]
+) -> None:
+    """A sheet's name is cut at 31 characters."""
+    name, n = names
+    text = (
+        "Model,Qwen3,,\nProblems per update,64,,\nSamples per problem,128,,\nSeed,4,,\n,,,\n"
+        "Update,Test acc (500),Train reward,Notes\n"
+        "0,0.244,,base\n10,0.348,0.3,\n20,0.392,0.4,\n30,0.45,0.5,\n"
+    )
+    path = sheet(tmp_path / f"qwen bp64 {name}.csv", text)
+    maps = ["Test acc (500)=score"]
+    (curve,) = load_curves(path, settings=load_settings([], maps))
+    assert (curve.configuration, curve.seed) == ((64, n), 4)
+    assert curve.rollouts_K.tolist() == [64.0 * n * s for s in (0, 10, 20, 30)]
+    settings = load_settings(["pattern=n={rollouts_per_problem}"], maps)
+    if name == "n=12":
+        with pytest.raises(InputError, match="lines above the table say 128 and .* pattern 12;"):
+            load_curves(path, settings=settings)
+    else:
+        assert load_curves(path, settings=settings)
+
+
+# 12 problems that an update drew anew
+@pytest.mark.parametrize("key", ["problems_sampled", "rollout/prompts_generated"])
+def test_problems_sampled_beyond_the_batch_are_rollouts(tmp_path: Path, key: str) -> None:
+    config = {"train_problems_per_update": 64, "group_size": 8}
+    document(tmp_path / "config.json", config)
+    rows: list[dict[str, Any]] = [{"update": 0, "heldout_acc": 0.1}]
+    for s in range(1, 5):
+        rows.append({"update": s, key: 64 + 16 * s, "train_reward": 0.2})
+        rows.append({"update": s, "heldout_acc": 0.1 + s / 10})
+    log = lines(tmp_path / "metrics.jsonl", rows)
+    (run,) = read_log(log, settings=load_settings([], ["heldout_acc=avg"]))
+    drawn = [0, 80, 176, 288, 416]
+    (s_K,) = (s.rollouts_K.tolist() for s in run.series)
+    assert s_K == [8.0 * d for d in drawn]
+
+
+def test_a_folder_without_logs_is_told_what_to_write(tmp_path: Path) -> None:
+    (tmp_path / "supplement.md").write_text("| step | n=8 |\n")
+    with pytest.raises(InputError, match=r"\(it has supplement.md\); write a CSV of its scores"):
+        read_log(tmp_path)
+    table = sheet(tmp_path / "a.csv", "acc,x\n0.5,1\n")
+    with pytest.raises(InputError, match=r"isocompute fit '?[^ ]*a\.csv'?$"):
+        read_log(table)

@@ -66,7 +66,7 @@ def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:
     (True, False)
     """
     counts = [sampled[step] for step in sorted(sampled) if step > 0]
-    summed = len(counts) > 1 and all(b > a for a, b in pairwise(counts))
+    summed = len(counts) > 1 and all(b - a >= problems_per_batch for a, b in pairwise(counts))
     return min(counts, default=0.0) >= problems_per_batch < max(counts, default=0.0) and not summed
 
 

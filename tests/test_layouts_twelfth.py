@@ -14,6 +14,7 @@ from isocompute.importers import ImportedRun, import_logs, load_settings, read_l
 from isocompute.importers.asking import pattern_for
 from isocompute.importers.configuration import configuration
 from isocompute.sources import load_curves
+from test_layouts_eleventh import events
 
 SIZES = (4, 8, 16)
 
@@ -578,3 +579,28 @@ def test_a_folder_without_logs_is_told_what_to_write(tmp_path: Path) -> None:
     table = sheet(tmp_path / "a.csv", "acc,x\n0.5,1\n")
     with pytest.raises(InputError, match=r"isocompute fit '?[^ ]*a\.csv'?$"):
         read_log(table)
+
+
+def apart(folder: Path, kind: str) -> Path:
+    """Series that readers keep apart: each number is a row of its own."""
+    if kind == "tensorboard":
+        numbers = [(3 * s, key, value) for s in range(0, 40, 4) for key, value in (
+            ("val/acc", score(8, s)), ("train/global_step", float(s)))]  # fmt: skip
+        events(folder / "events.out.tfevents.1.h.0", 1e9, numbers)
+        return folder
+    rows = [f"a,{key},{3 * s},{value}" for s in range(0, 40, 4)
+            for key, value in (("val/acc", score(8, s)), ("train/global_step", s))]  # fmt: skip
+    return sheet(folder / "a.csv", "\n".join(["run,metric,step,value", *rows, ""]))
+
+
+@pytest.mark.parametrize("kind", ["tensorboard", "long"])
+def test_a_named_counter_places_series_that_are_kept_apart(tmp_path: Path, kind: str) -> None:
+    source, given = apart(tmp_path, kind), ["problems_per_batch=32", "rollouts_per_problem=8"]
+    with pytest.raises(InputError, match="step says 108 where train/global_step says 36"):
+        load_curves(source, settings=load_settings(given, ["val/acc=avg"]))
+    for key, factor in (("train/global_step", 1), ("step", 3)):
+        settings = load_settings([*given, f"step={key}"], ["val/acc=avg"])
+        (curve,) = load_curves(source, settings=settings)
+        assert curve.steps_K is not None
+        assert curve.steps_K.tolist() == [float(factor * s) for s in range(0, 40, 4)]
+        assert curve.score_K.tolist() == pytest.approx([score(8, s) for s in range(0, 40, 4)])

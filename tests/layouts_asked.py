@@ -52,6 +52,10 @@ SECOND: dict[str, tuple[str, Ask]] = {
         r"must be known, .*--set pattern=",
         named("tbs{b}-n{n}-seed{seed}") | {"score_range": (-1.0, 1.0)},
     ),
+    "lm_eval_folders": (
+        r"must be known, .*pattern='bp\{problems_per_batch\}_n\{rollouts_per_problem\}_seed",
+        named("bp{b}_n{n}_seed{seed}"),
+    ),
     "comet_export": (
         r"not read: eval_accuracy, .*--map",
         named("9f{n}", problems_per_batch=8, columns={"eval_accuracy": "avg@1"}),
@@ -85,9 +89,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
 # Where a table of one's own is the cure.
 REWRITTEN = {
     "areal_console": r"main.log' holds nothing of them; give what its tracker wrote",
-    "lm_eval_folders": r"must be a list of rows .* has results, n-shot; write its points",
     "wandb_chart_by_time": r"the step on its x axis, .*'Relative Time \(Process\)'",
-    "excel_european": r"column rollouts .* row 5 has '1.280', a fraction or thousands; write 1280",
     "excel_american": r"column problems_per_batch .* row 23 has 'Total'; correct or empty",
     "mlflow_search_runs": r"are missing \(it has run_id, status, params.data.train_batch",
     "swanlab_chart": r"are missing \(it has step, bp8-n4-seed0-val/accuracy",

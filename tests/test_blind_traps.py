@@ -110,7 +110,7 @@ def test_steps_that_are_no_whole_updates_are_refused(tmp_path: Path) -> None:
     ("name", "text", "says"),
     [
         ("a.json", "{\n\"scalars\": {}, \"id\": 3}", r"list of rows .* has scalars, id; write"),
-        ("a.log", "all is well\n", r"give what its tracker wrote .* step, metric, value"),
+        ("a.log", "all is well\n", r"give what its tracker wrote .* or write a CSV"),
         ("a.csv", "epoch,acc\n1,0.5\n", r"holds 1 table; give the folder to fit as it is"),
     ],
 )

@@ -479,15 +479,17 @@ def late_log(path: Path, first: int, every: int = 10, count: int = 8) -> Path:
     ])  # fmt: skip
 
 
-def test_a_log_that_begins_far_beyond_step_0_is_told_and_can_begin_there(tmp_path: Path) -> None:
+def test_a_log_that_begins_far_beyond_step_0_is_asked_about(tmp_path: Path) -> None:
     path, told = late_log(tmp_path / "log.jsonl", 500), "the log begins at step 500"
-    early = only(read_log(path, settings=BP_N))
+    with pytest.raises(InputError, match="begins at step 500; add --set begins=0 if it did those "
+                                         "before as well .570 in all., or --set begins=500 if "):
+        to_curves(read_log(path, settings=BP_N))
+    early = only(read_log(path, settings=BP_N | {"begins": 0}))
     assert any(told in line for line in early.provenance.inferred)
-    assert to_curves([early])[0].begins_late
-    assert series(early, "avg@4").rollouts_K.tolist()[:2] == [4000, 4080]
+    assert to_curves([early])[0].rollouts_K.tolist()[:2] == [4000, 4080]
     run = only(read_log(path, settings=BP_N | {"begins": 490}))
     assert not any(told in line for line in run.provenance.inferred)
-    assert not to_curves([run])[0].begins_late
+    assert to_curves([run])
     s = series(run, "avg@4")
     assert s.step_K.tolist() == [10, 20, 30, 40, 50, 60, 70, 80]
     assert s.rollouts_K.tolist() == [80, 160, 240, 320, 400, 480, 560, 640]
@@ -508,10 +510,10 @@ def test_a_log_that_begins_where_logs_do_is_not_doubted(
     tmp_path: Path, first: int, every: int
 ) -> None:
     run = only(read_log(late_log(tmp_path / "log.jsonl", first, every), settings=BP_N))
-    assert not to_curves([run])[0].begins_late
+    assert to_curves([run])
 
 
 def test_scores_at_growing_distances_may_begin_late(tmp_path: Path) -> None:
     rows = [{"step": round(100 * 1.1**k), "val-core/x/reward/mean@4": 0.3} for k in range(12)]
     run = only(read_log(write_jsonl(tmp_path / "log.jsonl", rows), settings=BP_N))
-    assert not to_curves([run])[0].begins_late
+    assert to_curves([run])

@@ -278,20 +278,23 @@ def test_nodes_and_gpus_in_a_name_are_no_rollouts(
     assert pattern_of(run) == pattern if pattern else "n{rollouts" not in str(pattern_of(run))
 
 
-@pytest.mark.parametrize(("word", "values"), [
-    ("split", ("val", "train")), ("dataset", ("math", "aime")),
+@pytest.mark.parametrize(("word", "values", "told"), [
+    ("split", ("val", "train"), "eval/acc are of 'validation' and 'train'"),
+    ("split", ("val", "test"), "of one split, but those of .* have 'val' and 'test'"),
+    ("dataset", ("math", "aime"), "of one dataset, but those of .* have 'math' and 'aime'"),
 ])  # fmt: skip
 def test_rows_that_say_what_they_are_of_are_of_one(
-    tmp_path: Path, word: str, values: tuple[str, str]
+    tmp_path: Path, word: str, values: tuple[str, str], told: str
 ) -> None:
     rows = [{"step": s, word: values[0], "eval/acc": score(8, s)} for s in STEPS]
     path = tmp_path / "metrics.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
-    assert read_log(path)
+    settings = load_settings([], ["eval/acc=avg"])
+    assert read_log(path, settings=settings)
     rows.append({"step": 301, word: values[1], "eval/acc": 0.9})
     path.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(InputError, match=f"of one {word}, but those of .* have '{values[0]}' and"):
-        read_log(path)
+    with pytest.raises(InputError, match=told):
+        read_log(path, settings=settings)
 
 
 def test_a_key_of_a_log_may_be_named_as_b_p_or_n(tmp_path: Path) -> None:
@@ -347,11 +350,11 @@ def test_keys_of_a_configuration_beside_a_log_may_be_named(tmp_path: Path) -> No
     for n in (8, 16):
         folder = tmp_path / f"exp-{n}"
         folder.mkdir()
-        said = {"data": {"prompts_per_batch": 32}, "sampling": {"num_samples": n}, "seed": 3}
+        said = {"data": {"prompt_batch_size": 32}, "sampling": {"num_samples": n}, "seed": 3}
         (folder / "config.json").write_text(json.dumps(said))
         rows = [{"step": s, "val/avg@2": score(n, s)} for s in STEPS]
         (folder / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    scores, maps = "val/avg@2=avg@2", ["data.prompts_per_batch=problems_per_batch",
+    scores, maps = "val/avg@2=avg@2", ["data.prompt_batch_size=problems_per_batch",
                                        "sampling.num_samples=rollouts_per_problem"]
     with pytest.raises(InputError, match=f"add --map {maps[0]} --map {maps[1]} if they hold these"):
         load_curves(tmp_path, settings=load_settings([], [scores]))

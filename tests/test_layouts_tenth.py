@@ -31,11 +31,6 @@ class Answer(NamedTuple):
 
 
 NAMED = {"pattern": "bp{problems_per_batch}_n{rollouts_per_problem}"}
-TRAIN = {
-    "train.prompts_per_batch": "problems_per_batch",
-    "train.num_generations": "rollouts_per_problem",
-}
-ALGO = {"algo.prompts_per_step": "problems_per_batch", "algo.group_size": "rollouts_per_problem"}
 ASKED = {
     "wandb_panels_twice": Answer([(r"pattern='bp\{problems_per_batch\}_n\{roll", {})], NAMED),
     "mlflow_search_runs": Answer(
@@ -58,15 +53,10 @@ ASKED = {
         [(r"eval_pass@1.*--map", {})], {"columns": {"eval_pass@1": "avg"}},
     ),
     "json_evals": Answer(
-        [(r"evals/math500/accuracy", {}),
-         (r"add --map algo.prompts_per_step=problems_per_batch --map algo.group_size=rollouts_per_p"
-          r"roblem if they hold these\.", {"columns": {"evals/math500/accuracy": "avg"}})],
-        {"columns": {"evals/math500/accuracy": "avg", **ALGO}},
+        [(r"evals/math500/accuracy", {})], {"columns": {"evals/math500/accuracy": "avg"}}
     ),
     "slurm_requeue": Answer(
-        [(r"--map val_accuracy=avg\).*--map train.prompts_per_batch=problems_per_batch --map train."
-          r"num_generations=rollouts_per_problem if they hold these", {})],
-        {"columns": {"val_accuracy": "avg", **TRAIN}},
+        [(r"--map val_accuracy=avg", {})], {"columns": {"val_accuracy": "avg"}}
     ),
     "lightning_resume": Answer([(r"--map val_acc=avg", {})], {"columns": {"val_acc": "avg"}}),
     "own_eval_index": Answer([(r"--map val_acc=avg", {})], {"columns": {"val_acc": "avg"}}),

@@ -124,10 +124,6 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     "steps not known": (
         lambda: [c.replace(steps_assumed=True) for c in sweep("rising")], {"steps_assumed"},
     ),
-    "went on from another run": (
-        lambda: [c.replace(begins_late=c.rollouts_per_problem == 8) for c in sweep("rising")],
-        {"begins_late"},
-    ),
     "one seed twice": (lambda: [c.replace(seed=1) for c in sweep("rising")], {"seed_repeated"}),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
     "ends alone": (lambda: [ends(c) for c in sweep("rising")], {"nothing_held_out"}),

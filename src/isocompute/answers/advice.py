@@ -19,8 +19,6 @@ _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
 _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "steps_assumed": (
         "check the steps", "", "check that the log's steps are updates"),
-    "begins_late": (
-        "check the start", "", "check whether the runs went on from another"),
     "one_or_two_n": (
         "train n = {settles}", f"{_RUN} {_N}{{settles}}",
         "train {bp} problems x {settles} rollouts"),

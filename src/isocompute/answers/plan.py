@@ -45,7 +45,7 @@ UNKNOWN = 0.2
 CHECKED = 10.0  # times the budgets compared to which planted truths were held against intervals
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
-    "steps_assumed": -2, "begins_late": -2,  # of them hangs every number
+    "steps_assumed": -2,  # of it hangs every number
     **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
                     "split_untested"), -1),
 }

@@ -139,8 +139,6 @@ def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
 def _read(fit: Reading) -> Iterator[Notice]:
     if any(c.steps_assumed for c in fit.curves):
         yield notice("steps_assumed")
-    if late := {c.configuration for c in fit.curves if c.begins_late}:
-        yield notice("begins_late", which=[name_of(fit, c) for c in sorted(late)])
     said = Counter((c.configuration, c.seed) for c in fit.curves if c.seed is not None)
     if again := {of for (of, _), count in said.items() if count > 1}:
         yield notice("seed_repeated", which=[name_of(fit, c) for c in sorted(again)])

@@ -42,7 +42,7 @@ def import_runs(options: argparse.Namespace) -> int:
         write_json(import_document(runs), options.json)
         show(preview_lines(runs, options), quiet=options.json == "-")
         return 0
-    summary = store_runs(runs, options.output, resumed=settings.resumed)
+    summary = store_runs(runs, options.output, settings)
     for line in note_lines(summary.notes):
         warn(line)
     document = import_document(load_imported(options.output), summary)
@@ -126,8 +126,9 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         words += ["--map", one]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
-    from isocompute.importers.asking import likely_score, pattern_for, per_rollout
+    from isocompute.importers.asking import pattern_for, per_rollout
     from isocompute.importers.convert import convert_runs
+    from isocompute.importers.scored import likely_score
 
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
     lines = [count, *_read_lines(runs)]

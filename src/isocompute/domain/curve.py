@@ -70,7 +70,6 @@ class Curve:
         is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
         recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
-        begins_late: its log begins far beyond step 0, and nothing says whose updates came before.
         score_range: what its scores could be where they were read, before they became 0..1.
     """
 
@@ -94,7 +93,6 @@ class Curve:
     is_frozen: bool = False
     recorded: Mapping[str, float] = field(default_factory=dict)
     steps_assumed: bool = False
-    begins_late: bool = False
     score_range: tuple[float, float] = (0.0, 1.0)
 
     @property

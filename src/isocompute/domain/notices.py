@@ -68,10 +68,6 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
             "`--set step=_step`; if not, name the key that counts updates."),
-        "begins_late": _caution(
-            "The logs of {which} begin far beyond step 0; the updates before count as their own.",
-            "If they went on from another run, add `--set begins=STEP`, the step they went on "
-            "from. If the older part of a log is missing, put it beside the other."),
         "seeds_missing": _caution(
             "{what} one run: the spread from seed to seed is {spread}.",
             "Train two more seeds of {which}{takes}."),

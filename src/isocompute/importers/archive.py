@@ -22,10 +22,9 @@ from isocompute.importers.again import alike, changes, settle_again
 from isocompute.importers.asking import (
     also_asked,
     first_error,
-    keys_there,
-    likely_score,
     require_configuration,
 )
+from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.read import read_log
 from isocompute.importers.runs import (
@@ -37,6 +36,7 @@ from isocompute.importers.runs import (
     Series,
 )
 from isocompute.importers.scale import check_range
+from isocompute.importers.scored import keys_there, likely_score
 from isocompute.importers.settings import Settings
 from isocompute.store import schema, seals
 from isocompute.store.database import Database
@@ -100,18 +100,19 @@ def import_logs(
             then: everything is read before.
     """
     runs = read_logs(sources, settings=settings, score_range=score_range)
-    return store_runs(runs, folder, resumed=None if settings is None else settings.resumed)
+    return store_runs(runs, folder, settings)
 
 
 def store_runs(
-    runs: Sequence[ImportedRun], folder: str | Path, *, resumed: str | None = None
+    runs: Sequence[ImportedRun], folder: str | Path, settings: Settings | None = None
 ) -> ImportSummary:
     """Keep imported runs in a study folder, in one transaction; see `import_logs`.
 
     Args:
         runs: each once.
         folder: the study folder; made where it is missing.
-        resumed: "join" or "apart", of a log that may go on with one that is there.
+        settings: what the logs do not say: `resumed`, of a log that may go on with one that is
+            there; `split`, where scores of training are meant.
 
     Raises:
         InputError: if a run's B_p or n is not known, no run has a score, or it is not clear how
@@ -124,6 +125,7 @@ def store_runs(
             f"{keys_there(runs) or first_error(runs)}; name the score: "
             f"{likely_score(runs)}.{also_asked(runs)}"
         )
+    settings = settings or Settings()
     require_configuration(kept)
     database = Database(folder, create=True)
     try:
@@ -135,7 +137,8 @@ def store_runs(
                 (json.dumps(Path(folder).absolute().name),),
             )
             there = _loaded(database)
-            settled = named_apart(settle_again(kept, there, resumed=resumed))
+            settled = named_apart(settle_again(kept, there, resumed=settings.resumed))
+            refuse_doubts(settled, training=settings.split is not None)
             gone = [old for old in there if not any(alike(run, old) for run in settled)]
             for old in gone:
                 _forget(connection, old)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.called import by_maps, is_batch, is_called
+from isocompute.importers.called import by_maps, is_batch, is_called, mapping
 from isocompute.importers.runs import ImportedRun
+from isocompute.importers.scored import left_out, likely_key, mapped
+from isocompute.importers.settings import Settings
 
-_NO_SCORE = re.compile("best|max|min|std|len|loss|err|wrong|fail", re.I)
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
 
@@ -30,8 +30,20 @@ def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
     # folders speak for their logs where a folder of several was read
     paths = {run.provenance.path for run in lacking}
     shared = len(os.path.commonpath(paths)) if len(lacking) > 1 else 0
-    return _pattern(
-        Path(lacking[0].provenance.path), lacking[0].name, missing, len(lacking) > 1, shared
+    first = Path(lacking[0].provenance.path)
+    for asked in (missing, [name for name in missing if name != "seed"]):
+        found = _pattern(first, lacking[0].name, asked, len(lacking) > 1, shared)
+        if found is not None and all(_is_told(found, run) for run in lacking):
+            return found
+    return None
+
+
+def _is_told(pattern: str, run: ImportedRun) -> bool:
+    """Whether a pattern finds its numbers in the names of a run: a hint must hold for all."""
+    settings = Settings(pattern=pattern)
+    path = Path(run.provenance.path)
+    return settings.for_run(run.name).named != frozenset() or (
+        settings.for_path(path).named != frozenset()
     )
 
 
@@ -62,6 +74,8 @@ def _pattern(
     """
     whole = str(path)
     seen = [(path.name, len(whole) - len(path.name)), (name, len(whole))]
+    if "tfevents" in path.name:  # a time and a host
+        del seen[0]
     if folders:
         seen.append((path.parent.name, len(str(path.parent)) - len(path.parent.name)))
         parts = ["/".join(path.parts[-depth:]) for depth in (3, 4)]
@@ -109,17 +123,28 @@ def require_configuration(runs: Sequence[ImportedRun]) -> None:
 def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     """What to add where B_p or n is not known."""
     lacking = [run for run in runs if any(getattr(run, name) is None for name in _SETTINGS)]
-    keys = dict.fromkeys(key for run in lacking for key in run.provenance.unread)
-    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
-    batches = (key for key in keys if is_batch(key))
-    if "problems_per_batch" in missing and _N in there and (batch := next(batches, None)):
-        there = {"problems_per_batch": batch, **there}
-    if len(there) == len(missing):
-        return by_maps(there)
+    keys = list(dict.fromkeys(key for run in lacking for key in run.provenance.unread))
+    notes = [note for run in lacking for note in run.notes]
+    if doubt := next((note for note in notes if " which is " in note), None):
+        return f"{_sets(missing)} or --map KEY={missing[0]}, whichever is right ({doubt})"
+    if maps := _maps(keys, missing):
+        return maps
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
-    known = (note for run in lacking for note in run.notes if note.startswith("B_p is "))
+    known = (note for note in notes if note.startswith("B_p is "))
     part = f" ({hint})" if (hint := next(known, None)) else ""
     return f"{_both(pattern_for(runs), _sets(missing), missing, told)}{part}"
+
+
+def _maps(keys: Sequence[str], missing: Sequence[str]) -> str:
+    """`--map` for what is missing, where keys seem to hold all of it; "" where they do not."""
+    there = {n: k for n in missing if (k := next((k for k in keys if is_called(k, n)), None))}
+    batch = next((key for key in keys if is_batch(key)), None)
+    if batch is not None and "problems_per_batch" in missing and _N in there:
+        there = {"problems_per_batch": batch, **there}
+    if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p
+        sets = "--set rollouts_per_problem=16 with your own number"
+        return f"{mapping(batch, 'batch_size')} if it counts responses, or {sets}"
+    return by_maps(there) if len(there) == len(missing) else ""
 
 
 def _sets(missing: Sequence[str]) -> str:
@@ -159,13 +184,24 @@ def _nor(missing: Sequence[str], cure: str) -> str:
     return f" Nor is {' or '.join(f'`{n}`' for n in missing)} in it: add {cure}."
 
 
-def also_asked_of(path: Path, name: str, b_p: int | None, n: int | None) -> str:
-    """The same of one log that is refused before it is a run."""
+def also_asked_of(
+    path: Path, name: str, b_p: int | None, n: int | None, keys: Sequence[str] = (), *,
+    scored: bool = True,
+) -> str:
+    """The same of one log that is refused before it is a run.
+
+    Args:
+        path, name, b_p, n: of the log, as far as they are known.
+        keys: what was not read of it and of its configuration.
+        scored: whether a held-out score was read.
+    """
+    key = None if scored else left_out(keys)
+    score = "" if key is None else f" Nor is its held-out score known: add {mapped(key)}."
     known = zip(_SETTINGS, (b_p, n), strict=True)
     if not (missing := [word for word, value in known if value is None]):
-        return ""
+        return score
     named = _pattern(path, name, [*missing, "seed"], folders=True)
-    return _nor(missing, _both(named, _sets(missing), missing))
+    return score + _nor(missing, _maps(keys, missing) or _both(named, _sets(missing), missing))
 
 
 def first_error(runs: Sequence[ImportedRun]) -> str:
@@ -254,39 +290,6 @@ def _is_bare(text: str, said: re.Match[str]) -> bool:
     return number_in(part, "rollouts_per_problem") is None
 
 
-def likely_score(runs: Sequence[ImportedRun]) -> str:
-    """`--map KEY=METRIC` for the key that was not understood and looks most like a score.
-
-    >>> likely_score([])
-    '--map KEY=avg'
-    """
-    key = _likely_score([key for run in runs for key in run.provenance.unread])
-    return f"--map {shlex.quote(f'{key}={metric_named(key)}')}"
-
-
-def _likely_score(keys: Sequence[str]) -> str:
-    fit = [key for key in keys if not _NO_SCORE.search(key)]
-    for words in (r"^(eval|val|test|validation).*(mean|avg)(@|_at_|_)?[0-9]",
-                  r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
-                  "^(eval|val|test|validation).*(acc|score|reward|pass|correct)", "eval|val|test",
-                  "acc|score|reward|pass|correct|success|solve"):
-        if found := next((key for key in fit if re.search(words, key, re.I)), None):
-            return found
-    return "KEY"
-
-
-def metric_named(key: str) -> str:
-    """The metric that the name of a score says: of k samples their mean, or the best of them.
-
-    >>> metric_named("eval/mean@8"), metric_named("val/pass@4"), metric_named("val_acc")
-    ('avg@8', 'best@4', 'avg')
-    """
-    k = re.search(r"(?:@|_at_|(?<=mean)_?|(?<=avg)_?|(?<=pass)_?)([1-9][0-9]{0,5})$", key)
-    if k is None or (k[1] == "1" and "pass" in key.lower()):
-        return "avg"  # pass@1 is the mean over however many samples there are
-    return f"{'best' if re.search('pass|best|any', key, re.I) else 'avg'}@{k[1]}"
-
-
 def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:
     """Name of the contract -> the column of a table that seems to hold it.
 
@@ -298,7 +301,7 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
         free = [c.strip() for c in header if c.strip() and c.strip() not in found.values()]
         if name == "score":  # a column for every n is not the one of the scores
             free = [c for c in free if number_in(c, "rollouts_per_problem") is None]
-            said = _likely_score(free)
+            said = likely_key(free)
             told = "" if said == "KEY" else said
         else:
             told = next((c for c in free if is_called(c, name)), "")
@@ -323,18 +326,3 @@ def pattern_in_columns(header: Sequence[str]) -> str | None:
         if len(found) == 1 and None not in found:
             return found.pop()
     return None
-
-
-def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
-    """The keys of logs that were not understood, for a message; the likely scores first.
-
-    >>> keys_there([])
-    ''
-    """
-    keys = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
-    likely = [k for k in keys if re.search("eval|val|test|acc|score|reward|pass", k, re.I)]
-    listed = [*likely, *(k for k in keys if k not in likely)]
-    if not listed:
-        return ""
-    more = f" and {len(listed) - most} more" if len(listed) > most else ""
-    return f" (keys that were not read: {', '.join(listed[:most])}{more})"

@@ -11,8 +11,12 @@
 | `hparams.yaml` | Lightning 2, CSVLogger and TensorBoardLogger |
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
+| `params.json` | Ray Tune 2, beside a trial's `result.json` |
 | any other `.yaml` or `.yml` | the one that a job was started with, alone in the log's folder |
 
+A log deeper than its job's folder takes the configuration there, if it is the only one below.
+Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
+folder above, or one in W&B's folders (`wandb/run-*`) that says so (`wandb_run_name`).
 A checkpoint's history takes that of the run's folder above it.
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
@@ -42,18 +46,21 @@ from isocompute.importers.reading import (
     folder_name,
     parse_json,
     run_name,
+    unwrapped,
 )
 from isocompute.importers.split_names import is_of_folder, split_folder
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
     "files/config.yaml", ".hydra/config.yaml", "configs/orch.toml", "configs/orchestrator.toml",
-    "configs/rl.toml", "orch.toml", "hparams.yaml", "parameters.json",
+    "configs/rl.toml", "configs/orchestrator.json", "configs/rl.json", "orch.toml", "hparams.yaml",
+    "parameters.json", "params.json",
 )
-_HYDRA = ".hydra/config.yaml"
 # verl writes logs/PROJECT/RUN.jsonl below the job's folder: 2 levels; half loses it, twice finds no
 # more there
 _LEVELS = 4
+_MOST_FILES, _MOST_RUNS = 20_000, 1_000  # of a job's folder; a home may be above
+_NAMED_IN = ("wandb_run_name", "wb_run_name", "run_name", "exp_name", "experiment_name")
 # prime-rl's orchestrator writes its own part alone
 _ORCHESTRATOR = ("orch", "orchestrator")
 # of the log that they are named for
@@ -63,7 +70,7 @@ _OF_A_LOG = (
 )
 _NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id")
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
-_COUNTERS = {"step", "_step", "rollouts", "score", "metric"}
+_COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
 
@@ -78,7 +85,7 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     # the run's folder holds its checkpoints, or a folder for each split
     if path.parent.name.startswith("checkpoint-") or split_folder(path.parent):
         homes.append(path.parent.parent)
-    return next((found for home in homes if (found := _in_folder(home, path))), _of_hydra(path))
+    return next((found for home in homes if (found := _in_folder(home, path))), _of_job(path))
 
 
 def is_beside_one(path: Path) -> bool:
@@ -91,6 +98,7 @@ def _in_folder(
 ) -> tuple[str, dict[str, object]] | None:
     """The configuration in a folder, where it is that of the log, or `whose` it is is no matter."""
     folder = os.fspath(home)
+    runs = _of_wandb(home, home.stat().st_mtime_ns) if home == path.parent else []
     own = [f"{run_name(path)}{ending}" for ending in _OF_A_LOG]
     for name in (*own, *_FILES, *_started_with(home, home.stat().st_mtime_ns)):
         if not os.path.isfile(os.path.join(folder, name)):
@@ -105,6 +113,8 @@ def _in_folder(
             continue
         if not whose or name in own or home != path.parent or _is_its_own(path):
             return name, config
+    if len(runs) == 1 and (not whose or _is_its_own(path)):
+        return runs[0]
     return None
 
 
@@ -115,14 +125,59 @@ def _started_with(folder: Path, _changed: int) -> list[str]:
     return found if len(found) == 1 else []
 
 
-def _of_hydra(path: Path) -> tuple[str, dict[str, object]] | None:
+def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
     """The configuration of the job in whose folder a log lies deeper, alone of its kind."""
     for folder in list(path.parents)[1 : 1 + _LEVELS]:
-        file = folder / _HYDRA
-        if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
-            alike = [p for p in folder.rglob(f"*{path.suffix}") if ".hydra" not in p.parts]
-            return (os.path.relpath(file, path.parent), _content(file)) if alike == [path] else None
+        for name in _FILES:
+            file = folder / name
+            if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
+                found = _content(file) if _is_alone(path, folder) else {}
+                return (os.path.relpath(file, path.parent), found) if found else None
     return None
+
+
+def _is_alone(path: Path, folder: Path) -> bool:
+    """Whether a log is the only one of its kind below a folder."""
+    events, seen = ".tfevents." in path.name, 0
+    for parent, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name not in (".hydra", ".git")]
+        seen += len(names)
+        alike = (n for n in names if (".tfevents." in n if events else n.endswith(path.suffix)))
+        if seen > _MOST_FILES or any(Path(parent, name) != path for name in alike
+                                     if name not in _FILES):  # fmt: skip
+            return False
+    return True
+
+
+def configuration_named(path: Path, run: str) -> tuple[str, dict[str, object]] | None:
+    """The configuration that bears a run's name, of the file or in it; None without one.
+
+    It lies in `configs` of the log's folder or of one above, or in W&B's folder of the run.
+
+    Args:
+        path: of the log.
+        run: its name.
+    """
+    for folder in list(path.parents)[: 1 + _LEVELS]:
+        for home in ("configs", "config"):
+            for ending in (".yaml", ".yml", ".json", ".toml"):
+                file = folder / home / f"{run}{ending}"
+                if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
+                    return os.path.relpath(file, path.parent), _content(file)
+    there = _of_wandb(path.parent, path.parent.stat().st_mtime_ns)
+    return next((one for one in there if run in _names_in(one[1])), None)
+
+
+@lru_cache(maxsize=8)
+def _of_wandb(folder: Path, _changed: int) -> list[tuple[str, dict[str, object]]]:
+    """Configurations in W&B's folders of runs, which lie in a folder `wandb`."""
+    files = sorted(folder.glob("wandb/*run-*/files/config.yaml"))[:_MOST_RUNS]
+    return [(os.path.relpath(file, folder), _content(file)) for file in files]
+
+
+def _names_in(config: Mapping[str, object]) -> set[str]:
+    """What a configuration calls its run."""
+    return {str(v) for k, v in config.items() if k.rpartition(".")[2] in _NAMED_IN}
 
 
 def configuration_in_table(path: Path, run: str) -> tuple[str, dict[str, object]] | None:
@@ -225,6 +280,8 @@ def _content(file: Path) -> dict[str, object]:
     value: object = None
     if file.suffix == ".json":
         value, _ = parse_json(file.read_bytes())
+        if file.stem in _ORCHESTRATOR and isinstance(value, dict):
+            value = {"orchestrator": value, **value}
         if isinstance(value, list):  # Comet's
             value = {
                 str(row.get("name")): row.get("valueCurrent")
@@ -247,12 +304,8 @@ def _content(file: Path) -> dict[str, object]:
         except InputError:
             return {}
         if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
-            value = {
-                key: inner["value"] if isinstance(inner, Mapping) and "value" in inner
-                and set(inner) <= {"value", "desc"} else inner
-                for key, inner in value.items() if key not in ("_wandb", "wandb_version")
-            }
-    return flatten(value)
+            value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
+    return flatten(unwrapped(value))
 
 
 def _is_its_own(path: Path) -> bool:

@@ -21,9 +21,10 @@ _EVERY = re.compile(
 )
 # An agent's `env.max_steps` are turns, and `num_steps` may be those of an episode.
 _PLANNED = re.compile(
-    r"(?:(?:train|trainer|training|algo|algorithm)[._/])?(?:(?:max|total)_(?:train_|training_)?"
-    r"(?:steps|updates|iters)|(?:n|num)_(?:train_|training_)(?:steps|updates|iters)"
-    r"|(?:n|num)_updates|total_iterations|training_steps|updates)",
+    r"(?:(?:train|trainer|training|algo|algorithm|rl|grpo|ppo)[._/])?"
+    r"(?:(?:max|total)_(?:train_|training_)?(?:steps|updates|iters)"
+    r"|(?:n|num)_(?:train_|training_)(?:steps|updates|iters)"
+    r"|(?:n|num)_updates|total_iterations|training_steps|updates|rl_(?:steps|updates|iters))",
     re.I,
 )
 _LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over

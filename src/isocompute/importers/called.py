@@ -11,7 +11,7 @@ _CALLED = {
                           r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
     "rollouts_per_problem": r"group_?size|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
                             r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp)"
-                            r"_?per_?(prompt|problem|question)|n_?samples|num_?samples",
+                            r"_?per_?(prompt|problem|question|episode)|n_?samples|num_?samples",
     "rollouts": r"((total|cum\w*|n|num)_)?(rollouts|trajectories|episodes|completions)"
                 r"(_?(seen|total|so_far))?|total_samples|samples_seen|consumed_samples|c",
 }  # fmt: skip
@@ -21,9 +21,22 @@ _CALLED = {
 _OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
 _COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
 # A batch of problems, or of responses: only who wrote it knows.
-_BATCH = re.compile(r"(^|[/._])((train|global)[_ ])?(batch([_ ]?size)?|bsz|bs)$", re.I)
+_BATCH = re.compile(
+    r"(^|[/._])((train|global|rollout)[_ ])?(batch([_ ]?size)?|bsz|bs)$|(episodes|trajectories|"
+    r"samples|rollouts|responses|completions|sequences)_per_(batch|step|update|iteration)$", re.I,
+)
+_PART = re.compile(r"micro|mini|device|gpu|forward", re.I)  # of a batch
 # What is said of evaluations does not hold in training: eval.num_samples, val_batch_size
 _OF_EVALUATION = re.compile(r"(?:^|[._/])(?:evals?|evaluation|val|validation|test)[._/]", re.I)
+
+
+def mapping(key: str, name: str) -> str:
+    """The option that says what a key holds.
+
+    >>> mapping("batch", "batch_size")
+    '--map batch=batch_size'
+    """
+    return f"--map {shlex.quote(f'{key}={name}')}"
 
 
 def by_maps(there: Mapping[str, str]) -> str:
@@ -71,7 +84,9 @@ def is_batch(key: str) -> bool:
     >>> is_batch("train_batch_size"), is_batch("eval_batch_size")
     (True, False)
     """
-    return _BATCH.search(key) is not None and _OF_EVALUATION.search(key) is None
+    return _BATCH.search(key) is not None and not (
+        _OF_EVALUATION.search(key) or _PART.search(key)
+    )
 
 
 def may_be_setting(key: str) -> bool:

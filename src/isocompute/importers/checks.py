@@ -59,6 +59,17 @@ def refills(config: Mapping[str, object]) -> str | None:
     return None
 
 
+def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:
+    """Whether a count of problems is what each update drew, and more than what it trained on.
+
+    >>> sampled_anew({1: 80, 2: 96, 3: 80}, 64), sampled_anew({1: 64, 2: 128, 3: 192}, 64)
+    (True, False)
+    """
+    counts = [sampled[step] for step in sorted(sampled) if step > 0]
+    summed = len(counts) > 1 and all(b - a >= problems_per_batch for a, b in pairwise(counts))
+    return min(counts, default=0.0) >= problems_per_batch < max(counts, default=0.0) and not summed
+
+
 def counted(drawn_problems: int | None) -> str:
     """What is said where every drawn batch is counted, of a size that may not be known."""
     line = "rollouts: every batch that an update drew under dynamic sampling is counted"

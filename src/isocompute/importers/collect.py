@@ -16,7 +16,11 @@ from math import inf
 from pathlib import Path
 
 from isocompute.importers.asking import also_asked_of
-from isocompute.importers.beside import configuration_beside, configuration_in_table
+from isocompute.importers.beside import (
+    configuration_beside,
+    configuration_in_table,
+    configuration_named,
+)
 from isocompute.importers.cadence import (
     Cadence,
     as_evaluations,
@@ -24,7 +28,7 @@ from isocompute.importers.cadence import (
     refuse_responses,
     spread,
 )
-from isocompute.importers.called import is_called, may_be_setting
+from isocompute.importers.called import is_batch, is_called, may_be_setting
 from isocompute.importers.checks import (
     B_P_OFF,
     BATCHED,
@@ -38,6 +42,7 @@ from isocompute.importers.checks import (
     counts_problems,
     refills,
     rollouts_disagree,
+    sampled_anew,
     tokens_disagree,
 )
 from isocompute.importers.configuration import (
@@ -50,8 +55,10 @@ from isocompute.importers.configuration import (
     gpus_of,
     problems_of,
 )
+from isocompute.importers.doubts import late_text, own_start
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.placing import (
+    BEGUN,
     OWN_BEGINNING,
     begin_at,
     count_from_one,
@@ -82,7 +89,7 @@ from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.split_names import measured
-from isocompute.importers.steps import EARLIEST_FIRST, FROM_ZERO, OWN, Counters
+from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
 from isocompute.importers.timing import (
     SECONDS,
     THROUGHPUT,
@@ -99,16 +106,25 @@ from isocompute.importers.vocabulary import (
     RATE_KEYS,
     ROLLOUTS,
     ROLLOUTS_KEYS,
+    SAMPLED,
     SLIME_MARKS,
     STEP_KEYS,
     TOKENS_KEYS,
     TOTAL_TOKENS_KEY,
     column_of,
+    counts_updates,
 )
 
 # what the scores of a row are of: a log has one of each
 _OF_ROWS = frozenset(("split", "dataset", "data_source", "problem_set", "benchmark", "eval_set",
                       "subset", "mode", "phase"))  # fmt: skip
+# what may say the split of a row, the most telling first, and how
+_OF_SPLIT = ("split", "subset", "mode", "phase", "kind", "type", "stage", "event")
+_SPLITS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("eval", "evaluation", "val", "valid", "validation", "test", "dev", "heldout",
+                     "held_out", "held-out"), "validation"),
+}  # fmt: skip
 _N = "rollouts_per_problem"
 SPLIT_IN_KEY = re.compile("train|val|eval|test", re.I)
 OF_EVALUATION = re.compile("val|eval|test", re.I)
@@ -132,8 +148,8 @@ _SIDES = {
     **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
-_KINDS = {*_SIDES.values(), "drawn"}
-_PASSED = {*STEP_KEYS, *_SIDES, "step", "Step"}  # understood, though no scores
+_KINDS = {*_SIDES.values(), "drawn", "sampled"}
+_PASSED = {*STEP_KEYS, *_SIDES, *_OF_SPLIT, "step", "Step"}  # understood, though no scores
 
 
 class Collector:
@@ -173,6 +189,10 @@ class Collector:
         self._redone: int | None = None  # the lowest one that such rows went back to
         self._latest: dict[tuple[str, ...], int] = {}  # of rows without any score, by their keys
         self._at_zero = False  # a row of step 0
+        self._first: int | None = None  # the first step of rows of any shape
+        self._splits: list[str] = []  # keys of rows that may say their split
+        self._said: dict[str, str] = {}  # the split that they say of a key that names one
+        self._waiting: list[tuple[object, Mapping[str, object], int]] = []  # for the named counter
         self._policy = ""  # the key of the update whose policy was evaluated
         self.counters = Counters(settings.step)
 
@@ -211,7 +231,10 @@ class Collector:
     def configure_beside(self, path: Path, *, alone: bool = True) -> None:
         """Take the configuration beside a log that is of this run, `alone` in it or one of many."""
         own = configuration_beside(path) if alone else None
-        if (beside := own or configuration_in_table(path, self.name)) is not None:
+        beside = own or configuration_in_table(path, self.name) or configuration_named(
+            path, self.name
+        )
+        if beside is not None:
             self._beside, config = beside
             self.configure(config)
             self.counters.infer(f"configuration: read from {self._beside} beside the log")
@@ -223,10 +246,13 @@ class Collector:
 
         `calls`: that step counts calls of the tracker, so any key that counts updates is better.
         """
-        self.n_rows += 1
         counters = self.counters
         if counters.busy:
+            if counters.waits(step, values, calls) and len(self._waiting) < MAX_POINTS:
+                self._waiting.append((step, values, line))
+                return
             step = counters.place(step, values, calls)
+        self.n_rows += 1
         at = whole(step)
         if at is None or (type(step) is str and "." in step):
             refuse_grouped(step, self.name)
@@ -267,15 +293,21 @@ class Collector:
     ) -> Sequence[tuple[str, Points | str]]:
         """The keys of a row that are read, and as what; rows of a log come in few shapes."""
         shape = tuple(values)
+        if self._splits:
+            shape = *shape, self._split_of(values)
         plan = self._plans.get(shape)
         if plan is None:
             kinds = self._kinds
-            if any(key not in kinds for key in shape):
+            if any(key not in kinds for key in values):
                 self._learn(values)
-            plan = [(key, kind) for key in shape if (kind := kinds.get(key)) is not None]
-            plan = of_one_set(plan, shape, self._series)
+            plan = [(key, kind) for key in values if (kind := kinds.get(key)) is not None]
+            plan = of_one_set(plan, tuple(values), self._series)
+            if self._splits:
+                shape = *tuple(values), self._split_of(values)
+                plan = [(key, self._in_split(kind, key, shape[-1])) for key, kind in plan]
             if len(self._plans) < MAX_SHAPES and len(shape) <= MAX_SHAPE:
                 self._plans[shape] = plan
+                self._first = step if self._first is None else min(step, self._first)
                 if shape not in self._latest:
                     self._watch(shape, plan)
         if (latest := self._latest.get(shape)) is not None:
@@ -283,6 +315,26 @@ class Collector:
                 self._trained_again(step)
             self._latest[shape] = step
         return plan
+
+    def _split_of(self, values: Mapping[str, object]) -> str:
+        """The split that a row says it is of; "" where it does not."""
+        said = (_SPLITS.get(str(values.get(key)).lower()) for key in self._splits)
+        return next((split for split in said if split), "")
+
+    def _in_split(self, kind: Points | str, key: str, split: str) -> Points | str:
+        """What is read of a key in rows of a split: a series of that split."""
+        if isinstance(kind, str) or not split:
+            return kind
+        if SPLIT_IN_KEY.search(key):
+            if (before := self._said.setdefault(key, split)) != split:
+                raise UnclearError(
+                    f"rows that hold one key must be of one split, but those of {self.name!r} with "
+                    f"{key} are of {before!r} and {split!r}; write a file for each."
+                )
+            return kind
+        if split == kind.column.split or self.settings.split or self.folder_split:
+            return kind
+        return self._series(replace(kind.column, split=split), key) or kind
 
     def _watch(self, shape: tuple[str, ...], plan: Sequence[tuple[str, Points | str]]) -> None:
         """Watch the steps of rows without any score: where they go back, they are trained again."""
@@ -308,6 +360,9 @@ class Collector:
         for key in values:
             if isinstance(key, str) and key in STEP_KEYS and key not in self.settings.columns:
                 self.counters.seen.setdefault(key, None)
+        if found := [key for key in _OF_SPLIT if key in values and key not in self._splits]:
+            self._splits = [key for key in _OF_SPLIT if key in (*self._splits, *found)]
+            self._plans.clear()
         if self.n_rows == 1:
             self.counters.look_for_rivals(values)
         for key in values:
@@ -315,6 +370,10 @@ class Collector:
                 if counters_wanted is None and POLICY.search(key):
                     self._policy = key
                 kind = self._meaning(key)
+                if kind is None and key in STEP_KEYS and len(values) == 1 and not (
+                    self.counters.calls
+                ):  # a series of its own
+                    kind = f"#{key}"
                 if kind in (None, "?n") and key == "n" and "problems_per_batch" in values:
                     kind = "=n"  # alone it may count anything
                 if len(self._kinds) < MAX_KEYS:
@@ -346,11 +405,15 @@ class Collector:
         if key in _SIDES:
             return _SIDES[key]
         column = column_of(key, self.counters.seen)
+        if column is None and SAMPLED.search(key):
+            return "sampled"
         if column is None and ROLLOUTS.search(key) and not self._drawn_by:
             self._drawn_by = key
             return "drawn"
         if column is None and may_be_setting(key):
             return f"?{key}"
+        if column is None and key not in (*OWN, *STEP_KEYS) and counts_updates(key):
+            return f"#{key}"
         return None if column is None else self._series(self.settings.beside(column, key), key)
 
     def _series(self, column: Column, key: str = "") -> Points | None:
@@ -392,19 +455,8 @@ class Collector:
         points.value.append(score)
 
     def _take_side(self, kind: str, step: int, value: object) -> None:
-        if kind[0] in "=+":
-            self._hold(kind[1:], value)
-            return
-        if kind[0] == "^":
-            self._of_model(kind[1:], value)
-            return
-        if kind[0] == "?":
-            values = self._perhaps.setdefault(kind[1:], {})
-            if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
-                values[now] = min(step, values.get(now, step))
-            return
-        if kind[0] == "~":
-            self._of_one(kind[1:], value)
+        if kind[0] in "=+^?~#":
+            self._take_word(kind[0], kind[1:], step, value)
             return
         result = value if type(value) is float and 0.0 <= value < inf else number(value)
         if result is None or result < 0:
@@ -426,6 +478,22 @@ class Collector:
             side.setdefault(step, result)
         if kind in _CHECKS and len(side) >= _ENOUGH:
             self._kinds[_CHECKS[kind]] = None
+            self._plans.clear()
+
+    def _take_word(self, mark: str, key: str, step: int, value: object) -> None:
+        """Take what a key of a row says of its run, or may say."""
+        if mark in "=+":
+            self._hold(key, value)
+        elif mark == "^":
+            self._of_model(key, value)
+        elif mark == "~":
+            self._of_one(key, value)
+        elif mark == "?":
+            values = self._perhaps.setdefault(key, {})
+            if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
+                values[now] = min(step, values.get(now, step))
+        elif not self.counters.compare(key, step, value):
+            self._kinds[key] = None
             self._plans.clear()
 
     def _hold(self, name: str, value: object) -> None:
@@ -455,7 +523,8 @@ class Collector:
         """Take what a row says of itself; rows that say several things are of several logs."""
         if not isinstance(value, str) or not value.strip():
             return
-        if (before := self._words.setdefault(word, value)) != value:
+        split = _SPLITS.get(value.lower(), "")
+        if (before := self._words.setdefault(f"{word} {split}", value)) != value:
             raise UnclearError(
                 f"the rows of a log must be of one {word}, but those of {self.name!r} have "
                 f"{before!r} and {value!r}; write a file for each, or put the word into the keys "
@@ -468,6 +537,7 @@ class Collector:
         Raises:
             UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
         """
+        self._place_waiting()
         found = self._found or configuration(self._config)
         self._told_by_name(path)
         for text in found.notes:
@@ -503,23 +573,27 @@ class Collector:
         if b_p is None and n and (whole_batch := whole(self._config.get(RESPONSES))):
             b_p = values["problems_per_batch"] = problems_of(whole_batch, n, f"run {self.name}")
             self.counters.infer(f"problems_per_batch: a batch of responses / {_N}")
+        if n is None and b_p and (whole_batch := whole(self._config.get(RESPONSES))):
+            n = values[_N] = problems_of(whole_batch, b_p, f"run {self.name}", "B_p")
+            self.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
         try:
             cadence = cadence_of(self._config)
             planned = self.settings.steps or found.steps or cadence.planned
             what = f"{path}: run {self.name}"
+            begins, planned = self._beginning(what, planned)
             self._count_evaluations(what, cadence._replace(planned=planned))
             if self.settings.step is None:
                 refuse_responses(self._points.values(), b_p and n and b_p * n, what)
             self._settle_steps(path, planned)
         except UnclearError as error:  # everything that will be asked for, in one line
-            raise UnclearError(f"{error}{also_asked_of(path, self.name, b_p, n)}") from None
-        begins = self.settings.begins
-        if begins and (first := own_beginning(self._points.values())) is not None:
-            self.counters.infer(OWN_BEGINNING.format(first))
-        elif begins:
+            held_out = any(p.column.split != "train" and p.step for p in self._points.values())
+            keys = [*self._unread(), *self._config]
+            more = also_asked_of(path, self.name, b_p, n, keys, scored=held_out)
+            raise UnclearError(f"{error}{more}") from None
+        if begins:
             self._side = begin_at(self._points.values(), self._side, begins)
-            if values["steps"] is not None:
-                values["steps"] = max(values["steps"] - begins, 1)
+            if values["steps"] is not None and values["steps"] > begins:
+                values["steps"] -= begins
         batch = None if b_p is None or n is None else b_p * n
         self._check_batch(b_p, n, given=None in (found.problems_per_batch,
                                                 found.rollouts_per_problem))
@@ -551,13 +625,11 @@ class Collector:
         for line in inferred:
             self.counters.infer(line)
         provenance, gpus = provenance or provenance_of(path, source), gpus_of(self._config)
-        unread = [
-            key for key, kind in self._kinds.items()
-            if (kind is None or kind == f"?{key}") and key not in _PASSED and key[:1] != "_"
-        ]
+        unread = self._unread()
         for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                      if values[name] is None):  # what may be meant, in the configuration
-            unread += [key for key in self._config if is_called(key, name)]
+            unread += [key for key in self._config if is_called(key, name)
+                       or (name == _N and is_batch(key))]  # fmt: skip
         return ImportedRun(
             name=clean_text(self.settings.run or self.name),
             problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
@@ -570,17 +642,34 @@ class Collector:
                        **facts_of(self._config)},
                 evaluation_problems=self.settings.evaluation_problems,
                 unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+                begins=None if self._first is None else max(self._first - begins, 0),
                 s_per_step=seconds_per_step(self._side),
                 gpu_s_per_step=gpu_seconds_per_step(self._side, self.settings.gpus or gpus),
                 inferred=(*self.settings.inferred, *self.counters.inferred),
             ),
         )
 
+    def _place_waiting(self) -> None:
+        """Take the rows of series that are apart from the named counter, by the step they share."""
+        self.counters.found()
+        self.counters.held_against()
+        for step, values, line in self._waiting:
+            self.row(self.counters.at(step), values, line)
+
+    def _unread(self) -> list[str]:
+        """Keys of its rows that were not understood."""
+        return [
+            key for key, kind in self._kinds.items()
+            if kind in (None, f"?{key}", f"#{key}") and key not in _PASSED and key[:1] != "_"
+        ]
+
     def _told_by_name(self, path: Path) -> None:
         """Take the split and the problem set of the file's name for keys that do not say theirs."""
         of = measured(path)
         for points in self._points.values():
-            if of.split and self.settings.split is None and not SPLIT_IN_KEY.search(points.key):
+            if of.split and not (
+                self.settings.split or self._splits or SPLIT_IN_KEY.search(points.key)
+            ):
                 points.column = replace(points.column, split=of.split)
             if of.problem_set and not points.column.problem_set:
                 points.column = replace(points.column, problem_set=clean_text(of.problem_set))
@@ -595,6 +684,34 @@ class Collector:
                     f"{other} and hold the same steps again; give each run a log of its own, or "
                     "its rows a name in `run`."
                 )
+
+    def _beginning(self, what: str, planned: int | None) -> tuple[int, int | None]:
+        """The step from which updates are its own, and the plan in the log's steps.
+
+        Raises:
+            UnclearError: the log begins beyond its plan, and does not end where that would.
+        """
+        said = self.settings.begins
+        points = [p for p in self._points.values() if p.step]
+        first = own_beginning(points)
+        if first is not None or not points:
+            if said:
+                self.counters.infer(OWN_BEGINNING.format(first))
+            return 0, planned
+        first, last = (f(int(f(p.steps_K)) for p in points) for f in (min, max))
+        if said:
+            return said, planned + said if planned is not None and planned < last else planned
+        if said == 0:
+            self.counters.infer(f"begins: 0, as told; the log begins at step {first}, {BEFORE}")
+        elif planned is not None and planned < last and self._first is not None:
+            earliest = min(first, self._first)
+            begins = own_start(earliest, [p.steps_K for p in points if p.column.split == "train"])
+            if last - planned in (begins, earliest):
+                self.counters.infer(BEGUN.format(last - planned, planned, last))
+                return last - planned, last
+            if earliest > planned:
+                raise UnclearError(late_text(what, earliest, last, begins, planned))
+        return 0, planned
 
     def _count_evaluations(self, what: str, cadence: Cadence) -> None:
         """Set evaluations at their updates, where the log counts evaluations."""
@@ -654,14 +771,16 @@ class Collector:
 
     def _batches(self, found: Found, b_p: int | None) -> dict[int, float]:
         """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
-        drawn = self._side["batches"]
+        drawn, problems = self._side["batches"], found.drawn_problems
+        if not drawn and b_p and sampled_anew(self._side["sampled"], b_p):
+            drawn, problems = self._side["sampled"], 1
         if not any(count > 1 for count in drawn.values()):
             return {}
-        batches = batches_drawn(drawn, found.drawn_problems, b_p)
+        batches = batches_drawn(drawn, problems, b_p)
         if batches is None:
             self.note(UNCOUNTED)
             return {}
-        self.counters.infer(counted(found.drawn_problems))
+        self.counters.infer(counted(problems))
         return batches
 
     def _merge(self, name: str, found: int | None) -> int | None:

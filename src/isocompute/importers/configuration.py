@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from isocompute.importers.plain_words import GROUPS, OWN, in_plain_words, plain_keys
 from isocompute.importers.reading import flatten, number, whole
 from isocompute.importers.recorded import recorded_of
 from isocompute.importers.runs import UnclearError
@@ -49,11 +50,17 @@ class _Words(NamedTuple):
     mark: str | None = None  # a key that must be there as well, where the others are common words
 
 
+_N = "rollouts_per_problem"
 RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
-_BATCHES = ("prompts_per_batch", "prompts_per_step", "problems_per_step")
-_OWN = ("problems_per_batch", *_BATCHES)  # words that mean nothing else
-_GROUPS = ("samples_per_prompt", "rollouts_per_prompt", "samples_per_problem", "group_size")
 _TRAINERS = (
+    # forks of verl that leave rollout.n at 1: RAGEN (2025-09), Search-R1 (2025-03)
+    _Words("es_manager.train.env_groups", "es_manager.train.group_size",
+           "trainer.total_training_steps", False, "es_manager.val.group_size"),
+    _Words("data.train_batch_size", "actor_rollout_ref.rollout.n_agent",
+           "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
+    # NeMo-Aligner 0.7, REINFORCE: its samples are prompts
+    _Words("model.reinforce.num_rollout_samples", "trainer.reinforce.num_rollouts_per_prompt",
+           None, False),
     _Words("data.train_batch_size", "actor_rollout_ref.rollout.n",
            "trainer.total_training_steps", False, "actor_rollout_ref.rollout.val_kwargs.n"),
     # EasyR1 0.3.2, verl/trainer/config.py and workers/rollout/config.py
@@ -82,7 +89,7 @@ _TRAINERS = (
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
     # loops of one's own, in words that mean nothing else
-    *(_Words(batch, group, None, False) for batch in _OWN for group in _GROUPS),
+    *(_Words(batch, group, None, False) for batch in OWN for group in GROUPS),
     # prime-rl's orchestrator logs its configuration without the prefix
     _Words("batch_size", "group_size", "max_steps", True, mark="max_off_policy_steps"),
 )
@@ -130,6 +137,25 @@ SCALED = ("learning_rate",)
 
 
 def configuration(config: Mapping[str, object]) -> Found:
+    """What a configuration says, where none of its words contradicts another; see `_said`."""
+    found = _said(config)
+    ours = {word: whole(config.get(word)) for word in ("problems_per_batch", _N)}
+    read = {"problems_per_batch": found.problems_per_batch, _N: found.rollouts_per_problem}
+    for word, plain in (("problems_per_batch", OWN), (_N, GROUPS)):
+        if ours[word]:  # the user's word for it, or ours
+            read[word] = ours[word]
+            continue
+        for key, value in plain_keys(config, plain):
+            if read[word] is not None and whole(value) not in (None, 0, read[word]):
+                found = found._replace(notes=(*found.notes, (
+                    f"the configuration says {read[word]}, but {key} {value}: which is "
+                    f"{'B_p' if word != _N else 'n'} is not known"
+                )))
+                read[word] = None
+    return found._replace(**read)  # type: ignore[arg-type]  # the fields' own values
+
+
+def _said(config: Mapping[str, object]) -> Found:
     """B_p, n, M and the seed in the flattened configuration of any trainer that is known.
 
     TRL counts completions: B = generation_batch_size * gradient accumulation /
@@ -137,6 +163,7 @@ def configuration(config: Mapping[str, object]) -> Found:
     the processes instead. A batch that stands alone (a command line that
     leaves n at its default) is kept; n is then asked for.
     """
+    config = {**in_plain_words(config), **config}
     seed = next((whole(config[k]) for k in _SEEDS if whole(config.get(k)) is not None), None)
     if "num_generations" in config and "num_prompts_per_step" not in config:
         return _trl_configuration(config, seed)
@@ -152,7 +179,7 @@ def configuration(config: Mapping[str, object]) -> Found:
             return found
         # `batch_size` alone may be anything; a dotted key belongs to its trainer
         if part is None and not words.completions and (
-            "." in words.batch or words.batch in _OWN or (words.group in _GROUPS and not batch)
+            "." in words.batch or words.batch in OWN or (words.group in GROUPS and not batch)
         ):
             part = found
     # transformers' trainer_state.json and ms-swift say the plan and nothing of the batch
@@ -236,7 +263,7 @@ def _drawn(config: Mapping[str, object], batch: int | None) -> int | None:
 
 def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     n, notes = whole(config.get("num_generations")) or None, []
-    if others := {k: v for k in _GROUPS if (v := whole(config.get(k))) and n and v != n}:
+    if others := {k: v for k in GROUPS if (v := whole(config.get(k))) and n and v != n}:
         key, value = next(iter(others.items()))
         notes.append(f"num_generations is {n} and {key} {value}: which is n is not known")
         n = None
@@ -253,8 +280,10 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
         batch = generated * accumulation
         divisor = per_generation * n
         problems = batch // divisor if batch % divisor == 0 else None
-    own = {k: v for k in _OWN if (v := whole(config.get(k)))}
-    if own and problems is None:
+    own = {k: v for k in OWN if (v := whole(config.get(k)))}
+    if len(set(own.values())) > 1:
+        problems = None
+    elif own and problems is None:
         problems = next(iter(own.values()))
     elif "problems_per_batch" in own:  # the user's word for it, or ours
         problems = own["problems_per_batch"]
@@ -287,8 +316,8 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     )
 
 
-def problems_of(responses: int, n: int, what: str) -> int:
-    """B_p of a batch that counts responses.
+def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
+    """B_p of a batch that counts responses, or n where that is divided by B_p.
 
     Raises:
         UnclearError: it holds no whole problems.
@@ -298,8 +327,8 @@ def problems_of(responses: int, n: int, what: str) -> int:
     """
     if responses % n:
         raise UnclearError(
-            f"{what}: a batch of responses must be a multiple of n, but batch_size is {responses} "
-            f"and n {n}; if it counts problems, map it to problems_per_batch."
+            f"{what}: a batch of responses must be a multiple of {by}, but batch_size is "
+            f"{responses} and {by} {n}; if it counts problems, map it to problems_per_batch."
         )
     return responses // n
 

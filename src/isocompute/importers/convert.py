@@ -13,17 +13,13 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.asking import (
-    also_asked,
-    first_error,
-    keys_there,
-    likely_score,
-    require_configuration,
-)
+from isocompute.importers.asking import also_asked, first_error, require_configuration
+from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
-from isocompute.importers.steps import ASSUMED, BEFORE
+from isocompute.importers.scored import keys_there, likely_score
+from isocompute.importers.steps import ASSUMED
 from isocompute.importers.vocabulary import column_of
 
 _MEAN = re.compile(r"avg(?:@[0-9]+)?(:.+)?")
@@ -151,6 +147,7 @@ def convert_runs(
     else:
         chosen = [(run, s) for run, s in chosen if s.metric.label == label]
     _refuse_mixtures(chosen, label)
+    refuse_doubts([run for run, _ in chosen], training=True)
     require_configuration([run for run, _ in chosen])
     curves: list[Curve] = []
     excluded: list[tuple[str, str]] = []
@@ -328,7 +325,6 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         trials=_trials(run, s),
         n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(run.provenance.facts),
         steps_assumed=any(line.endswith(ASSUMED) for line in run.provenance.inferred),
-        begins_late=any(line.endswith(BEFORE) for line in run.provenance.inferred),
     )
 
 

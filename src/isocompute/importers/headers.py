@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from isocompute.errors import InputError
@@ -18,12 +19,16 @@ _LEVELS = 5  # of the columns of a pivoted frame; at half a sweep over three set
 
 
 class Head(NamedTuple):
-    """What stands above the rows: how many lines, the separator, the names, the encoding."""
+    """What stands above the rows: how many lines, the separator, the names, the encoding.
+
+    `said`: what lines of a name and a value above the names say of all rows.
+    """
 
     lines: int
     separator: str
     names: list[str]
     encoding: str
+    said: Mapping[str, str] = MappingProxyType({})
 
 
 def head_of(path: Path) -> Head:
@@ -46,6 +51,8 @@ def head_of(path: Path) -> Head:
         )
     header = lines[skipped].decode("utf-8", "replace")
     separator = next((s for s in ",;\t" if s in header), ",")
+    above, said = _block(lines[skipped:], separator)
+    skipped += above
     first = lines[skipped : skipped + _LEVELS + 1]
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in first)
     cells = [next(csv.reader([text], delimiter=separator), []) for text in texts]
@@ -56,7 +63,27 @@ def head_of(path: Path) -> Head:
             f"{path}: column names must be unique, but {', '.join(map(ascii, duplicates))} "
             "occurs more than once; rename or drop one."
         )
-    return Head(skipped + deep, separator, names, encoding)
+    return Head(skipped + deep, separator, names, encoding, said)
+
+
+def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]:
+    """Lines of a name and a value that a sheet has above its table, and what they say.
+
+    >>> _block([b"Seed,4,", b",,", b"Update,acc,loss", b"0,0.2,1.5"], ",")
+    (2, {'Seed': '4'})
+    """
+    said: dict[str, str] = {}
+    texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])
+    rows = [next(csv.reader([text], delimiter=separator), []) for text in texts]
+    for i, row in enumerate(rows[:-1]):
+        filled = [cell.strip() for cell in row if cell.strip()]
+        if len(filled) > 2:
+            below = [number(cell) is not None for cell in rows[i + 1]]
+            is_header = not any(number(cell) is not None for cell in filled) and sum(below) > 1
+            return (i, said) if said and is_header else (0, {})
+        if len(filled) == 2 and row[0].strip():
+            said[filled[0]] = filled[1]
+    return 0, {}
 
 
 def pivoted(lines: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:

@@ -17,12 +17,10 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.merging import merged
-from isocompute.importers.placing import LATE
 from isocompute.importers.repetitions import SETTINGS
 from isocompute.importers.runs import ImportedRun, Series, UnclearError
 from isocompute.importers.sequels import join_counted_anew, join_resumed, named, span_of
 from isocompute.importers.shared import ENOUGH, may_be_one, pairs, scores_of, shared
-from isocompute.importers.steps import BEFORE
 
 
 def settle_runs(
@@ -47,7 +45,7 @@ def settle_runs(
             once = _leave_branches(once, before)
             once = _last_starts(once, resumed, before)
         runs = join_resumed(once, resumed, before)
-    return [_telling_its_beginning(run) for run in runs]
+    return list(runs)
 
 
 def named_apart(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
@@ -64,17 +62,6 @@ def named_apart(runs: Sequence[ImportedRun]) -> list[ImportedRun]:
         seen.add((name, sha256))
         apart.append(run if name == run.name else replace(run, name=name))
     return apart
-
-
-def _telling_its_beginning(run: ImportedRun) -> ImportedRun:
-    """With a line where its steps are even, and the first is far beyond one of them."""
-    first, _, width = span_of(run) or (0, 0, 1.0)
-    even = [  # where budgets grow by a factor, so does the distance
-        np.mean(np.diff(s.step_K) == width) > 0.5 for s in run.series if s.step_K.size > 1
-    ]
-    if not any(even) or first <= LATE * width:
-        return run
-    return run.inferring(f"step: the log begins at step {first}, {BEFORE}")
 
 
 def _merge_doubles(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:

@@ -15,6 +15,8 @@ from isocompute.importers.steps import FROM_ZERO, as_updates
 # twice of it believes one that goes on from the fifth evaluation of another run.
 LATE = 3.0
 _LEAST_ROWS, _CHANGES, _APART = 20, 4, 3  # see `without_repeats`
+REPEATS = "score: rows that repeat the last evaluation count once"
+BEGUN = "begins: step {}, since {} updates are planned and the log ends at step {}"
 OWN_BEGINNING = "begins: not used, since the log begins at step {}"
 
 Side = Mapping[str, Mapping[int, float]]  # numbers beside scores: kind -> step -> value
@@ -48,11 +50,13 @@ def own_evaluations(score_K: FloatArray) -> tuple[IntArray | None, str]:
     if score_K.size < _LEAST_ROWS:
         return None, ""
     new = np.flatnonzero(np.diff(score_K, prepend=score_K[0]) != 0)
+    every = int(np.gcd.reduce(new)) if new.size else 0
     there = np.flatnonzero(score_K != 0)
     if _is_even(there) and there.size < score_K.size / 2:
         return there, "score: 0 in the rows between two evaluations is taken for none"
     if _is_even(new) and new.size < score_K.size / 2:
-        return np.append(0, new), "score: rows that repeat the last evaluation count once"
+        own = np.append(0, new) if every < _APART else np.arange(0, new[-1] + 1, every)
+        return own, REPEATS  # two evaluations may have one score
     return None, ""
 
 
@@ -60,7 +64,12 @@ def without_repeats(points: Points) -> str:
     """Leave out rows of a series that are no evaluations of their own; a line that says so."""
     order = np.argsort(points.steps_K, kind="stable")
     step_K, score_K = points.steps_K[order], points.scores_K[order]
-    kept, told = own_evaluations(score_K)
+    again = (np.diff(step_K, prepend=-1) == 0) & (np.diff(score_K, prepend=np.nan) == 0)
+    kept: IntArray | None
+    if points.axis is not None and again.sum() > step_K.size / 2:  # their own counter says whose
+        kept, told = np.flatnonzero(~again), REPEATS
+    else:
+        kept, told = own_evaluations(score_K)
     if kept is not None:
         points.step = array("q", step_K[kept].tolist())
         points.value = array("d", score_K[kept].tolist())

@@ -12,13 +12,21 @@ import shlex
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
-from isocompute.importers.reading import ROTATED, UTF16, clean_text, in_utf8, open_log
+from isocompute.importers.reading import (
+    OF_ONES_OWN,
+    ROTATED,
+    UTF16,
+    clean_text,
+    in_utf8,
+    open_log,
+)
 from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.siblings import refuse_siblings
@@ -36,7 +44,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.zst", ".7z")
 # Beside logs, read with them or nothing of ours.
 _NO_LOGS = (
     "config.json", "experiment_config.json", "args.json", "training_args.json",
-    "wandb-summary.json", "parameters.json",
+    "wandb-summary.json", "parameters.json", "params.json", "orchestrator.json", "rl.json",
     "wandb-metadata.json", "tokenizer.json", "tokenizer_config.json", "generation_config.json",
 )
 _LOG_ENDINGS = (
@@ -83,8 +91,8 @@ def read_log(
 
 def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> None:
     """A column map that names nothing which is there has a slip of the pen."""
-    from isocompute.importers.asking import keys_there
     from isocompute.importers.configuration import IN_ROWS
+    from isocompute.importers.scored import keys_there
 
     scores = {k: c for k, c in settings.columns.items() if c.metric.label not in IN_ROWS}
     if not scores:
@@ -184,7 +192,7 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
         raise InputError(
             f"a log must be one of verl, TRL, W&B, TensorBoard, MLflow, trackio, prime-rl, SkyRL "
             f"or tidy curves, but {str(path)!r} {_NOTHING}; give what its tracker wrote (W&B, "
-            "TensorBoard, MLflow), or a table of run, step, metric, value."
+            f"TensorBoard, MLflow), or {OF_ONES_OWN}."
         )
     return runs
 
@@ -194,7 +202,7 @@ def _is_a_table(path: Path, header: str) -> InputError:
     return InputError(
         f"an import reads logs of trainers and trackers, but {str(path)!r}{_TABLE} "
         f"{columns:.300}; give it to fit as it is: "
-        f"isocompute fit {shlex.quote(str(path))}."
+        f"isocompute fit {shlex.quote(str(path))}"
     )
 
 
@@ -272,10 +280,13 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     dumps: dict[Path, list[Path]] = defaultdict(list)
     single: list[Path] = []
     from isocompute.importers.beside import of_other_logs
+    from isocompute.importers.checkpoints import read_results, results_in, with_results
 
     apart = of_other_logs(files)
     if apart == set(files):  # beside nothing: read, and refused for what it is
         apart = set()
+    evaluated = results_in(files)
+    apart |= {one.file for results in evaluated.values() for one in results}
     for path in files:
         if path in apart:
             continue
@@ -315,6 +326,8 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             attempt(read_mlflow_run, store, settings)
     for path in single:
         attempt(_read_file, path, settings.for_path(path))
+    own = (read_results(r, settings.for_path(home)) for home, r in evaluated.items())
+    runs[:] = with_results(runs, [run for found in own for run in found])
     if runs and deleted:
         from isocompute.importers.mlflow_store import DELETED
 
@@ -337,10 +350,12 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         raise InputError(
             f"an import reads logs of trainers and trackers, but {str(folder)!r} holds "
             f"{len(reasons)} table{'s' if len(reasons) > 1 else ''}; give the folder to fit as it "
-            f"is: isocompute fit {shlex.quote(str(folder))}."
+            f"is: isocompute fit {shlex.quote(str(folder))}"
         )
     if not runs:
-        hint = f"; the first of {len(reasons)}: {reasons[0]}" if reasons else "; check the path."
+        hint = f"; the first of {len(reasons)}: {reasons[0]}" if reasons else (
+            f"{_there(folder)}; {OF_ONES_OWN}."
+        )
         if deleted and not reasons:
             hint = f" ({deleted} runs were deleted in MLflow)."
         raise InputError(
@@ -348,6 +363,12 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"{hint}"
         )
     return runs
+
+
+def _there(folder: Path) -> str:
+    """What a folder holds instead of logs: a few names."""
+    names = [clean_text(p.name, 60) for p in islice(folder.rglob("*"), 1_000) if p.is_file()]
+    return f" (it has {', '.join(sorted(names)[:3])}{', ...' * (len(names) > 3)})" * bool(names)
 
 
 def _head(path: Path) -> bytes:

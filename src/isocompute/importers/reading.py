@@ -25,6 +25,10 @@ from isocompute.errors import InputError
 MAX_LINE_BYTES = 4 << 20  # a validation sample of 100k tokens is far below; a parse stays < 200 MB
 MAX_DECOMPRESSED_BYTES = 8 << 30  # gzip expands up to 1000 times
 _CHUNK = 1 << 20
+# what to do with a log that no reader knows
+OF_ONES_OWN = (
+    "write a CSV of its scores: run, problems_per_batch, rollouts_per_problem, step, score"
+)
 UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how a text in it begins
 
 _NOT_NUMBERS = {"nan", "+nan", "-nan", "inf", "+inf", "-inf", "infinity", "+infinity",
@@ -246,6 +250,22 @@ def flatten(value: object, *, separator: str = ".", limit: int = 20_000) -> dict
     return flat
 
 
+_OF_A_VALUE = {"value", "desc", "description", "name", "section", "type"}
+
+
+def unwrapped(value: object) -> object:
+    """Settings without what a tracker says of each, as W&B's and ClearML's files do.
+
+    >>> unwrapped({"lr": {"value": 1e-6, "desc": None}, "n": {"name": "n", "value": "8"}})
+    {'lr': 1e-06, 'n': '8'}
+    """
+    if not isinstance(value, Mapping):
+        return value
+    if "value" in value and set(value) <= _OF_A_VALUE:
+        return value["value"]
+    return {key: unwrapped(inner) for key, inner in value.items()}
+
+
 # Columns of a row per number: MLflow, Comet (metricName), Neptune (attribute_path), Aim
 # (metric.name).
 METRIC_WORDS = ("metric", "key", "tag", "metric_name", "metricname", "variable", "attribute_path",
@@ -308,15 +328,15 @@ _ENDINGS = (".gz", ".jsonl", ".json", ".ndjson", ".csv", ".tsv", ".log", ".txt",
 _COMMON = (
     "metrics", "logging", "experiment_log", "log", "train", "training", "output", "history",
     "stdout", "trainer_log", "eval", "evals", "evaluation", "evaluations", "val", "validation",
-    "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "results",
-    "scores",
+    "eval_log", "train_log", "eval_metrics", "train_metrics", "val_metrics", "progress", "result",
+    "results", "scores",
 )  # fmt: skip
 # Folders of which every run has one: a tracker's; and a version of it (Lightning, ms-swift).
 _COMMON_FOLDERS = (  # W&B keeps a run's console in run-DATE-ID/files/output.log
     "tensorboard", "tensorboard_log", "tensorboard_logs", "tb", "tb_logs", "logs", "files",
 )  # fmt: skip
 TIMED = re.compile(r"log_[0-9]{9,11}")  # torchtune's, by the second of its start
-_NUMBERED = re.compile(r"version_[0-9]+|v[0-9]+-[0-9]{8}-[0-9]{6}")
+_NUMBERED = re.compile(r"version_[0-9]+|(?:v[0-9]+-)?[0-9]{8}[-_][0-9]{6}")
 
 
 def folder_name(folder: Path) -> str:

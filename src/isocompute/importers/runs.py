@@ -155,6 +155,7 @@ class Provenance:
         s_per_step: mean seconds of an update, where the log has times.
         gpu_s_per_step: mean GPU-seconds of an update, where the log has time and GPUs.
         unread: keys of the log that were not understood, the first ones.
+        begins: the first step of its rows, with scores or without; None where that is not known.
     """
 
     path: str
@@ -169,6 +170,7 @@ class Provenance:
     s_per_step: float | None = None
     gpu_s_per_step: float | None = None
     unread: tuple[str, ...] = ()
+    begins: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from isocompute.importers.reading import flatten
+from isocompute.importers.reading import flatten, unwrapped
 
 SETTINGS = ("config", "cfg", "params", "parameters", "hyperparameters", "hyperparams", "hparams",
             "settings", "args")  # fmt: skip
@@ -53,7 +53,7 @@ def settings_of(document: Mapping[str, object]) -> dict[str, object]:
             continue
         for name, inner in value.items():
             if name in SETTINGS and isinstance(inner, dict):
-                for key, setting in flatten(inner).items():
+                for key, setting in flatten(unwrapped(inner)).items():
                     group = next((g for g in _GROUPS if key.startswith(g)), "")
                     found[key.removeprefix(group)] = setting
             else:

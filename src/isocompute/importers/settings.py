@@ -53,7 +53,7 @@ class Settings:
         gpus: of a run, where the log has times and does not say on how many.
         learning_rate: of a run whose log holds none.
         begins: the step from which a run's own updates count, where it went on from another run's
-            checkpoint and its log with that run's counter.
+            checkpoint and its log with that run's counter; 0: all of them are its own.
         pattern: names of files, runs or folders with placeholders for the eight above, for example
             "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
             folders where it holds a slash.
@@ -91,7 +91,7 @@ class Settings:
     def __post_init__(self) -> None:
         for name in _WHOLE:
             value = getattr(self, name)
-            least = 0 if name == "seed" else 1
+            least = 0 if name in ("seed", "begins") else 1
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)
                                       or value < least):
                 raise InputError(

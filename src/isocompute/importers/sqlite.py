@@ -11,7 +11,7 @@ from isocompute.errors import InputError
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.mlflow_store import DELETED
-from isocompute.importers.reading import MAX_LINE_BYTES, parse_json
+from isocompute.importers.reading import MAX_LINE_BYTES, OF_ONES_OWN, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
@@ -83,7 +83,8 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
     if not source:
         raise InputError(
             f"a database must be one of MLflow (metrics, params, runs) or trackio (metrics, "
-            f"configs), but {str(path)!r} has other tables; give the tracker's own file."
+            f"configs), but {str(path)!r} has other tables; give the tracker's own file, or "
+            f"{OF_ONES_OWN}."
         )
     provenance = provenance_of(path, source)
     return [c.finish(path, source, provenance) for c in collectors.values()]

@@ -17,7 +17,7 @@ from isocompute.importers.reading import clock_of, number, whole
 from isocompute.importers.runs import IntArray, UnclearError
 from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
 
-BEFORE = "and the updates before it count as its own"  # ends that of a log that begins late
+BEFORE = "and the updates before it count as its own"  # ends the line of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
 # ends the refusal of a log whose order counts
 EARLIEST_FIRST = (
@@ -62,6 +62,9 @@ class Counters:
         self.inferred: list[str] = []
         self._last: int | None = None
         self._filled = 0
+        self._by_step: dict[int, int] = {}  # the named counter, by the tracker's step
+        self._beside: dict[str, list[tuple[int, int]]] = {}  # others: their first rows and the last
+        self._ahead: dict[str, set[int]] = {}  # by how much they were before the step
         self._differ: tuple[str, int, int] | None = None
         self._before: tuple[int, Mapping[str, object]] = (0, {})  # step of the row before, and it
         self.backward = False  # the log goes back in time where it goes back to a step
@@ -119,11 +122,52 @@ class Counters:
             found = self.value(values[self.wanted])
             if found is not None:
                 self._last = found
+                if (at := whole(step)) is not None:
+                    self._by_step[at] = found
             return values[self.wanted] if found is None else found
         if calls:  # rows of one log call after the other: the last count still holds
             self._filled += 1
             return 0 if self._last is None else self._last
         return step if not self.seen and self.wanted == "step" else None
+
+    def waits(self, step: object, values: Mapping[str, object], calls: bool) -> bool:
+        """Whether a row is to wait for the counter: series kept apart share their steps."""
+        if self.wanted in values or (calls and len(values) > 1):
+            return False
+        return whole(step) is not None
+
+    def at(self, step: object) -> int | None:
+        """The named counter at a step of the tracker's, or at the last one before it."""
+        at = whole(step)
+        if at is None or at in self._by_step:
+            return None if at is None else self._by_step[at]
+        before = [own for own in self._by_step if own < at]
+        self._filled += bool(before)
+        return self._by_step[max(before)] if before else (0 if self._by_step and not at else None)
+
+    def compare(self, key: str, step: int, value: object) -> bool:
+        """Take what seems to count updates beside the step; whether it still seems so."""
+        own = whole(value)
+        if own is None:
+            return False
+        seen = self._beside.setdefault(key, [])
+        if seen and (own - seen[-1][1]) * (step - seen[-1][0]) < 0:
+            del self._beside[key]
+            return False
+        seen[_FEW:] = [(step, own)]
+        if len(ahead := self._ahead.setdefault(key, set())) < _FEW:
+            ahead.add(own - step)
+        return True
+
+    def held_against(self) -> None:
+        """Take the last values of what counted beside the step, where they are others."""
+        for key, seen in self._beside.items():
+            (at, own), (first_at, first) = seen[-1], seen[0]
+            moved = own > first and at > first_at
+            # beside a count of calls, one that slips once is another
+            apart = abs(own - at) > 1 or (self.calls and len(self._ahead[key]) > 1)
+            if moved and len(seen) > _FEW and apart:
+                self.differ(key, at, own)
 
     def side(self, step: int, values: Mapping[str, object]) -> int:
         """The step of numbers beside scores (lengths, tokens), where the tracker's counts calls."""
@@ -273,8 +317,9 @@ def from_one(
         return None
     if trainer == "slime":
         after = step_K[step_K > 0]
-        if _on_multiples(after) and bool((np.diff(after) == after[0]).all()):
-            return None  # counted from 1
+        between = np.diff(np.unique(after, return_index=True)[0])
+        if between.size and between.min() > 1 and not (after % between.min()).any():
+            return None  # counted from 1, whether one is missing or not
         # every k updates, evaluations stand at k-1, 2k-1, ..., and at 0 before training; every
         # single one at 0 twice, or at 0 once where the one before training was left out
         gaps = np.diff(np.unique(step_K, return_index=True)[0])

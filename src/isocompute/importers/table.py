@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.headers import head_of
-from isocompute.importers.reading import UTF16, in_utf8
+from isocompute.importers.local_cells import plain_thousands, without_units
+from isocompute.importers.reading import UTF16, clean_text, in_utf8
 from isocompute.importers.torn import ends_within_line, may_be_cut
 
 if TYPE_CHECKING:
@@ -206,13 +207,15 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
     table = _read_packed(path, how) if path.suffix == ".gz" else pa.csv.read_csv(path, **how)
     if (last := head.names[-1]) in names and names[last] != "rollouts":
         _refuse_cut(table.column(last), last, path)
+    table = without_units(table, names)
     if head.separator in ";\t":
-        _refuse_dotted_thousands(table, names, path)
+        table = plain_thousands(table, names, path)
     if head.separator in ";\t":  # decimal commas; 1,234 may be thousands and stays as it is
         for i, name in enumerate(table.column_names):
             column = table.column(i)
-            for form in (r"^\s*(-?0),([0-9]+)\s*$", r"^\s*(-?[0-9]+),([0-9]{1,2}|[0-9]{4,})\s*$"):
-                column = pc.replace_substring_regex(column, form, r"\1.\2")
+            for form in (r"(-?0),([0-9]+)", r"(-?[0-9]+),([0-9]{1,2}|[0-9]{4,})"):
+                form = rf"^\s*{form}(\s*%?)\s*$"
+                column = pc.replace_substring_regex(column, form, r"\1.\2\3")
             table = table.set_column(i, name, column)
     for name in table.column_names[:1]:  # tables joined by `cat`: a header is no row
         column = table.column(name)
@@ -235,25 +238,6 @@ def _refuse_cut(column: pa.ChunkedArray, name: str, path: Path) -> None:
             f"is {ascii(last)[1:-1]:.20}, shorter than all others; delete that row, or end its "
             "line if it is whole."
         )
-
-
-def _refuse_dotted_thousands(table: pa.Table, names: dict[str, str], path: Path) -> None:
-    """A count written as 1.280: a thousand, where no cell has a dot elsewhere."""
-    import pyarrow.compute as pc
-
-    for name, meant in names.items():
-        if meant not in ("rollouts", "steps", "tokens"):
-            continue
-        text = pc.utf8_trim_whitespace(table.column(name))
-        dotted = pc.match_substring(text, ".")
-        grouped = pc.match_substring_regex(text, r"^[1-9][0-9]{0,2}(\.[0-9]{3})+$")
-        if pc.any(dotted).as_py() and pc.all(pc.or_(pc.invert(dotted), grouped)).as_py():
-            row = pc.index(dotted, True).as_py()
-            cell = text[row].as_py()
-            raise InputError(
-                f"{path}: column {name} must hold plain numbers, but row {row + 1} has "
-                f"{ascii(cell)[:60]}, a fraction or thousands; write {cell.replace('.', '')[:60]}."
-            )
 
 
 def _unpacked_bytes(metadata: Any, wanted: list[str]) -> int:
@@ -288,7 +272,7 @@ def _check_size(path: Path, rows: int, size: int) -> None:
 
 def some(names: list[str], most: int = 12) -> str:
     """A few column names, printable whatever the file holds."""
-    shown = [ascii(n)[1:-1][:40] for n in names[:most]]
+    shown = [clean_text(n, 40) for n in names[:most]]
     return ", ".join(shown) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 

@@ -22,7 +22,8 @@ from isocompute.importers.asking import (
     pattern_in_path,
 )
 from isocompute.importers.called import by_maps
-from isocompute.importers.configuration import MODELS, RESPONSES, problems_of
+from isocompute.importers.configuration import MODELS, RESPONSES, configuration, problems_of
+from isocompute.importers.headers import head_of
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.reading import number
 from isocompute.importers.recorded import recorded_columns, recorded_rows
@@ -120,7 +121,31 @@ def load_tidy(
         settings, split=settings.split or of.split or None,
         problem_set=settings.problem_set or of.problem_set or None,
     )
+    if path.is_file() and ".parquet" not in path.name:
+        settings = _with_block(path, settings)
     return _load(path, score_range, where or {}, settings, say=say)
+
+
+def _with_block(path: Path, settings: Settings) -> Settings:
+    """With the B_p, n and seed that lines above the table say.
+
+    Raises:
+        InputError: a name or a setting says otherwise.
+    """
+    try:
+        said = configuration({_plain(k): value for k, value in head_of(path).said.items()})
+    except (OSError, EOFError):  # told where the rows are read
+        return settings
+    for name in _SETTINGS:
+        own, given = getattr(said, name), getattr(settings, name)
+        if own is not None and given not in (None, own):
+            raise InputError(
+                f"{path}: {name} must be one number, but the lines above the table say {own} and "
+                f"the setting or pattern {given}; drop that part of it, and the table's is used."
+            )
+        if own is not None:
+            settings = replace(settings, **{name: own})
+    return settings
 
 
 def load_table(

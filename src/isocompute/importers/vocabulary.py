@@ -186,6 +186,9 @@ def _verl(key: str) -> Column | None:
 
 
 def _trl(variable: str | None, split: str) -> Column:
+    said, _, rest = (variable or "").partition("/")  # Tunix: rewards/eval/score/mean
+    if said in ("eval", "train"):
+        variable, split = rest or None, "train" if said == "train" else "validation"
     return Column(
         metric=Metric(kind="avg", variable=variable or "reward", core=variable is None),
         split=split, trainer="trl",
@@ -206,6 +209,8 @@ ROLLOUTS = re.compile(
 # Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
 # dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
 BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")
+# Problems that one update drew, in loops of one's own.
+SAMPLED = re.compile(r"(?:^|[/_.])(?:problems|prompts|questions)_(?:sampled|drawn|generated)$")
 # The rate of an update's optimizer: verl 0.9.1, workers/actor; transformers 5.23, trainer.py, and
 # its trackers; OpenRLHF 0.11.0, trainer/ppo_trainer.py; slime 0.3.1, backends.
 RATE_KEYS = (
@@ -227,6 +232,27 @@ POLICY = re.compile(r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$"
 COUNTS = re.compile(
     r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"
 )
+
+# What loops of one's own call a counter of updates; of others, of the optimizer and of time. Ray
+# Tune 2 counts reports (training_iteration).
+_UPDATES = re.compile(
+    r"(?:^|[/_.])(?:updates?|steps?|iterations?|iters?)"
+    r"(?:_(?:done|completed|count|idx|index|number|num|so_far))?$", re.I,
+)
+_NO_UPDATES = re.compile(
+    "training_iteration|quer|prompt|data|sgd|tim(?:e|ing)|sec|per_|perf|optim|grad|mini|micro|inner|env|episode|agent|turn|token|sample|max|"
+    "warm|since|eval|val|test|lr|sched|best|save|ckpt|checkpoint|left|remain", re.I,
+)
+
+
+def counts_updates(key: str) -> bool:
+    """Whether a key that no trainer has seems to count updates.
+
+    >>> counts_updates("progress/updates_done"), counts_updates("timing_s/step")
+    (True, False)
+    """
+    return _UPDATES.search(key) is not None and _NO_UPDATES.search(key) is None
+
 
 # What counts updates beside a tracker's own step, the most telling first. OpenRLHF 0.11.0,
 # utils/logging_utils.py; open-instruct 0.3.0, grpo_fast.py (its global_step counts rollouts); slime

@@ -1,0 +1,173 @@
+"""Results of evaluations that were made of checkpoints afterwards: a small JSON file for each.
+
+| file | scores |
+|---|---|
+| `results_TIME.json` of lm-evaluation-harness 0.4 | `results: {TASK: {"METRIC,FILTER": ...}}` |
+| any other with numbers (`eval_results/global_step_40/math500/metrics.json`) | keys to be mapped |
+
+The step is the number of the folder (`step_0040`, `checkpoint-40`, `RUN__step_0040`), the run what
+stands above it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from isocompute.importers.collect import Collector
+from isocompute.importers.ledger import Errors
+from isocompute.importers.reading import MAX_LINE_BYTES, flatten, number, parse_json, whole
+from isocompute.importers.runs import ImportedRun, Metric
+from isocompute.importers.series import points_of
+from isocompute.importers.settings import Column, Settings
+
+_STEP = re.compile(
+    r"(?P<run>(?:.*?[^a-z0-9])??)(?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_]?"
+    r"(?P<step>[0-9]{1,9})", re.I,
+)
+_FILE = re.compile(r"eval|result|metric|score|acc|summary", re.I)
+_NO_FILE = re.compile(r"config|token|state|index|args", re.I)
+# folders of every run, or of none
+_GENERAL = re.compile(
+    r"(?:lm_?)?eval\w*|results?|outputs?|out|checkpoints?|ckpts?|scores|metrics|logs?|\.", re.I
+)
+
+
+class Place(NamedTuple):
+    """Where a result stands: its run's folder and name, its step, what lies between."""
+
+    home: Path
+    run: str
+    step: int
+    within: str
+
+
+class _Result(NamedTuple):
+    place: Place
+    file: Path
+    content: Mapping[str, Any]
+
+
+def place_of(file: Path) -> Place | None:
+    """Run and step of a result; None where no folder above it is of a checkpoint.
+
+    >>> place_of(Path("out/n8/eval_results/global_step_40/math500/metrics.json"))[1:]
+    ('n8', 40, 'math500')
+    >>> place_of(Path("out/__ckpt__n8__step_0040/results_1.json"))[1:]
+    ('n8', 40, '')
+    """
+    if file.suffix != ".json" or not _FILE.search(file.name) or _NO_FILE.search(file.name):
+        return None
+    parts = file.parts[:-1]
+    for i, part in enumerate(parts):
+        if (match := _STEP.fullmatch(part)) is None:
+            continue
+        own = match["run"].strip("-_. ").rpartition("__")[2]
+        above = [own, *reversed(parts[:i])]
+        run = next((name for name in above if name and not _GENERAL.fullmatch(name)), "")
+        home = Path(*parts[:i], *([match["run"]] if own else []))
+        within = [p for p in parts[i + 1 :] if _STEP.fullmatch(p) is None]
+        return Place(home, run or home.name, int(match["step"]), "/".join(within))
+    return None
+
+
+def results_in(files: Sequence[Path]) -> dict[Path, list[_Result]]:
+    """Those of the files that are results of checkpoints, by the folder of their run."""
+    found: dict[Path, list[_Result]] = defaultdict(list)
+    for file in files:
+        place = place_of(file)
+        if place is None or file.stat().st_size > MAX_LINE_BYTES:
+            continue
+        content, _ = parse_json(file.read_bytes())
+        if isinstance(content, dict) and next(iter(points_of(content)), None) is None:
+            found[place.home].append(_Result(place, file, content))
+    return found
+
+
+def read_results(results: Sequence[_Result], settings: Settings) -> list[ImportedRun]:
+    """The run whose checkpoints were evaluated."""
+    ordered = sorted(results, key=lambda one: (one.place.step, one.file.name))
+    first = ordered[0]
+    collector = Collector(first.place.run, Errors(str(first.file)), settings)
+    home = first.place.home if first.place.home.is_dir() else first.place.home.parent
+    collector.configure_beside(home / first.file.name, alone=False)
+    scores = [(one, *score) for one in ordered for score in _scores(one.content)]
+    whole_sets = Counter[str]()
+    for _, task, _, _, count in scores:
+        whole_sets[task] = max(whole_sets[task], count)
+    latest: dict[tuple[int, str, str], float] = {}
+    few = 0
+    for one, task, metric, value, count in scores:
+        if count < whole_sets[task]:  # a trial on a part of the problems
+            few += 1
+        else:  # of several at one step the latest
+            latest[one.place.step, task, metric] = value
+    several = {task: len({m for _, t, m in latest if t == task}) > 1 for task in whole_sets}
+    for (step, task, metric), value in latest.items():
+        told = Metric(kind="avg", variable=metric, core=not several[task])
+        collector.score(Column(metric=told, problem_set=task), step, value, 0)
+    if few:
+        collector.counters.infer(
+            f"score: {few} results on a part of the problems (limit) are left out"
+        )
+    for at, one in enumerate(ordered, start=1):
+        if "results" not in one.content:
+            keys = flatten(one.content, separator="/")
+            collector.row(one.place.step, {
+                f"{one.place.within}/{key}".strip("/"): v for key, v in keys.items()
+                if number(v) is not None
+            }, at)  # fmt: skip
+    collector.n_rows = len(ordered)
+    run = collector.finish(first.file, "checkpoint-results")
+    counts = set(whole_sets.values())
+    if len(counts) == 1 and max(counts) and run.provenance.evaluation_problems is None:
+        problems = replace(run.provenance, evaluation_problems=max(counts))
+        run = replace(run, provenance=problems)
+    return [run]
+
+
+def _scores(content: Mapping[str, Any]) -> Iterator[tuple[str, str, float, int]]:
+    """Task, metric, score and problems of what lm-evaluation-harness wrote."""
+    results, counts = content.get("results"), content.get("n-samples")
+    if not isinstance(results, dict):
+        return
+    for task, values in results.items():
+        of = counts.get(task) if isinstance(counts, dict) else None
+        count = whole(of.get("effective")) if isinstance(of, dict) else None
+        for key, value in (values.items() if isinstance(values, dict) else ()):
+            score = number(value)
+            if score is not None and "stderr" not in key and key not in ("alias", "samples"):
+                yield str(task), str(key).removesuffix(",none"), score, count or 0
+
+
+def with_results(
+    runs: Sequence[ImportedRun], evaluated: Sequence[ImportedRun]
+) -> list[ImportedRun]:
+    """Runs with the scores of their checkpoints, where a log bears the run's name."""
+    out = list(runs)
+    for one in evaluated:
+        alike = [i for i, run in enumerate(out) if run.name == one.name and not any(
+            s.split == "validation" for s in run.series
+        )]  # fmt: skip
+        if len(alike) != 1:
+            out.append(one)
+            continue
+        run = out[alike[0]]
+        b_p, n = run.problems_per_batch, run.rollouts_per_problem
+        batch = np.float64(np.nan if b_p is None or n is None else b_p * n)
+        made = tuple(
+            replace(s, rollouts_K=s.step_K.astype(np.float64) * batch) for s in one.series
+        )
+        provenance = replace(
+            run.provenance, unread=(*one.provenance.unread, *run.provenance.unread)
+        )
+        out[alike[0]] = replace(
+            run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance
+        ).inferring(*one.provenance.inferred, f"score: of its checkpoints, {one.provenance.path}")
+    return out

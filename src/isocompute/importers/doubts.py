@@ -1,0 +1,99 @@
+"""What a run that was read leaves in doubt: nothing is kept or fitted before it is settled.
+
+Shape legend: K points of one series.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from isocompute.importers.asking import also_asked
+from isocompute.importers.placing import LATE
+from isocompute.importers.runs import ImportedRun, IntArray, UnclearError
+from isocompute.importers.scored import mapped, scores_unread
+from isocompute.importers.sequels import span_of
+from isocompute.importers.steps import BEFORE
+
+
+def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
+    """Stop where a score or the updates of a run may be others', with all that is asked.
+
+    Args:
+        runs: with the parts of each joined.
+        training: scores of training are meant.
+
+    Raises:
+        UnclearError: a score of training would stand for the held-out one, or a log begins far
+            beyond step 0 and nothing says whose the updates before are.
+    """
+    asked = [] if training else [t for run in runs if (t := _of_training_alone(run))]
+    late = [t for run in runs if (t := _begins_late(run))]
+    if told := [*asked[:1], *late[:1]]:
+        raise UnclearError(f"{' '.join(told)}{also_asked(runs)}")
+
+
+def _of_training_alone(run: ImportedRun) -> str:
+    if not run.series or any(s.split == "validation" for s in run.series):
+        return ""
+    if not (keys := scores_unread(run)):
+        return ""
+    verb = "was" if len(keys) == 1 else "were"
+    return (
+        f"a curve must be of held-out problems, but {run.name!r} ({run.provenance.path}) has "
+        f"scores of training alone, and {', '.join(keys)} {verb} not read; add {mapped(keys[0])}, "
+        "or --set split=train to keep the training score."
+    )
+
+
+def _begins_late(run: ImportedRun) -> str:
+    """Where its steps are even, and the first is far beyond one of them.
+
+    Parts of one run are joined once its B_p and n are known.
+    """
+    if run.problems_per_batch is None or run.rollouts_per_problem is None:
+        return ""
+    first, last, width = span_of(run) or (0, 0, 1.0)
+    even = [  # where budgets grow by a factor, so does the distance
+        np.mean(np.diff(s.step_K) == width) > 0.5 for s in run.series if s.step_K.size > 1
+    ]
+    rows = [int(s.step_K[0]) for s in run.series if s.step_K.size]
+    begins = run.provenance.begins
+    earliest = min([first, *rows, *([] if begins is None else [begins])])
+    if not any(even) or earliest <= LATE * width or any(
+        line.endswith(BEFORE) for line in run.provenance.inferred
+    ):
+        return ""
+    begins = own_start(earliest, [s.step_K for s in run.series if s.split == "train"])
+    return late_text(f"{run.name!r} ({run.provenance.path})", earliest, last, begins)
+
+
+def own_start(first: int, training: Sequence[IntArray]) -> int:
+    """The step at which a log that begins late began, if those before are another run's.
+
+    >>> own_start(500, [np.array([501, 502])]), own_start(510, [np.array([510, 520, 530])])
+    (500, 500)
+    """
+    for step_K in training:
+        if step_K.size > 1 and step_K.min() == first:  # of the first update, or of the first ten
+            return first - int(np.median(np.diff(np.sort(step_K))))
+    return first
+
+
+def late_text(what: str, first: int, last: int, begins: int, planned: int | None = None) -> str:
+    """Both readings of a log that begins late, and the option for each.
+
+    Args:
+        what: the run and its log.
+        first, last: steps.
+        begins: see `own_start`.
+        planned: updates; None where that is not known.
+    """
+    plan = "" if planned is None else f", {planned} are planned"
+    return (
+        f"the updates of a run must be its own, but {what} begins at step {first}; add --set "
+        f"begins=0 if it did those before as well ({last} in all), or --set begins={begins} if it "
+        f"went on from another run's checkpoint ({last - begins} in all{plan}). An older part of "
+        "its log belongs beside it."
+    )

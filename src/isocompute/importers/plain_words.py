@@ -1,0 +1,51 @@
+"""Words for B_p and n that mean nothing else, whatever trainer or section they stand in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+OWN = ("problems_per_batch", *(
+    f"{what}_per_{batch}" for what in ("prompts", "problems", "questions")
+    for batch in ("batch", "step", "update", "iteration")
+    if (what, batch) != ("problems", "batch")
+))  # fmt: skip
+GROUPS = (*(
+    f"{what}_per_{of}" for of in ("prompt", "problem", "question")
+    for what in ("samples", "rollouts", "completions", "responses", "generations")
+), "group_size")  # fmt: skip
+# sections whose samples are of an evaluation, and whose groups are of weights
+_NOT_OURS = re.compile(r"(?:^|[._])(?:eval|val|test|quant|lora|moe)", re.I)
+
+
+def plain_keys(
+    config: Mapping[str, object], words: Sequence[str]
+) -> Iterator[tuple[str, object]]:
+    """Keys whose last part is one of some words, or that with `num_` or `train_` before it.
+
+    Those of an evaluation are left out.
+    """
+    for key, value in config.items():
+        section, _, word = re.sub("[ -]+", "_", key.lower()).replace("/", ".").rpartition(".")
+        word = word.removeprefix("train_")
+        plain = word if word in words else word.removeprefix("num_")
+        if plain in words and not _NOT_OURS.search(section):
+            yield key, value
+
+
+def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
+    """B_p and n under the words that mean nothing else, whatever section they stand in.
+
+    One that two sections say differently, or that is of an evaluation, is none of them.
+
+    >>> in_plain_words({"rl.problems_per_step": 32, "eval.samples_per_problem": 4})
+    {'problems_per_step': 32}
+    """
+    found: dict[str, object] = {}
+    doubted = set[str]()
+    for words in (OWN, GROUPS, ("num_generations",)):
+        for key, value in plain_keys(config, words):
+            word = next(w for w in words if re.sub("[ -]+", "_", key.lower()).endswith(w))
+            if key != word and str(found.setdefault(word, value)) != str(value):
+                doubted.add(word)
+    return {word: value for word, value in found.items() if word not in doubted}

@@ -1,0 +1,95 @@
+"""Which key of a log seems to be the score: guesses that only messages make."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from isocompute.importers.called import mapping
+from isocompute.importers.runs import ImportedRun
+
+_NO_SCORE = re.compile(
+    "best|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop", re.I
+)
+_RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
+_RATE = "|".join(_RATES)
+_HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
+_OF_TRAINING = re.compile(
+    r"(?<![a-z])(?:train(?:ing)?|rollouts?|batch|actor|critic|group)(?![a-z])", re.I
+)
+
+
+def likely_score(runs: Sequence[ImportedRun]) -> str:
+    """`--map KEY=METRIC` for the key that was not understood and looks most like a score.
+
+    >>> likely_score([])
+    '--map KEY=avg'
+    """
+    return mapped(likely_key([key for run in runs for key in run.provenance.unread]))
+
+
+def likely_key(keys: Sequence[str]) -> str:
+    """The key that looks most like a score, of held-out problems if there is one; else "KEY"."""
+    fit = [key for key in keys if not _NO_SCORE.search(key)]
+    others = [key for key in fit if not _OF_TRAINING.search(key)]
+    for words in (rf"{_HELD_OUT}.*(mean|avg)(@|_at_|_)?[0-9]", r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
+                  rf"{_HELD_OUT}.*({_RATE}|score|reward)", "eval|val|test|held", *_RATES,
+                  "score|reward"):  # fmt: skip
+        for among in (others, fit):
+            if found := next((key for key in among if re.search(words, key, re.I)), None):
+                return found
+    return "KEY"
+
+
+def scores_unread(run: ImportedRun, most: int = 5) -> list[str]:
+    """Keys of a run that may hold a held-out score, the likeliest first."""
+    found: list[str] = []
+    keys = list(run.provenance.unread)
+    while len(found) < most and (key := left_out(keys)):
+        found.append(key)
+        keys.remove(key)
+    return found
+
+
+def left_out(unread: Sequence[str]) -> str | None:
+    """Of keys that were not read, the one that seems to be the held-out score; None without.
+
+    >>> left_out(["grad_norm", "heldout/accuracy"]), left_out(["train/acc", "value_loss"])
+    ('heldout/accuracy', None)
+    """
+    keys = [key for key in unread if not _OF_TRAINING.search(key)]
+    key = likely_key(keys)
+    sure = re.search(f"{_RATE}|{_HELD_OUT}.*(score|reward|mean|avg|@)", key, re.I)
+    return key if sure and key in keys else None
+
+
+def mapped(key: str) -> str:
+    """The option that reads a key as a score."""
+    return mapping(key, metric_named(key))
+
+
+def metric_named(key: str) -> str:
+    """The metric that the name of a score says: of k samples their mean, or the best of them.
+
+    >>> metric_named("eval/mean@8"), metric_named("val/pass@4"), metric_named("val_acc")
+    ('avg@8', 'best@4', 'avg')
+    """
+    k = re.search(r"(?:@|_at_|(?<=mean)_?|(?<=avg)_?|(?<=pass)_?)([1-9][0-9]{0,5})$", key)
+    if k is None or (k[1] == "1" and "pass" in key.lower()):
+        return "avg"  # pass@1 is the mean over however many samples there are
+    return f"{'best' if re.search('pass|best|any', key, re.I) else 'avg'}@{k[1]}"
+
+
+def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
+    """The keys of logs that were not understood, for a message; the likely scores first.
+
+    >>> keys_there([])
+    ''
+    """
+    keys = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
+    likely = [k for k in keys if re.search("eval|val|test|acc|score|reward|pass", k, re.I)]
+    listed = [*likely, *(k for k in keys if k not in likely)]
+    if not listed:
+        return ""
+    more = f" and {len(listed) - most} more" if len(listed) > most else ""
+    return f" (keys that were not read: {', '.join(listed[:most])}{more})"

@@ -721,7 +721,7 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
 
 def test_which_n_may_be_best_is_said_of_the_budget_of_the_plan() -> None:
     """Three n lead in a third of the draws each at the budget, whatever the fit said of its own."""
-    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good=[16])
+    of_the_fit = notice("n_not_told_apart", at=5e6, unit="rollouts", which=[16, 64], good="16")
     luck = np.eye(3).repeat(20, axis=1) * 0.01
     fit = planted({(32, n): luck[i] for i, n in enumerate((16, 64, 256))}, notices=[of_the_fit])
     d = plan_budget(fit, AT).document
@@ -1029,7 +1029,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
         "Before you spend:",
-        "  1. measure the rate   isocompute lr-sweep study.yaml",
+        "  1. measure the learning rate   isocompute lr-sweep study.yaml",
         "4 more notes: --why    Trainer settings: --for verl, --for trl",
     ]
 

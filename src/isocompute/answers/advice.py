@@ -28,7 +28,7 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (
-        "measure the rate", _LR, "try {rates}, {quarter} rollouts each"),
+        "measure the learning rate", _LR, "try {rates}, {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "capped_by_tested_n": (
@@ -50,7 +50,6 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
 # Steps that lean on the plan's screen, the line `rate` and the command below them, for those who
 # do not see it.
 _IN_FULL = {
-    "measure the rate": "measure the learning rate",
     "see if a sweep pays, and which n to take if not":
         "ask if a sweep of your own pays, and which n to take if not",
 }

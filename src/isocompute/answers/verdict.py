@@ -82,7 +82,7 @@ def open_choice(
     end = max((float(c.position(fit.unit)[-1]) for c in fit.curves), default=at)
     each = 2 * longest(fit) * min(at / end, 1.0)
     trains = dict.fromkeys(at_their_best(fit, contended, at), each)
-    about = {"which": list(contended), "good": list(good), "at": at, "unit": fit.unit}
+    about = {"which": list(contended), "good": " or ".join(map(str, good)), "at": at, "unit": fit.unit}
     return [notice("n_not_told_apart", trains=trains, **about)]
 
 

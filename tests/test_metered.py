@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from isocompute.allocation import Budget
+from isocompute.answers import plan_budget
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.metered import Meter, metered
 from isocompute.answers.price import update_takes
@@ -125,3 +127,29 @@ def test_n_is_compared_by_what_is_paid(fit: Fit) -> None:
     by_hours, by_rollouts = fit.again("gpu-hours").best, fit.best
     assert by_rollouts[0].tested_rollouts_per_problem < 64
     assert {b.tested_rollouts_per_problem for b in by_hours} <= {128, 256, 512}
+
+
+def test_a_choice_that_wins_by_its_batches_names_the_batch_to_try(fit: Fit) -> None:
+    # Early on n = 8 leads at equal rollouts, but an hour makes 64 times as many at n = 512.
+    budget = Budget(amount=0.5, unit="gpu_hours")
+    d = plan_budget(fit.again("gpu-hours"), budget).document
+    n, codes = d["rollouts_per_problem"], {one["code"]: one for one in d["notices"]}
+    assert n > 8
+    by_rollouts = fit.best_at(d["rollouts"]).tested_rollouts_per_problem
+    assert by_rollouts < n
+    said = codes["won_by_batch"]
+    assert f"At equal rollouts n = {by_rollouts} scores best: n = {n} wins" in said["text"]
+    step = next(one for one in d["run_next"] if one["settles"] == "won_by_batch")
+    wide = 16 * n // by_rollouts
+    assert step["command"] == (
+        f"isocompute run study.yaml grid.problems_per_batch={wide} "
+        f"grid.rollouts_per_problem={by_rollouts}"
+    )
+    assert step["rollouts"] == pytest.approx(d["rollouts"], rel=0.02)
+    # By rollouts, late on, or where some n was tried at two B_p there is nothing to say.
+    assert "won_by_batch" not in str(plan_budget(fit, 2e6).document["notices"])
+    late = plan_budget(fit.again("gpu-hours"), Budget(amount=500.0, unit="gpu_hours")).document
+    assert "won_by_batch" not in str(late["notices"])
+    other = [c.replace(problems_per_batch=64) for c in fit.curves if c.rollouts_per_problem == 8]
+    two = fit_sweep([*fit.curves, *other], joint=True, draws=20, unit="gpu-hours")
+    assert "won_by_batch" not in str(plan_budget(two, budget).document["notices"])

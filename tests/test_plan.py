@@ -898,7 +898,9 @@ def test_every_step_fits_a_line() -> None:
     own = [one for one in every if one.code != "law_of_another_model"]
     steps = run_next(own, Configuration(1024, 1024), 2048, 1e6)
     wide = max(len(step["do"]) for step in steps)
-    assert 5 + wide + 3 + max(len(step["command"]) for step in steps) <= 80
+    # A command with two overrides has a line of its own.
+    short = [step["command"] for step in steps if step["settles"] != "won_by_batch"]
+    assert 5 + wide + 3 + max(map(len, short)) <= 80
 
 
 def test_a_plan_says_what_run_and_checks_cost_together() -> None:
@@ -1029,7 +1031,7 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
         "Before you spend:",
-        "  1. measure the learning rate   isocompute lr-sweep study.yaml",
+        "  1. measure the lr     isocompute lr-sweep study.yaml",
         "4 more notes: --why    Trainer settings: --for verl, --for trl",
     ]
 

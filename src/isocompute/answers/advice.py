@@ -28,11 +28,14 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "split_untested": (
         "train this split", f"{_RUN} {_BP}{{bp}}", "train {bp} problems x {n} rollouts once"),
     "anchor_assumed": (
-        "measure the learning rate", _LR, "try {rates}, {quarter} rollouts each"),
+        "measure the lr", _LR, "try {rates}, {quarter} rollouts each"),
     "difficulty_assumed": (
         "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
     "capped_by_tested_n": (
         "test n = {twice}", f"{_RUN} {_N}{{twice}}", "train {bp} problems x {twice} rollouts"),
+    "won_by_batch": (
+        "test the batch", f"{_RUN} {_BP}{{wide}} {_N}{{narrow}}",
+        "train {wide} problems x {narrow} rollouts"),
     "n_at_smallest_tested": (
         "test n = {half}", f"{_RUN} {_N}{{half}}", "train {bp} problems x {half} rollouts"),
     "seeds_missing": (
@@ -47,9 +50,10 @@ _STEPS: Mapping[str, tuple[str, str, str | None]] = {
         "try another B_p", f"{_RUN} {_BP}{{larger}}",
         "train {larger} problems x {n} rollouts"),
 }  # fmt: skip
-# Steps that lean on the plan's screen, the line `rate` and the command below them, for those who
+# Steps that lean on the plan's screen, the line `lr` and the command below them, for those who
 # do not see it.
 _IN_FULL = {
+    "measure the lr": "measure the learning rate",
     "see if a sweep pays, and which n to take if not":
         "ask if a sweep of your own pays, and which n to take if not",
 }
@@ -100,6 +104,8 @@ def run_next(
              "spend": plain_rate(spend), "quarter": compact(short / 4),
              "rates": _around(learning_rate), "known": _known(price.rates, problems, difficulty),
              "study": study or _STUDY}  # fmt: skip
+    wide = next((c for one in notices if one.code == "won_by_batch" for c, _ in one.trains), chosen)
+    words |= dict(zip(("wide", "narrow"), wide, strict=True))
     trains = {one.code: dict(one.trains) for one in notices} | dict(instead or {})
     known = {code: sum(of.values()) for code, of in trains.items()}
     if "law_of_another_model" in there:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from isocompute.allocation import Allocation
 from isocompute.answers.reading import Reading
 from isocompute.domain import Configuration, Effort
 
@@ -15,6 +16,13 @@ def longest(fit: Reading, c: Configuration | None = None) -> float:
     """Rollouts of the longest run, of a configuration or of all."""
     own = [r for r in fit.curves if c in (None, r.configuration)]
     return max((float(r.rollouts_K[-1]) for r in own), default=0.0)
+
+
+def went_as_far(fit: Reading, a: Allocation) -> dict[str, int] | None:
+    """Runs of an allocation that there are already: {"runs", "step"}; None where there is none."""
+    of = Configuration(a.problems_per_batch, a.rollouts_per_problem)
+    own = [c for c in fit.curves if c.configuration == of and c.rollouts_K[-1] >= a.rollouts]
+    return {"runs": len(own), "step": a.steps} if own else None
 
 
 def compared(fit: Reading, c: Configuration | None = None) -> float:

@@ -13,20 +13,21 @@ from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.check import check_on_the_way
-from isocompute.answers.effort import nearest
+from isocompute.answers.effort import nearest, went_as_far
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.less import PARTS, part_of_the_budget
 from isocompute.answers.overtakes import overtakes
 from isocompute.answers.paper import printed_law
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
-from isocompute.answers.price import Price, in_unit, priced, timed, unit_paid_in
+from isocompute.answers.price import in_unit, priced, require_unit, timed, unit_paid_in
 from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorded_recipe
 from isocompute.answers.steps import first_to, steps_take
+from isocompute.answers.throughput import won_by_batch
 from isocompute.answers.today import gain_over_today
 from isocompute.answers.verdict import untested, verdict_of
 from isocompute.domain import Configuration, Notice, documented, notice, ordered
-from isocompute.domain.text import compact, plain, unit_words
+from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import RECORDED, Difficulty, Recipe
@@ -211,17 +212,6 @@ def _require_positive(**values: Any) -> None:
             )
 
 
-def _require_unit(budget: Budget, unit: str, price: Price) -> None:
-    """No budget in rollouts where n are compared by what is paid, and that differs by n."""
-    differs = {"tokens": price.tokens, "gpu-hours": price.speeds}.get(unit)
-    if budget.unit == "rollouts" and differs:
-        raise InputError(
-            f"`--unit {unit}` compares n at equal {unit_words(unit)}, but the budget is "
-            f"{compact(budget.amount)} rollouts, which take more of some n than of others; give "
-            f"the budget in {unit_words(unit)}, or leave `--unit` out."
-        )
-
-
 def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Plan:
     """The plan of a question, or the refusal of a fit that failed."""
     rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
@@ -233,7 +223,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     _require_positive(problems=q.problems)
     tokens = price.rates.tokens_per_rollout
     measured = [notice("tokens_measured", tokens=tokens)] if price.tokens else []
-    _require_unit(budget, fit.unit, price)
+    require_unit(budget, fit.unit, price)
     q = replace(q, x=in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
@@ -269,6 +259,7 @@ def _answer(q: Question) -> Plan:
         own.append(
             notice("extrapolated", edge=high, trust=trust, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
+    own += won_by_batch(q, chosen)
     passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
@@ -300,7 +291,8 @@ def _answer(q: Question) -> Plan:
         "predicted_score_interval": ends,
         "gain": gain_over_today(q, found),
         **{name: part_of_the_budget(q, found, share) for name, share in PARTS.items()},
-        "trained": _trained_so_far(q, a),
+        "trained": None if any(one.code == "law_of_another_model" for one in q.notices)
+        else went_as_far(fit, a),
         "overtakes": overtakes(fit, chosen, q.x),
         "check": check_on_the_way(q, chosen),
         "rules": _rules(q, chosen),
@@ -325,15 +317,6 @@ def _answer(q: Question) -> Plan:
         **documented(notices),
     }  # fmt: skip
     return Plan(allocation=a, document=plain(document))
-
-
-def _trained_so_far(q: Question, a: Allocation) -> dict[str, Any] | None:
-    """Runs of the choice that went as far already; None where none did, or it is not your sweep."""
-    of = Configuration(a.problems_per_batch, a.rollouts_per_problem)
-    own = [c for c in q.fit.curves if c.configuration == of and c.rollouts_K[-1] >= a.rollouts]
-    if not own or any(one.code == "law_of_another_model" for one in q.notices):
-        return None
-    return {"runs": len(own), "step": a.steps}
 
 
 def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any], Question]:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from isocompute.allocation import Budget, Rates
 from isocompute.domain import Configuration, Curve, Effort
 from isocompute.domain.curve import UNITS
+from isocompute.domain.text import compact, unit_words
+from isocompute.errors import InputError
 
 FloatArray = NDArray[np.float64]
 
@@ -123,6 +125,21 @@ def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -
     elif asked in ("gpu_hours", "usd") and rates.rollouts_per_gpu_hour is None:
         unit = "gpu-hours"
     return unit if unit in counted_in(curves) else "rollouts"
+
+
+def require_unit(budget: Budget, unit: str, price: Price) -> None:
+    """Refuse a budget in rollouts where n are compared by what is paid, and that differs by n.
+
+    Raises:
+        InputError: with both and the cure.
+    """
+    differs = {"tokens": price.tokens, "gpu-hours": price.speeds}.get(unit)
+    if budget.unit == "rollouts" and differs:
+        raise InputError(
+            f"`--unit {unit}` compares n at equal {unit_words(unit)}, but the budget is "
+            f"{compact(budget.amount)} rollouts, which take more of some n than of others; give "
+            f"the budget in {unit_words(unit)}, or leave `--unit` out."
+        )
 
 
 def in_unit(budget: Budget, unit: str, rates: Rates) -> float:

@@ -82,8 +82,9 @@ def open_choice(
     end = max((float(c.position(fit.unit)[-1]) for c in fit.curves), default=at)
     each = 2 * longest(fit) * min(at / end, 1.0)
     trains = dict.fromkeys(at_their_best(fit, contended, at), each)
-    about = {"which": list(contended), "good": " or ".join(map(str, good)), "at": at, "unit": fit.unit}
-    return [notice("n_not_told_apart", trains=trains, **about)]
+    either = " or ".join(map(str, good))
+    return [notice("n_not_told_apart", trains=trains, which=list(contended), good=either, at=at,
+                   unit=fit.unit)]  # fmt: skip
 
 
 def unbounded(fit: Reading) -> list[Configuration]:

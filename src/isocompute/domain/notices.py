@@ -206,6 +206,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "capped_by_problems": _note(
             "{limit:k} problems limit n to {n} instead of {wanted}: {cost}.",
             "Add problems, or accept the cost."),
+        "won_by_batch": _caution(
+            "At equal rollouts n = {other} scores best: n = {n} wins because larger batches make "
+            "more rollouts an hour.",
+            "Train {bp} problems x {other} rollouts once{takes}: a batch as large at that n."),
         "capped_by_tested_n": _caution(
             "n = {n} is the largest tested and scores best: larger n may gain.",
             "Train n = {other} once{takes}."),

@@ -1,0 +1,366 @@
+"""What was collected of a run -> an ImportedRun: its unit of steps, its B_p and n, what it costs.
+
+Here all rows are known. The steps of its series become updates, the counts beside them are held
+against B_p * n, and what contradicts that is refused; `placing`, `cadence`, `points` and `checks`
+know how, this module in which order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from isocompute.importers.asking import also_asked_of
+from isocompute.importers.cadence import (
+    Cadence,
+    as_evaluations,
+    cadence_of,
+    refuse_responses,
+    spread,
+)
+from isocompute.importers.called import is_batch, is_called
+from isocompute.importers.checks import (
+    B_P_OFF,
+    BATCHED,
+    PROBLEMS,
+    REFILLED,
+    ROLLOUTS_OFF,
+    UNCOUNTED,
+    batches_drawn,
+    counted,
+    counts_batch,
+    counts_problems,
+    refills,
+    rollouts_disagree,
+    sampled_anew,
+    tokens_disagree,
+)
+from isocompute.importers.configuration import RESPONSES, Found, facts_of, gpus_of, problems_of
+from isocompute.importers.doubts import late_text, own_start
+from isocompute.importers.ledger import Errors, provenance_of
+from isocompute.importers.meanings import SPLIT_IN_KEY
+from isocompute.importers.placing import (
+    BEGUN,
+    OWN_BEGINNING,
+    begin_at,
+    count_from_one,
+    own_beginning,
+    own_ticks,
+    to_updates,
+    trained_again,
+    without_repeats,
+)
+from isocompute.importers.points import (
+    Compute,
+    Points,
+    after_rows,
+    descends,
+    series_of,
+    told_of_order,
+)
+from isocompute.importers.reading import clean_text, whole
+from isocompute.importers.recorded import logged_rate
+from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
+from isocompute.importers.settings import Settings
+from isocompute.importers.split_names import measured
+from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
+from isocompute.importers.timing import gpu_seconds_per_step, seconds_per_step
+
+MAX_UNREAD = 200
+_N = "rollouts_per_problem"
+
+
+@dataclass(kw_only=True)
+class Collected:
+    """All that the rows of one run and the files beside them said; `conclude` uses it up."""
+
+    name: str
+    settings: Settings
+    errors: Errors
+    notes: list[str]
+    note: Callable[[str], None]  # adds to them
+    counters: Counters
+    config: dict[str, object]
+    found: Found  # in that configuration
+    beside: str  # the file that it was read from, where that is not the log
+    n_rows: int
+    points: list[Points]
+    side: dict[str, dict[int, float]]  # the numbers beside the scores, by kind and step
+    outcomes: list[Outcomes]
+    extras: dict[str, str]
+    unread: list[str]  # keys of rows that were not understood
+    perhaps: dict[str, dict[int, int]]  # what may be B_p or n: value -> first step
+    drawn_by: str  # the key of a count that B_p * n * step is held against
+    says_split: bool  # its rows do, in a key of their own
+    at_zero: bool  # it has a row of step 0
+    first: int | None  # the first step of rows of any shape
+    first_length: int | None  # the first row with a length
+    latest: int  # the last step of rows without any score
+    redone: int | None  # the lowest step that rows of training went back to
+
+
+def conclude(
+    c: Collected, path: Path, source: str, provenance: Provenance | None = None
+) -> ImportedRun:
+    """The run, with cumulative rollouts and tokens at every point.
+
+    Raises:
+        UnclearError: where what counts updates is not clear, or B_p * n contradicts the tokens.
+    """
+    found = c.found
+    _told_by_name(c, path)
+    for text in found.notes:
+        if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
+            c.note(text)
+    refilled = refills(c.config)
+    if refilled is not None and not c.side["batches"]:
+        c.note(REFILLED.format(refilled))
+    values = {
+        name: _merge(c, name, getattr(found, name))
+        for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
+                     "evaluation_samples")
+    }
+    newest_first = any(descends(p.steps_K) for p in c.points if len(p.step) > 1)
+    at_zero = {p.column.split for p in c.points
+               if p.zero_rows and p.column.trainer in FROM_ZERO}  # fmt: skip
+    if newest_first and at_zero >= {"train", "validation"}:
+        raise UnclearError(
+            f"{path}: run {c.name}: rows must follow each other in time where a trainer "
+            f"calls its first update step 0{EARLIEST_FIRST}"
+        )
+    if (ticks := max(found.ticks, own_ticks(c.points))) > 1:
+        c.side = to_updates(c.points, c.side, ticks)
+        c.counters.infer(f"step: the log's counters move by {ticks} in an update")
+    if found.per_tick > 1 and c.settings.step in (None, *OWN):
+        c.counters.agree(found.per_tick)
+        c.side = to_updates(c.points, c.side, 1, found.per_tick)
+        c.counters.infer(f"step: one of the log is {found.per_tick} updates")
+    for points in c.points:
+        if points.column.split == "validation" and (told := without_repeats(points)):
+            c.counters.infer(told)
+    b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
+    if b_p is None and n and (whole_batch := whole(c.config.get(RESPONSES))):
+        b_p = values["problems_per_batch"] = problems_of(whole_batch, n, f"run {c.name}")
+        c.counters.infer(f"problems_per_batch: a batch of responses / {_N}")
+    if n is None and b_p and (whole_batch := whole(c.config.get(RESPONSES))):
+        n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
+        c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
+    try:
+        cadence = cadence_of(c.config)
+        planned = c.settings.steps or found.steps or cadence.planned
+        what = f"{path}: run {c.name}"
+        begins, planned = _beginning(c, what, planned)
+        _count_evaluations(c, what, cadence._replace(planned=planned))
+        if c.settings.step is None:
+            refuse_responses(c.points, b_p and n and b_p * n, what)
+        _settle_steps(c, path, planned)
+    except UnclearError as error:  # everything that will be asked for, in one line
+        held_out = any(p.column.split != "train" and p.step for p in c.points)
+        keys = [*c.unread, *c.config]
+        more = also_asked_of(path, c.name, b_p, n, keys, scored=held_out)
+        raise UnclearError(f"{error}{more}") from None
+    if begins:
+        c.side = begin_at(c.points, c.side, begins)
+        if values["steps"] is not None and values["steps"] > begins:
+            values["steps"] -= begins
+    batch = None if b_p is None or n is None else b_p * n
+    _check_batch(c, b_p, n, given=None in (
+        found.problems_per_batch, found.rollouts_per_problem
+    ))  # fmt: skip
+    compute = Compute(
+        batch=batch, updates_per_batch=found.updates_per_batch, window=found.window,
+        tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
+        rollouts=after_rows(c.side["rollouts"]), batches=_batches(c, found, b_p),
+    )
+    redone = trained_again(c.points, c.redone)
+    k = values["evaluation_samples"]
+    assumed = found.samples_assumed and c.settings.evaluation_samples is None
+    series = tuple(
+        made for points in c.points
+        if (made := series_of(
+            points, compute, None if assumed and not points.column.trainer else k, redone
+        )) is not None
+    )
+    notes, inferred = told_of_order(c.points, redone)
+    backward = c.counters.backward or newest_first
+    if backward and (inferred or any(" left out" in line for line in notes)):
+        raise UnclearError(
+            f"{path}: run {c.name}: rows must follow each other in time where a step has "
+            f"several scores{EARLIEST_FIRST}"
+        )
+    if inferred or any(" with another score" in line for line in notes):
+        _refuse_several(c)
+    for line in notes:
+        c.note(line)
+    for line in inferred:
+        c.counters.infer(line)
+    provenance, gpus = provenance or provenance_of(path, source), gpus_of(c.config)
+    unread = [*c.unread]
+    for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
+                 if values[name] is None):  # what may be meant, in the configuration
+        unread += [key for key in c.config if is_called(key, name)
+                   or (name == _N and is_batch(key))]  # fmt: skip
+    return ImportedRun(
+        name=clean_text(c.settings.run or c.name),
+        problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],
+        seed=values["seed"], series=series, outcomes=tuple(c.outcomes),
+        errors=tuple(c.errors.kept), n_errors=c.errors.count, n_rows=c.n_rows,
+        notes=tuple(c.notes),
+        provenance=replace(
+            provenance,
+            facts={**c.settings.facts, **c.extras, **logged_rate(c.side["rate"]),
+                   **facts_of(c.config)},
+            evaluation_problems=c.settings.evaluation_problems,
+            unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+            begins=None if c.first is None else max(c.first - begins, 0),
+            s_per_step=seconds_per_step(c.side),
+            gpu_s_per_step=gpu_seconds_per_step(c.side, c.settings.gpus or gpus),
+            inferred=(*c.settings.inferred, *c.counters.inferred),
+        ),
+    )
+
+def _told_by_name(c: Collected, path: Path) -> None:
+    """Take the split and the problem set of the file's name for keys that do not say theirs."""
+    of = measured(path)
+    for points in c.points:
+        if of.split and not (
+            c.settings.split or c.says_split or SPLIT_IN_KEY.search(points.key)
+        ):
+            points.column = replace(points.column, split=of.split)
+        if of.problem_set and not points.column.problem_set:
+            points.column = replace(points.column, problem_set=clean_text(of.problem_set))
+
+
+def _refuse_several(c: Collected) -> None:
+    """Rows that begin again with another n, under a key that nobody mapped: other runs."""
+    for key, values in c.perhaps.items():
+        if len(values) > 1 and len(set(values.values())) == 1:
+            first, other = list(values)[:2]
+            raise UnclearError(
+                f"a run must have one {key}, but the rows of {c.name!r} have {first} and "
+                f"{other} and hold the same steps again; give each run a log of its own, or "
+                "its rows a name in `run`."
+            )
+
+
+def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int | None]:
+    """The step from which updates are its own, and the plan in the log's steps.
+
+    Raises:
+        UnclearError: the log begins beyond its plan, and does not end where that would.
+    """
+    said = c.settings.begins
+    points = [p for p in c.points if p.step]
+    first = own_beginning(points)
+    if first is not None or not points:
+        if said:
+            c.counters.infer(OWN_BEGINNING.format(first))
+        return 0, planned
+    first, last = (f(int(f(p.steps_K)) for p in points) for f in (min, max))
+    if said:
+        return said, planned + said if planned is not None and planned < last else planned
+    if said == 0:
+        c.counters.infer(f"begins: 0, as told; the log begins at step {first}, {BEFORE}")
+    elif planned is not None and planned < last and c.first is not None:
+        earliest = min(first, c.first)
+        begins = own_start(earliest, [p.steps_K for p in points if p.column.split == "train"])
+        if last - planned in (begins, earliest):
+            c.counters.infer(BEGUN.format(last - planned, planned, last))
+            return last - planned, last
+        if earliest > planned:
+            raise UnclearError(late_text(what, earliest, last, begins, planned))
+    return 0, planned
+
+
+def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
+    """Set evaluations at their updates, where the log counts evaluations."""
+    if c.settings.step is not None:
+        return
+    rows = [int(p.steps_K.max()) for p in c.points
+            if p.column.split == "train" and p.step]  # fmt: skip
+    trained = max([c.latest, *rows, *c.side["length"]])
+    every = as_evaluations(c.points, cadence, trained, what)
+    if every is None:
+        return
+    last = max(int(p.steps_K.max()) for p in c.points if p.column.split != "train"
+               and p.step)  # fmt: skip
+    if trained > last:
+        spread(c.points, every)
+    else:  # one counter of all rows
+        c.side = to_updates(c.points, c.side, 1, every)
+    c.counters.infer(
+        f"step: the log's counts evaluations; {cadence.key} says one in {every} updates"
+    )
+
+
+def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
+    """One unit for all steps, checked against the plan; counters from 0 begin at 1."""
+    last = max((int(p.steps_K.max()) for p in c.points if p.step), default=0)
+    elsewhere = [
+        (p.key, p.axis, p.n_elsewhere) for p in c.points
+        if p.n_elsewhere and p.axis is not None
+    ]
+    trainers = {p.column.trainer for p in c.points if p.step}
+    both = sum(len(p.step) - p.n_elsewhere for p in c.points if p.axis)
+    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both)
+    for line in count_from_one(
+        c.points, c.side, at_zero=c.at_zero,
+        first_length=c.first_length or c.n_rows + 1,
+    ):
+        c.counters.infer(line)
+
+
+def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
+    """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
+    side, batch = c.side, None if b_p is None or n is None else b_p * n
+    text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
+    if text is not None and given:
+        raise UnclearError(f"run {c.name}: {B_P_OFF.format(text)}")
+    if text is not None:
+        c.note(text)
+    if (text := counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
+        raise UnclearError(f"run {c.name}: {BATCHED.format(text)}")
+    mapped = any(c.metric.label == "rollouts" for c in c.settings.columns.values())
+    if mapped and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
+        raise UnclearError(f"run {c.name}: {PROBLEMS.format(text)}")
+    if side["rollouts"] or side["batches"] or c.settings.step is not None:
+        return  # it is counted, or said what counts
+    if (text := rollouts_disagree(b_p, n, side["drawn"])) is not None:
+        raise UnclearError(
+            f"run {c.name}: {ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
+        )
+
+
+def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
+    """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
+    drawn, problems = c.side["batches"], found.drawn_problems
+    if not drawn and b_p and sampled_anew(c.side["sampled"], b_p):
+        drawn, problems = c.side["sampled"], 1
+    if not any(count > 1 for count in drawn.values()):
+        return {}
+    batches = batches_drawn(drawn, problems, b_p)
+    if batches is None:
+        c.note(UNCOUNTED)
+        return {}
+    c.counters.infer(counted(problems))
+    return batches
+
+
+def _merge(c: Collected, name: str, found: int | None) -> int | None:
+    given: int | None = getattr(c.settings, name)
+    if found is not None and given is not None and found != given:
+        if c.beside:
+            raise UnclearError(
+                f"run {c.name}: {name} must be one number, but {c.beside} beside the "
+                f"log says {found} and the setting or pattern {given}; drop the setting, or "
+                "move the file away."
+            )
+        if name in c.settings.named and name in ("problems_per_batch", _N):
+            raise UnclearError(
+                f"run {c.name}: {name} must be one number, but the log says {found} and the "
+                f"name by the pattern {given}; drop that part of the pattern, and the log's "
+                "is used."
+            )
+        c.note(f"the log says {name}={found}, the setting {given}: the log's is used")
+    return given if found is None else found

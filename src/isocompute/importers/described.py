@@ -1,0 +1,106 @@
+"""What a run says of itself: its configuration, and words that its rows repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from isocompute.importers.beside import (
+    configuration_beside,
+    configuration_in_table,
+    configuration_named,
+)
+from isocompute.importers.configuration import IN_ROWS, Found, configuration
+from isocompute.importers.ledger import Errors
+from isocompute.importers.meanings import SPLITS
+from isocompute.importers.reading import flatten, whole
+from isocompute.importers.runs import UnclearError
+from isocompute.importers.settings import Column
+
+
+class Described:
+    """What one run says of itself.
+
+    Args:
+        errors: where a configuration goes that says two things.
+        note: takes a line for a reader of the result.
+        columns: the user's names of keys.
+    """
+
+    def __init__(
+        self, errors: Errors, note: Callable[[str], None], columns: Mapping[str, Column]
+    ) -> None:
+        self.config: dict[str, object] = {}  # flat
+        self.beside = ""  # the file that it was read from, where that is not the log
+        self._errors = errors
+        self._note = note
+        self._columns = columns
+        self._found: Found | None = None
+        self._words: dict[str, str] = {}  # what all of its rows say of themselves
+        self._held: dict[str, int] = {}
+
+    @property
+    def found(self) -> Found:
+        """What is known of B_p, n and the rest."""
+        return self._found or configuration(self.config)
+
+    def configure(self, config: object, line: int = 0) -> None:
+        """Take a configuration, nested or flat; a later one may add keys, not change B_p, n."""
+        flat = flatten(config)
+        for key, column in self._columns.items():  # the user's names for B_p, n, the seed
+            if key in flat and column.metric.label in IN_ROWS:
+                flat[column.metric.label] = flat[key]
+        before = configuration(self.config)
+        self.config.update(flat)
+        after = configuration(self.config)
+        for name in ("problems_per_batch", "rollouts_per_problem"):
+            old, new = getattr(before, name), getattr(after, name)
+            if old is not None and new != old:
+                self._errors.add(line, f"the configuration changes {name} from {old} to {new}")
+                self._note(f"the log changes {name} from {old} to {new} within one run")
+                self._found = Found()  # neither value holds for the whole run
+
+    def look_beside(self, path: Path, run: str, *, alone: bool) -> bool:
+        """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
+        own = configuration_beside(path) if alone else None
+        beside = own or configuration_in_table(path, run) or configuration_named(path, run)
+        if beside is None:
+            return False
+        self.beside, config = beside
+        self.configure(config)
+        return True
+
+    def hold(self, name: str, value: object, run: str) -> None:
+        """Take a setting that rows repeat: one that changes has no B_p, n or seed to be read."""
+        if (now := whole(value)) is None:
+            return
+        if (before := self._held.setdefault(name, now)) != now:
+            raise UnclearError(
+                f"a run must have one {name}, but the rows of {run!r} have {before} and "
+                f"{now}; give each run a log of its own, or its rows a name in `run` (a batch that "
+                "changes within a run is not read)."
+            )
+        if name not in self.config:
+            self.configure({name: now})
+
+    def of_model(self, key: str, value: object) -> None:
+        """Take the model that rows name; one that changes on the way is a checkpoint of it."""
+        if not isinstance(value, str) or not value.strip():
+            return
+        if self._words.setdefault(key, value) == value:
+            self.config.setdefault(key, value)
+        else:
+            self._words[key] = ""
+            self.config.pop(key, None)
+
+    def of_one(self, word: str, value: object, run: str) -> None:
+        """Take what a row says of itself; rows that say several things are of several logs."""
+        if not isinstance(value, str) or not value.strip():
+            return
+        split = SPLITS.get(value.lower(), "")
+        if (before := self._words.setdefault(f"{word} {split}", value)) != value:
+            raise UnclearError(
+                f"the rows of a log must be of one {word}, but those of {run!r} have "
+                f"{before!r} and {value!r}; write a file for each, or put the word into the keys "
+                f"({value}/accuracy)."
+            )

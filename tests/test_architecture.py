@@ -66,7 +66,6 @@ MOVED_WALLS: dict[tuple[str, str], str] = {}
 # Modules above 400 lines: the reason.
 LONG_MODULES: dict[str, str] = {
     "importers.csvlogs": "four layouts of one format, which share how a run is told from others",
-    "importers.tidy": "what a table means is decided in one place",
 }
 
 

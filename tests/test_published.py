@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from isocompute.answers import Fit, fit_sweep
-from isocompute.importers.tidy import load_published
+from isocompute.importers.published import load_published
 
 
 @pytest.fixture(scope="module")

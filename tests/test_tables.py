@@ -12,7 +12,7 @@ import pytest
 
 from isocompute.errors import InputError
 from isocompute.importers import load_settings, load_tidy, read_log, settings_from
-from isocompute.importers.tidy import load_published
+from isocompute.importers.published import load_published
 from isocompute.sources import load_curves
 
 HEAD = "problems_per_batch,rollouts_per_problem,rollouts,score,seed"

@@ -17,10 +17,11 @@ if TYPE_CHECKING:
         store_runs,
     )
     from isocompute.importers.convert import convert_runs, note_lines, to_curves
+    from isocompute.importers.published import load_published
     from isocompute.importers.read import read_log
     from isocompute.importers.runs import ImportedRun
     from isocompute.importers.settings import Settings, load_settings, parse_settings, settings_from
-    from isocompute.importers.tidy import load_published, load_table, load_tidy
+    from isocompute.importers.tidy import load_table, load_tidy
 
 # Loaded on first use: a tidy file needs no log reader, and no log reader needs pyarrow.
 _HOME = {
@@ -30,7 +31,7 @@ _HOME = {
     "import_logs": "archive",
     "imported_rows": "archive",
     "load_imported": "archive",
-    "load_published": "tidy",
+    "load_published": "published",
     "load_settings": "settings",
     "load_table": "tidy",
     "load_tidy": "tidy",

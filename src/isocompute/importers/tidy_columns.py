@@ -1,0 +1,174 @@
+"""What the columns of a table of curves are, by their names; what to add where one is missing."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from isocompute.errors import InputError
+from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
+from isocompute.importers.called import by_maps
+from isocompute.importers.configuration import RESPONSES
+from isocompute.importers.reading import number
+from isocompute.importers.settings import Settings
+from isocompute.importers.table import some
+from isocompute.recipe import RECORDED
+
+REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
+NUMBERS = (*REQUIRED, RESPONSES, "steps", "tokens", "seed", "best", "worst")
+TEXTS = ("run", "metric", "problem_set", "split", "arm")
+SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
+# What says which evaluation a score is of, where no column is called problem_set.
+_SETS = (
+    "eval_set", "eval_file", "eval_dataset", "val_set", "val_file", "validation_set", "benchmark",
+)  # fmt: skip
+# What names a run, where no column is called run; the most telling first.
+_RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "trial")
+_STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
+_SPREAD = re.compile(
+    r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
+    r"min|max|var|iqr|count)$|__(?:MIN|MAX)$", re.I,
+)
+_PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
+_SECTION = re.compile(r"^(?:params|parameters|config)[./]")
+
+
+class Scores(NamedTuple):
+    """A column of scores, and what holds for all of them."""
+
+    column: str
+    settings: Settings
+    metric: str | None = None
+    is_wide: bool = False  # an empty cell is a step of another configuration
+
+
+def columns_meant(
+    path: Path, columns: list[str], settings: Settings
+) -> tuple[dict[str, str], list[Scores]]:
+    """Column -> the name that it goes by, and the columns of scores where they go by their own."""
+    known = (*NUMBERS, *TEXTS, *RECORDED)
+    names = {c: c.strip() for c in columns if c.strip() in known}
+    plains = {plain_name(c.strip()) for c in columns}
+    scores: list[Scores] = []
+    for column in (c for c in columns if c not in names):
+        text = column.strip()
+        plain = plain_name(text)
+        if (bare := _SECTION.sub("", plain)) in ("seed", *RECORDED):  # MLflow's table of runs
+            plain = bare
+        if text == settings.step or (settings.step is None and plain in _STEPS):
+            plain = "steps"
+        if text in settings.columns:
+            plain = settings.columns[text].metric.label
+            if plain in names.values():
+                first = next(c for c in names if names[c] == plain)
+                raise InputError(
+                    f"{path}: each name must go to one column, but {plain} goes to {first!r} and "
+                    f"{text!r}; name one of them{_per_seed([text])}."
+                )
+            if plain not in known:
+                names[column] = text
+                scores.append(Scores(text, settings, metric=plain))
+                continue
+        elif _SPREAD.search(text):
+            continue  # a width beside the scores that it is of
+        elif (own := settings.for_run(text)) is not settings and text:
+            names[column] = text
+            scores.append(Scores(text, own, is_wide=True))
+            continue
+        if plain in _SETS and "problem_set" not in plains:
+            plain = "problem_set"
+        if plain in _RUNS and plain == next(r for r in ("run", *_RUNS) if r in plains):
+            plain = "run"
+        if plain in known and plain not in names.values():
+            names[column] = plain
+    _refuse_doubles(scores, path)
+    return names, scores
+
+
+def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
+    """A table with a column for every run has one for each."""
+    seen: dict[tuple[object, ...], str] = {}
+    for one in (one for one in scores if one.is_wide):
+        said = {name: getattr(one.settings, name) for name in SETTINGS}
+        if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
+            told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
+            raise InputError(
+                f"{path}: a run must have one column, but {first!r} and {one.column!r} both say "
+                f"{told}; write more of the name into the pattern, so that it finds one of them, "
+                "or a {seed} that tells them apart."
+            )
+
+
+def _per_seed(header: list[str]) -> str:
+    """The cure for a table with a column per seed.
+
+    >>> _per_seed(["step", "seed_0", "seed_1"])
+    ", or for a column per seed add --set pattern='seed_{seed}' in place of a map"
+    """
+    found = next((m for c in header if (m := _PER_SEED.fullmatch(c.strip()))), None)
+    if found is None:
+        return ""
+    return f", or for a column per seed add --set pattern='{found[1]}{{seed}}' in place of a map"
+
+
+def plain_name(name: str) -> str:
+    """`Problems per batch` -> `problems_per_batch`.
+
+    >>> plain_name("Rollouts-Per Problem")
+    'rollouts_per_problem'
+    """
+    return name.lower().replace(" ", "_").replace("-", "_")
+
+
+def not_there(
+    path: Path, missing: list[str], header: list[str], settings: Settings
+) -> InputError:
+    """The refusal of a table without a column that must be there, with its cure."""
+    stepped = any(plain_name(c.strip()) in ("steps", *_STEPS) for c in header)
+    if stepped and set(missing) & set(SETTINGS):
+        missing = [name for name in missing if name != "rollouts"]  # B_p * n * step, once known
+    cure = f"add {'; '.join(_cures(path, missing, header))}"
+    if "score" in missing:
+        cure += _per_seed(header)
+    if numbers := [cell for cell in header if number(cell) is not None]:
+        return InputError(
+            f"{path}: a table must begin with the names of its columns, but the first line looks "
+            f"like a row (it has {numbers[0]}); put a line of names above it."
+        )
+    slips = [key for key in settings.columns if key not in (c.strip() for c in header)]
+    if slips:
+        near = difflib.get_close_matches(slips[0], header, n=1)
+        cure = f"--map names {slips[0]!r}" + (
+            f", did you mean {near[0]!r}? Or " if near else ", which is not there; "
+        ) + cure
+    return InputError(
+        f"{path}: a table must have the columns {', '.join(REQUIRED)}, but {', '.join(missing)} "
+        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}); {cure}."
+    )
+
+
+def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
+    """What to add to the command for what is missing, a part each."""
+    there = likely_columns(header, missing)
+    wide = pattern_in_columns(header) if {"score", *SETTINGS[1:2]} <= set(missing) else None
+    if wide is not None and "score" not in there:
+        yield f"--set pattern='{wide}', as the names of the columns seem to say"
+        missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
+        there = {name: column for name, column in there.items() if name in missing}
+    if there:
+        yield by_maps(there)
+    rest = [name for name in missing if name not in there]
+    constants = [name for name in rest if name in SETTINGS]
+    if constants and (named := pattern_in_path(path, constants)):
+        yield f"--set pattern='{named}', as the names seem to say"
+        constants = [name for name in constants if f"{{{name}}}" not in named]
+    for name in constants:
+        yield f"--set {name}=16 if all rows share it, or --map KEY={name}"
+    if "rollouts" in rest:
+        yield ("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for one "
+               "of updates; not tokens, hours or epochs)")  # fmt: skip
+    if "score" in rest:
+        yield "--map KEY=score with your own column"

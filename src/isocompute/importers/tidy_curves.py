@@ -1,0 +1,110 @@
+"""Rows of a table -> curves, one per configuration, run, seed, metric, problem set, split, arm."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isocompute.domain import Curve
+from isocompute.importers.placing import own_evaluations
+from isocompute.importers.recorded import recorded_rows
+from isocompute.importers.table import FloatArray
+from isocompute.importers.tidy_checks import SCORES, check_recorded
+
+
+def group(
+    path: Path,
+    numbers: dict[str, FloatArray],
+    texts: dict[str, tuple[NDArray[np.int64], list[str]]],
+    recorded: Mapping[str, FloatArray],
+    *,
+    copies: bool,
+    is_wide: bool,
+) -> tuple[list[Curve], int]:
+    """Curves by configuration and labels, and how many rows were copies of another."""
+    keys: list[NDArray[Any]] = [numbers["problems_per_batch"], numbers["rollouts_per_problem"]]
+    keys += [codes for codes, _ in texts.values()]
+    seed = numbers.get("seed")
+    if seed is not None:
+        keys.append(np.where(np.isnan(seed), -(2.0**60), seed))  # below every seed
+    order = np.lexsort((numbers["rollouts"], *reversed(keys)))
+    changed = np.zeros(len(order), dtype=bool)
+    changed[0] = True
+    for key in keys:
+        changed[1:] |= np.diff(key[order]) != 0
+    starts = np.flatnonzero(changed)
+    curves, n_copies = list[Curve](), 0
+    for rows in np.split(order, starts[1:]):
+        first = rows[0]
+        text = {name: values[codes[first]] for name, (codes, values) in texts.items()}
+        this_seed = None if seed is None or np.isnan(seed[first]) else int(seed[first])
+        for column in (c for c in SCORES if c in numbers):
+            score = numbers[column][rows]
+            if column != "score" and np.isnan(score).all():
+                continue
+            kept = ~np.isnan(score)
+            n_missing = 0 if is_wide else int((~kept).sum())
+            x = numbers["rollouts"][rows]
+            if not copies:
+                first_K = _first_of_copies(x, score)
+                n_copies += int((kept & ~first_K).sum())
+                kept &= first_K
+            if is_wide and not kept.any():
+                continue
+            check_recorded({name: v[rows][kept] for name, v in recorded.items()}, x[kept], path)
+            optional: dict[str, Any] = {
+                f"{name}_K": numbers[name][rows][kept]
+                for name in ("tokens", "steps")
+                if name in numbers and not np.isnan(numbers[name][rows][kept]).any()
+            }
+            curves.append(
+                Curve(
+                    problems_per_batch=int(numbers["problems_per_batch"][first]),
+                    rollouts_per_problem=int(numbers["rollouts_per_problem"][first]),
+                    run=text.get("run", ""),
+                    seed=this_seed,
+                    rollouts_K=x[kept],
+                    score_K=score[kept],
+                    metric=text.get("metric", "") if column == "score" else column,
+                    problem_set=text.get("problem_set", ""),
+                    split=text.get("split", "") or "validation",
+                    arm=text.get("arm", ""),
+                    n_missing=n_missing,
+                    n_repeated=int((np.diff(x[kept]) == 0).sum()),
+                    recorded=recorded_rows(recorded, rows),
+                    **optional,
+                )
+            )
+    return curves, n_copies
+
+
+def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:
+    """False for a row whose rollouts and score another row of the run has had; x ascends."""
+    first = np.ones(len(x), dtype=bool)
+    if (np.diff(x) > 0).all():
+        return first
+    order = np.lexsort((score, x))
+    first[order[1:]] = (np.diff(x[order]) != 0) | (np.diff(score[order]) != 0)
+    return first
+
+
+def of_evaluations(
+    curves: list[Curve], path: Path, say: Callable[[str], None] | None
+) -> list[Curve]:
+    """Curves without rows that hold no evaluation of their own."""
+    out, lines = list[Curve](), dict[str, None]()
+    for c in curves:
+        kept, told = own_evaluations(c.score_K)
+        if kept is not None:
+            lines[told] = None
+            arrays = {k: v[kept] for k, v in vars(c).items() if k.endswith("_K") and v is not None}
+            c = c.replace(**arrays)
+        out.append(c)
+    if say is not None:
+        for line in lines:
+            say(f"{path}: {line}")
+    return out

@@ -26,7 +26,6 @@ from isocompute.importers import (
     ledger,
     read_log,
     reading,
-    sqlite,
     table,
     tensorboard,
     tidy,
@@ -558,4 +557,4 @@ def test_strange_but_valid_json_never_crashes(tmp_path: Path, rows: list[object]
 def test_modules_hold_their_limits() -> None:
     assert tensorboard.MAX_RECORD_BYTES <= 1 << 20
     assert wandb.MAX_RECORD_BYTES <= 16 << 20
-    assert sqlite.MAX_RUNS <= 10_000
+    assert collect.MAX_RUNS <= 10_000

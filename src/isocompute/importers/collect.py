@@ -43,6 +43,7 @@ MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 
 # Sets of keys whose reading is kept: a trainer writes two or three. At half nothing changes; beyond
 # it, and for rows of more keys, every row is looked up key by key, three times as slow.
 MAX_SHAPES, MAX_SHAPE = 64, 1_000
+MAX_RUNS = 10_000  # of one file
 _NOTES = 50
 
 
@@ -344,3 +345,22 @@ class Collector:
         self.counters.held_against()
         for step, values, line in self._waiting:
             self.row(self.counters.at(step), values, line)
+
+
+def one_of(
+    collectors: dict[str, Collector], key: str, name: str, errors: Errors, settings: Settings, *,
+    named: bool = True,
+) -> Collector | None:
+    """The collector of one of a file's runs; None beyond those that a file may have.
+
+    Args:
+        collectors: those of the file, by key; a new run is entered.
+        key: what tells the run from others.
+        name: what it is called; where it is `named`, a pattern may find its settings there.
+        errors, settings: see `Collector`.
+    """
+    if key not in collectors:
+        if len(collectors) >= MAX_RUNS:
+            return None
+        collectors[key] = Collector(name, errors, settings.for_run(name) if named else settings)
+    return collectors[key]

@@ -13,9 +13,18 @@ from isocompute.importers.beside import (
 from isocompute.importers.configuration import IN_ROWS, Found, configuration
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
-from isocompute.importers.reading import flatten, whole
+from isocompute.importers.reading import clean_text, flatten, whole
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.settings import Column
+
+
+def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:
+    """The refusal of rows that say two things of one run."""
+    return UnclearError(
+        f"a run must have one {key}, but the rows of {run!r} have {clean_text(one)} and "
+        f"{clean_text(other)}; give each run a log of its own, or its rows a name in `run` (a "
+        "batch that changes within a run is not read)."
+    )
 
 
 class Described:
@@ -75,11 +84,7 @@ class Described:
         if (now := whole(value)) is None:
             return
         if (before := self._held.setdefault(name, now)) != now:
-            raise UnclearError(
-                f"a run must have one {name}, but the rows of {run!r} have {before} and "
-                f"{now}; give each run a log of its own, or its rows a name in `run` (a batch that "
-                "changes within a run is not read)."
-            )
+            raise two_in_rows(run, name, before, now)
         if name not in self.config:
             self.configure({name: now})
 

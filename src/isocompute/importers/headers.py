@@ -50,7 +50,7 @@ def head_of(path: Path) -> Head:
             f"{skipped + at + 1}; delete the lines above it."
         )
     header = lines[skipped].decode("utf-8", "replace")
-    separator = next((s for s in ",;\t" if s in header), ",")
+    separator = separator_of(header)
     above, said = _block(lines[skipped:], separator)
     skipped += above
     first = lines[skipped : skipped + _LEVELS + 1]
@@ -64,6 +64,11 @@ def head_of(path: Path) -> Head:
             "occurs more than once; rename or drop one."
         )
     return Head(skipped + deep, separator, names, encoding, said)
+
+
+def separator_of(header: str) -> str:
+    """What parts the cells of a line of names."""
+    return next((s for s in ",;\t" if s in header), ",")
 
 
 def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector
+from isocompute.importers.collect import MAX_RUNS, Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
 from isocompute.importers.ledger import Errors, provenance_of
@@ -36,7 +36,6 @@ _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_ke
 _RUN_KEYS = frozenset(_RUN)
 _ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
 _SEPARATOR = re.compile("[./]")
-MAX_RUNS = 10_000
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
 
 

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.importers.csvlogs import MAX_COLUMNS, Rows, layout_of, read_layout
+from isocompute.importers.csv_cells import Rows
+from isocompute.importers.csvlogs import MAX_COLUMNS, layout_of, read_layout
 from isocompute.importers.ledger import Errors
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings

@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.collect import Collector
+from isocompute.importers.collect import Collector, one_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.mlflow_store import DELETED
 from isocompute.importers.reading import MAX_LINE_BYTES, OF_ONES_OWN, parse_json
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
-MAX_RUNS = 10_000
 _STEPS_PER_CALLBACK = 1_000_000
 MAX_CALLBACKS = 200_000  # virtual machine steps / 1e6: hours, but a planted view ends
 
@@ -90,16 +89,6 @@ def read_sqlite(path: Path, settings: Settings) -> list[ImportedRun]:
     return [c.finish(path, source, provenance) for c in collectors.values()]
 
 
-def _collector(
-    key: str, name: str, collectors: dict[str, Collector], errors: Errors, settings: Settings
-) -> Collector | None:
-    if key not in collectors:
-        if len(collectors) >= MAX_RUNS:
-            return None
-        collectors[key] = Collector(name, errors, settings.for_run(name))
-    return collectors[key]
-
-
 def _mlflow(
     connection: sqlite3.Connection, metrics: set[str], collectors: dict[str, Collector],
     errors: Errors, settings: Settings,
@@ -121,7 +110,7 @@ def _mlflow(
     for rowid, uuid, step, key, value, is_nan in rows:
         if (uuid := str(uuid)) in deleted:
             continue
-        collector = _collector(uuid, names.get(uuid, uuid), collectors, errors, settings)
+        collector = one_of(collectors, uuid, names.get(uuid, uuid), errors, settings)
         if collector is not None:
             missing = is_nan not in (0, None, False)
             # an infinite value is stored as the largest double
@@ -147,7 +136,7 @@ def _trackio(
     for rowid, key, name, step, text in connection.execute(
         f"SELECT rowid, {identity}, run_name, step, metrics FROM metrics ORDER BY rowid"
     ):
-        collector = _collector(str(key), str(name), collectors, errors, settings)
+        collector = one_of(collectors, str(key), str(name), errors, settings)
         if collector is None:
             continue
         values, reason = parse_json(text if isinstance(text, (str, bytes)) else str(text))

@@ -52,6 +52,15 @@ def steady(text: str, step: object) -> str:
     return text if at is None else re.sub(rf"(?<![0-9]){at}(?![0-9])", "", text)
 
 
+def two_runs(path: Path, name: str, column: str, first: str, other: str) -> UnclearError:
+    """The refusal of rows that say two things of one run."""
+    return UnclearError(
+        f"{path}: a run must have one {column.strip()}, but the rows of {name!r} have "
+        f"{clean_text(first)} and {clean_text(other)}; give each run a name of its own in a column "
+        "`run` (a batch that changes within a run is not read)."
+    )
+
+
 class Unnamed:
     """The runs of a table without a column that names them."""
 
@@ -93,12 +102,9 @@ class Unnamed:
         begins = [first for first, _ in self._range.values()]
         ends = [last for _, last in self._range.values()]
         if blank or (begins and max(begins) > min(ends)):
-            column = self._columns[at][1].strip()
-            raise UnclearError(
-                f"{self._path}: a run must have one {column}, but the rows of "
-                f"{self._name!r} have {clean_text(first[at] or 'none')} and "
-                f"{clean_text(other[at] or 'none')}; give each run a name of its own in a column "
-                "`run` (a batch that changes within a run is not read)."
+            raise two_runs(
+                self._path, self._name, self._columns[at][1], first[at] or "none",
+                other[at] or "none",
             )
         for key, one in ((k, c) for k, c in collectors.items() if k in self._said):
             words = " ".join(f"{self._columns[j][1].strip()}={self._said[key][j]}" for j in differ)

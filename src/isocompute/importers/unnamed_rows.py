@@ -12,13 +12,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from isocompute.importers.called import may_be_setting
-from isocompute.importers.collect import Collector
+from isocompute.importers.collect import MAX_RUNS, Collector
 from isocompute.importers.configuration import IN_ROWS, facts_of, settings_in_row
+from isocompute.importers.described import two_in_rows
 from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.runs import UnclearError
 
 _Said = tuple[tuple[str, str], ...]
-_MAX_RUNS = 10_000
 _MAX_CONFIGS = 100  # of one run, where a part of its configuration changes
 
 
@@ -43,7 +43,7 @@ class UnnamedRows:
         likeness = config, *(f"{key}={row[key]}" for key in sorted(IN_ROWS & row.keys()))
         if (told := self._told.get(likeness)) is None:
             told = self._read(row)
-            if len(self._told) < _MAX_RUNS:
+            if len(self._told) < MAX_RUNS:
                 self._told[likeness] = told
         said, found = told
         if step is None:  # a line of settings alone, above the rows
@@ -55,7 +55,7 @@ class UnnamedRows:
         if not said:
             self._blank = True
             return self._first
-        if said not in self._runs and len(self._runs) < _MAX_RUNS:
+        if said not in self._runs and len(self._runs) < MAX_RUNS:
             own = Collector(self._first.name, self._first.errors, self._first.settings)
             self._runs[said] = own if self._runs else self._first
         at = whole(step)
@@ -131,8 +131,4 @@ class UnnamedRows:
 
     def _refuse_two(self, key: str, one: str, other: str) -> None:
         if one != other:
-            raise UnclearError(
-                f"a run must have one {key}, but the rows of {self._first.name!r} have "
-                f"{clean_text(one)} and {clean_text(other)}; give each run a log of its own, or "
-                "its rows a name in `run` (a batch that changes within a run is not read)."
-            )
+            raise two_in_rows(self._first.name, key, one, other)

@@ -604,3 +604,24 @@ def test_a_named_counter_places_series_that_are_kept_apart(tmp_path: Path, kind:
         assert curve.steps_K is not None
         assert curve.steps_K.tolist() == [float(factor * s) for s in range(0, 40, 4)]
         assert curve.score_K.tolist() == pytest.approx([score(8, s) for s in range(0, 40, 4)])
+
+
+def test_scores_that_arrive_late_are_held_against_the_update_that_was_evaluated(
+    tmp_path: Path,
+) -> None:
+    """An evaluator beside the training: each number has an event of its own, some updates late."""
+    folder, steps = tmp_path / "n8", list(range(0, 60, 6))
+    folder.mkdir()
+    late = {s: s + (0 if s in (0, steps[-1]) else 3 + s % 4) for s in steps}
+    rows = [(s, "train/loss", 0.1) for s in range(60)]
+    for s in steps:
+        rows += [(late[s], "val/acc", score(8, s)), (late[s], "val/policy_version", float(s))]
+    events(folder / "events.out.tfevents.1.h.0", 1e9, rows)
+    given = ["problems_per_batch=32", "rollouts_per_problem=8"]
+    with pytest.raises(InputError, match="where val/policy_version says 48"):
+        load_curves(folder, settings=load_settings(given, ["val/acc=avg"]))
+    settings = load_settings([*given, "step=val/policy_version"], ["val/acc=avg"])
+    (curve,) = load_curves(folder, settings=settings)
+    assert curve.steps_K is not None
+    assert curve.steps_K.tolist() == [float(s) for s in steps]
+    assert curve.score_K.tolist() == pytest.approx([score(8, s) for s in steps])

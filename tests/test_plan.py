@@ -1272,6 +1272,9 @@ def test_rows_that_can_wait_give_way_to_checks() -> None:
     rows = said(plan_of({**d, "run_next": [step] * 3, "as_good": [32, 64]}))
     assert len(rows) <= 15
     assert sum(row.startswith(("  1. ", "  2. ")) for row in rows) == 2
+    assert not any(row.startswith("  for less") for row in rows)
+    whole = said(plan_of({**d, "run_next": [step] * 3, "as_good": [32, 64]}), why=True)
+    assert any(row.startswith("  for less") for row in whole)  # there it has room
 
 
 def test_what_no_log_holds_of_a_recipe_is_null() -> None:

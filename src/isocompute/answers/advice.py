@@ -60,8 +60,7 @@ _IN_FULL = {
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
 # Those that add runs to the sweep.
-OF_THE_SWEEP = tuple(code for code in _STEPS if code not in (*_OF_ONES_OWN, "steps_assumed",
-                                                             "begins_late"))  # fmt: skip
+OF_THE_SWEEP = tuple(code for code in _STEPS if code not in (*_OF_ONES_OWN, "steps_assumed"))
 # Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
 # leaves most sweeps one doubling, twice of it asks for a third of a budget in two rounds.
 SPEND = 0.15

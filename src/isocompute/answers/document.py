@@ -37,7 +37,6 @@ def fit_document(fit: Fit) -> dict[str, Any]:
         "setting": fit.setting,
         "metric": fit.metric,
         "unit": fit.unit,
-        "units": counted_in(fit.curves),
         "level": level,
         "verdict": fit.verdict._asdict(),
         "provenance": provenance(fit),

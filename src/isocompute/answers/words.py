@@ -58,8 +58,20 @@ def advice_lines(
     if quiet:
         return keys or _run(d)
     sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
-    rows, first = [*_run(d), *_rows(d)], checks(d)[:_FOREGROUND]
-    steps = list[str]()
+    rows = [*_run(d), *_rows(d)]
+    if why:
+        lines = [*rows, "", *_wrapped(sure), *_steps(d["run_next"], d)]
+        lines += ["", *_why(d), "", *_notes(d)]
+    else:
+        lines = _screen(d, rows, sure, trainer)
+    if trainer is not None:
+        lines += ["", f"Settings for {trainer}:", *keys, *_beside(d, trainer)]
+    return lines
+
+
+def _screen(d: Mapping[str, Any], rows: list[str], sure: str, trainer: str | None) -> list[str]:
+    """The answer in 15 lines; rows give way to the steps that are worth taking first."""
+    first = checks(d)[:_FOREGROUND]
     for label, wanted in _GIVE_WAY:
         rows = [row for row in rows if not (label and row.startswith(f"  {label}"))]
         # A long reason takes the room of steps, but for one.
@@ -67,20 +79,14 @@ def advice_lines(
         steps = _steps(first, d, max(_SCREEN - 2 - len(lines), 0))
         if not first or any(row.startswith(f"  {min(len(first), wanted)}. ") for row in steps):
             break
-    if why:
-        lines += [*_steps(d["run_next"], d), "", *_why(d), "", *_notes(d)]
-    else:
-        lines += steps
-        if len(lines) < _SCREEN - 1 and any(one["settles"] in OF_THE_SWEEP for one in checks(d)):
-            lines.append("Then plan again, with the new runs beside the old ones.")
-        if d["run_next"] and not checks(d):
-            lines.append(f"Before you spend: {TOO_DEAR} (--why).")
-        more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
-        noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
-        lines.append(noted + ("" if trainer else "    Trainer settings: --for verl, --for trl"))
-    if trainer is not None:
-        lines += ["", f"Settings for {trainer}:", *keys, *_beside(d, trainer)]
-    return lines
+    lines += steps
+    if len(lines) < _SCREEN - 1 and any(one["settles"] in OF_THE_SWEEP for one in first):
+        lines.append("Then plan again, with the new runs beside the old ones.")
+    if d["run_next"] and not first:
+        lines.append(f"Before you spend: {TOO_DEAR} (--why).")
+    more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
+    noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
+    return [*lines, noted + ("" if trainer else "    Trainer settings: --for verl, --for trl")]
 
 
 def _run(d: Mapping[str, Any]) -> list[str]:

@@ -236,6 +236,8 @@ class Collector:
                 if counters_wanted is None and POLICY.search(key):
                     self._policy = key
                 kind = self._meaning(key)
+                if kind is None and POLICY.search(key) and OF_EVALUATION.match(key):
+                    kind = f"#{key}"  # of scores that may stand in rows of their own
                 if kind is None and key in STEP_KEYS and len(values) == 1 and not (
                     self.counters.calls
                 ):  # a series of its own
@@ -316,6 +318,10 @@ class Collector:
             values = self._perhaps.setdefault(key, {})
             if (now := whole(value)) is not None and (now in values or len(values) < MAX_SHAPES):
                 values[now] = min(step, values.get(now, step))
+        elif POLICY.search(key):  # the update that was evaluated, for every score
+            own = whole(value)
+            if own not in (None, step) and not self.counters.calls:
+                self.counters.differ(key, step, own)
         elif not self.counters.compare(key, step, value):
             self._stop(key)
 

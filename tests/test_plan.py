@@ -25,6 +25,7 @@ from isocompute.answers.best_words import best_n_words, n_words
 from isocompute.answers.effort import nearest
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.less import less_words
+from isocompute.answers.overtakes import lead_words, overtakes
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.words import checks, with_checks
 from isocompute.domain import Configuration, Notice, notice
@@ -1242,6 +1243,10 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert found["x"] == pytest.approx(AT * 10**0.3, rel=0.05)  # where both are level
     (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  leads")]
     assert said_so == "  leads      from 2M rollouts on; at 1M, n = 16 is 0.018 ahead"
+    never = overtakes(planted(flat, surface=crossing), Configuration(32, 32), 10 * AT)
+    assert never is not None
+    assert never["x"] is None  # n = 128 leads at the end
+    assert lead_words({**d, "overtakes": never}) == ""
     near = plan_budget(planted(flat, surface=crossing), AT).document
     assert near["overtakes"] is None  # inside the data
     assert plan_budget(planted(), 4 * AT).document["overtakes"] is None  # it leads there

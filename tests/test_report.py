@@ -256,7 +256,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "Gain +0.018 (+0.006 to +0.031) over today's n = 16",
         "As good n = 512",
         "2.8e-6 (Qwen2.5-7B-Instruct's; tune yours)",
-        "310 GPU-hours, $620, 6.4B tokens",
+        "310 GPU-hours, $620",
         "1.3 over the training problems",
         "Test a second Bₚ. isocompute run study.yaml 14 runs",  # why is the verdict's reason
         "14 runs of up to 8.39M rollouts: 16 problems × n = 8 to 512. Score: avg@4. Ranges are 95%",

@@ -46,11 +46,12 @@ def lead_words(d: Mapping[str, Any]) -> str:
     if not found or found["x"] is None:
         return ""
     first, at = (f"{float(f'{found[name]:.2g}'):.12g}" for name in ("x", "at"))
-    unit, n = unit_words(d["law"]["unit"]), found["rollouts_per_problem"]
+    n, unit = found["rollouts_per_problem"], unit_words(d["law"]["unit"])
+    unit = "" if unit == "rollouts" else f" {unit}"
     other = f"n = {n}"
     if n == d["rollouts_per_problem"]:
         other = f"B_p = {found['problems_per_batch']}"
     return (
-        f"from {compact(float(first))} {unit} on; at {compact(float(at))}, {other} is "
+        f"from {compact(float(first))}{unit} on; at {compact(float(at))} {other} is "
         f"{found['behind']:.3f} ahead"
     )

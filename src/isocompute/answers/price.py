@@ -33,12 +33,14 @@ class Price:
     speeds: Mapping[Configuration, float] = field(default_factory=dict)  # rollouts per GPU-hour
     origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
 
-    def of(self, c: Configuration) -> Rates:
-        """The rates of one configuration."""
+    def of(self, *which: Configuration) -> Rates:
+        """The rates of one configuration, or of several that train as many rollouts each."""
+        tokens = [self.tokens.get(c, self.rates.tokens_per_rollout) for c in which]
+        speeds = [self.speed_of(c) for c in which]
         return replace(
             self.rates,
-            tokens_per_rollout=self.tokens.get(c, self.rates.tokens_per_rollout),
-            rollouts_per_gpu_hour=self.speed_of(c),
+            tokens_per_rollout=_mean([t for t in tokens if t is not None]),
+            rollouts_per_gpu_hour=_inverse(_mean([1 / s for s in speeds if s is not None])),
         )
 
     def cost(self, trains: Effort) -> dict[str, float | None]:
@@ -81,6 +83,14 @@ class Price:
         if self.speeds and "rollouts_per_gpu_hour" in rows:
             rows["rollouts_per_gpu_hour"]["off"] = self.off
         return rows
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _inverse(value: float | None) -> float | None:
+    return None if value is None else 1 / value
 
 
 def per_rollout(rates: Rates, unit: str) -> float:

@@ -230,7 +230,8 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
         total[name] = math.fsum(known) if len(known) == len(parts) else None
     alone = d.get("rollouts") or 0
     spent = alone + sum(one["rollouts"] for one in paid)
-    # Hours and money: of tokens there is no need beside them.
+    if total["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
+        total["tokens"] = None
     said = ", ".join(amounts(total)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)

@@ -293,7 +293,10 @@ def _learning_rate(plan: Document) -> str:
 
 
 def _cost(cost: Document) -> str:
-    parts = amounts({**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost})
+    known = {**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost}
+    if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
+        known["tokens"] = None
+    parts = amounts(known)
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
     said = ", ".join(parts) + (f" ({rate_words(rate)})" if rate else "")
     return said or "not known; give --rollouts-per-gpu-hour"

@@ -186,6 +186,30 @@ def test_a_cluster_that_refuses_and_one_that_is_silent(
         ray_job(cluster)
 
 
+def test_a_cluster_that_is_still_starting_is_asked_again(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    starting = json.dumps({"submit": ["Request failed: No agent yet, please try again later.", 1]})
+    (cluster / "answer").write_text(starting)
+    slept = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 3:  # now it has started
+            (cluster / "answer").write_text(json.dumps({"submit": ["done", 0]}))
+
+    monkeypatch.setattr(jobs.time, "sleep", sleep)
+    ray_job(cluster)
+    assert slept == [2.0] * 3
+    assert len(calls(cluster)) == 4
+    monkeypatch.setattr(jobs, "_RAY_S", 1.9)  # it never does
+    (cluster / "answer").write_text(starting)
+    with pytest.raises(RunError, match="please try again later"):
+        ray_job(cluster)
+
+
 def test_what_ray_says_is_kept_with_its_cure(cluster: Path) -> None:
     import json
 

@@ -19,7 +19,8 @@ from isocompute.errors import NotInstalledError, RunError
 _STOP_S = 30.0  # between SIGTERM and SIGKILL
 _TAIL_BYTES = 4_000
 _LOOK_S, _LACKS = 120.0, 77  # a cold network disk takes tens of seconds; an exit code of nobody's
-_RAY_S = 120.0  # one call of the ray command line
+_RAY_S = 120.0  # one call of the ray command line, and a cluster's start
+_LATER, _PAUSE_S = "try again later", 2.0  # says a cluster without an agent yet
 _RAY_WORDS = 1_000  # characters of what Ray says: its cure stands at the end
 # Its standard input ends when whoever started it is gone, however that one died.
 _GUARD = "import os, sys; sys.stdin.read(); os.killpg(int(sys.argv[1]), 9)"
@@ -223,6 +224,17 @@ class RayJob:
         return tail_of(self.log)
 
     def _call(self, verb: str, *arguments: str) -> str:
+        """What Ray answers; of a cluster that is still starting, once it has started."""
+        until = time.monotonic() + _RAY_S
+        while True:
+            try:
+                return self._ask(verb, *arguments)
+            except RunError as error:
+                if _LATER not in str(error).lower() or time.monotonic() + _PAUSE_S > until:
+                    raise
+            time.sleep(_PAUSE_S)
+
+    def _ask(self, verb: str, *arguments: str) -> str:
         command = ["ray", "job", verb, f"--address={self.address}", *arguments]
         try:
             done = subprocess.run(

@@ -193,17 +193,16 @@ def test_a_cluster_that_is_still_starting_is_asked_again(
 
     starting = json.dumps({"submit": ["Request failed: No agent yet, please try again later.", 1]})
     (cluster / "answer").write_text(starting)
-    slept = []
+    waited = list[float]()
 
-    def sleep(seconds: float) -> None:
-        slept.append(seconds)
-        if len(slept) == 3:  # now it has started
+    def wait(moment: float) -> None:
+        waited.append(moment)
+        if len(waited) == 3:  # now it has started
             (cluster / "answer").write_text(json.dumps({"submit": ["done", 0]}))
 
-    monkeypatch.setattr(jobs.time, "sleep", sleep)
+    monkeypatch.setattr(jobs, "wait_until", wait)
     ray_job(cluster)
-    assert slept == [2.0] * 3
-    assert len(calls(cluster)) == 4
+    assert (len(waited), len(calls(cluster))) == (3, 4)
     monkeypatch.setattr(jobs, "_RAY_S", 1.9)  # it never does
     (cluster / "answer").write_text(starting)
     with pytest.raises(RunError, match="please try again later"):

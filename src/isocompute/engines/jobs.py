@@ -230,9 +230,10 @@ class RayJob:
             try:
                 return self._ask(verb, *arguments)
             except RunError as error:
-                if _LATER not in str(error).lower() or time.monotonic() + _PAUSE_S > until:
+                again = time.monotonic() + _PAUSE_S
+                if _LATER not in str(error).lower() or again > until:
                     raise
-            time.sleep(_PAUSE_S)
+            wait_until(again)
 
     def _ask(self, verb: str, *arguments: str) -> str:
         command = ["ray", "job", verb, f"--address={self.address}", *arguments]

@@ -104,7 +104,7 @@ def test_the_answer_in_one_screen() -> None:
         "",
         "Confidence: caution. Every n has one run.",
         "Next: run at least 3 seeds; then train n = 256 once (10M rollouts).",
-        "Details and 3 more notes: --full    Picture: isocompute report 'my runs.csv'",
+        "2 more cautions, 1 note: --full    Picture: isocompute report 'my runs.csv'",
     ]
 
 
@@ -237,7 +237,7 @@ def test_seeds_are_asked_for_once() -> None:
 
 def test_the_picture_names_its_source_where_a_line_holds_it() -> None:
     d, names = document(), {"a.csv": "Details and ", "published:qwen2.5-7b-easy": ""}
-    d["notices"] = d["notices"] * 6
+    d["notices"] = [*d["notices"][:1], *(d["notices"][-1:] * 23)]
     for source, before in names.items():
         d["provenance"]["sources"] = [source]
         more = fit_lines(d)[-1].removeprefix(before)

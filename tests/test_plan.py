@@ -869,7 +869,7 @@ def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
 
 
 def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
-    plan = plan_budget(planted(), AT).document
+    plan = plan_budget(planted(), AT).document | {"trained": None}
     steps = run_next([notice("bp_untested", bp=32, n=8, other=64),
                       notice("n_at_smallest_tested", n=8, other=4)],
                      Configuration(32, 8), None, 0.0)  # fmt: skip
@@ -923,6 +923,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
         "at least 24.6k GPU-hours; 2.0 times the run")  # fmt: skip
     # Of steps that the screen has no room for nothing is counted.
     plan = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=1e5)).document
+    plan |= {"trained": None}
     many = [{**step, "do": f"do {i} " + "x" * 60, "command": "isocompute " + "y" * 60,
              "rollouts": 1e5, "cost": {**unpriced, "gpu_hours": 1.0}}
             for i in range(3)]  # fmt: skip
@@ -1031,9 +1032,9 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "",
         "Confidence: caution. Every n has one run: the spread from seed to seed is taken",
         "  from other sweeps.",
-        "Before you spend:",
+        "Nothing is left to train. To learn more:",
         "  1. measure the lr     isocompute lr-sweep study.yaml",
-        "4 more notes: --why    Trainer settings: --for verl, --for trl",
+        "2 more cautions, 2 notes: --why    Trainer settings: --for verl, --for trl",
     ]
 
 

@@ -124,6 +124,7 @@ CASES: dict[str, tuple[Callable[[], Sweep], set[str]]] = {
     "steps not known": (
         lambda: [c.replace(steps_assumed=True) for c in sweep("rising")], {"steps_assumed"},
     ),
+    "rate falls": (lambda: [c.replace(rate_left=0.1) for c in sweep("rising")], {"rate_fell"}),
     "one seed twice": (lambda: [c.replace(seed=1) for c in sweep("rising")], {"seed_repeated"}),
     "stays": (lambda: flat(sweep("equal")), {"scores_flat"}),
     "ends alone": (lambda: [ends(c) for c in sweep("rising")], {"nothing_held_out"}),

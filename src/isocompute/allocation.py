@@ -10,7 +10,7 @@ import contextlib
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from isocompute.errors import InputError
 
@@ -176,10 +176,16 @@ _FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """An amount in one of the units people are given: rollouts, tokens, gpu_hours, usd."""
+    """An amount in one of the units people are given: rollouts, tokens, gpu_hours, usd.
+
+    Args:
+        amount, unit: see above.
+        gpus: where it was said as so many GPUs for so long.
+    """
 
     amount: float
     unit: str
+    gpus: int | None = field(default=None, repr=False, compare=False)
 
 
 def parse_budget(text: str) -> Budget:
@@ -225,7 +231,7 @@ def parse_budget(text: str) -> Budget:
             "a budget must be a finite amount > 0 with one of the units rollouts (or none), tok, "
             f"gpuh, usd, but got {asked!r}; {said}"
         )
-    return Budget(amount=amount, unit=unit)
+    return Budget(amount=amount, unit=unit, gpus=int(gpus[1]) if gpus else None)
 
 
 # What a shell leaves of $5000 (000), $10k (0k), $1,500 (,500) and $5 (nothing).

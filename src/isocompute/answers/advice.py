@@ -183,6 +183,7 @@ def plain_rate(value: float) -> str:
 def amounts(cost: Mapping[str, Any]) -> list[str]:
     """A cost in words: "1,110 GPU-hours", "$2,776", "4M tokens"; what is not known is left out."""
     hours, usd, tokens = (cost[name] for name in ("gpu_hours", "usd", "tokens"))
-    parts = [f"{compact(hours)} GPU-hours"] if hours is not None else []
+    said = compact(hours)
+    parts = [f"{said} GPU-hour{'s' * (said != '1')}"] if hours is not None else []
     parts += [f"${compact(usd)}"] if usd is not None else []
     return parts + ([f"{compact(tokens)} tokens"] if tokens is not None else [])

@@ -13,12 +13,14 @@ from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.check import check_on_the_way
+from isocompute.answers.clock import wall_clock
 from isocompute.answers.effort import nearest, went_as_far
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.less import PARTS, part_of_the_budget
 from isocompute.answers.overtakes import overtakes
 from isocompute.answers.paper import printed_law
+from isocompute.answers.passes import passes_of
 from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
 from isocompute.answers.price import in_unit, priced, require_unit, timed, unit_paid_in
 from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorded_recipe
@@ -36,9 +38,6 @@ from isocompute.trainers import TRAINERS, trainer_settings
 if TYPE_CHECKING:
     from isocompute.sources.load import Options
 
-# A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
-# worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
-FEWER = 4
 # A score whose interval is wider than this is not known. That stops a third of the planted plans
 # whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
 # many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
@@ -60,6 +59,7 @@ _UNKNOWN = (
     "rollouts_per_problem_law", "rollouts_per_problem_interval", "confidence_set", "as_good",
     "expected_regret",
     "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
+    "passes_in_sweep", "wall",
     "extrapolation_log10", "printed_law", "refusal",
 )  # fmt: skip
 
@@ -224,7 +224,8 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     tokens = price.rates.tokens_per_rollout
     measured = [notice("tokens_measured", tokens=tokens)] if price.tokens else []
     require_unit(budget, fit.unit, price)
-    q = replace(q, x=in_unit(budget, fit.unit, price.rates), notices=[*q.notices, *measured],
+    q = replace(q, x=in_unit(budget, fit.unit, price.rates), gpus=budget.gpus,
+                notices=[*q.notices, *measured],
                 unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)
@@ -260,13 +261,9 @@ def _answer(q: Question) -> Plan:
             notice("extrapolated", edge=high, trust=trust, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += won_by_batch(q, chosen)
-    passes = a.steps * a.problems_per_batch / q.problems if q.problems else None
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
-    drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in fit.curves)
-    if passes is not None and q.problems and passes > max(1.0, drawn / q.problems):
-        own.append(notice("passes_over_data", passes=passes, problems=q.problems))
-    if q.problems and q.trained_on and q.problems < q.trained_on / FEWER:
-        own.append(notice("problems_fewer", problems=q.problems, known=q.trained_on))
+    passes, cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
+    own += passes.notices
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in _ELSEWHERE]
@@ -297,8 +294,9 @@ def _answer(q: Question) -> Plan:
         "check": check_on_the_way(q, chosen),
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
-        "passes_over_data": passes,
-        "cost": {**q.rates_of(chosen).cost(a.rollouts), "source": q.price.to_dict(chosen)},
+        "passes_over_data": passes.plan, "passes_in_sweep": passes.sweep,
+        "wall": wall_clock(q, cost["gpu_hours"]),
+        "cost": {**cost, "source": q.price.to_dict(chosen)},
         "extrapolation_log10": math.log10(times),
         "printed_law": printed and {
             "source": printed.source, "rollouts_per_problem": printed.law.predict(bought),

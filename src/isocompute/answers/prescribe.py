@@ -43,6 +43,7 @@ class Question:
     recipe: Recipe | None = None  # instead of that; its learning rate is the anchor
     price: Price = field(default_factory=Price)  # of every configuration
     current: Configuration | int | None = None  # today's (B_p, n), or n alone
+    gpus: int | None = None  # where the budget is said as so many for so long
     problems: int | None = None  # D: no batch holds more, and passes are counted
     trained_on: int | None = None  # problems that the sweep trained on, where that is known
     unhealthy: Mapping[Configuration, str] = field(default_factory=dict)  # health rules failed

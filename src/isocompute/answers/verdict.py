@@ -41,6 +41,9 @@ WIDE, TOO_WIDE = 1.5, 4.0
 # Scores closer than this are ties between repeats of one run (ScaleRL, arXiv 2510.13786): a model
 # that misses by that much more than no change has nothing to say of what comes next.
 USELESS = 0.02
+# Of its peak, a rate below which scores may level off for its sake. A linear fall to nothing passes
+# it half-way; a quarter would miss runs cut off before, three quarters name restarts of a warm-up.
+FELL = 0.5
 ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says more than they do
 
 
@@ -239,6 +242,9 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         advice = OF_RUNS.get(failed[0].failed_rules[0], "Look at their health.")
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,
                      advice=advice, trains=again)  # fmt: skip
+    if low := [c for c in curves if c.rate_left is not None and c.rate_left < FELL]:
+        left = min(c.rate_left or 0.0 for c in low)
+        yield notice("rate_fell", left=left, which=names(c.configuration for c in low))
     if rough:
         yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names(rough))
     if over:

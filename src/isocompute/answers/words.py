@@ -10,8 +10,10 @@ from typing import Any
 from isocompute.answers.advice import OF_THE_SWEEP, amounts, plain_rate, step_cost
 from isocompute.answers.best_words import best_n_words
 from isocompute.answers.check import check_words
+from isocompute.answers.clock import clock_words
 from isocompute.answers.less import less_words
 from isocompute.answers.overtakes import lead_words
+from isocompute.answers.passes import passes_words
 from isocompute.answers.recorded import known_words
 from isocompute.domain import Configuration
 from isocompute.domain.notices import takes
@@ -23,7 +25,8 @@ WIDTH = 80
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
-_GIVE_WAY = (("", 2), ("untested n", 2), ("for less", 2), ("on the way", 1), ("today", 1))
+_GIVE_WAY = (("", 2), ("untested n", 2), ("for less", 2), ("on the way", 1), ("data", 1),
+             ("today", 1))
 _FOREGROUND = 3  # steps that are named
 # Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
 # of it such a step would show as a price, at ten times it slower batches would not.
@@ -85,8 +88,19 @@ def _screen(d: Mapping[str, Any], rows: list[str], sure: str, trainer: str | Non
     if d["run_next"] and not first:
         lines.append(f"Before you spend: {TOO_DEAR} (--why).")
     more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
-    noted = f"{more} more note{'s' * (more != 1)}: --why" if more else "Reasoning: --why"
+    noted = f"{others_words(d, more)}: --why" if more else "Reasoning: --why"
     return [*lines, noted + ("" if trainer else "    Trainer settings: --for verl, --for trl")]
+
+
+def others_words(d: Mapping[str, Any], more: int) -> str:
+    """How many cautions and notes a fit or plan has beside the one named, of so many in all."""
+    grave = sum(one["level"] == "caution" for one in d["notices"])
+    grave -= d["verdict"]["level"] == "caution"
+    if not grave:
+        return f"{more} more note{'s' * (more != 1)}"
+    said = f"{grave} more caution{'s' * (grave != 1)}"
+    notes = more - grave
+    return said + (f", {notes} note{'s' * (notes != 1)}" if notes else "")
 
 
 def _run(d: Mapping[str, Any]) -> list[str]:
@@ -121,7 +135,8 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     for name, text in (
-        ("trained", trained_words(d)), ("leads", lead_words(d)), ("for less", less_words(d)),
+        ("trained", trained_words(d)), ("leads", lead_words(d)), ("data", passes_words(d)),
+        ("for less", less_words(d)),
         ("on the way", check_words(d.get("check"))),
     ):  # fmt: skip
         out += _row(name, text) if text else []
@@ -142,10 +157,12 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if whose or d.get("learning_rate_from") != "runs":  # else it is theirs, and not in the logs
         out += _row("recipe", _recipe(d["recipe"]), whose)
     spent, whose = _cost(d["cost"])
-    # Where the rate comes from says more of a price than its tokens do.
-    while len(spent) > 1 and len(_row("cost", ", ".join(spent), whose, cut=False)[0]) > WIDTH:
-        spent = spent[:-1]
-    return out + _row("cost", ", ".join(spent), whose)
+    due = [one for one in spent if not one.endswith("tokens")]
+    tokens, clock = spent[len(due):], [clock_words(d)] if d.get("wall") else []
+    forms = [([*due, *clock, *tokens], whose), ([*due, *clock], whose),
+             ([*due, *clock], whose.split(",")[0]), (due, whose)]  # fmt: skip
+    costs = [_row("cost", ", ".join(parts), aside, cut=False) for parts, aside in forms if parts]
+    return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
 
 
 def trained_words(d: Mapping[str, Any]) -> str:
@@ -215,6 +232,8 @@ def rate_words(found: Mapping[str, Any]) -> str:
 def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
     """What the run of a plan costs together with some steps; "" where none has a price.
 
+    A run that is trained already costs nothing more.
+
     Args:
         d: a plan as `plan --json` has it.
         steps: some of its checks.
@@ -223,20 +242,20 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
     paid = [one for one in steps if one.get("rollouts")]
     if not paid:
         return ""
-    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (d, *paid)]
+    bought = [] if d.get("trained") else [d]
+    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (*bought, *paid)]
     total = dict[str, float | None]()
     for name in ("gpu_hours", "usd", "tokens"):
         known = [part[name] for part in parts if part.get(name) is not None]
         total[name] = math.fsum(known) if len(known) == len(parts) else None
-    alone = d.get("rollouts") or 0
-    spent = alone + sum(one["rollouts"] for one in paid)
+    spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
     if total["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
         total["tokens"] = None
     said = ", ".join(amounts(total)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
     times = f"{_times(d, total, spent):.1f}"
-    more = "" if times == "1.0" else f"; {times} times the run"
+    more = f"; {times} times the run" if bought and times != "1.0" else ""
     return f"{'at least ' * open_}{said}{more}"
 
 
@@ -264,7 +283,9 @@ def _steps(
     if not rows:
         return []
     totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
-    heads = [f"Before you spend{f' (run and checks: {one})' if one else ''}:" for one in totals]
+    head, what = ("Nothing is left to train. To learn more", "") if d.get("trained") else (
+        "Before you spend", "run and checks: ")  # fmt: skip
+    heads = [f"{head}{f' ({what}{one})' if one else ''}:" for one in totals]
     return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from isocompute.answers.best_words import n_words, span_words
+from isocompute.answers.words import others_words
 from isocompute.cli.cells import WIDTH
 from isocompute.domain.text import compact, fold, pasted, unit_words
 
@@ -126,7 +127,10 @@ def _budget(x: float) -> str:
 
 
 def _at(x: float, unit: str) -> str:
-    """A budget with its unit, where that is not rollouts: 670k, 32 h, 4.1M tok."""
+    """A budget with its unit, where that is not rollouts: 670k, 32 h, 3.6 s, 4.1M tok."""
+    if unit == "gpu-hours" and x < 1:
+        x, sign = (60 * x, " min") if 60 * x >= 1 else (3600 * x, " s")
+        return f"{_budget(x)}{sign}"
     return _budget(x) + {"gpu-hours": " h", "tokens": " tok"}.get(unit, "")
 
 
@@ -250,7 +254,7 @@ def _pointers(document: Row, source: str, most: int) -> list[str]:
     """Where more stands, in so many lines at most."""
     # The gravest is the reason given; the others wait.
     more = len(document["notices"]) - (document["verdict"]["level"] != "ok")
-    notes = f"{more} more note{'s' * (more > 1)}"
+    notes = others_words(document, more)
     details = [f"Details and {notes}", notes] if more else ["Details"]
     picture = f"Picture: isocompute report {source}"
     lines = [f"{each}: --full    {picture}" for each in details]

@@ -114,6 +114,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "unhealthy_run": _caution(
             "A run broke while other seeds did not: {which}. Only its scores before that count.",
             "Train it again{takes}; its entropy, KL and length show where it broke."),
+        "rate_fell": _caution(
+            "The learning rate fell to {left:.0%} of its peak: {which}. Scores level off as it "
+            "falls, so a longer run may reach more than is said here.",
+            "Sweep at a constant rate, as the settings of --for have it."),
         "failed_health": _caution(
             "{n_failed} of {n_runs} runs failed a health rule: {which}.",
             "{advice} Then train them again{takes}."),

@@ -313,9 +313,11 @@ def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -
 
 def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> Curve:
     tokens, steps_K = s.tokens_K[keep], s.step_K[keep].astype(np.float64)
-    timed = run.provenance.gpu_s_per_step
+    told = run.provenance
+    timed, seconds = told.gpu_s_per_step, told.s_per_step
     assert run.problems_per_batch is not None  # asked for above
     assert run.rollouts_per_problem is not None
+    each, of = float(s.rollouts_K[-1]) / max(int(s.step_K[-1]), 1), told.passes_per_step
     return Curve(
         problems_per_batch=run.problems_per_batch, rollouts_per_problem=run.rollouts_per_problem,
         run=run.name, seed=run.seed, rollouts_K=s.rollouts_K[keep], score_K=s.score_K[keep],
@@ -323,8 +325,11 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         tokens_K=tokens if np.isfinite(tokens).all() else None,
         steps_K=steps_K, gpu_hours_K=None if timed is None else steps_K * timed / 3600,
         trials=_trials(run, s),
-        n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(run.provenance.facts),
-        steps_assumed=any(line.endswith(ASSUMED) for line in run.provenance.inferred),
+        n_missing=s.n_missing + int((~keep).sum()), recorded=recorded_numbers(told.facts),
+        steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),
+        gpus=round(timed / seconds) if timed and seconds else None,
+        trained_on=round(each / run.rollouts_per_problem / of) if of and each > 0 else None,
+        rate_left=told.rate_left,
     )
 
 

@@ -17,6 +17,9 @@ from isocompute.importers.reading import clean_text, flatten, whole
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.settings import Column
 
+# What W&B's table of runs says of one that did not come to its end, in words.
+_CUT = {"crashed": "crashed", "failed": "failed", "killed": "was killed"}
+
 
 def two_in_rows(run: str, key: str, one: object, other: object) -> UnclearError:
     """The refusal of rows that say two things of one run."""
@@ -77,6 +80,9 @@ class Described:
             return False
         self.beside, config = beside
         self.configure(config)
+        state = str(config.get("State", config.get("state", ""))).lower()
+        if state in _CUT:
+            self._note(f"{self.beside} says that it {_CUT[state]}: it counts up to its last score")
         return True
 
     def hold(self, name: str, value: object, run: str) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import IN_ROWS, MODELS
+from isocompute.importers.schedule import EPOCH, EPOCH_KEYS
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import OWN
 from isocompute.importers.timing import TIMING_KEYS
@@ -56,6 +57,7 @@ _SIDES = {
     **dict.fromkeys(LENGTH_KEYS, "length"), **dict.fromkeys(TOKENS_KEYS, "tokens"),
     **dict.fromkeys(ROLLOUTS_KEYS, "rollouts"), **dict.fromkeys(BATCHES_KEYS, "batches"),
     **dict.fromkeys(EVICTED_KEYS, "evicted"), **dict.fromkeys(RATE_KEYS, "rate"),
+    **dict.fromkeys(EPOCH_KEYS, EPOCH),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 KINDS = {*_SIDES.values(), "drawn", "sampled"}

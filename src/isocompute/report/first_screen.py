@@ -11,8 +11,10 @@ from isocompute.answers.advice import amounts, in_full, plain_rate, step_cost
 from isocompute.answers.around import PUBLISHED_MODEL
 from isocompute.answers.best_words import best_n_words, span_words, trend_only
 from isocompute.answers.check import check_words
+from isocompute.answers.clock import clock_words
 from isocompute.answers.less import less_words
 from isocompute.answers.overtakes import lead_words
+from isocompute.answers.passes import passes_words
 from isocompute.answers.recorded import known_words
 from isocompute.answers.words import (
     TOO_DEAR,
@@ -64,6 +66,8 @@ def answer(
         "about": _about(fit),
         "more": _more(document, cautions - 1),
         "first": _do_first(document),
+        "first_head": "Do first" if plan is None or refusal else "To learn more"
+        if plan.get("trained") else "Checks before you spend",
         "strip": None,
         "picture": None if refusal else picture,
         "facts": [],
@@ -110,9 +114,10 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep yours; the logs do not hold them" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {})),
-        ("With checks", _with_checks(plan)),
+        ("Time", clock_words(plan)),
+        ("Checks" if plan.get("trained") else "With checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
-        ("Passes", words.passes(plan.get("passes_over_data"))),
+        ("Passes", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},

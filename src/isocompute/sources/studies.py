@@ -79,6 +79,7 @@ def _run_curves(
 ) -> Iterator[Curve]:
     found = store.evaluations(run.hash, problem_set=problem_set)
     failed, hours_K = failed_rules(store, run), _gpu_hours(store, run)
+    gpus = None if hours_K is None else _gpus(run)
     for name in sorted(set(found.problem_set_K.tolist())):
         rows_K = np.flatnonzero(found.problem_set_K == name)
         samples = int(found.samples_K[rows_K].min())
@@ -99,6 +100,7 @@ def _run_curves(
             tokens_K=found.tokens_K[rows_K].astype(np.float64),
             steps_K=found.step_K[rows_K].astype(np.float64),
             gpu_hours_K=None if hours_K is None else hours_K[found.step_K[rows_K]],
+            gpus=gpus,
             trials=problems * (samples if wanted.kind == "avg" else 1),
             failed_rules=failed,
         )
@@ -116,11 +118,15 @@ def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
         return None
     took = np.zeros(int(steps.step_K.max()) + 1)
     took[steps.step_K] = steps.wall_s_K
+    return np.asarray(np.cumsum(took) * (_gpus(run) or 1) / 3600)
+
+
+def _gpus(run: StoredRun) -> int | None:
+    """GPUs that a run trains on, where its engine is told how many."""
     options = run.spec.get("engine_options") or {}
-    gpus = 1
-    if run.spec["engine"] == "verl":
-        gpus = int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
-    return np.asarray(np.cumsum(took) * gpus / 3600)
+    if run.spec["engine"] != "verl":
+        return None
+    return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
 
 
 def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> Iterator[Curve]:

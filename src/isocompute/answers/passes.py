@@ -1,0 +1,56 @@
+"""How often a plan goes over its training problems, beside what the sweep saw."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from statistics import median
+from typing import Any, NamedTuple
+
+from isocompute.allocation import Allocation
+from isocompute.answers.prescribe import Question
+from isocompute.domain import Notice, notice
+from isocompute.domain.text import compact
+
+# A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
+# worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
+FEWER = 4
+
+
+class Passes(NamedTuple):
+    """Passes over the problems, of the plan and of the sweep's longest run (None: not known)."""
+
+    plan: float | None
+    sweep: float | None
+    notices: list[Notice]
+
+
+def passes_of(q: Question, a: Allocation) -> Passes:
+    """Passes of an allocation, over the problems said, else over those of the sweep's own logs."""
+    known = [c.trained_on for c in q.fit.curves if c.trained_on]
+    swept = round(median(known)) if known else q.trained_on
+    problems = q.problems or (round(median(known)) if known else None)
+    if not problems:
+        return Passes(None, None, [])
+    passes = a.steps * a.problems_per_batch / problems
+    drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in q.fit.curves)
+    seen, notices = drawn / swept if swept else None, list[Notice]()
+    if passes > max(1.0, drawn / problems):
+        notices.append(notice("passes_over_data", passes=passes, problems=problems))
+    if q.problems and swept and q.problems < swept / FEWER:
+        notices.append(notice("problems_fewer", problems=q.problems, known=swept))
+    return Passes(passes, seen, notices)
+
+
+def passes_words(d: Mapping[str, Any]) -> str:
+    """Passes of a plan that goes over its problems more often than the sweep did; else ""."""
+    if all(one["code"] != "passes_over_data" for one in d.get("notices", ())):
+        return ""
+    passes, seen = d["passes_over_data"], d.get("passes_in_sweep")
+    problems = d["steps"] * d["problems_per_batch"] / passes
+    text = f"{_times(passes)} passes over {compact(round(problems))} problems"
+    return text + (f"; the sweep made {_times(seen)} at most" if seen else "")
+
+
+def _times(value: float) -> str:
+    return compact(math.floor(value + 0.5)) if value >= 10 else f"{value:.1f}"

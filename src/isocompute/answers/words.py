@@ -194,9 +194,12 @@ def rate_origin(d: Mapping[str, Any]) -> str:
     if whose != "runs":
         return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; tune yours")
     base = d["recipe"]["base_batch_size"]
+    fell = any(one["code"] == "rate_fell" for one in d.get("notices", ()))
+    held = "held constant; it fell in the runs" if fell else ""
     if base == d["batch_size"]:
-        return "as in the runs"
-    return f"from {plain_rate(d['recipe']['learning_rate'])} at a batch of {compact(base)}"
+        return held or "as in the runs"
+    said = f"from {plain_rate(d['recipe']['learning_rate'])} at a batch of {compact(base)}"
+    return said + (f", {held}" if held else "")
 
 
 def _row(name: str, text: str, aside: str = "", *, cut: bool = True) -> list[str]:

@@ -117,7 +117,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Time", clock_words(plan)),
         ("Checks" if plan.get("trained") else "With checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
-        ("Passes", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
+        ("Data", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
@@ -203,7 +203,7 @@ def _about(fit: Document | None) -> str:
     return (
         f"{runs} run{'s' * (runs != 1)} of up to {compact(reach)} rollouts: "
         f"{', '.join(map(str, b_p))} problems × n = {span_words(n)}. "
-        f"Score: {fit.get('metric') or 'as logged'}.{_scale(fit)}"
+        f"Score: {words.metric(fit.get('metric'))}.{_scale(fit)}"
     )
 
 

@@ -103,6 +103,21 @@ def passes(times: float | None) -> str:
     return "" if times is None else f"{compact(times)} over the training problems"
 
 
+def metric(name: str | None) -> str:
+    """A metric with what it means: "avg@4, the mean over answers, 4 to a problem".
+
+    >>> metric("best@8"), metric("avg:reward")
+    ('best@8, problems solved in at least one of 8 answers', 'avg:reward, the mean over answers')
+    """
+    kind, _, k = (name or "").partition(":")[0].partition("@")
+    meaning = {
+        "avg": "the mean over answers" + (f", {k} to a problem" if k else ""),
+        "best": f"problems solved in at least one of {k} answers",
+        "worst": f"problems solved in all of {k} answers",
+    }.get(kind)
+    return f"{name}, {meaning}" if meaning else name or "as logged"
+
+
 def signed(value: float | None) -> str:
     """A difference of scores with its sign and three decimals."""
     return "–" if value is None or not math.isfinite(value) else f"{value:+.3f}"

@@ -96,7 +96,7 @@ def test_the_answer_in_one_screen() -> None:
     assert fit_lines(document()) == [
         "avg@4, 9 runs: 32 problems (B_p) x 8 to 128 rollouts (n), up to 10M rollouts",
         "",
-        "Best n      100k: 8 (8 to 128)    1M: 32 (8 to 128)    10M: 128 (8 to 128)",
+        "Best n      100k rollouts: 8 (8 to 128)  1M: 32 (8 to 128)  10M: 128 (8 to 128)",
         "            rises 16-fold, at least 9.2-fold; where it levels off is not known",
         "Wrong n     costs 0.091 at 10M (n = 8), 0.002 (n = 32)",
         "Predicts    held-out scores within 0.012 (assuming no further change: 0.030)",

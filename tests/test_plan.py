@@ -27,7 +27,7 @@ from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.less import less_words
 from isocompute.answers.overtakes import lead_words, overtakes
 from isocompute.answers.plan import plan_from_source
-from isocompute.answers.words import checks, with_checks
+from isocompute.answers.step_words import checks, with_checks
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
 from isocompute.domain.text import compact
@@ -692,7 +692,7 @@ def test_a_score_that_is_not_known_is_no_plan(apart: float, refused: bool) -> No
     # Two draws `apart` from each other: the interval between them.
     plan = plan_budget(planted({(32, 16): (0, 0), (32, 64): (0.05, 0.05 + apart)}), AT)
     assert (plan.allocation is None) == refused
-    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Train a run of it"
+    reason = "The score of n = 64 at 1M rollouts is not known: 0.45 to 0.70. Take a run of it"
     assert plan.document["verdict"]["reason"].startswith(reason) == refused
     assert codes(plan.document).count("score_unknown") == refused
 
@@ -708,7 +708,8 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     plan = plan_budget(fit, 8e6)
     assert plan.refusal is not None
     assert plan.refusal.run_next == (
-        "Train a run of it to 2M rollouts first (1M rollouts), or plan for at most 4M rollouts.",
+        "Take a run of it to 2M rollouts first (1M rollouts), or plan for at most 4.7M rollouts "
+        "and go on from there.",
     )
     assert plan_budget(fit, 4e6).allocation is not None
     # Where no half of a half is known either, none is named.
@@ -716,7 +717,8 @@ def test_a_refused_budget_comes_with_one_that_would_do() -> None:
     refused = plan_budget(early, AT).refusal
     assert refused is not None
     assert refused.run_next == (
-        "Train a run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget.",
+        "Take a run of it to 1M rollouts first (1M rollouts), or plan for a smaller budget and go "
+        "on from there.",
     )
 
 
@@ -849,7 +851,7 @@ def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     steps = run_next([notice("bp_untested", bp=32, n=8, other=64)], Configuration(32, 8), None, 0.0,
                      study=long)  # fmt: skip
     plan = plan_budget(planted(), AT)
-    lines = advice_lines({**plan.document, "run_next": steps * 3})
+    lines = advice_lines({**plan.document, "run_next": steps * 3, "trained": None})
     at = lines.index(f"     isocompute run {long} \\")
     assert lines[at + 1] == "       grid.problems_per_batch=64"
     assert all(len(line) <= 80 for line in lines)
@@ -880,10 +882,12 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         lines = advice_lines(d)
         said = "Before you spend: nothing: every check costs more than the run (--why)."
         assert (said in lines) is not asked
-        whole = takes(plan["rollouts"] + (spent or 0))
-        total = "" if spent is None else f" (run and checks: {whole}; 2.0 times the run)"
+        both = takes(plan["rollouts"] + (spent or 0))
+        total = "" if spent is None else f" (run and these: {both}; 2.0 times the run)"
         assert (f"Before you spend{total}:" in lines) is asked
-        assert f"Before you spend{total}:" in advice_lines(d, why=True)
+        whole = advice_lines(d, why=True)
+        assert (f"Before you spend{total}:" in whole) is asked
+        assert ("Too dear beside this run:" in whole) is not asked
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
         both = advice_lines({**plan, "run_next": [priced, cheap]})
         assert sum(line.startswith(("  1. ", "  2. ")) for line in both) == 1 + asked
@@ -931,7 +935,7 @@ def test_a_plan_says_what_run_and_checks_cost_together() -> None:
     shown = sum(line.startswith(("  1. ", "  2. ", "  3. ")) for line in lines)
     assert 0 < shown < 3
     total = f"{compact(9.99 + shown)} GPU-hours; 1.{shown} times the run"
-    assert f"Before you spend (run and checks: {total}):" in lines
+    assert f"Before you spend (run and these: {total}):" in lines
     wide = {**plan, "cost": {**dear, "source": {}}, "run_next": [
         {**step, "do": "do", "command": "", "cost": dear}, {**gauge, "do": "x", "command": ""}]}
     said = next(line for line in advice_lines(wide) if line.startswith("Before"))
@@ -1066,7 +1070,7 @@ def test_a_recipe_that_logs_do_not_hold_is_not_called_theirs() -> None:
     assert rows() == ["as in the runs)"]
     words = {"learning_rate_from": "runs", "recorded": ["learning_rate"]}
     assert "warm-up" not in "\n".join(advice_lines({**plan.document, **words}))
-    assert rows("kl_coef", "warmup_steps") == ["as in the runs)", "as in the runs)"]
+    assert rows("kl_coef", "warmup_steps") == ["as in the runs)"]
     asked = {"learning_rate_from": "runs", "recorded": ["learning_rate"], "difficulty": "hard",
              "asked": ["kl_coef", "entropy_coef"]}  # fmt: skip
     assert any(line.endswith("(of --difficulty hard)")
@@ -1277,8 +1281,16 @@ def test_rows_that_can_wait_give_way_to_checks() -> None:
             "rollouts": None, "cost": None}  # fmt: skip
     rows = said(plan_of({**d, "run_next": [step] * 3, "as_good": [32, 64]}))
     assert len(rows) <= 15
-    assert sum(row.startswith(("  1. ", "  2. ")) for row in rows) == 2
-    assert not any(row.startswith("  for less") for row in rows)
+    assert any(row.startswith("  1. ") for row in rows)
+    assert any(row.startswith("  for less") for row in rows)
+    guess = {"rollouts_per_problem": 256, "gain": 0.0, "gain_interval": [-0.1, 0.1]}
+    limit = {"code": "capped_by_max_batch", "level": "note", "text": "A.", "remedy": "B."}
+    many = {**d, "run_next": [step] * 3, "as_good": [32, 64], "neighbours": [guess] * 2,
+            "trained": {"runs": 1, "step": 9}, "notices": [limit, *d["notices"]]}  # fmt: skip
+    assert not any(row.startswith("  untested n") for row in said(plan_of(many)))
+    tall = {**many, "notices": [limit, limit, *d["notices"]]}
+    assert not any(row.startswith("  for less") for row in said(plan_of(tall)))
+    assert any(row.startswith("  1. ") for row in said(plan_of(tall)))
     whole = said(plan_of({**d, "run_next": [step] * 3, "as_good": [32, 64]}), why=True)
     assert any(row.startswith("  for less") for row in whole)  # there it has room
 

@@ -70,7 +70,8 @@ def test_rates_are_found_in_the_runs_and_lie_on_a_line_between_batches() -> None
     more = priced([*runs, curve(512, 6.25)], Rates())
     assert more.off == pytest.approx(max(0.36, abs(4000 / (2048 / 0.3584) - 1)))
     told = price.to_dict(Configuration(16, 8))["rollouts_per_gpu_hour"]
-    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.36)}
+    assert told == {"value": pytest.approx(1000), "from": "sweep", "off": pytest.approx(0.36),
+                    "timed_on": None}  # fmt: skip
 
 
 def test_a_rate_that_is_given_holds_for_all() -> None:
@@ -182,6 +183,7 @@ def test_a_plan_says_its_price_and_how_far_it_may_be_off() -> None:
     found = d["cost"]["source"]["rollouts_per_gpu_hour"]
     assert found == {
         "value": pytest.approx(speed[8]), "from": "sweep", "off": pytest.approx(0.1),
+        "timed_on": None,
     }  # fmt: skip
     assert d["cost"]["gpu_hours"] == pytest.approx(d["rollouts"] / speed[8])
     line = next(line for line in advice_lines(d) if line.startswith("  cost"))

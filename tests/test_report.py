@@ -259,7 +259,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "310 GPU-hours, $620",
         "1.3 over the training problems",
         "Test a second Bₚ. isocompute run study.yaml 14 runs",  # why is the verdict's reason
-        "14 runs of up to 8.39M rollouts: 16 problems × n = 8 to 512. Score: avg@4. Ranges are 95%",
+        "14 runs of up to 8.39M rollouts: 16 problems × n = 8 to 512. Score: avg@4, the mean over",
         "The largest n 16 × 512 0.667 0.008",
         "data.train_batch_size=16 actor_rollout_ref.rollout.n=256",
         "Half the budget: best n",
@@ -320,7 +320,7 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
     assert "On the way 0.600 at step 1,244; below 0.580, stop and fit again" in said
-    assert "Other settings keep yours; the logs do not hold them" in said
+    assert "Other settings keep your own" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
     assert "On the way" not in said
     assert "keep yours" not in said

@@ -6,13 +6,15 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isocompute.allocation import Budget, Rates, parse_budget
-from isocompute.answers import plan_budget
-from isocompute.answers.clock import hours_words
+from isocompute.answers import Fit, fit_sweep, plan_budget
+from isocompute.answers.clock import hours_words, on_gpus, update_time
 from isocompute.answers.plan import Plan, plan_from_source
-from isocompute.importers import read_logs
+from isocompute.domain import Curve
+from isocompute.importers import import_logs, read_logs
 from isocompute.importers.schedule import passes_per_step, rate_left
 from isocompute.importers.settings import Settings
 from isocompute.sources import load_curves
@@ -66,8 +68,6 @@ def test_the_rate_at_the_end_is_a_share_of_its_peak() -> None:
 
 
 def test_a_log_tells_its_problems_its_gpus_and_that_its_rate_fell(tmp_path: Path) -> None:
-    from isocompute.importers import import_logs
-
     logs = trl(tmp_path / "logs")
     import_logs([logs], tmp_path / "study", settings=settings(gpus=2))
     for c in load_curves([str(tmp_path / "study")]):
@@ -76,8 +76,9 @@ def test_a_log_tells_its_problems_its_gpus_and_that_its_rate_fell(tmp_path: Path
     plan = plan_from_source(str(tmp_path / "study"), budget=Budget(amount=1e6, unit="rollouts"))
     d = plan.document
     assert d["passes_over_data"] == pytest.approx(d["steps"] * B_P / D)
-    assert d["passes_in_sweep"] == pytest.approx(8.0)
-    assert "passes over 100 problems; the sweep made 8.0 at most" in "\n".join(said(plan))
+    n = d["rollouts_per_problem"]
+    assert d["passes_in_sweep"] == pytest.approx({"of_n": 8.0, "most": 8.0})
+    assert f"passes over 100 problems; so far n = {n} made 8.0" in "\n".join(said(plan))
     assert d["wall"]["gpus"] == 2
     assert d["wall"]["hours"] == pytest.approx(d["cost"]["gpu_hours"] / 2)
     assert d["wall"]["hours"] == pytest.approx(d["steps"] * 36 / 3600, rel=0.02)
@@ -86,7 +87,7 @@ def test_a_log_tells_its_problems_its_gpus_and_that_its_rate_fell(tmp_path: Path
         str(tmp_path / "study"), budget=Budget(amount=1e6, unit="rollouts"), problems=1000
     ).document
     assert one["passes_over_data"] == pytest.approx(one["steps"] * B_P / 1000)
-    assert one["passes_in_sweep"] == pytest.approx(8.0)  # of the problems that it had
+    assert one["passes_in_sweep"]["most"] == pytest.approx(8.0)  # of the problems that it had
 
 
 def test_a_steady_rate_and_no_epochs_say_nothing(tmp_path: Path) -> None:
@@ -154,7 +155,7 @@ def test_what_is_trained_already_is_no_expense() -> None:
     rows = said(of({**d, "run_next": [step]}))
     assert "Nothing is left to train. To learn more (100 GPU-hours):" in rows
     rows = said(of({**d, "run_next": [step], "trained": None}))
-    assert any(row.startswith("Before you spend (run and checks: 6") for row in rows)
+    assert any(row.startswith("Before you spend (run and these: 6") for row in rows)
 
 
 def test_cautions_are_counted_apart_from_notes() -> None:
@@ -165,3 +166,91 @@ def test_cautions_are_counted_apart_from_notes() -> None:
     assert said(of(more))[-1].startswith("2 more cautions, 1 note: --why")
     assert said(of({**more, "notices": [one, one]}))[-1].startswith("1 more caution: --why")
     assert said(of({**more, "notices": [one, note]}))[-1].startswith("1 more note: --why")
+
+
+def timed(batch: int, gpus: int, fixed: float = 20.0, work: float = 0.4) -> Curve:
+    """A run of 16 problems whose updates take 20 s and 0.4 GPU-seconds a rollout."""
+    steps = np.arange(1.0, 11.0)
+    hours = steps * (fixed + work * batch / gpus) * gpus / 3600
+    return Curve(problems_per_batch=16, rollouts_per_problem=batch // 16, run=f"{batch}",
+                 rollouts_K=steps * batch, score_K=0.1 + steps / 100, gpu_hours_K=hours,
+                 gpus=gpus)  # fmt: skip
+
+
+def test_more_gpus_share_the_work_of_an_update_and_not_what_no_batch_shortens() -> None:
+    curves = [timed(batch, 8) for batch in (128, 512, 2048)]
+    assert update_time(curves) == pytest.approx((20.0, 0.4))
+    scaled = on_gpus(curves, 64)
+    for c, batch in zip(scaled, (128, 512, 2048), strict=True):
+        wanted = timed(batch, 64)
+        assert c.gpu_hours_K == pytest.approx(wanted.gpu_hours_K)
+        assert (c.gpus, c.timed_on) == (64, 8)
+    assert on_gpus(scaled, 64) == scaled  # once
+    assert on_gpus(curves, None) == on_gpus(curves, 8) == curves
+    # Runs on several numbers of GPUs tell it, too; of one batch all is work.
+    mixed = [timed(512, 8), timed(512, 16), timed(2048, 32)]
+    assert update_time(mixed) == pytest.approx((20.0, 0.4))
+    (alone,) = on_gpus([timed(512, 8)], 16)
+    assert alone.gpu_hours_K == pytest.approx(timed(512, 8).gpu_hours_K)
+    untimed = timed(512, 8).replace(gpus=None)
+    assert on_gpus([untimed], 16) == [untimed]
+
+
+def test_a_plan_for_other_gpus_says_that_times_are_scaled(tmp_path: Path) -> None:
+    logs = trl(tmp_path / "logs")
+    for n in N:  # 30 s and 0.05 GPU-seconds a rollout, on two GPUs
+        file = next((logs / f"n{n}").rglob("trainer_state.json"))
+        state = json.loads(file.read_text())
+        for row in state["log_history"]:
+            if "step_time" in row:
+                row["step_time"] = 30 + 0.05 * B_P * n / 2
+        file.write_text(json.dumps(state))
+    import_logs([logs], tmp_path / "study", settings=settings(gpus=2))
+    study = str(tmp_path / "study")
+    d = plan_from_source(study, budget=parse_budget("8gpux3d")).document
+    batch = d["problems_per_batch"] * d["rollouts_per_problem"]
+    took = d["steps"] * (30 + 0.05 * batch / 8) / 3600
+    assert d["wall"]["hours"] == pytest.approx(took, rel=1e-3)
+    assert d["wall"] == {"gpus": 8, "hours": pytest.approx(72, rel=0.01)}
+    assert "measured on 2 GPUs. For 8, the 30 seconds that an update" in text(d, "gpus_scaled")
+    assert any("(times of 2 GPUs, scaled)" in row for row in said(of(d)))
+    assert d["cost"]["source"]["rollouts_per_gpu_hour"]["timed_on"] == 2
+    own = plan_from_source(study, budget=parse_budget("2gpux12d")).document
+    assert "gpus_scaled" not in codes(own)
+    assert own["steps"] > 3.5 * d["steps"] * 0.99  # as many GPU-hours, and less time wasted
+    again = plan_from_source(
+        study, budget=parse_budget("8gpux3d"), fit=iso_fit(study)
+    ).document
+    assert again["steps"] == d["steps"]
+
+
+def iso_fit(study: str) -> Fit:
+    """As a notebook holds it."""
+    return fit_sweep(load_curves([study]))
+
+
+def test_one_rate_for_all_batches_is_said() -> None:
+    runs = [c.replace(recorded={"learning_rate": 1e-6}) for c in planted().curves]
+    d = plan_budget(fit_sweep(runs, draws=20), AT).document
+    assert "Batches of 512 to 4,096 rollouts were all trained" in text(d, "one_rate")
+    near = [c for c in runs if c.rollouts_per_problem in (32, 64)]
+    assert "one_rate" not in codes(plan_budget(fit_sweep(near, draws=20), AT).document)
+    scaled = [
+        c.replace(recorded={"learning_rate": 1e-6 * (c.rollouts_per_problem / 16) ** 0.5})
+        for c in runs
+    ]
+    assert "one_rate" not in codes(plan_budget(fit_sweep(scaled, draws=20), AT).document)
+
+
+def test_what_is_too_dear_stands_apart_and_is_not_added() -> None:
+    d = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=900.0)).document
+    step = {"settles": "bp_untested", "do": "train a", "command": "", "rollouts": 9e4,
+            "cost": {"tokens": None, "gpu_hours": 100.0, "usd": None}}  # fmt: skip
+    dear = {**step, "do": "train b", "command": "isocompute run x", "rollouts": 9e9}
+    d = {**d, "run_next": [step, dear], "trained": None}
+    head = next(row for row in said(of(d)) if row.startswith("Before"))
+    rows = said(of(d), why=True)
+    assert head in rows
+    at = rows.index("Too dear beside this run:")
+    assert rows[at + 1].startswith("  - train b   (9B rollouts")
+    assert rows[at + 2].strip() == "isocompute run x"

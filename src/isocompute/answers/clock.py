@@ -1,13 +1,84 @@
-"""How long the run of a plan takes, on as many GPUs as there are."""
+"""How long updates take on as many GPUs as there are, and the run of a plan with them.
+
+An update takes a time that no batch shortens (weights are moved, the longest answer is waited for)
+and work that GPUs share: seconds = fixed + work x batch / GPUs. So on more GPUs small batches waste
+more of them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
+import numpy as np
+
 from isocompute.answers.prescribe import Question
+from isocompute.domain import Curve, Notice, notice
 from isocompute.domain.text import compact
+
+
+def update_time(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Fixed seconds of an update, and GPU-seconds of work for each rollout; least squares, >= 0.
+
+    Runs of one batch size cannot tell the two apart: all counts as work.
+
+    Args:
+        curves: that were timed on known GPUs.
+    """
+    from scipy.optimize import nnls
+
+    timed: dict[tuple[int, int], list[float]] = {}
+    for c in curves:
+        each = _seconds(c)
+        if each is not None and c.gpus:
+            timed.setdefault((c.configuration.batch_size, c.gpus), []).append(each)
+    if len(timed) < 2:
+        work = [median(took) * gpus / batch for (batch, gpus), took in timed.items()]
+        return 0.0, work[0] if work else 0.0
+    took_T = np.array([median(one) for one in timed.values()])
+    share_T = np.array([batch / gpus for batch, gpus in timed])
+    (fixed, work), _ = nnls(np.stack([1 / took_T, share_T / took_T], axis=1), np.ones(len(took_T)))
+    return float(fixed), float(work)
+
+
+def _seconds(c: Curve) -> float | None:
+    """Mean seconds of an update of a run."""
+    if c.gpu_hours_K is None or not c.gpus or c.rollouts_K[-1] <= 0:
+        return None
+    updates = float(c.rollouts_K[-1]) / c.configuration.batch_size
+    return float(c.gpu_hours_K[-1]) * 3600 / c.gpus / updates
+
+
+def on_gpus(curves: Sequence[Curve], gpus: int | None) -> list[Curve]:
+    """Curves with the GPU-hours that their rollouts would take on so many GPUs.
+
+    Args:
+        curves: those that were timed on another number are scaled; the others stay.
+        gpus: None: as they are.
+    """
+    fixed, work = update_time(curves) if gpus else (0.0, 0.0)
+    out = []
+    for c in curves:
+        if gpus and c.gpus not in (None, gpus) and c.gpu_hours_K is not None and fixed + work > 0:
+            done = work * c.configuration.batch_size
+            share = (fixed * gpus + done) / (fixed * (c.gpus or gpus) + done)
+            c = c.replace(gpu_hours_K=c.gpu_hours_K * share, gpus=gpus, timed_on=c.gpus)
+        out.append(c)
+    return out
+
+
+def scaled_notices(curves: Sequence[Curve]) -> list[Notice]:
+    """That times are of another number of GPUs."""
+    of = Counter((c.timed_on, c.gpus) for c in curves if c.timed_on)
+    if not of:
+        return []
+    (known, gpus), _ = of.most_common(1)[0]
+    fixed, _ = update_time(curves)
+    stays = f"the {hours_words(fixed / 3600)} that an update takes whatever its batch stay"
+    how = f"{stays}, and the rest is shared" if fixed > 0 else "all of an update is shared"
+    return [notice("gpus_scaled", known=known, gpus=gpus, how=how)]
 
 
 def wall_clock(q: Question, gpu_hours: float | None) -> dict[str, float] | None:

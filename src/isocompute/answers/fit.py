@@ -52,10 +52,18 @@ class Fit(Reading):
         """What limits these answers, the gravest first."""
         return limits(self)
 
-    def again(self, unit: str) -> Fit:
-        """The same fit read by another unit; raises as `fit_sweep`."""
+    def again(self, unit: str, curves: Sequence[Curve] | None = None) -> Fit:
+        """The same fit read by another unit; raises as `fit_sweep`.
+
+        Args:
+            unit: see `fit_sweep`.
+            curves: those of the fit, with other tokens or GPU-hours.
+        """
         _require_steps(self.setting, unit)
-        out = replace(self, posterior=metered(self.posterior, unit))
+        posterior = self.posterior.in_rollouts
+        if curves is not None:
+            posterior = replace(posterior, curves=tuple(curves))
+        out = replace(self, posterior=metered(posterior, unit))
         out.__dict__["backtest"] = self.backtest  # which is by rollouts
         return out
 

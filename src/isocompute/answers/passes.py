@@ -18,10 +18,10 @@ FEWER = 4
 
 
 class Passes(NamedTuple):
-    """Passes over the problems, of the plan and of the sweep's longest run (None: not known)."""
+    """Passes over the problems: of the plan, and of the sweep's runs (None: not known)."""
 
     plan: float | None
-    sweep: float | None
+    sweep: dict[str, float] | None  # `of_n`: of the plan's n, 0 where it has no run; `most`
     notices: list[Notice]
 
 
@@ -33,8 +33,12 @@ def passes_of(q: Question, a: Allocation) -> Passes:
     if not problems:
         return Passes(None, None, [])
     passes = a.steps * a.problems_per_batch / problems
-    drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in q.fit.curves)
-    seen, notices = drawn / swept if swept else None, list[Notice]()
+    by_n = dict[int, float]()
+    for c in q.fit.curves:
+        n = c.rollouts_per_problem
+        by_n[n] = max(by_n.get(n, 0.0), float(c.rollouts_K[-1]) / n)
+    drawn, own, notices = max(by_n.values()), by_n.get(a.rollouts_per_problem, 0.0), list[Notice]()
+    seen = {"of_n": own / swept, "most": drawn / swept} if swept else None
     if passes > max(1.0, drawn / problems):
         notices.append(notice("passes_over_data", passes=passes, problems=problems))
     if q.problems and swept and q.problems < swept / FEWER:
@@ -49,7 +53,9 @@ def passes_words(d: Mapping[str, Any]) -> str:
     passes, seen = d["passes_over_data"], d.get("passes_in_sweep")
     problems = d["steps"] * d["problems_per_batch"] / passes
     text = f"{_times(passes)} passes over {compact(round(problems))} problems"
-    return text + (f"; the sweep made {_times(seen)} at most" if seen else "")
+    if not seen:
+        return text
+    return f"{text}; so far n = {d['rollouts_per_problem']} made {_times(seen['of_n'])}"
 
 
 def _times(value: float) -> str:

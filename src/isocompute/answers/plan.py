@@ -13,7 +13,7 @@ from isocompute.answers.around import PUBLISHED_MODEL, around_source
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import choice, interval
 from isocompute.answers.check import check_on_the_way
-from isocompute.answers.clock import wall_clock
+from isocompute.answers.clock import on_gpus, scaled_notices, wall_clock
 from isocompute.answers.effort import nearest, went_as_far
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
@@ -27,7 +27,7 @@ from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorde
 from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.throughput import won_by_batch
 from isocompute.answers.today import gain_over_today
-from isocompute.answers.verdict import untested, verdict_of
+from isocompute.answers.verdict import name_of, untested, verdict_of
 from isocompute.domain import Configuration, Notice, documented, notice, ordered
 from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
@@ -49,10 +49,10 @@ _WEIGHTIEST = {
     **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
                     "split_untested"), -1),
 }
-_LIGHTEST = ("bp_untested", "anchor_assumed")
+_LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 # Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
 # which n may be best.
-_ELSEWHERE = ("optimum_at_edge", "n_not_told_apart")
+OF_ITS_END = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
     "half", "tenth", "trained", "overtakes", "check", "rollouts", "chosen_by",
@@ -185,6 +185,7 @@ def plan_from_source(
         unit = unit or paid
         if unit == "gpu-hours":
             curves, train = (timed(rows, around["rates"]) for rows in (curves, train))
+            curves = on_gpus(curves, budget.gpus if budget else None)
         splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
         if batch_size is not None and fix is None and not joint and len(splits) > 1:
             fix = ("batch_size", batch_size)
@@ -197,6 +198,8 @@ def plan_from_source(
     elif unit is None and fit.unit == "rollouts" and fit.batch_size is None:
         unit = unit_paid_in(budget, around["rates"], fit.curves)
         fit = fit if unit == fit.unit else fit.again(unit)
+    if budget and budget.gpus and fit.batch_size is None:
+        fit = fit.again(fit.unit, on_gpus(fit.curves, budget.gpus))
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
     assert budget is not None
@@ -246,7 +249,10 @@ def _answer(q: Question) -> Plan:
     chosen, frame = found.configuration, _frame(vars(q))
     ends = interval(found.score_D, fit.level)
     if ends[1] - ends[0] > UNKNOWN:
-        unknown = notice("score_unknown", n=chosen.rollouts_per_problem, at=q.x,
+        swept = {c.problems_per_batch for c in fit.configurations}
+        of = chosen.problems_per_batch in swept
+        which = name_of(fit, chosen) if of else f"{chosen} (B_p x n)"
+        unknown = notice("score_unknown", which=which, at=q.x,
                          low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN),
                          **first_to(q, chosen))  # fmt: skip
         return _stopped(q, [unknown])
@@ -260,13 +266,13 @@ def _answer(q: Question) -> Plan:
         own.append(
             notice("extrapolated", edge=high, trust=trust, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
-    own += won_by_batch(q, chosen)
+    own += [*won_by_batch(q, chosen), *scaled_notices(fit.curves)]
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     passes, cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
     own += passes.notices
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}
-    of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in _ELSEWHERE]
+    of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
     notices = _by_weight([*own, *of_fit])
     contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
     # What nobody trained has no run to go on with, nor a first seed.
@@ -386,6 +392,7 @@ def _refused(
         **_frame(of),
         "budget_rollouts": rollouts,
         "verdict": {"level": "stop", "reason": refusal.reason},
+        "recipe": dict.fromkeys(RECORDED), "learning_rate_from": None,
         "refusal": {"reason": refusal.reason, "run_next": refusal.run_next},
         "run_next": [{"settles": code, "do": one, "command": ""} for one in refusal.run_next],
         **documented(_by_weight([*of["notices"], *(fit.notices if fit else ())])),

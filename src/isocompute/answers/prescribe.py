@@ -29,6 +29,8 @@ from isocompute.errors import InputError
 from isocompute.model.data import MIN_STEPS
 from isocompute.recipe import Difficulty, Recipe
 
+_QUARTER = 2**0.25  # of an octave
+
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
@@ -160,19 +162,19 @@ def prescribe(q: Question) -> Prescription:
 
 
 def smaller_budget(q: Question, widest: float) -> str:
-    """The largest of the halves of a budget at which the best score is known, in words.
+    """The largest budget below at which the best score is known, to a quarter octave, in words.
 
     Args:
         q: the question.
         widest: interval of a score that counts as known.
     """
-    fit, x = q.fit, q.x / 2
+    fit, x = q.fit, q.x / _QUARTER
     while x > fit.support[0]:
         low, high = fit.best_at(x).score_interval
         if high - low <= widest:
-            digit = 10 ** math.floor(math.log10(x))
+            digit = 10 ** (math.floor(math.log10(x)) - 1)
             return f"at most {compact(x // digit * digit)} {unit_words(fit.unit)}"
-        x /= 2
+        x /= _QUARTER
     return "a smaller budget"
 
 

@@ -32,6 +32,7 @@ class Price:
     tokens: Mapping[Configuration, float] = field(default_factory=dict)  # measured, per rollout
     speeds: Mapping[Configuration, float] = field(default_factory=dict)  # rollouts per GPU-hour
     origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
+    timed_on: int | None = None  # GPUs of the runs, where their times are scaled to others
 
     def of(self, *which: Configuration) -> Rates:
         """The rates of one configuration, or of several that train as many rollouts each."""
@@ -63,8 +64,10 @@ class Price:
         """By what share the GPU-hours of a configuration may be off.
 
         The largest error in predicting a measured batch from those around it; None with fewer
-        than three, or a rate that was given.
+        than three, a rate that was given, and times that are scaled.
         """
+        if self.timed_on is not None:
+            return None
         sizes = sorted({c.batch_size for c in self.speeds})
         errors = []
         for c, speed in self.speeds.items():
@@ -82,6 +85,7 @@ class Price:
         }
         if self.speeds and "rollouts_per_gpu_hour" in rows:
             rows["rollouts_per_gpu_hour"]["off"] = self.off
+            rows["rollouts_per_gpu_hour"]["timed_on"] = self.timed_on
         return rows
 
 
@@ -166,7 +170,8 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
         speeds = {c: 1 / each for c, each in hours.items()}
         rates = replace(rates, rollouts_per_gpu_hour=median(speeds.values()))
         origin["rollouts_per_gpu_hour"] = "sweep"
-    return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin)
+    timed_on = next((c.timed_on for c in curves if speeds and c.timed_on), None)
+    return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin, timed_on=timed_on)
 
 
 def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:

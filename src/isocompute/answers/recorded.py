@@ -23,6 +23,10 @@ RATE, REGULARISERS = "learning_rate", ("kl_coef", "entropy_coef")
 # it misses 1.1e-6 beside 1.06e-6, twice of it takes 1e-6 beside 1.1e-6 for one rate.
 ROUNDED = 0.05
 
+# Batches so far apart want twice the rate by the square-root rule, which a learning-rate sweep
+# tells apart; at half of it it would not, at twice of it sweeps of three n are missed.
+APART = 4
+
 
 class Recorded(NamedTuple):
     """A recipe with the words that the runs record, those words, and where the runs disagree."""
@@ -146,6 +150,10 @@ def _differing(
         by_batch = {c.batch_size: rate for c, rate in sorted(rates.items())}
         listed = [f"{rate:g} at {compact(batch)}" for batch, rate in sorted(by_batch.items())]
         yield notice("rates_without_a_rule", which=listed)
+    sizes = sorted(c.batch_size for c in rates)
+    if rates and scaling_of(rates) == "constant" and sizes[-1] >= APART * sizes[0]:
+        yield notice("one_rate", rate=rates[chosen] if chosen in rates else min(rates.values()),
+                     low=sizes[0], high=sizes[-1])  # fmt: skip
 
 
 def _listed(values: Iterable[float]) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from isocompute.answers.advice import OF_THE_SWEEP, amounts, plain_rate, step_cost
+from isocompute.answers.advice import OF_THE_SWEEP, amounts, plain_rate
 from isocompute.answers.best_words import best_n_words
 from isocompute.answers.check import check_words
 from isocompute.answers.clock import clock_words
@@ -15,22 +14,25 @@ from isocompute.answers.less import less_words
 from isocompute.answers.overtakes import lead_words
 from isocompute.answers.passes import passes_words
 from isocompute.answers.recorded import known_words
+from isocompute.answers.step_words import (
+    ALIKE,
+    WIDTH,
+    checks,
+    step_lines,
+    too_dear_lines,
+    wrapped,
+)
 from isocompute.domain import Configuration
-from isocompute.domain.notices import takes
-from isocompute.domain.text import compact, pasted
+from isocompute.domain.text import compact
 from isocompute.errors import InputError
 from isocompute.trainers import key_lines
 
-WIDTH = 80
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
-_GIVE_WAY = (("", 2), ("untested n", 2), ("for less", 2), ("on the way", 1), ("data", 1),
+_GIVE_WAY = (("", 2), ("untested n", 1), ("for less", 1), ("on the way", 1), ("data", 1),
              ("today", 1))
 _FOREGROUND = 3  # steps that are named
-# Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
-# of it such a step would show as a price, at ten times it slower batches would not.
-_ALIKE = 0.01
 TOO_DEAR = "nothing: every check costs more than the run"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
@@ -53,9 +55,9 @@ def advice_lines(
     """
     d = document
     if d["refusal"] is not None:
-        lines = _wrapped("No plan: " + d["refusal"]["reason"])
+        lines = wrapped("No plan: " + d["refusal"]["reason"])
         for step in [] if quiet else d["refusal"]["run_next"]:
-            lines += _wrapped(f"Next: {step}")
+            lines += wrapped(f"Next: {step}")
         return lines + (["", *_notes(d)] if why and not quiet else [])
     keys = [] if trainer is None else _keys(d, trainer)
     if quiet:
@@ -63,7 +65,8 @@ def advice_lines(
     sure = f"Confidence: {d['verdict']['level']}. {d['verdict']['reason']}".strip()
     rows = [*_run(d), *_rows(d)]
     if why:
-        lines = [*rows, "", *_wrapped(sure), *_steps(d["run_next"], d)]
+        first = checks(d)
+        lines = [*rows, "", *wrapped(sure), *step_lines(first, d), *too_dear_lines(d, first)]
         lines += ["", *_why(d), "", *_notes(d)]
     else:
         lines = _screen(d, rows, sure, trainer)
@@ -78,8 +81,8 @@ def _screen(d: Mapping[str, Any], rows: list[str], sure: str, trainer: str | Non
     for label, wanted in _GIVE_WAY:
         rows = [row for row in rows if not (label and row.startswith(f"  {label}"))]
         # A long reason takes the room of steps, but for one.
-        lines = [*rows, "", *_wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
-        steps = _steps(first, d, max(_SCREEN - 2 - len(lines), 0))
+        lines = [*rows, "", *wrapped(sure, lines=max(2, _SCREEN - 4 - len(rows)))]
+        steps = step_lines(first, d, max(_SCREEN - 2 - len(lines), 0))
         if not first or any(row.startswith(f"  {min(len(first), wanted)}. ") for row in steps):
             break
     lines += steps
@@ -105,14 +108,17 @@ def others_words(d: Mapping[str, Any], more: int) -> str:
 
 def _run(d: Mapping[str, Any]) -> list[str]:
     n = f"{d['problems_per_batch']} problems x {d['rollouts_per_problem']} rollouts"
-    return _wrapped(f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)")
+    return wrapped(f"Run: {n} x {d['steps']:,} steps   ({compact(d['rollouts'])} rollouts)")
 
 
 def _rows(d: Mapping[str, Any]) -> list[str]:
     low, high = d["predicted_score_interval"]
     metric = d.get("law", {}).get("metric", "score")
     said = f"{d['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
-    out = _row("score", said, metric if metric != "score" else "")
+    unsure = any(one["code"] == "extrapolated" and "never checked" in one["text"]
+                 for one in d["notices"])  # fmt: skip
+    asides = [metric] * (metric != "score") + ["never checked so far out"] * unsure
+    out = _row("score", said, ", ".join(asides))
     gain = d["gain"]
     if gain is not None and is_today(d):
         out += _row("gain", "none: this is what you run today")
@@ -150,11 +156,9 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     out += _row("lr", rate, rate_origin(d))
     assumed = any(one["code"] == "difficulty_assumed" for one in d["notices"])
     whose = "easy set assumed" if assumed else ""
-    if "kl_coef" in d.get("recorded", ()):
-        whose = "as in the runs"
-    elif d.get("asked"):
+    if d.get("asked"):
         whose = f"of --difficulty {d['difficulty']}"
-    if whose or d.get("learning_rate_from") != "runs":  # else it is theirs, and not in the logs
+    if whose or d.get("learning_rate_from") != "runs":  # else it is theirs
         out += _row("recipe", _recipe(d["recipe"]), whose)
     spent, whose = _cost(d["cost"])
     due = [one for one in spent if not one.endswith("tokens")]
@@ -178,7 +182,7 @@ def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]
     here, there = cost["gpu_hours"], than["gpu_hours"]
     if not here or not there:
         here, there = cost["tokens"], than["tokens"]
-    same = here and there and abs(here / there - 1) < _ALIKE
+    same = here and there and abs(here / there - 1) < ALIKE
     return [] if same else amounts(cost)
 
 
@@ -226,95 +230,12 @@ def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
 
 def rate_words(found: Mapping[str, Any]) -> str:
     """Where rollouts per GPU-hour come from, and how far off they may be."""
+    if found.get("timed_on") is not None:
+        return f"times of {found['timed_on']} GPUs, scaled"
     if found.get("off") is not None:
         return f"your runs' times, within {max(found['off'], 0.01):.0%}"
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(str(found.get("from")), "")
     return f"{whose}{compact(found.get('value'))} rollouts per GPU-hour"
-
-
-def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
-    """What the run of a plan costs together with some steps; "" where none has a price.
-
-    A run that is trained already costs nothing more.
-
-    Args:
-        d: a plan as `plan --json` has it.
-        steps: some of its checks.
-        most: how many units it may be said in.
-    """
-    paid = [one for one in steps if one.get("rollouts")]
-    if not paid:
-        return ""
-    bought = [] if d.get("trained") else [d]
-    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (*bought, *paid)]
-    total = dict[str, float | None]()
-    for name in ("gpu_hours", "usd", "tokens"):
-        known = [part[name] for part in parts if part.get(name) is not None]
-        total[name] = math.fsum(known) if len(known) == len(parts) else None
-    spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
-    if total["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
-        total["tokens"] = None
-    said = ", ".join(amounts(total)[:most]) or takes(spent)
-    # How much a gauge of unknown problems samples is not known.
-    open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
-    times = f"{_times(d, total, spent):.1f}"
-    more = f"; {times} times the run" if bought and times != "1.0" else ""
-    return f"{'at least ' * open_}{said}{more}"
-
-
-def _times(d: Mapping[str, Any], total: Mapping[str, float | None], rollouts: float) -> float:
-    """Run and checks over the run alone, by what is paid where that is known."""
-    hours, own = total["gpu_hours"], d["cost"]["gpu_hours"]
-    return hours / own if hours and own else rollouts / (d.get("rollouts") or math.inf)
-
-
-def _steps(
-    steps: Sequence[Mapping[str, Any]], d: Mapping[str, Any], room: float = math.inf
-) -> list[str]:
-    """Steps in so many lines; a command that is too long has one of its own."""
-    wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
-    rows, shown = list[str](), 0
-    for i, step in enumerate(steps, 1):
-        left = room - len(rows)
-        forms = _forms(i, step, wide)
-        if i == 1 and left >= 1:
-            forms.append(forms[-1][:1])  # without its command, which --why has
-        row = next((row for row in forms if len(row) <= left), None)
-        if row is None:
-            break
-        rows, shown = rows + row, i
-    if not rows:
-        return []
-    totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
-    head, what = ("Nothing is left to train. To learn more", "") if d.get("trained") else (
-        "Before you spend", "run and checks: ")  # fmt: skip
-    heads = [f"{head}{f' ({what}{one})' if one else ''}:" for one in totals]
-    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
-
-
-def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Steps of a plan that are worth taking first: together they do not cost more than the run."""
-    left, worth = (1 + _ALIKE) * (d.get("rollouts") or math.inf), list[Mapping[str, Any]]()
-    for step in d["run_next"]:
-        cost = step.get("rollouts") or 0.0
-        if cost <= left:
-            worth.append(step)
-            left -= cost
-    return worth
-
-
-def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
-    """A step as lines, the best form first: with its cost, in one line, then in two."""
-    costs = [f"   ({cost})" if cost else "" for cost in step_cost(step)]
-    one = f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()
-    whole = [[one + cost] for cost in costs]
-    if step["command"]:
-        two = [f"  {i}. {step['do']}{cost}" for cost in costs]
-        whole += [[line, *pasted(step["command"], WIDTH, " " * 5, " " * 7)] for line in two]
-    whole.append([one])
-    # A command is never cut; where it is wider than the screen it has a line of its own.
-    fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
-    return fitting or [whole[-2] if step["command"] else [one]]
 
 
 def _why(d: Mapping[str, Any]) -> list[str]:
@@ -338,13 +259,13 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         pair = Configuration(row["problems_per_batch"], row["rollouts_per_problem"])
         said.append(f"  {_RULES[name]:<13}{pair}, score {row['score']:.3f}{lost}")
     said += (d["printed_law"] or {}).get("sentences", ())
-    return [line for one in said for line in _wrapped(one)]
+    return [line for one in said for line in wrapped(one)]
 
 
 def _notes(d: Mapping[str, Any]) -> list[str]:
     """Every notice in full."""
     said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
-    return [line for one in said for line in _wrapped(one)]
+    return [line for one in said for line in wrapped(one)]
 
 
 def _keys(d: Mapping[str, Any], trainer: str) -> list[str]:
@@ -384,8 +305,3 @@ def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     ]
     return [f"# {line}" for one in said for line in textwrap.wrap(
         one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
-
-
-def _wrapped(text: str, lines: int | None = None) -> list[str]:
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False,
-                         max_lines=lines, placeholder=" ...")  # fmt: skip

@@ -179,8 +179,9 @@ def _planned(options: Options, source: str | None, **more: Any) -> Plan:
 def report(options: Options) -> int:
     """One self-contained HTML file, and figures for papers."""
     check_target(options.output, options.source)
-    from isocompute.allocation import Rates
+    from isocompute.allocation import Rates, parse_budget
     from isocompute.answers import fit_sweep
+    from isocompute.answers.clock import on_gpus
     from isocompute.answers.price import timed
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
@@ -199,6 +200,8 @@ def report(options: Options) -> int:
         if of.get("unit") == "gpu-hours":
             rates = with_study_rates(source, Rates())
             curves, train = (timed(rows, rates) for rows in (curves, train))
+            gpus = parse_budget(options.budget).gpus if options.budget else None
+            curves = on_gpus(curves, gpus)
         fits.append(
             (source, fit_sweep(curves, select=options.select, sources=[source], train=train, **of))
         )

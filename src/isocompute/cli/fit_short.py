@@ -104,6 +104,10 @@ def _best(best: Sequence[Row], document: Row) -> list[str]:
         return _line("Best n", f"n = {n} alone was tested")
     unit = document["unit"]
     cells = [f"{_at(b['x'], unit)}: {n_words(b)}" for b in picked]
+    if unit == "rollouts":
+        first = f"{_budget(picked[0]['x'])} rollouts: {n_words(picked[0])}"
+        if _LABEL + len("  ".join([first, *cells[1:]])) <= WIDTH:
+            cells[0] = first
     lines = _packed("Best n", cells)
     kind, value = document["setting"]["kind"], document["setting"]["value"]
     if kind == "joint":

@@ -70,7 +70,8 @@ class Curve:
         is_frozen: an adaptive sweep stopped the run because its n can no longer be best.
         recorded: settings of training that the source records, in the words of `recipe.RECORDED`.
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
-        gpus: that it trained on; None where that is not known.
+        gpus: of which its GPU-hours are counted; None where that is not known.
+        timed_on: GPUs that it trained on, where its GPU-hours are scaled to another number.
         trained_on: problems that it trained on, where the log counts its passes over them.
         rate_left: the learning rate at its end over the largest; None where it is not logged.
         score_range: what its scores could be where they were read, before they became 0..1.
@@ -97,6 +98,7 @@ class Curve:
     recorded: Mapping[str, float] = field(default_factory=dict)
     steps_assumed: bool = False
     gpus: int | None = None
+    timed_on: int | None = None
     trained_on: int | None = None
     rate_left: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)

@@ -127,7 +127,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "stopped_early": _note(
             "Stopped before the largest budget: {which}.", "Continue only n that may still win."),
         "budgets_not_shared": _note(
-            "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end there.",
+            "Beyond {at:k} {unit} not every n can be compared: the runs of {which} end by then.",
             "Train these further."),
         "configuration_left_out": _caution(
             "{which} was left out: {why}.",
@@ -148,8 +148,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     },
     "Of a plan": {
         "score_unknown": _stop(
-            "The score of n = {n} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
-            "Train a run of it to {to:k} {unit} first{takes}, or plan for {smaller}."),
+            "The score of {which} at {at:k} {unit} is not known: {low:.2f} to {high:.2f}.",
+            "Take a run of it to {to:k} {unit} first{takes}, or plan for {smaller} and go on from "
+            "there."),
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times that; "
             "its intervals {trust}.",
@@ -192,6 +193,10 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The runs' learning rates follow no rule of the batch size: {which} rollouts.",
             "Compare n at rates that follow the square root of the batch: train again those that "
             "do not."),
+        "one_rate": _caution(
+            "Batches of {low:k} to {high:k} rollouts were all trained at a learning rate of "
+            "{rate:g}: larger n may gain from a higher one, smaller n from a lower.",
+            "Train the n named here once at half and once at twice the rate."),
         "recipes_mixed": _caution(
             "This study has several recipes; the plan uses the usual one for the difficulty.",
             "Plan from one recipe: --where recipe=NAME."),
@@ -224,6 +229,9 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No two n were tested at a batch of {batch:k}: n is chosen by its predicted score at "
             "this budget.",
             "Sweep n at that batch."),
+        "gpus_scaled": _caution(
+            "Times were measured on {known} GPUs. For {gpus}, {how}: no run has shown it.",
+            "Time ten updates of the plan on {gpus} GPUs, then pass --rollouts-per-gpu-hour."),
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",
             "Pass --tokens-per-rollout if yours differ."),

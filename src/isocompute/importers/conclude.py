@@ -36,7 +36,14 @@ from isocompute.importers.checks import (
     sampled_anew,
     tokens_disagree,
 )
-from isocompute.importers.configuration import RESPONSES, Found, facts_of, gpus_of, problems_of
+from isocompute.importers.configuration import (
+    RESPONSES,
+    Found,
+    facts_of,
+    gpus_of,
+    problems_of,
+    processes_of,
+)
 from isocompute.importers.doubts import late_text, own_start
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import SPLIT_IN_KEY
@@ -196,7 +203,10 @@ def conclude(
         c.note(line)
     for line in inferred:
         c.counters.infer(line)
-    provenance, gpus = provenance or provenance_of(path, source), gpus_of(c.config)
+    provenance, gpus = provenance or provenance_of(path, source), c.settings.gpus
+    gpus = gpus or gpus_of(c.config)
+    if gpus is None and (gpus := processes_of(c.config)) and seconds_per_step(c.side):
+        c.counters.infer(f"gpus={gpus}: one for each process")
     unread = [*c.unread]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                  if values[name] is None):  # what may be meant, in the configuration
@@ -216,7 +226,7 @@ def conclude(
             unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
             begins=None if c.first is None else max(c.first - begins, 0),
             s_per_step=seconds_per_step(c.side),
-            gpu_s_per_step=gpu_seconds_per_step(c.side, c.settings.gpus or gpus),
+            gpu_s_per_step=gpu_seconds_per_step(c.side, gpus),
             passes_per_step=passes_per_step(c.side[EPOCH]), rate_left=rate_left(c.side["rate"]),
             inferred=(*c.settings.inferred, *c.counters.inferred),
         ),

@@ -364,6 +364,11 @@ def gpus_of(config: Mapping[str, object]) -> int | None:
     return None
 
 
+def processes_of(config: Mapping[str, object]) -> int | None:
+    """Processes that a run trained in, one to a GPU, as far as its configuration says it."""
+    return next((n for key in _PROCESSES if (n := whole(config.get(key)))), None)
+
+
 def facts_of(config: Mapping[str, object]) -> dict[str, str]:
     """What repetitions have to share, and words of the recipe, as far as a configuration says it.
 

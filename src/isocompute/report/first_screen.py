@@ -16,16 +16,15 @@ from isocompute.answers.less import less_words
 from isocompute.answers.overtakes import lead_words
 from isocompute.answers.passes import passes_words
 from isocompute.answers.recorded import known_words
+from isocompute.answers.step_words import checks, with_checks
 from isocompute.answers.words import (
     TOO_DEAR,
-    checks,
     is_today,
     other_amounts,
     rate_origin,
     rate_words,
     recipe_said,
     trained_words,
-    with_checks,
 )
 from isocompute.domain.text import compact
 from isocompute.report import words
@@ -112,7 +111,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("For less", less_words(plan)),
         ("On the way", check_words(plan.get("check"))),
         ("Learning rate", _learning_rate(plan)),
-        ("Other settings", "keep yours; the logs do not hold them" if recipe_said(plan) else ""),
+        ("Other settings", "keep your own" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {})),
         ("Time", clock_words(plan)),
         ("Checks" if plan.get("trained") else "With checks", _with_checks(plan)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from isocompute.answers.plan import OF_ITS_END
 from isocompute.domain.text import compact, visible
 from isocompute.health import METRICS as HEALTH_METRICS
 from isocompute.health.advice import OF_RUNS
@@ -81,7 +82,9 @@ def notices(
     together. What limits the fits beside the subject stands with them.
     """
     rows = told(plan) if plan is not None else []
-    rows += told(fits[0][1].document) if fits else []
+    of_fit = told(fits[0][1].document) if fits else []
+    answered = plan is not None and not plan.get("refusal")  # then a plan says these for its budget
+    rows += [row for row in of_fit if not (answered and row["code"] in OF_ITS_END)]
     for warning in study.warnings if study is not None else ():
         code, text = str(warning.get("code", "")), str(warning.get("message", ""))
         rows.append({"code": code, "level": "caution", "text": text, "todo": OF_RUNS.get(code, "")})

@@ -193,7 +193,7 @@ def backtest_sentence(fit: Document) -> str | None:
         return None
     cuts = " and at ".join(compact(cut) for cut in test.get("cuts") or [])
     text = (
-        f"Cut at {cuts} {budget_unit(fit)}, the sweep predicts later scores within "
+        f"Cut at {cuts} rollouts, the sweep predicts later scores within "
         f"{error:.3f} on average; assuming no further change misses by {base:.3f}."
     )
     if test.get("coverage") is not None:

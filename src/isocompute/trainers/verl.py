@@ -75,7 +75,7 @@ def verl_rows(asked: Asked, release: tuple[int, int] = NEWEST) -> Iterator[Row]:
     yield Row("aggregation", f"{_ACTOR}.loss_agg_mode", r.aggregation)
     yield Row("clip_low", f"{_ACTOR}.clip_ratio_low", r.clip_low)
     yield Row("clip_high", f"{_ACTOR}.clip_ratio_high", r.clip_high)
-    yield Row("clip_high", f"{_ACTOR}.clip_ratio_c", _NO_DUAL_CLIP)
+    yield Row("objective", f"{_ACTOR}.clip_ratio_c", _NO_DUAL_CLIP)
     yield Row("objective", "algorithm.adv_estimator", "gae" if r.objective == "ppo" else "grpo")
     yield Row("objective", f"{_ACTOR}.policy_loss.loss_mode",
               "cispo" if r.objective == "cispo" else "vanilla")  # fmt: skip

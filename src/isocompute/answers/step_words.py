@@ -1,0 +1,120 @@
+"""The checks before a plan as lines: what to do, the command, what it takes, what all takes."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from isocompute.answers.advice import amounts, step_cost
+from isocompute.domain.notices import takes
+from isocompute.domain.text import pasted
+
+WIDTH = 80
+# Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
+# of it such a step would show as a price, at ten times it slower batches would not.
+ALIKE = 0.01
+
+
+def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
+    """What the run of a plan costs together with some steps; "" where none has a price.
+
+    A run that is trained already costs nothing more.
+
+    Args:
+        d: a plan as `plan --json` has it.
+        steps: some of its checks.
+        most: how many units it may be said in.
+    """
+    paid = [one for one in steps if one.get("rollouts")]
+    if not paid:
+        return ""
+    bought = [] if d.get("trained") else [d]
+    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (*bought, *paid)]
+    total = dict[str, float | None]()
+    for name in ("gpu_hours", "usd", "tokens"):
+        known = [part[name] for part in parts if part.get(name) is not None]
+        total[name] = math.fsum(known) if len(known) == len(parts) else None
+    spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
+    if total["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
+        total["tokens"] = None
+    said = ", ".join(amounts(total)[:most]) or takes(spent)
+    # How much a gauge of unknown problems samples is not known.
+    open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
+    times = f"{_times(d, total, spent):.1f}"
+    more = f"; {times} times the run" if bought and times != "1.0" else ""
+    return f"{'at least ' * open_}{said}{more}"
+
+
+def _times(d: Mapping[str, Any], total: Mapping[str, float | None], rollouts: float) -> float:
+    """Run and checks over the run alone, by what is paid where that is known."""
+    hours, own = total["gpu_hours"], d["cost"]["gpu_hours"]
+    return hours / own if hours and own else rollouts / (d.get("rollouts") or math.inf)
+
+
+def step_lines(
+    steps: Sequence[Mapping[str, Any]], d: Mapping[str, Any], room: float = math.inf
+) -> list[str]:
+    """Steps in so many lines; a command that is too long has one of its own."""
+    wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
+    rows, shown = list[str](), 0
+    for i, step in enumerate(steps, 1):
+        left = room - len(rows)
+        forms = _forms(i, step, wide)
+        if i == 1 and left >= 1:
+            forms.append(forms[-1][:1])  # without its command, which --why has
+        row = next((row for row in forms if len(row) <= left), None)
+        if row is None:
+            break
+        rows, shown = rows + row, i
+    if not rows:
+        return []
+    totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
+    totals.append(totals[-1].partition(";")[0])
+    head, what = ("Nothing is left to train. To learn more", "") if d.get("trained") else (
+        "Before you spend", "run and these: ")  # fmt: skip
+    heads = [f"{head}{f' ({what}{one})' if one else ''}:" for one in totals]
+    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
+
+
+def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The checks that `checks` leaves out."""
+    left = [step for step in d["run_next"] if step not in first]
+    head = ["Too dear beside this run:"] if left else []
+    for step in left:
+        cost = step_cost(step)[0]
+        head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
+        head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
+    return head
+
+
+def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Steps of a plan that are worth taking first: together they do not cost more than the run."""
+    left, worth = (1 + ALIKE) * (d.get("rollouts") or math.inf), list[Mapping[str, Any]]()
+    for step in d["run_next"]:
+        cost = step.get("rollouts") or 0.0
+        if cost <= left:
+            worth.append(step)
+            left -= cost
+    return worth
+
+
+def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
+    """A step as lines, the best form first: with its cost, in one line, then in two."""
+    costs = [f"   ({cost})" if cost else "" for cost in step_cost(step)]
+    one = f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()
+    whole = [[one + cost] for cost in costs]
+    if step["command"]:
+        two = [f"  {i}. {step['do']}{cost}" for cost in costs]
+        whole += [[line, *pasted(step["command"], WIDTH, " " * 5, " " * 7)] for line in two]
+    whole.append([one])
+    # A command is never cut; where it is wider than the screen it has a line of its own.
+    fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
+    return fitting or [whole[-2] if step["command"] else [one]]
+
+
+def wrapped(text: str, lines: int | None = None) -> list[str]:
+    """A text in lines of the screen, in so many at most."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False,
+                         max_lines=lines, placeholder=" ...")  # fmt: skip

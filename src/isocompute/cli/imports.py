@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from isocompute.cli.cells import indented, table
 from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.errors import InputError
+from isocompute.importers.called import YOURS
 
 if TYPE_CHECKING:
     from isocompute.importers import ImportedRun
@@ -21,7 +22,7 @@ _MOST = 24  # runs in the table
 _MOST_LINES = 8  # inferences, metrics
 _PLAIN = (0.0, 1.0)
 # What stands in a command for a number that only its user knows: none that could be run as it is.
-_OWN = {"problems_per_batch": "B_P", "rollouts_per_problem": "N"}
+_OWN = {name: YOURS[name] for name in ("problems_per_batch", "rollouts_per_problem")}
 
 
 def import_runs(options: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@ import re
 import shlex
 from collections.abc import Mapping
 
+# A place for the user's own number: a number would be pasted as it is.
+YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED"}
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
                           r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
@@ -18,7 +20,7 @@ _CALLED = {
 
 
 # Of a problem, or of the whole batch: only who wrote it knows.
-_OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
+_OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=N)"
 _COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
 # A batch of problems, or of responses: only who wrote it knows.
 _BATCH = re.compile(

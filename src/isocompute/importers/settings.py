@@ -96,7 +96,7 @@ class Settings:
                                       or value < least):
                 raise InputError(
                     f"setting `{name}` must be an integer >= {least}, but got {value!r}; "
-                    f"write --set {name}=16."
+                    "write your own number."
                 )
         rate = self.learning_rate
         if rate is not None and not (isinstance(rate, float) and 0 < rate < math.inf):
@@ -310,7 +310,7 @@ def _pairs(pairs: Sequence[str]) -> dict[str, Any]:
         if not equals or not value:
             raise InputError(
                 f"a setting must look like NAME=VALUE, but got {pair!r}; "
-                "write --set rollouts_per_problem=16."
+                "write both."
             )
         values[name.strip()] = value.strip()
     return values

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
-from isocompute.importers.called import by_maps
+from isocompute.importers.called import YOURS, by_maps
 from isocompute.importers.configuration import RESPONSES
 from isocompute.importers.reading import number
 from isocompute.importers.settings import Settings
@@ -166,7 +166,7 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
         yield f"--set pattern='{named}', as the names seem to say"
         constants = [name for name in constants if f"{{{name}}}" not in named]
     for name in constants:
-        yield f"--set {name}=16 if all rows share it, or --map KEY={name}"
+        yield f"--set {name}={YOURS[name]} if all rows share it, or --map KEY={name}"
     if "rollouts" in rest:
         yield ("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for one "
                "of updates; not tokens, hours or epochs)")  # fmt: skip

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number, whole
 from isocompute.importers.runs import FROM_NAME, Metric
 
@@ -19,7 +20,7 @@ _WHOLE = (
     "evaluation_problems", "gpus", "begins",
 )
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
-          "seed", "run")  # fmt: skip
+          "seed", "run", *LOG2)  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size

@@ -184,6 +184,19 @@ def _read_parquet(path: Path, naming: Naming) -> pa.Table:
     return table.rename_columns([names[c] for c in table.column_names])
 
 
+def descriptions(path: Path) -> dict[str, str]:
+    """What a Parquet file says of its columns, of those of which it says something."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return {}
+    import pyarrow.parquet
+
+    said = {
+        field.name: b" ".join(v for k, v in (field.metadata or {}).items() if b"PARQUET" not in k)
+        for field in pyarrow.parquet.read_schema(path)
+    }  # fmt: skip
+    return {name: text.decode("utf-8", "replace") for name, text in said.items() if text}
+
+
 def _read_csv(path: Path, naming: Naming) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc

@@ -36,6 +36,7 @@ from isocompute.importers.tidy_cells import (
     check_prompts,
     check_rounded,
     check_units,
+    from_logarithms,
 )
 from isocompute.importers.tidy_checks import (
     SCORES,
@@ -186,6 +187,7 @@ def curves_of(
     there = set(table.column_names)
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
     numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
+    from_logarithms(numbers, goes_by, path)
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
     for name in models:
         at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)

@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.table import FloatArray, as_numpy
+from isocompute.importers.powers import LOG2, refuse_logarithm
+from isocompute.importers.scale import MOST_ROLLOUTS
+from isocompute.importers.table import FloatArray, as_numpy, descriptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +64,29 @@ def check_rounded(table: pa.Table, numbers: Mapping[str, FloatArray], path: Path
             f"{batch[row]:.0f}); show those cells as whole numbers and save the table again, or "
             "give a column of steps in place of rollouts."
         )
+
+
+def from_logarithms(
+    numbers: dict[str, FloatArray], goes_by: Mapping[str, str], path: Path
+) -> None:
+    """Take B_p and n from the logarithms that a map names; one under the name of a count stops it.
+
+    Args:
+        numbers: columns of the table, (rows,); changed in place.
+        goes_by: name -> the file's own name of its column.
+        path: of the table.
+
+    Raises:
+        UnclearError: a column that is mapped to a count seems to hold its logarithm.
+    """
+    told = descriptions(path)
+    for log, name in LOG2.items():
+        column = goes_by.get(name, name)
+        if name in numbers and (column.strip() != name or column in told):
+            values = np.unique(numbers[name]).tolist()
+            refuse_logarithm(column.strip(), name, values, str(path), told.get(column, ""))
+        if (power := numbers.pop(log, None)) is not None and name not in numbers:
+            numbers[name] = np.exp2(np.where(power <= np.log2(MOST_ROLLOUTS), power, np.nan))
 
 
 def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) -> None:

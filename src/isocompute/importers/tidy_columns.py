@@ -12,13 +12,14 @@ from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
 from isocompute.importers.called import YOURS, by_maps
 from isocompute.importers.configuration import RESPONSES
+from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import some
 from isocompute.recipe import RECORDED
 
 REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
-NUMBERS = (*REQUIRED, RESPONSES, "steps", "tokens", "seed", "best", "worst")
+NUMBERS = (*REQUIRED, *LOG2, RESPONSES, "steps", "tokens", "seed", "best", "worst")
 TEXTS = ("run", "metric", "problem_set", "split", "arm")
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What says which evaluation a score is of, where no column is called problem_set.

@@ -123,3 +123,84 @@ def test_a_logarithm_in_a_log_is_asked_about_too(in_rows: bool, tmp_path: Path) 
     assert "--map lg_group=log2_rollouts_per_problem" in refused(tmp_path)
     assert "log2_" in refused(tmp_path, [*maps, "lg_group=rollouts_per_problem"])
     assert right(load(tmp_path, [*maps, "lg_group=log2_rollouts_per_problem"]))
+
+
+# --- a column for every update, filled up to its edge
+
+
+ENDS = {4: 100, 8: 60, 32: 100}
+
+
+def sheet(
+    path: Path, name: str, fill: str, *, ends: str = "", separator: str = ",", says: int = 0
+) -> Path:
+    """`fill`: "last" repeats the last score to the edge, any other text stands in the cells.
+
+    `ends`: a column of how many updates a run did; `says`, what it has above that.
+    """
+    def cells(n: int) -> list[object]:
+        own = [score(step, n) if step <= ENDS[n] else fill for step in EVALS]
+        return [score(ENDS[n], n) if cell == "last" else cell for cell in own]
+
+    return write(
+        path, ["run", "problems_per_batch", "rollouts_per_problem", *([ends] if ends else []),
+               *(name.format(step) for step in EVALS)],
+        ([f"r{n}", 32, n, *([ENDS[n] + says] if ends else []), *cells(n)] for n in ENDS), separator,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "pattern"), [
+    ("u{}", "u{{steps}}"), ("{}", "{{steps}}"), ("acc@{}", "acc@{{steps}}"),
+    ("after {} updates", "after {{steps}} updates"),
+])  # fmt: skip
+@pytest.mark.parametrize("ends", ["updates_done", "steps", "last update"])
+def test_a_sheet_ends_each_run_where_it_says(
+    name: str, pattern: str, ends: str, tmp_path: Path
+) -> None:
+    table = sheet(tmp_path / "sheet.tsv", name, "last", ends=ends, separator="\t")
+    asked = f"pattern={pattern.replace('{{', '{').replace('}}', '}')}"
+    assert f"--set pattern='{asked.removeprefix('pattern=')}'" in refused(table)
+    curves = load(table, sets=[asked])
+    assert right(curves)
+    assert {c.rollouts_per_problem: int(c.rollouts_K[-1]) for c in curves} == {
+        n: 32 * n * end for n, end in ENDS.items()
+    }
+
+
+@pytest.mark.parametrize("fill", ["", "nan"])
+def test_empty_cells_of_a_sheet_are_no_scores(fill: str, tmp_path: Path) -> None:
+    assert right(load(sheet(tmp_path / "s.csv", "u{}", fill), sets=["pattern=u{steps}"]))
+
+
+def test_scores_that_repeat_to_the_edge_are_asked_about(tmp_path: Path) -> None:
+    table = sheet(tmp_path / "s.csv", "u{}", "last")
+    said = refused(table, sets=["pattern=u{steps}"])
+    assert "r8 has 0.328 from step 60 to 100, 5 times" in said
+    assert "--set padded=drop" in said
+    assert right(load(table, sets=["pattern=u{steps}", "padded=drop"]))
+    kept = load(table, sets=["pattern=u{steps}", "padded=keep"])
+    assert {int(c.rollouts_K[-1]) for c in kept} == {32 * n * 100 for n in ENDS}
+    # a plan that all share ends none of them
+    planned = sheet(tmp_path / "p.csv", "u{}", "last", ends="updates", says=100)
+    assert "--set padded=drop" in refused(planned, sets=["pattern=u{steps}"])
+
+
+def test_a_long_table_that_was_filled_up_is_asked_about_too(tmp_path: Path) -> None:
+    rows = [(f"r{n}", 32, n, s, score(min(s, ENDS[n]), n)) for n in ENDS for s in EVALS]
+    table = write(tmp_path / "long.csv",
+                  ("run", "problems_per_batch", "rollouts_per_problem", "step", "score"), rows)
+    assert "--set padded=drop" in refused(table)
+    assert right(load(table, sets=["padded=drop"]))
+
+
+def test_scores_beyond_the_end_that_a_run_says_contradict_it(tmp_path: Path) -> None:
+    table = sheet(tmp_path / "s.csv", "u{}", "last", ends="updates_done", says=-20)
+    said = refused(table, sets=["pattern=u{steps}"])
+    assert "row 1 ends at update 80 and has scores up to update 100" in said
+
+
+def test_columns_that_are_numbered_otherwise_are_no_updates(tmp_path: Path) -> None:
+    for name in ("seed{}", "epoch {}", "n{}", "p{}"):
+        table = write(tmp_path / f"{name[0]}.csv", ["run", *(name.format(i) for i in EVALS)],
+                      [["a", *(0.5 for _ in EVALS)]])
+        assert "{steps}" not in refused(table)

@@ -62,6 +62,7 @@ class Settings:
         problem_set, split: of metrics whose key holds none.
         step: key that holds the updates, where the log counts more than one thing.
         resumed: "join" or "apart": whether a log that begins where another ends goes on with it.
+        padded: "drop" or "keep": what is done with scores that repeat to the edge of a table.
         columns: key of the log -> what it means; replaces the built-in reading of that key.
         inferred: what `pattern` found, in words; not to be set.
         named: what it found; not to be set.
@@ -85,6 +86,7 @@ class Settings:
     split: str | None = None
     step: str | None = None
     resumed: str | None = None
+    padded: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     inferred: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
@@ -114,6 +116,11 @@ class Settings:
             raise InputError(
                 f"setting `resumed` must be join or apart, but got {self.resumed!r}; "
                 "write --set resumed=join."
+            )
+        if self.padded not in (None, "drop", "keep"):
+            raise InputError(
+                f"setting `padded` must be drop or keep, but got {self.padded!r}; "
+                "write --set padded=drop."
             )
         for name in _PLACEHOLDER.findall(self.pattern or ""):
             if name not in _WHOLE:

@@ -58,6 +58,7 @@ from isocompute.importers.tidy_columns import (
     plain_name,
 )
 from isocompute.importers.tidy_curves import group, of_evaluations
+from isocompute.importers.tidy_wide import turned, without_padding
 from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
@@ -193,19 +194,24 @@ def curves_of(
         at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
         check_one_model(name, *texts_of(table, name), at, path, "run" in there)
     recorded = recorded_columns(table, path)
+    if (is_turned := any(one.step is not None for one in scores)):
+        numbers, texts, recorded, told = turned(table, scores, numbers, texts, recorded, path)
+        scores = []
+        if told and say is not None:
+            say(f"{path}: {told}")
     curves, n_copies = list[Curve](), 0
     for one in scores or [Scores("score", settings)]:
-        mine = dict(numbers)
+        mine, rows = dict(numbers), len(next(iter(numbers.values()), np.zeros(table.num_rows)))
         if one.column in there:
             mine["score"] = numbers_of(table, one.column, path)
         for name in ("run", "problem_set", "split"):
             if name not in texts and (word := getattr(one.settings, name)) is not None:
-                texts[name] = (np.zeros(table.num_rows, dtype=np.int64), [word])
+                texts[name] = (np.zeros(rows, dtype=np.int64), [word])
         _from_names(mine, texts, one.settings)
         for name in SETTINGS:
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
-                mine[name] = np.full(table.num_rows, float(value))
+                mine[name] = np.full(rows, float(value))
         _from_responses(mine, path)
         if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
@@ -226,7 +232,7 @@ def curves_of(
         mine |= {name: (mine[name] - low) / (high - low) for name in set(SCORES) & set(mine)}
         words = dict(texts)
         if one.metric is not None:
-            words["metric"] = (np.zeros(table.num_rows, dtype=np.int64), [one.metric])
+            words["metric"] = (np.zeros(rows, dtype=np.int64), [one.metric])
         found, dropped = group(path, mine, words, recorded, copies=copies, is_wide=one.is_wide)
         said = (0.0, 100.0) if signs and score_range == PLAIN else score_range
         curves += [c.replace(score_range=said) for c in found]
@@ -246,7 +252,7 @@ def curves_of(
     check_configurations(curves, path)
     if (empty := sum(not c.score_K.size for c in curves)) and say is not None:
         say(f"{path}: {empty} run{'s hold' if empty > 1 else ' holds'} no score; left out")
-    curves = [c for c in curves if c.score_K.size]
+    curves = without_padding([c for c in curves if c.score_K.size], settings, path, say, is_turned)
     if "learning_rate" not in where:
         check_one_rate(curves, path)
     if "run" not in where:

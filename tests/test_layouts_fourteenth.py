@@ -204,3 +204,70 @@ def test_columns_that_are_numbered_otherwise_are_no_updates(tmp_path: Path) -> N
         table = write(tmp_path / f"{name[0]}.csv", ["run", *(name.format(i) for i in EVALS)],
                       [["a", *(0.5 for _ in EVALS)]])
         assert "{steps}" not in refused(table)
+
+
+# --- numbers as sheets write them
+
+
+def german(path: Path, step: str = "{:,}", b_p: str = "32", accuracy: str = ",") -> Path:
+    """Updates 800 to 1,300: thousands with a dot, fractions with `accuracy`."""
+    return write(path, ("Run", "problems", "samples_per_problem", "step", "acc"), (
+        (f"r{n}", b_p, n, step.format(800 + s * 5).replace(",", "."),
+         f"{score(s, n):.4f}".replace(".", accuracy))
+        for n in (4, 8, 32) for s in EVALS
+    ), ";")  # fmt: skip
+
+
+GERMAN = ["problems=problems_per_batch", "samples_per_problem=rollouts_per_problem"]
+
+
+def test_dots_are_thousands_where_commas_are_decimals(tmp_path: Path) -> None:
+    table = german(tmp_path / "sheet.csv")
+    said = refused(table)  # all that is missing, before a cell is doubted
+    assert all(f"--map {one}" in said for one in (*GERMAN, "acc=score"))
+    curves = load(table, [*GERMAN, "acc=score"])
+    assert [c.rollouts_K[-1] for c in curves] == [32 * n * 1300 for n in (4, 8, 32)]
+    large = load(german(tmp_path / "b.csv", b_p="1.024"), [*GERMAN, "acc=score"])
+    assert {c.problems_per_batch for c in large} == {1024}
+
+
+def test_dots_that_may_be_either_are_refused(tmp_path: Path) -> None:
+    mixed = german(tmp_path / "mixed.csv", accuracy=".")
+    said = refused(mixed, [*GERMAN, "acc=score"])
+    assert "'1.000', a fraction or thousands; write 1000" in said
+    both = tmp_path / "both.csv"  # a column of decimal points beside one of decimal commas
+    lines = german(both).read_text("utf-8").splitlines()
+    timed = [f"{lines[0]};hours", *(f"{line};0.25" for line in lines[1:])]
+    both.write_text("\n".join(timed) + "\n", "utf-8")
+    assert "a fraction or thousands" in refused(both, [*GERMAN, "acc=score"])
+
+
+# --- a score that a script filled down, and the column that says when it was measured
+
+
+def filled(path: Path, key: str, step: str = "step", late: int = 0) -> Path:
+    """A row for every fifth update; scores of every tenth are filled down, that of 40 twice."""
+    return write(path, ("problems_per_batch", "rollouts_per_problem", "seed", step, "score", key), (
+        (32, n, 7, s, score(min(at, 90) if at != 40 else 40, n), at)
+        for n in (4, 8, 32) for s in range(0, 101, 5)
+        if (at := s // 10 * 10 - late if s < 40 or s >= 60 else 40) >= 0
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("key", ["measured_at", "val_step", "Policy Version", "score_computed_at"])
+def test_a_score_counts_where_it_was_measured(key: str, tmp_path: Path) -> None:
+    curves = load(filled(tmp_path / "t.csv", key))
+    for c in curves:
+        steps = [x / 32 / c.rollouts_per_problem for x in c.rollouts_K]
+        assert steps == [s for s in EVALS if s != 50]
+        assert c.n_missing == 0
+
+
+def test_scores_that_were_measured_at_no_row_of_theirs_are_asked_about(tmp_path: Path) -> None:
+    table = filled(tmp_path / "t.csv", "weights_version", late=7)
+    said = refused(table)
+    assert "step says 10 where weights_version says 3" in said
+    assert "--set step=weights_version or --set step=step" in said
+    late = load(table, sets=["step=weights_version"])
+    steps = {x / 32 / c.rollouts_per_problem for c in late for x in c.rollouts_K}
+    assert steps >= {3.0, 13.0, 93.0}

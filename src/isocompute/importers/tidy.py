@@ -15,6 +15,7 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.configuration import MODELS, RESPONSES, configuration, problems_of
 from isocompute.importers.headers import head_of
+from isocompute.importers.powers import LOG2
 from isocompute.importers.recorded import recorded_columns
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
 from isocompute.importers.scale import PLAIN, require_range
@@ -37,6 +38,7 @@ from isocompute.importers.tidy_cells import (
     check_rounded,
     check_units,
     from_logarithms,
+    own_scores,
 )
 from isocompute.importers.tidy_checks import (
     SCORES,
@@ -59,11 +61,13 @@ from isocompute.importers.tidy_columns import (
 )
 from isocompute.importers.tidy_curves import group, of_evaluations
 from isocompute.importers.tidy_wide import turned, without_padding
+from isocompute.importers.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_MEASURED = "measured_at"  # what a column that says it goes by
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
@@ -177,9 +181,14 @@ def curves_of(
             raise not_there(path, unsaid, header, settings)
         models = (c for c in columns if plain_name(c.strip()) in MODELS)
         names |= {c: c.strip() for c in models if c not in names}
+        if "steps" in names.values() and settings.step is None:
+            at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
+            names |= dict.fromkeys([*at][:1], _MEASURED)
         goes_by.update({name: column for column, name in names.items()})
         check_rivals(header, names, path)
         check_units(goes_by, path)
+        if not (scores or "score" in goes_by):  # before a cell is read: all that will be asked for
+            raise not_there(path, _unsaid(goes_by, settings), header, settings)
         return names
 
     table = _select(read(path, naming), where, path)
@@ -217,6 +226,15 @@ def curves_of(
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
             )
+        filled = 0
+        if _MEASURED in goes_by and {"score", "steps"} <= set(mine) and not is_turned:
+            at = numbers_of(table, _MEASURED, path)
+            of_runs = [*(mine[name] for name in SETTINGS if name in mine),
+                       *(codes.astype(np.float64) for codes, _ in texts.values())]  # fmt: skip
+            filled = own_scores(mine, of_runs, at, goes_by["steps"], goes_by[_MEASURED], path)
+            if filled and say is not None:
+                say(f"{path}: {filled} rows repeat a score that {goes_by[_MEASURED]} says is of "
+                    "another row, and are left out")  # fmt: skip
         if missing := [name for name in REQUIRED if name not in mine]:
             raise not_there(path, missing, header, settings)
         check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
@@ -233,7 +251,8 @@ def curves_of(
         words = dict(texts)
         if one.metric is not None:
             words["metric"] = (np.zeros(rows, dtype=np.int64), [one.metric])
-        found, dropped = group(path, mine, words, recorded, copies=copies, is_wide=one.is_wide)
+        is_wide = one.is_wide or filled > 0
+        found, dropped = group(path, mine, words, recorded, copies=copies, is_wide=is_wide)
         said = (0.0, 100.0) if signs and score_range == PLAIN else score_range
         curves += [c.replace(score_range=said) for c in found]
         n_copies += dropped
@@ -262,6 +281,18 @@ def curves_of(
             for c, one in zip(curves, of, strict=True) if c.run
         )
     return of_evaluations(curves, path, say)
+
+
+def _unsaid(there: Mapping[str, str], settings: Settings) -> list[str]:
+    """What a table must hold, and neither its columns nor the settings say."""
+    missing = [n for n in REQUIRED if n not in there and getattr(settings, n, None) is None]
+    made = {"problems_per_batch": RESPONSES, **{name: log for log, name in LOG2.items()}}
+    if settings.pattern is not None and "run" in there:
+        made |= {n: "run" for n in SETTINGS if f"{{{n}}}" in settings.pattern}
+    missing = [n for n in missing if made.get(n) not in there]
+    if "rollouts" in missing and "steps" in there and not set(SETTINGS) & set(missing):
+        missing.remove("rollouts")
+    return missing
 
 
 def _from_responses(numbers: dict[str, FloatArray], path: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_logarithm_in_a_log_is_asked_about_too(in_rows: bool, tmp_path: Path) 
     for log in (2, 3, 5):
         said = {"problems_per_step": 32, "lg_group": log}
         rows = ({"step": s, "heldout_acc": score(s, 2**log)} for s in EVALS)
-        folder = tmp_path / f"run{log % 4}"
+        folder = tmp_path / f"run{log}"
         write_lines(folder / "metrics.jsonl", ({**(said if in_rows else {}), **r} for r in rows))
         if not in_rows:
             (folder / "config.json").write_text(json.dumps(said))
@@ -271,3 +271,70 @@ def test_scores_that_were_measured_at_no_row_of_theirs_are_asked_about(tmp_path:
     late = load(table, sets=["step=weights_version"])
     steps = {x / 32 / c.rollouts_per_problem for c in late for x in c.rollouts_K}
     assert steps >= {3.0, 13.0, 93.0}
+
+
+# --- a batch whose unit stands beside it, and lines of settings above a run's rows
+
+
+UNITS = {4: (32, "prompts"), 8: (32 * 8, "Responses"), 32: (32 * 32, "rollouts")}
+
+
+def in_units(n: int, unit: str = "batch_unit", other: str = "") -> dict[str, object]:
+    batch, word = UNITS[n]
+    return {"batch": batch, unit: other or word, "completions_per_problem": n, "seed": n}
+
+
+def points(n: int) -> list[dict[str, object]]:
+    return [{"update": step, "test_acc": score(step, n)} for step in EVALS]
+
+
+def unit_log(folder: Path, kind: str, other: str = "") -> None:
+    said = {n: in_units(n, "batch_counts" if kind == "beside" else "batch_unit", other)
+            for n in UNITS}  # fmt: skip
+    if kind == "named":  # all in one file, a line for each run above or below its rows
+        heads = [{"event": "start", "run": f"job-{n}", **said[n]} for n in UNITS]
+        rows = [{"event": "eval", "run": f"job-{n}", **point} for n in UNITS for point in points(n)]
+        write_lines(folder / "all.jsonl", [*heads[:2], *rows, heads[2]])
+    for name, n in zip("abc", UNITS if kind != "named" else (), strict=False):
+        rows = points(n)
+        if kind == "above":
+            rows = [said[n], *rows]
+        elif kind == "in_rows":
+            rows = [{**said[n], **row} for row in rows]
+        else:
+            (folder / name).mkdir()
+            (folder / name / "config.json").write_text(json.dumps({"train": said[n]}))
+        write_lines(folder / name / "metrics.jsonl", rows)
+
+
+@pytest.mark.parametrize("kind", ["named", "above", "in_rows", "beside"])
+def test_a_batch_is_read_in_the_unit_beside_it(kind: str, tmp_path: Path) -> None:
+    unit_log(tmp_path, kind)
+    assert right(load(tmp_path, ["test_acc=avg"]))
+
+
+@pytest.mark.parametrize("kind", ["named", "in_rows"])
+def test_a_unit_that_may_be_either_is_asked_about(kind: str, tmp_path: Path) -> None:
+    unit_log(tmp_path, kind, other="samples")
+    said = refused(tmp_path, ["test_acc=avg"])
+    assert "--map batch=problems_per_batch if it counts problems" in said
+    assert "--map batch=batch_size if it counts responses" in said
+
+
+def test_two_lines_of_settings_that_differ_give_a_run_neither(tmp_path: Path) -> None:
+    heads = [{"run": "a", **in_units(n)} for n in (4, 8)]
+    write_lines(tmp_path / "a.jsonl", [*heads, *({"run": "a", **point} for point in points(4))])
+    assert "rollouts_per_problem" in refused(tmp_path, ["test_acc=avg"])
+
+
+def test_a_table_with_two_units_is_read_row_by_row(tmp_path: Path) -> None:
+    def table(name: str, other: str = "") -> Path:
+        return write(tmp_path / name, (*in_units(4), "update", "score"), (
+            (*in_units(n, other=other).values(), *point.values())
+            for n in UNITS for point in points(n)
+        ))  # fmt: skip
+
+    maps = ["completions_per_problem=rollouts_per_problem"]
+    assert right(load(table("t.csv"), maps))
+    said = refused(table("u.csv", "samples"), maps)
+    assert "row 1 has 'samples'; write one of them" in said

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.called import YOURS, by_maps, is_batch, is_called, mapping
+from isocompute.importers.plain_words import unit_of
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scored import left_out, likely_key, mapped
 from isocompute.importers.settings import Settings
@@ -145,6 +146,8 @@ def _maps(keys: Sequence[str], missing: Sequence[str]) -> str:
     if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p
         sets = f"{_sets(missing)}{_TOLD}"
         return f"{mapping(batch, 'batch_size')} if it counts responses, or {sets}"
+    if batch is not None and unit_of(batch, keys) and [*missing] == ["problems_per_batch"]:
+        return f"{by_maps({'problems_per_batch': batch})}, or {_sets(missing)}{_TOLD}"
     return by_maps(there) if len(there) == len(missing) else ""
 
 

@@ -36,7 +36,7 @@ from isocompute.importers.checks import (
     sampled_anew,
     tokens_disagree,
 )
-from isocompute.importers.configuration import RESPONSES, Found, facts_of, gpus_of, problems_of
+from isocompute.importers.configuration import Found, facts_of, gpus_of, problems_of
 from isocompute.importers.doubts import late_text, own_start
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import SPLIT_IN_KEY
@@ -51,6 +51,7 @@ from isocompute.importers.placing import (
     trained_again,
     without_repeats,
 )
+from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.points import (
     Compute,
     Points,
@@ -197,10 +198,11 @@ def conclude(
         c.counters.infer(line)
     provenance, gpus = provenance or provenance_of(path, source), gpus_of(c.config)
     unread = [*c.unread]
+    of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                  if values[name] is None):  # what may be meant, in the configuration
         unread += [key for key in c.config if is_called(key, name)
-                   or (name == _N and is_batch(key))]  # fmt: skip
+                   or (name == _N and is_batch(key)) or key in of_units]  # fmt: skip
     return ImportedRun(
         name=clean_text(c.settings.run or c.name),
         problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from isocompute.importers.plain_words import GROUPS, OWN, in_plain_words, plain_keys
+from isocompute.importers.plain_words import (
+    GROUPS,
+    OWN,
+    RESPONSES,
+    by_unit,
+    in_plain_words,
+    plain_keys,
+)
 from isocompute.importers.powers import LOG2, raised
 from isocompute.importers.reading import flatten, number, whole
 from isocompute.importers.recorded import recorded_of
@@ -52,7 +59,6 @@ class _Words(NamedTuple):
 
 
 _N = "rollouts_per_problem"
-RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 _TRAINERS = (
     # forks of verl that leave rollout.n at 1: RAGEN (2025-09), Search-R1 (2025-03)
     _Words("es_manager.train.env_groups", "es_manager.train.group_size",
@@ -351,7 +357,7 @@ def settings_in_row(row: Mapping[str, object]) -> dict[str, object]:
     """
     nested = row.get("config")
     found = flatten(nested) if isinstance(nested, dict) else {}
-    return {**found, **{key: row[key] for key in IN_ROWS & row.keys()}}
+    return {**found, **by_unit(row), **{key: row[key] for key in IN_ROWS & row.keys()}}
 
 
 def gpus_of(config: Mapping[str, object]) -> int | None:

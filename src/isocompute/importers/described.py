@@ -13,6 +13,7 @@ from isocompute.importers.beside import (
 from isocompute.importers.configuration import IN_ROWS, Found, configuration
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
+from isocompute.importers.plain_words import by_unit
 from isocompute.importers.powers import LOG2, refuse_logarithm
 from isocompute.importers.reading import clean_text, flatten, whole
 from isocompute.importers.runs import UnclearError
@@ -57,6 +58,7 @@ class Described:
     def configure(self, config: object, line: int = 0) -> None:
         """Take a configuration, nested or flat; a later one may add keys, not change B_p, n."""
         flat = flatten(config)
+        flat |= by_unit(flat)
         for key, column in self._columns.items():  # the user's names for B_p, n, the seed
             if key in flat and column.metric.label in IN_ROWS:
                 self._refuse_logarithm(key, column.metric.label, flat[key])

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.importers.called import may_be_setting
 from isocompute.importers.collect import MAX_RUNS, Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
@@ -199,6 +200,8 @@ def _take(
         collector.row(step, row, number)
         return "skyrl-eval"
     config = row.get("config")
+    if not isinstance(config, dict) and any(map(may_be_setting, row)):
+        config = {k: v for k, v in row.items() if k not in _RUN_KEYS}  # a line above its rows
     if isinstance(config, dict):
         collector.configure(config, number)
         return ""

@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.configuration import MODELS, RESPONSES, configuration, problems_of
+from isocompute.importers.configuration import MODELS, configuration, problems_of
 from isocompute.importers.headers import head_of
+from isocompute.importers.plain_words import RESPONSES, counted_in
 from isocompute.importers.powers import LOG2
 from isocompute.importers.recorded import recorded_columns
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
+from isocompute.importers.runs import UnclearError
 from isocompute.importers.scale import PLAIN, require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import Measured, measured
@@ -54,6 +56,7 @@ from isocompute.importers.tidy_columns import (
     REQUIRED,
     SETTINGS,
     TEXTS,
+    UNIT,
     Scores,
     columns_meant,
     not_there,
@@ -198,6 +201,7 @@ def curves_of(
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
     numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
     from_logarithms(numbers, goes_by, path)
+    units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
     for name in models:
         at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
@@ -221,7 +225,7 @@ def curves_of(
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
                 mine[name] = np.full(rows, float(value))
-        _from_responses(mine, path)
+        _from_responses(mine, path, None if is_turned else units)
         if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
@@ -295,11 +299,24 @@ def _unsaid(there: Mapping[str, str], settings: Settings) -> list[str]:
     return missing
 
 
-def _from_responses(numbers: dict[str, FloatArray], path: Path) -> None:
-    """B_p of a batch that counts responses, where n is known."""
+def _from_responses(
+    numbers: dict[str, FloatArray], path: Path,
+    units: tuple[NDArray[np.int64], list[str]] | None,
+) -> None:
+    """B_p of a batch that counts responses, where n is known; of one in units, by its rows'."""
     batch, n = numbers.pop(RESPONSES, None), numbers.get("rollouts_per_problem")
     if batch is None or n is None or "problems_per_batch" in numbers:
         return
+    if units is not None:
+        codes, words = units
+        meant = [counted_in(word) for word in words]
+        if None in meant:
+            odd = meant.index(None)
+            raise UnclearError(
+                f"{path}: the unit of a batch must be problems or responses, but row "
+                f"{int((codes == odd).argmax()) + 1} has {words[odd]!r:.40}; write one of them."
+            )
+        n = np.where(np.array([name == RESPONSES for name in meant])[codes], n, 1.0)
     pairs = np.unique(np.stack([batch, n]), axis=1)
     for one, of in pairs.T:
         if of >= 1 and one >= 1:  # others are refused with their row

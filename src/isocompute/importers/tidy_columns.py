@@ -11,7 +11,7 @@ from typing import NamedTuple
 from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
 from isocompute.importers.called import YOURS, by_maps
-from isocompute.importers.configuration import RESPONSES
+from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
 from isocompute.importers.settings import Settings
@@ -38,6 +38,9 @@ _SPREAD = re.compile(
 )
 _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
 _SECTION = re.compile(r"^(?:params|parameters|config)[./]")
+
+
+UNIT = "unit"  # what a column that says the unit of a batch goes by
 
 
 class Scores(NamedTuple):
@@ -98,6 +101,10 @@ def columns_meant(
             plain = "run"
         if plain in known and plain not in names.values():
             names[column] = plain
+    for column in columns:  # a batch whose unit stands beside it, row by row
+        unit = unit_of(column, columns)
+        if unit is not None and "problems_per_batch" not in {*names.values()} - {names.get(column)}:
+            names |= {column: RESPONSES, unit: UNIT}
     _refuse_doubles(scores, path)
     return names, scores
 

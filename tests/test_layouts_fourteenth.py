@@ -338,3 +338,48 @@ def test_a_table_with_two_units_is_read_row_by_row(tmp_path: Path) -> None:
     assert right(load(table("t.csv"), maps))
     said = refused(table("u.csv", "samples"), maps)
     assert "row 1 has 'samples'; write one of them" in said
+
+
+# --- a table of runs as JSON, beside the histories
+
+
+def entries(kind: str) -> object:
+    settings = {n: {"grpo": {"num_prompts_per_step": 32, "num_generations_per_prompt": n}}
+                for n in (4, 8, 32)}  # fmt: skip
+    if kind == "by_id":
+        return {f"id{n}": {"displayName": "sweep", "config": said} for n, said in settings.items()}
+    if kind == "flat":
+        return [{"run_id": f"id{n}", "prompts_per_step": 32, "group_size": n} for n in settings]
+    text = kind == "text"
+    wrapped = {n: {key: {"value": one, "desc": None} for key, one in said.items()}
+               for n, said in settings.items()}  # fmt: skip
+    return [
+        {"id": f"id{n}", "name": f"qwen-G{4 * n}", "state": "finished", "tags": ["a"],
+         "config": json.dumps(said) if text else said, "summary": {"_step": 100, "acc": 0.5}}
+        for n, said in (wrapped if kind == "wrapped" else settings).items()
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["lines", "list", "by_id", "flat", "text", "wrapped"])
+@pytest.mark.parametrize("beside", [True, False])
+def test_runs_take_their_settings_from_a_json_table_of_runs(
+    kind: str, beside: bool, tmp_path: Path
+) -> None:
+    said = entries(kind)
+    if isinstance(said, list) and kind in ("lines", "text"):
+        write_lines(tmp_path / "export.jsonl", said)
+    else:
+        (tmp_path / "export.json").write_text(json.dumps(said, indent=1))
+    for n in (4, 8, 32):
+        home = tmp_path if beside else tmp_path / "histories"
+        rows = ({"_step": step, "validation/accuracy": score(step, n)} for step in EVALS)
+        write_lines(home / f"id{n}.jsonl", rows)
+    assert right(load(tmp_path))
+
+
+def test_a_json_table_that_lacks_a_run_gives_it_nothing(tmp_path: Path) -> None:
+    write_lines(tmp_path / "runs.jsonl", entries("list")[1:])  # type: ignore[index]
+    for n in (4, 8, 32):
+        rows = ({"_step": step, "validation/accuracy": score(step, n)} for step in EVALS)
+        write_lines(tmp_path / f"id{n}.jsonl", rows)
+    assert "but 'id4'" in refused(tmp_path)

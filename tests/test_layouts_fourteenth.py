@@ -383,3 +383,64 @@ def test_a_json_table_that_lacks_a_run_gives_it_nothing(tmp_path: Path) -> None:
         rows = ({"_step": step, "validation/accuracy": score(step, n)} for step in EVALS)
         write_lines(tmp_path / f"id{n}.jsonl", rows)
     assert "but 'id4'" in refused(tmp_path)
+
+
+# --- a file for every evaluation: a table in pieces
+
+
+def in_pieces(home: Path, name: str, key: str = "update", off: int = 0) -> Path:
+    for n in (4, 8, 32):
+        folder = home / f"job{n}"
+        (folder / name).parent.mkdir(parents=True)
+        said = f"problems_per_update: 32\nsamples_per_problem: {n}\nsteps: 100\n"
+        (folder / "job.yaml").write_text(said)
+        for at, step in enumerate(EVALS):
+            content = {"solved": 7 * at, "accuracy": score(step, n), "accuracy_of_finished": 0.9}
+            if key:
+                content[key] = step + off
+            file = folder / name.format(f"{step:05d}", at)
+            file.write_text(json.dumps(content, indent=2))
+    return home
+
+
+@pytest.mark.parametrize(("name", "key"), [
+    ("evals/update_{}.json", "update"), ("evals/update_{}.json", ""), ("step{}.json", "step"),
+    ("results/eval-{1}.json", "train_step"), ("eval/heldout_step_{}.json", ""),
+])  # fmt: skip
+def test_files_of_one_evaluation_each_are_one_table(name: str, key: str, tmp_path: Path) -> None:
+    said = refused(in_pieces(tmp_path, name, key))
+    one, other = "accuracy=avg", "accuracy_of_finished=avg"
+    assert f"--map {one}" in said
+    assert f"--map {other}" in said  # which of them is the score, only the user knows
+    assert right(load(tmp_path, [one]))
+
+
+def test_pieces_that_say_two_steps_are_refused(tmp_path: Path) -> None:
+    said = refused(in_pieces(tmp_path, "evals/update_{}.json", off=3), ["accuracy=avg"])
+    assert "update_00000.json is of step 0, but its update says 3" in said
+    shifted = load(tmp_path, ["accuracy=avg"], ["step=update"])
+    assert {c.rollouts_K[0] / 32 / c.rollouts_per_problem for c in shifted} == {3.0}
+
+
+def test_files_of_several_runs_are_no_pieces_of_one(tmp_path: Path) -> None:
+    for n, step in ((4, 100), (8, 200), (32, 400)):
+        (tmp_path / f"n{n}.json").write_text(json.dumps({"step": step, "acc": score(step, n)}))
+    said = refused(tmp_path, ["acc=avg"], ["pattern=n{rollouts_per_problem}"])
+    assert "'n32'" in said  # each is a run of its own
+    other = tmp_path / "other"
+    other.mkdir()
+    for part in (1, 2, 3):  # one step, three files
+        (other / f"part{part}.json").write_text(json.dumps({"step": 100, "acc": 0.1 * part}))
+    sets = ["problems_per_batch=32", "rollouts_per_problem=8"]
+    assert len(load(other, ["acc=avg"], sets)) == 3
+
+
+def test_pieces_of_two_sets_are_kept_apart(tmp_path: Path) -> None:
+    for step in EVALS:
+        for name, low in (("math", 0.0), ("aime", 0.1)):
+            content = {"acc": round(score(step, 8) - low, 4)}
+            (tmp_path / f"step_{step}_{name}.json").write_text(json.dumps(content))
+    sets = ["problems_per_batch=32", "rollouts_per_problem=8"]
+    said = refused(tmp_path, sets=sets)
+    assert "--map math/acc=avg" in said
+    assert right(load(tmp_path, ["math/acc=avg"], sets), ns=(8,))

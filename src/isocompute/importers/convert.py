@@ -18,7 +18,7 @@ from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
-from isocompute.importers.scored import keys_there, likely_score
+from isocompute.importers.scored import keys_there, likely_scores
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.vocabulary import column_of
 
@@ -201,7 +201,7 @@ def _label(
             for run in runs for s in run.series
         })
         other = "train" if split != "train" else "validation"
-        score = likely_score(runs)
+        score = likely_scores(runs)
         cure = "choose another split or problem set"
         if any(s.split == other for run in runs for s in run.series):
             cure = f"add --split {other}"

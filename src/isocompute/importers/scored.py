@@ -17,6 +17,7 @@ _NO_SCORE = re.compile(
     "best|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop", re.I
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
+_ALIKE = 3  # keys named beside the likeliest
 _RATE = "|".join(_RATES)
 _HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
 _OF_TRAINING = re.compile(
@@ -31,6 +32,20 @@ def likely_score(runs: Sequence[ImportedRun]) -> str:
     '--map KEY=avg'
     """
     return mapped(likely_key([key for run in runs for key in run.provenance.unread]))
+
+
+def likely_scores(runs: Sequence[ImportedRun]) -> str:
+    """`--map KEY=METRIC`, or those of several keys that are called alike: the user knows which."""
+    keys = [key for run in runs for key in run.provenance.unread]
+    found = likely_key(keys)
+    rate = next((word for word in _RATES if re.search(word, found, re.I)), None)
+    alike = [] if rate is None else [
+        key for key in dict.fromkeys(keys) if key != found and re.search(rate, key, re.I)
+        and not _NO_SCORE.search(key) and not _OF_TRAINING.search(key)
+        and bool(re.search(_HELD_OUT, key, re.I)) == bool(re.search(_HELD_OUT, found, re.I))
+    ]  # fmt: skip
+    told = " or ".join(map(mapped, (found, *alike[:_ALIKE])))
+    return f"{told}, whichever is your score" if alike else told
 
 
 def likely_key(keys: Sequence[str]) -> str:

@@ -444,3 +444,48 @@ def test_pieces_of_two_sets_are_kept_apart(tmp_path: Path) -> None:
     said = refused(tmp_path, sets=sets)
     assert "--map math/acc=avg" in said
     assert right(load(tmp_path, ["math/acc=avg"], sets), ns=(8,))
+
+
+# --- evaluations that every process wrote of its own part
+
+
+SIZES = (60, 60, 20)
+
+
+def in_parts(home: Path, name: str, *, counts: bool = True, lost: int = 0) -> Path:
+    for n in (4, 8, 32):
+        folder = home / f"width{n}"
+        folder.mkdir(parents=True)
+        said = f"[job]\nprompts_per_batch = 32 # in all\n[sample]\ncompletions_per_prompt = {n}\n"
+        (folder / "run.toml").write_text(said)
+        for rank, size in enumerate(SIZES):
+            rows = [
+                {"step": step, "loss": 0.5, "acc": round(right / size, 4),
+                 **({"right": right, "seen": size} if counts else {})}
+                for step in EVALS for right in [(step // 10 + 3 * rank + n) % size]
+                if not (lost and rank == 2 and step == lost)
+            ]  # fmt: skip
+            write_lines(folder / name.format(rank), rows)
+    return home
+
+
+@pytest.mark.parametrize("name", ["eval_rank{}.jsonl", "rank-{}.jsonl", "val.worker{}.jsonl"])
+def test_parts_are_added_up_by_their_counts(name: str, tmp_path: Path) -> None:
+    assert "--map acc=avg" in refused(in_parts(tmp_path, name))
+    curves = load(tmp_path, ["acc=avg"])
+    assert sorted(c.rollouts_per_problem for c in curves) == [4, 8, 32]
+    for c in curves:
+        n = c.rollouts_per_problem
+        right = [sum((s // 10 + 3 * r + n) % size for r, size in enumerate(SIZES)) for s in EVALS]
+        assert c.problems_per_batch == 32
+        assert c.score_K.tolist() == pytest.approx([one / sum(SIZES) for one in right])
+
+
+def test_parts_without_counts_are_no_runs(tmp_path: Path) -> None:
+    said = refused(in_parts(tmp_path, "eval_rank{}.jsonl", counts=False), ["acc=avg"])
+    assert "each with a part of the batch; give the log of the one that gathers" in said
+
+
+def test_a_part_that_lacks_an_evaluation_is_told(tmp_path: Path) -> None:
+    said = refused(in_parts(tmp_path, "eval_rank{}.jsonl", lost=40), ["acc=avg"])
+    assert "eval_rank2.jsonl has none of step 40 (1 such steps)" in said

@@ -12,7 +12,7 @@
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | `params.json` | Ray Tune 2, beside a trial's `result.json` |
-| any other `.yaml` or `.yml` | the one that a job was started with, alone in the log's folder |
+| any other `.yaml`, `.yml`, `.toml` | the one that a job was started with, alone in a log's folder |
 
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
@@ -123,7 +123,7 @@ def _in_folder(
 @lru_cache(maxsize=8)
 def _started_with(folder: Path, _changed: int) -> list[str]:
     """The file of settings under a name of the user's, where a folder has a single one."""
-    found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml"))]
+    found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml", ".toml"))]
     return found if len(found) == 1 else []
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
+from isocompute.importers.ranks import parts_in, read_parts
 from isocompute.importers.reading import (
     OF_ONES_OWN,
     ROTATED,
@@ -261,6 +262,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         apart = set()
     evaluated = results_in(files)
     apart |= {one.file for results in evaluated.values() for one in results}
+    parts = parts_in([path for path in files if path not in apart])
     for path in files:
         if path in apart:
             continue
@@ -298,6 +300,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             deleted += 1
         else:
             attempt(read_mlflow_run, store, settings)
+    for bare, files in parts.items():
+        if (whole_run := read_parts(files, settings.for_path(bare))) is not None:
+            runs += whole_run
+            single = [path for path in single if path not in files]
     for path in single:
         attempt(_read_file, path, settings.for_path(path))
     own = (read_results(r, settings.for_path(home)) for home, r in evaluated.items())

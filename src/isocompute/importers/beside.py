@@ -12,7 +12,7 @@
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | `params.json` | Ray Tune 2, beside a trial's `result.json` |
-| any other `.yaml`, `.yml`, `.toml` | the one that a job was started with, alone in a log's folder |
+| any other `.yaml`, `.yml`, `.toml` | the one that a job was started with, alone in its folder |
 
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a

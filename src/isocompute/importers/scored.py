@@ -71,6 +71,15 @@ def scores_unread(run: ImportedRun, most: int = 5) -> list[str]:
     return found
 
 
+def is_rate(key: str) -> bool:
+    """Whether a key seems to hold a share of successes.
+
+    >>> is_rate("val-env/sokoban/success"), is_rate("val/reward")
+    (True, False)
+    """
+    return re.search(_RATE, key, re.I) is not None
+
+
 def left_out(unread: Sequence[str]) -> str | None:
     """Of keys that were not read, the one that seems to be the held-out score; None without.
 

@@ -489,3 +489,51 @@ def test_parts_without_counts_are_no_runs(tmp_path: Path) -> None:
 def test_a_part_that_lacks_an_evaluation_is_told(tmp_path: Path) -> None:
     said = refused(in_parts(tmp_path, "eval_rank{}.jsonl", lost=40), ["acc=avg"])
     assert "eval_rank2.jsonl has none of step 40 (1 such steps)" in said
+
+
+# --- lines of text that end in JSON, of several jobs in one file
+
+
+def interleaved(
+    path: Path, before: str, *, named: bool = True, jobs: Sequence[int] = (4, 8, 32)
+) -> Path:
+    """`before`: what stands in front of each object, with the place of a process number."""
+    rows: list[tuple[int, str, dict[str, object]]] = []
+    for n in jobs:
+        said: dict[str, object] = {"prompts_per_batch": 32, "samples_per_prompt": n}
+        rows.append((n, "begin", said | ({"run": f"w{n}"} if named else {})))
+    for step in EVALS:
+        rows += [(n, "eval", {"iteration": step, "acc": score(step, n)}) for n in jobs]
+    lines = (f"{before.format(4000 + n)} {word} {json.dumps(row)}" for n, word, row in rows)
+    path.write_text("loading ...\n" + "\n".join(lines) + "\ndone {}\n", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    "before", ["[12:01:07] ({})", "2026-01-05 12:01:07,125 pid={} INFO", "job-{} |", "[{}]"]
+)
+@pytest.mark.parametrize("named", [True, False])
+def test_interleaved_jobs_are_told_apart_by_their_process(
+    before: str, named: bool, tmp_path: Path
+) -> None:
+    log = interleaved(tmp_path / "all.out", before, named=named)
+    assert "--map acc=avg" in refused(log)
+    assert right(load(log, ["acc=avg"]))
+
+
+def test_interleaved_jobs_that_nothing_tells_apart_are_refused(tmp_path: Path) -> None:
+    log = interleaved(tmp_path / "all.log", "[12:01:07] INFO:", named=False)
+    assert "line 2 names no process and no run" in refused(log, ["acc=avg"])
+    timed = tmp_path / "timed.log"  # a number in each line that is no process
+    lines = interleaved(timed, " INFO:", named=False).read_text("utf-8").splitlines()
+    timed.write_text("\n".join(f"({i})" + line for i, line in enumerate(lines)) + "\n", "utf-8")
+    assert "names no process and no run" in refused(timed, ["acc=avg"])
+    one = interleaved(tmp_path / "one.log", "[12:01:07] INFO:", named=False, jobs=(8,))
+    assert right(load(one, ["acc=avg"]), ns=(8,))
+
+
+def test_a_process_that_starts_another_run_writes_that_one(tmp_path: Path) -> None:
+    parts = [interleaved(tmp_path / f"{n}.x", "(77)", jobs=(n,)).read_text() for n in (4, 8, 32)]
+    other = interleaved(tmp_path / "o.x", "(78)", jobs=(16,)).read_text()
+    (tmp_path / "log.out").write_text("".join([*parts, other]))
+    assert right(load(tmp_path / "log.out", ["acc=avg"]), ns=(4, 8, 16, 32))

@@ -162,6 +162,10 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 
     runs = read_console(path, settings)
     if not any(run.n_rows for run in runs):
+        from isocompute.importers.prefixed import read_prefixed
+
+        if prefixed := read_prefixed(path, settings):
+            return prefixed
         if path.name.endswith((".csv", ".tsv", ".csv.gz")):
             raise _is_a_table(path, first)
         raise InputError(

@@ -185,12 +185,22 @@ def test_scores_that_repeat_to_the_edge_are_asked_about(tmp_path: Path) -> None:
     assert "--set padded=drop" in refused(planned, sets=["pattern=u{steps}"])
 
 
-def test_a_long_table_that_was_filled_up_is_asked_about_too(tmp_path: Path) -> None:
+def test_a_single_cell_that_repeats_the_last_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENDS, 8, 90)
+    said = refused(sheet(tmp_path / "one.csv", "u{}", "last"), sets=["pattern=u{steps}"])
+    assert "r8 has 0.388 from step 90 to 100, 2 times" in said
+
+
+def test_rows_that_stand_still_are_believed_and_dropped_where_the_user_says_so(
+    tmp_path: Path
+) -> None:
     rows = [(f"r{n}", 32, n, s, score(min(s, ENDS[n]), n)) for n in ENDS for s in EVALS]
     table = write(tmp_path / "long.csv",
                   ("run", "problems_per_batch", "rollouts_per_problem", "step", "score"), rows)
-    assert "--set padded=drop" in refused(table)
-    assert right(load(table, sets=["padded=drop"]))
+    assert {int(c.rollouts_K[-1]) for c in load(table)} == {32 * n * 100 for n in ENDS}
+    assert right(load(table, sets=["padded=drop"]))  # in a sheet it is asked about
 
 
 def test_scores_beyond_the_end_that_a_run_says_contradict_it(tmp_path: Path) -> None:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 Texts = dict[str, tuple[NDArray[np.int64], list[str]]]
 _PER_RUN = ("problems_per_batch", "rollouts_per_problem", "seed")
-# Of a tail of equal scores in a sheet; of rows squared, which need not have been a rectangle. At
-# half three equal ones among thirty scores are believed, at twice two of them are doubted.
-_CHANCE = 0.01
+# Of a tail of equal scores in a sheet. At half two equal ones among thirty scores are believed, at
+# twice two of ten are doubted.
+_CHANCE = 0.05
 _LEAST = 4  # columns of updates
 _OF_UPDATES = re.compile(
     r"(?:^|[^a-z])(?:u|t|i|it|iters?|iterations?|steps?|updates?|ckpt|checkpoint)[^a-z]*$", re.I
@@ -155,7 +155,7 @@ def without_padding(
             say(f"{path}: {sum(tails)} scores that repeat the last one are left out (padded=drop)")
         return [_without(c, tail) for c, tail in zip(curves, tails, strict=True)]
     at = max(range(len(curves)), key=tails.__getitem__)
-    if not _is_padded(curves, tails, _CHANCE if is_turned else _CHANCE**2):
+    if not (is_turned and _is_padded(curves, tails)):  # a run that collapsed stands still, too
         return curves
     c, batch = curves[at], curves[at].problems_per_batch * curves[at].rollouts_per_problem
     ended = c.rollouts_K[-1 - tails[at]] / batch
@@ -167,8 +167,8 @@ def without_padding(
     )
 
 
-def _is_padded(curves: Sequence[Curve], tails: Sequence[int], chance: float) -> bool:
-    """Whether the longest tail of equal scores is less likely than `chance`.
+def _is_padded(curves: Sequence[Curve], tails: Sequence[int]) -> bool:
+    """Whether the longest tail of equal scores is less likely than `_CHANCE`.
 
     Two neighbours are equal by chance as often as they are before the tails; one of few problems
     often has the score of the one before it.
@@ -176,7 +176,7 @@ def _is_padded(curves: Sequence[Curve], tails: Sequence[int], chance: float) -> 
     equal = [int((np.diff(c.score_K) == 0).sum()) - tail
              for c, tail in zip(curves, tails, strict=True)]  # fmt: skip
     pairs = sum(max(len(c.score_K) - 1, 0) for c in curves) - sum(tails)
-    return max(tails) > 1 and ((sum(equal) + 1) / (pairs + 2)) ** max(tails) < chance
+    return max(tails) > 0 and ((sum(equal) + 1) / (pairs + 2)) ** max(tails) < _CHANCE
 
 
 def _tail(c: Curve) -> int:

@@ -496,6 +496,27 @@ def test_parts_without_counts_are_no_runs(tmp_path: Path) -> None:
     assert "each with a part of the batch; give the log of the one that gathers" in said
 
 
+@pytest.mark.parametrize("where", ["rows", "head", "name"])
+def test_workers_with_a_run_each_are_no_parts_of_one(where: str, tmp_path: Path) -> None:
+    for worker, n in enumerate((4, 8, 32)):
+        said: dict[str, object] = {"prompts_per_batch": 32, "samples_per_prompt": n}
+        if where == "name":
+            said |= {"run": f"w{n}"}
+        rows = [{"step": s, "acc": score(s, n), "right": round(1000 * score(s, n)), "seen": 1000}
+                for s in EVALS]  # fmt: skip
+        lines = [said, *rows] if where == "head" else [{**said, **row} for row in rows]
+        write_lines(tmp_path / f"sweep_worker{worker}.jsonl", lines)
+    assert right(load(tmp_path, ["acc=avg"]))
+
+
+def test_ranks_with_a_seed_each_are_no_repetitions(tmp_path: Path) -> None:
+    for rank in range(2):
+        said = {"prompts_per_batch": 32, "samples_per_prompt": 8, "seed": 40 + rank}
+        write_lines(tmp_path / f"eval_rank{rank}.jsonl",
+                    ({**said, "step": s, "acc": score(s, 8) + rank / 50} for s in EVALS))
+    assert "a log must be of a whole run" in refused(tmp_path, ["acc=avg"])
+
+
 def test_a_part_that_lacks_an_evaluation_is_told(tmp_path: Path) -> None:
     said = refused(in_parts(tmp_path, "eval_rank{}.jsonl", lost=40), ["acc=avg"])
     assert "eval_rank2.jsonl has none of step 40 (1 such steps)" in said

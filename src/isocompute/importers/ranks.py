@@ -13,8 +13,10 @@ from collections.abc import Mapping, Sequence
 from itertools import permutations
 from pathlib import Path
 
+from isocompute.importers.called import may_be_setting
 from isocompute.importers.collect import Collector
-from isocompute.importers.jsonl import iter_objects
+from isocompute.importers.configuration import IN_ROWS
+from isocompute.importers.jsonl import RUN_KEYS, iter_objects
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import number, whole
 from isocompute.importers.runs import ImportedRun, UnclearError
@@ -51,7 +53,13 @@ def read_parts(parts: Sequence[Path], settings: Settings) -> list[ImportedRun] |
         UnclearError: a part lacks an evaluation that the others have.
     """
     errors = Errors(str(parts[0]))
-    read = [_rows(file, errors, settings) for file in parts]
+    read, said = [], []
+    for file in parts:
+        rows, own = _rows(file, errors, settings)
+        read.append(rows)
+        said.append(own)
+    if any(own != said[0] for own in said):  # workers with a run each
+        return None
     ratios = [_ratios([*rows.values()]) for rows in read]
     common = set.intersection(*map(set, ratios)) if all(ratios) else set()
     if not common:
@@ -65,6 +73,7 @@ def read_parts(parts: Sequence[Path], settings: Settings) -> list[ImportedRun] |
                 "rows of those steps in the other files."
             )
     collector = Collector(parts[0].parent.name, errors, settings)
+    collector.configure(said[0])
     collector.configure_beside(parts[0].with_name("metrics.jsonl"))  # by its folder's name
     for line, step in enumerate(steps, start=1):
         row: dict[str, object] = {}
@@ -80,15 +89,19 @@ def read_parts(parts: Sequence[Path], settings: Settings) -> list[ImportedRun] |
     return [collector.finish(parts[0], "jsonl")]
 
 
-def _rows(file: Path, errors: Errors, settings: Settings) -> dict[int, Row]:
-    """Numbers of a file's rows, by step."""
+def _rows(
+    file: Path, errors: Errors, settings: Settings
+) -> tuple[dict[int, Row], dict[str, object]]:
+    """Numbers of a file's rows, by step; what they say of their run."""
     found: dict[int, Row] = {}
+    said: dict[str, object] = {}
     for _, row in iter_objects(file, errors):
+        said |= {k: v for k, v in row.items() if k in RUN_KEYS or k in IN_ROWS or may_be_setting(k)}
         key = settings.step or next((key for key in STEPS if key in row), "")
         if (step := whole(row.get(key))) is not None:
             found[step] = {k: v for k, value in row.items() if (v := number(value)) is not None
                            and k != key}  # fmt: skip
-    return found
+    return found, said
 
 
 def _ratios(rows: Sequence[Mapping[str, float]]) -> set[tuple[str, str, str]]:

@@ -36,12 +36,14 @@ def refuse_siblings(runs: Sequence[ImportedRun], *, named: bool) -> None:
 
 
 def _refuse_ranks(runs: Sequence[ImportedRun]) -> None:
-    parts: dict[Path, set[str]] = defaultdict(set)
+    parts: dict[tuple[object, ...], set[str]] = defaultdict(set)
     for run in runs:
         path = Path(run.provenance.path)
-        if _RANK.fullmatch(path.name.partition(".")[0]):
-            parts[path.parent].add(path.name)
-    for folder, names in parts.items():
+        if _RANK.fullmatch(path.name.partition(".")[0]):  # workers may have a run each
+            seed = None if "rank" in path.name.lower() else run.seed  # a rank may have its own
+            of = (path.parent, run.problems_per_batch, run.rollouts_per_problem, seed)
+            parts[of].add(path.name)
+    for (folder, *_), names in parts.items():
         if len(names) > 1:
             raise UnclearError(
                 f"a log must be of a whole run, but {folder} holds those of its processes "

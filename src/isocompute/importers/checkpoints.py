@@ -140,7 +140,8 @@ def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
     doubt = "" if in_name in (None, step) else (
         f"{file.name} is of step {in_name}, but its {key} says {in_key}"
     )
-    if step is None:
+    scored = any(number(v) is not None for k, v in content.items() if k not in STEPS)
+    if step is None or not scored:  # rollouts of a step, say
         return None
     return Place(folder / own, own or folder.name, step, "/".join(between), True, doubt)
 

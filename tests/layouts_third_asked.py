@@ -36,7 +36,7 @@ SECOND: dict[str, tuple[str, Ask]] = {
     "swanlab_openapi": (_DASHES, BY_DASHES),
     "swanlab_api_json": (_DASHES, BY_DASHES),
     "neptune_query": (
-        r"`problems_per_batch` must be known, .*--set problems_per_batch=32",
+        r"`problems_per_batch` must be known, .*--set problems_per_batch=B_P",
         asking(problems_per_batch=8),
     ),
     "dvclive_plots": (

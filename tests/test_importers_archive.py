@@ -50,7 +50,7 @@ def test_importing_twice_keeps_a_run_once(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_before_everything_is_known(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"--set problems_per_batch=32 --set rollouts_per_pro"):
+    with pytest.raises(InputError, match=r"--set problems_per_batch=B_P --set rollouts_per_pro"):
         import_logs([LOGS / "mlflow.db", LOGS / "verl" / "bp4_n8.jsonl"], tmp_path / "s")
     with pytest.raises(InputError, match="at least 1 source must be given"):
         import_logs([], tmp_path / "s")
@@ -187,7 +187,7 @@ def test_scores_can_be_read_with_sql(tmp_path: Path) -> None:
 def test_the_command_imports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = str(tmp_path / "study")
     assert main(["import", str(LOGS / "verl" / "bp4_n8.jsonl"), "-o", out]) == 2
-    assert "--set problems_per_batch=32" in capsys.readouterr().err
+    assert "--set problems_per_batch=B_P" in capsys.readouterr().err
     columns = tmp_path / "map.yaml"
     columns.write_text("columns: {actor/entropy: avg@1}\nproblems_per_batch: 4\n")
     assert main(["import", str(LOGS / "verl" / "bp4_n8.jsonl"), "-o", out, "--map", str(columns),

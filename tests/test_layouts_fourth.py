@@ -32,7 +32,7 @@ REFUSED = {
     "step_within_epoch": r"must count on, but they begin anew with every epoch; add the updates",
     "steps_sorted_as_text": PATTERN,
     "evaluated_policy_is_older": r"--set step=eval/policy_version or --set step=step.*" + PATTERN,
-    "ranks_hold_shards": r"rank0.jsonl, rank1.jsonl, .*average their scores into a table",
+    "ranks_hold_shards": r"rank0.jsonl, rank1.jsonl, .*write a table of all right answers",
     "n_counts_nodes": r"add --set pattern='g\{rollouts_per_problem\}-b\{problems_per_batch\}-s",
     "base_config_beside": r"names and configuration must agree.*move it away and " + PATTERN,
     "warmed_up_to_500": r"begins at step 500; add --set begins=0 .*or --set begins=500",

@@ -37,7 +37,7 @@ ASKED = {
         {"metric": "avg:accuracy_reward"},
     ),
     "by_hand": Answer(
-        r"pattern='n=\{rollouts_per_problem\}'.*; --set problems_per_batch=16 if all rows share",
+        r"pattern='n=\{rollouts_per_problem\}'.*; --set problems_per_batch=B_P if all rows share",
         {"pattern": "n={rollouts_per_problem}", "problems_per_batch": 64},
         {"score_range": (0.0, 100.0)},
     ),
@@ -63,11 +63,11 @@ ASKED = {
         {"problem_set": "math500", "metric": "avg@4"},
     ),
     "trl_checkpoints": Answer(
-        r"n\{rollouts_per_problem\}-seed\{seed\}.*--set problems_per_batch=32 with your own number",
+        r"n\{rollouts_per_problem\}-seed\{seed\}.*--set problems_per_batch=B_P with your own",
         {"pattern": "n{rollouts_per_problem}-seed{seed}", "problems_per_batch": 32},
     ),
     "trl_console": Answer(
-        r"pattern='g\{rollouts_per_problem\}', as .*, and --set problems_per_batch=32 with your o",
+        r"pattern='g\{rollouts_per_problem\}', as .*, and --set problems_per_batch=B_P with your o",
         {"pattern": "g{rollouts_per_problem}", "problems_per_batch": 8},
     ),
     "openrlhf_events": Answer(
@@ -235,7 +235,7 @@ def test_no_pattern_is_taken_from_a_folder_that_all_runs_share(tmp_path: Path) -
     place.mkdir()
     with pytest.raises(InputError) as caught:
         read(history(place / "all.csv"))
-    assert "--set problems_per_batch=32 --set rollouts_per_problem=16, or" in str(caught.value)
+    assert "--set problems_per_batch=B_P --set rollouts_per_problem=N with" in str(caught.value)
     for n in (4, 8):
         (place / f"b{n}").mkdir()
         (place / f"b{n}" / "history.csv").write_text((place / "all.csv").read_text().replace(

@@ -366,7 +366,7 @@ def test_the_number_of_a_folder_is_no_batch(tmp_path: Path) -> None:
     (tmp_path / "b3").mkdir()
     path = tmp_path / "b3" / "table.csv"
     path.write_text("n,step,score\n8,10,0.5\n")
-    with pytest.raises(InputError, match="--set problems_per_batch=16 if all rows share it"):
+    with pytest.raises(InputError, match="--set problems_per_batch=B_P if all rows share it"):
         load_curves(path)
 
 

@@ -117,7 +117,7 @@ def test_scores_of_several_seeds_under_one_name_are_counted(tmp_path: Path) -> N
     ("text", "message"),
     [
         ("C,n,score\n1,2,0.5\n", r"it has C, n, score\); add --map n=rollouts_per_problem "
-         r"--map C=rollouts if they hold these; --set problems_per_batch=16 if all"),
+         r"--map C=rollouts if they hold these; --set problems_per_batch=B_P if all"),
         (HEAD.replace(",", ";") + "\n16;4;64;0,5;0\n16;4;1,152;0,5;0\n",
          "row 2 has '1,152'; write plain numbers"),
         (HEAD + "\n16,4,\"1,152\",0.5,0\n", "row 1 has '1,152'; write plain numbers"),

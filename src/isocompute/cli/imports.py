@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 _MOST = 24  # runs in the table
 _MOST_LINES = 8  # inferences, metrics
 _PLAIN = (0.0, 1.0)
-# What stands in a command for a number that only its user knows: none that could be run as it is.
-_OWN = {"problems_per_batch": "B_P", "rollouts_per_problem": "N"}
+_ASKED = ("problems_per_batch", "rollouts_per_problem")
 
 
 def import_runs(options: argparse.Namespace) -> int:
@@ -127,13 +126,14 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
     from isocompute.importers.asking import pattern_for, per_rollout
+    from isocompute.importers.called import YOURS
     from isocompute.importers.convert import convert_runs
     from isocompute.importers.scored import likely_score
 
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
     lines = [count, *_read_lines(runs)]
     pattern = pattern_for(runs)
-    missing = {name: own for name, own in _OWN.items() if any(
+    missing = {name: YOURS[name] for name in _ASKED if any(
         getattr(run, name) is None for run in runs)}  # fmt: skip
     if pattern is not None and not any(pair.startswith("pattern=") for pair in options.set):
         words += ["--set", f"pattern={pattern}"]
@@ -151,7 +151,7 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
             convert_runs(runs)
         except InputError as error:  # which metric, B_p or n is meant
             lines.append(f"A fit will ask: {error}")
-    yours = " and ".join(own for own in missing.values() if own in _OWN.values())
+    yours = " and ".join(own for own in missing.values() if own in YOURS.values())
     head = f"To import, with your own number for {yours}" if yours else "To import"
     return [*lines, f"{head}: {shlex.join(words)}"]
 

@@ -36,7 +36,7 @@ from isocompute.importers.runs import (
     Series,
 )
 from isocompute.importers.scale import check_range
-from isocompute.importers.scored import keys_there, likely_score
+from isocompute.importers.scored import keys_there, likely_scores
 from isocompute.importers.settings import Settings
 from isocompute.store import schema, seals
 from isocompute.store.database import Database
@@ -123,7 +123,7 @@ def store_runs(
         raise InputError(
             f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
             f"{keys_there(runs) or first_error(runs)}; name the score: "
-            f"{likely_score(runs)}.{also_asked(runs)}"
+            f"{likely_scores(runs)}.{also_asked(runs)}"
         )
     settings = settings or Settings()
     require_configuration(kept)

@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
-from isocompute.importers.called import by_maps, is_batch, is_called, mapping
+from isocompute.importers.called import YOURS, by_maps, is_batch, is_called, mapping
+from isocompute.importers.plain_words import unit_of
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scored import left_out, likely_key, mapped
 from isocompute.importers.settings import Settings
 
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
+_TOLD = " with your own number"
 
 
 def pattern_for(runs: Sequence[ImportedRun]) -> str | None:
@@ -142,14 +144,15 @@ def _maps(keys: Sequence[str], missing: Sequence[str]) -> str:
     if batch is not None and "problems_per_batch" in missing and _N in there:
         there = {"problems_per_batch": batch, **there}
     if batch is not None and not there and [*missing] == [_N]:  # n = B / B_p
-        sets = "--set rollouts_per_problem=16 with your own number"
+        sets = f"{_sets(missing)}{_TOLD}"
         return f"{mapping(batch, 'batch_size')} if it counts responses, or {sets}"
+    if batch is not None and unit_of(batch, keys) and [*missing] == ["problems_per_batch"]:
+        return f"{by_maps({'problems_per_batch': batch})}, or {_sets(missing)}{_TOLD}"
     return by_maps(there) if len(there) == len(missing) else ""
 
 
 def _sets(missing: Sequence[str]) -> str:
-    example = {"problems_per_batch": 32, "rollouts_per_problem": 16}
-    return " ".join(f"--set {n}={example[n]}" for n in missing)
+    return " ".join(f"--set {n}={YOURS[n]}" for n in missing)
 
 
 def _both(
@@ -161,11 +164,11 @@ def _both(
             return (f"{given} and --set problems_per_batch={per_n}, if the batch in the names "
                     f"counts rollouts, as it seems to (it is {per_n} times n in all)")
         if unsaid := [n for n in missing if f"{{{n}}}" not in named]:
-            return f"{given}, as the names seem to say, and {_sets(unsaid)} with your own number"
+            return f"{given}, as the names seem to say, and {_sets(unsaid)}{_TOLD}"
         return f"{given} where the names say it, as they seem to, or {sets}"
     short = {"problems_per_batch": "bp", "rollouts_per_problem": "n"}
     pattern = "_".join(f"{short[n]}{{{n}}}" for n in missing)
-    return f"{sets}, or --set pattern='{pattern}' if the names of files or runs say it"
+    return f"{sets}{_TOLD}, or --set pattern='{pattern}' if the names of files or runs say it"
 
 
 def also_asked(runs: Sequence[ImportedRun]) -> str:

@@ -12,7 +12,7 @@
 | `configs/orch.toml`, `configs/rl.toml` | prime-rl's own, where they are kept beside its metrics |
 | `parameters.json` | Comet's `get_parameters_summary()`, a list of name and `valueCurrent` |
 | `params.json` | Ray Tune 2, beside a trial's `result.json` |
-| any other `.yaml` or `.yml` | the one that a job was started with, alone in the log's folder |
+| any other `.yaml`, `.yml`, `.toml` | the one that a job was started with, alone in its folder |
 
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
@@ -22,7 +22,8 @@ It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the o
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
 (`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
 or `run` says it of every run that it names, beside the logs or one folder above: W&B's runs table
-as CSV, or what its guide exports with `wandb.Api`, whose cell `config` holds all of it. A file of
+as CSV, or what its guide exports with `wandb.Api`, whose cell `config` holds all of it; so does a
+JSON list of runs, or JSON lines with a run each (`listed`). A file of
 one series may be named for its run and its key (`RUN-12_eval_acc.csv`, Neptune's `fetch_values()`).
 """
 
@@ -39,6 +40,7 @@ from pathlib import Path
 from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import configuration
+from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
     TIMED,
@@ -68,10 +70,10 @@ _OF_A_LOG = (
     ".json", ".yaml", ".yml", ".config.json", ".config.yaml", ".config.yml", "_config.json",
     "_config.yaml", "-config.json", "-config.yaml",
 )
-_NAMING = ("name", "run", "run_name", "experiment", "sys/id", "sys/name", "run_id", "run id", "id")
 _HISTORY = re.compile(r"[-_. ]history$")  # what scripts add to the name of a run
 _COUNTERS = {"step", "rollouts", "score", "metric"}
 _SECTION = re.compile(r"^(?:params|parameters|config|hparams)[./]")  # Neptune, MLflow
+_LISTS = (".jsonl", ".json")
 _LOGS = (".jsonl", ".csv", ".tsv", ".gz", ".json", ".log", ".out", ".txt")
 
 
@@ -121,7 +123,7 @@ def _in_folder(
 @lru_cache(maxsize=8)
 def _started_with(folder: Path, _changed: int) -> list[str]:
     """The file of settings under a name of the user's, where a folder has a single one."""
-    found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml"))]
+    found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml", ".toml"))]
     return found if len(found) == 1 else []
 
 
@@ -231,7 +233,12 @@ def of_other_logs(files: Sequence[Path]) -> set[Path]:
 @lru_cache(maxsize=8)
 def _tables(folder: Path, _changed: int) -> dict[str, dict[str, dict[str, object]]]:
     """Tables of runs in a folder: by file and run, what the row says."""
-    found = {file.name: _table(file) for file in sorted(folder.glob("*.csv")) if file.is_file()}
+    files = [file for file in sorted(folder.iterdir())
+             if file.name.endswith((".csv", *_LISTS)) and file.is_file()]  # fmt: skip
+    found = {
+        file.name: runs_listed(file) if file.name.endswith(_LISTS) else _table(file)
+        for file in files
+    }
     return {name: rows for name, rows in found.items() if rows}
 
 
@@ -242,7 +249,7 @@ def _table(file: Path) -> dict[str, dict[str, object]]:
             lines = csv.reader(handle)
             header = next(lines, [])
             plain = [cell.strip().lower() for cell in header]
-            naming = [i for i, cell in enumerate(plain) if cell in _NAMING]
+            naming = [i for i, cell in enumerate(plain) if cell in NAMING]
             # a history may name its run in every row
             if not naming or _COUNTERS & set(plain) or file.stat().st_size > MAX_LINE_BYTES:
                 return {}

@@ -6,6 +6,10 @@ import re
 import shlex
 from collections.abc import Mapping
 
+from isocompute.importers.powers import without_logarithm
+
+# A place for the user's own number: a number would be pasted as it is.
+YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED"}
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
                           r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
@@ -17,8 +21,12 @@ _CALLED = {
 }  # fmt: skip
 
 
+_OF_LOGARITHMS = {
+    "rollouts_per_problem": "group|rollouts|samples|completions|responses",
+    "problems_per_batch": "problems|prompts|questions",
+}
 # Of a problem, or of the whole batch: only who wrote it knows.
-_OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=16)"
+_OF_ONE = " ({} of one problem, not of the batch; else give n with --set rollouts_per_problem=N)"
 _COUNTED = re.compile(r"(samples|rollouts|generations|responses|completions)$", re.I)
 # A batch of problems, or of responses: only who wrote it knows.
 _BATCH = re.compile(
@@ -52,7 +60,7 @@ problems, --map bs=batch_size if it counts responses'
     told = ""
     if sure:
         counts = _COUNTED.search(sure.get("rollouts_per_problem", ""))
-        maps = " ".join(f"--map {shlex.quote(f'{key}={name}')}" for name, key in sure.items())
+        maps = " ".join(mapping(key, _or_log(key, name)) for name, key in sure.items())
         told = f"{maps} if {'they hold these' if len(sure) > 1 else 'it holds that'}"
         told += _OF_ONE.format(counts[0]) if counts else ""
     if not either:
@@ -64,8 +72,13 @@ problems, --map bs=batch_size if it counts responses'
     )
 
 
+def _or_log(key: str, name: str) -> str:
+    """The name that a key is mapped to: of a count, or of its logarithm."""
+    return name if without_logarithm(key) is None else f"log2_{name}"
+
+
 def is_called(key: str, name: str) -> bool:
-    """Whether a key, by its last part, seems to be one of `_CALLED`.
+    """Whether a key, by its last part, seems to be one of `_CALLED`, or its logarithm.
 
     >>> is_called("data.prompts_per_batch", "problems_per_batch"), is_called("lr", "rollouts")
     (True, False)
@@ -74,7 +87,11 @@ def is_called(key: str, name: str) -> bool:
     """
     if _OF_EVALUATION.search(key):
         return False
-    plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", re.split("[./]", key)[-1].strip()))
+    inner = None if name == "rollouts" else without_logarithm(key)
+    if inner is not None and re.fullmatch(_OF_LOGARITHMS[name], inner, re.I):
+        return True
+    last = re.split("[./]", inner or key)[-1].strip()
+    plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", last))
     return re.fullmatch(_CALLED[name], plain, re.I) is not None
 
 

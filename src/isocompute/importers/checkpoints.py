@@ -1,12 +1,13 @@
-"""Results of evaluations that were made of checkpoints afterwards: a small JSON file for each.
+"""Results of evaluations, a small JSON file for each: a table that was cut in pieces.
 
 | file | scores |
 |---|---|
 | `results_TIME.json` of lm-evaluation-harness 0.4 | `results: {TASK: {"METRIC,FILTER": ...}}` |
 | any other with numbers (`eval_results/global_step_40/math500/metrics.json`) | keys to be mapped |
+| files of like names in one folder (`evals/update_00040.json`, `eval-7.json`) | keys to be mapped |
 
-The step is the number of the folder (`step_0040`, `checkpoint-40`, `RUN__step_0040`), the run what
-stands above it.
+The step is the number of the folder (`step_0040`, `checkpoint-40`, `RUN__step_0040`), that of the
+file (`update_00040`), or what a key in it says; the run what stands above, or what a key says.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from isocompute.importers.asking import number_in
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
+from isocompute.importers.listed import NAMING
 from isocompute.importers.reading import MAX_LINE_BYTES, flatten, number, parse_json, whole
-from isocompute.importers.runs import ImportedRun, Metric
-from isocompute.importers.series import points_of
+from isocompute.importers.runs import ImportedRun, Metric, UnclearError
+from isocompute.importers.series import STEPS, points_of
 from isocompute.importers.settings import Column, Settings
 
 _STEP = re.compile(
@@ -35,8 +38,15 @@ _FILE = re.compile(r"eval|result|metric|score|acc|summary", re.I)
 _NO_FILE = re.compile(r"config|token|state|index|args", re.I)
 # folders of every run, or of none
 _GENERAL = re.compile(
-    r"(?:lm_?)?eval\w*|results?|outputs?|out|checkpoints?|ckpts?|scores|metrics|logs?|\.", re.I
-)
+    r"(?:lm_?)?eval\w*|held_?out|val(?:idation)?|test|results?|outputs?|out|checkpoints?|ckpts?|"
+    r"scores|metrics|logs?|\.", re.I,
+)  # fmt: skip
+
+
+_PIECES = 2  # files of like names
+_PIECE = re.compile(rf"{_STEP.pattern}(?:[-_. ](?P<of>.+))?", re.I)
+_OF_RUNS = ("problems_per_batch", "rollouts_per_problem", "seed")
+_OF_FOLDER = "metrics.jsonl"  # a log that would go by its folder's name
 
 
 class Place(NamedTuple):
@@ -46,6 +56,8 @@ class Place(NamedTuple):
     run: str
     step: int
     within: str
+    is_piece: bool = False  # a file of its own in the run's folder, or below it
+    doubt: str = ""  # where its name and a key of it say two steps
 
 
 class _Result(NamedTuple):
@@ -57,9 +69,9 @@ class _Result(NamedTuple):
 def place_of(file: Path) -> Place | None:
     """Run and step of a result; None where no folder above it is of a checkpoint.
 
-    >>> place_of(Path("out/n8/eval_results/global_step_40/math500/metrics.json"))[1:]
+    >>> place_of(Path("out/n8/eval_results/global_step_40/math500/metrics.json"))[1:4]
     ('n8', 40, 'math500')
-    >>> place_of(Path("out/__ckpt__n8__step_0040/results_1.json"))[1:]
+    >>> place_of(Path("out/__ckpt__n8__step_0040/results_1.json"))[1:4]
     ('n8', 40, '')
     """
     if file.suffix != ".json" or not _FILE.search(file.name) or _NO_FILE.search(file.name):
@@ -80,14 +92,65 @@ def place_of(file: Path) -> Place | None:
 def results_in(files: Sequence[Path]) -> dict[Path, list[_Result]]:
     """Those of the files that are results of checkpoints, by the folder of their run."""
     found: dict[Path, list[_Result]] = defaultdict(list)
+    pieces: dict[Path, list[_Result]] = defaultdict(list)
+    alike = Counter(map(_likeness, files))
     for file in files:
         place = place_of(file)
-        if place is None or file.stat().st_size > MAX_LINE_BYTES:
+        if (place is None and (file.suffix != ".json" or alike[_likeness(file)] < _PIECES)) or (
+            file.stat().st_size > MAX_LINE_BYTES
+        ):
             continue
         content, _ = parse_json(file.read_bytes())
-        if isinstance(content, dict) and next(iter(points_of(content)), None) is None:
+        if not isinstance(content, dict) or next(iter(points_of(content)), None) is not None:
+            continue
+        piece = None if place is not None else _place_of_piece(file, content)
+        if piece is not None:
+            pieces[piece.home].append(_Result(piece, file, content))
+        elif place is not None:
             found[place.home].append(_Result(place, file, content))
+    for home, results in pieces.items():
+        at = Counter((one.place.step, one.place.within) for one in results)
+        if len(results) >= _PIECES and max(at.values()) == 1:  # else they are of several runs
+            found[home] += results
     return found
+
+
+def _likeness(file: Path) -> tuple[Path, str]:
+    """What pieces of one table have in common: their folder, and their names but for numbers."""
+    return file.parent, re.sub("[0-9]+", "0", file.name)
+
+
+def _place_of_piece(file: Path, content: Mapping[str, Any]) -> Place | None:
+    """Run and step of one of several files of like names; None where nothing says its step."""
+    key = next((key for key in STEPS if whole(content.get(key)) is not None), None)
+    match = _PIECE.fullmatch(file.stem)
+    if match is None and (key is None or any(number_in(file.stem, name) for name in _OF_RUNS)):
+        return None  # n8.json is of a run
+    in_key = None if key is None else whole(content[key])
+    in_name = None if match is None else int(match["step"])
+    own = "" if match is None else match["run"].strip("-_. ")
+    own = "" if _GENERAL.fullmatch(own) else own
+    own = next((v for k in NAMING if isinstance(v := content.get(k), str) and v), own)
+    folder = _own_folder(file.parent)
+    between = [] if match is None or not match["of"] else [match["of"]]
+    if not own and folder == file.parent and _GENERAL.fullmatch(folder.parent.name):
+        between.insert(0, folder.name)  # evals/math500/step_40.json
+        folder = _own_folder(folder.parent)
+    step = in_key if in_key is not None else in_name
+    doubt = "" if in_name in (None, step) else (
+        f"{file.name} is of step {in_name}, but its {key} says {in_key}"
+    )
+    scored = any(number(v) is not None for k, v in content.items() if k not in STEPS)
+    if step is None or not scored:  # rollouts of a step, say
+        return None
+    return Place(folder / own, own or folder.name, step, "/".join(between), True, doubt)
+
+
+def _own_folder(folder: Path) -> Path:
+    """The first folder above that is of a run, and not one that every run has."""
+    while _GENERAL.fullmatch(folder.name) and folder != folder.parent:
+        folder = folder.parent
+    return folder
 
 
 def read_results(results: Sequence[_Result], settings: Settings) -> list[ImportedRun]:
@@ -95,8 +158,18 @@ def read_results(results: Sequence[_Result], settings: Settings) -> list[Importe
     ordered = sorted(results, key=lambda one: (one.place.step, one.file.name))
     first = ordered[0]
     collector = Collector(first.place.run, Errors(str(first.file)), settings)
-    home = first.place.home if first.place.home.is_dir() else first.place.home.parent
-    collector.configure_beside(home / first.file.name, alone=False)
+    doubt = next((one.place.doubt for one in ordered if one.place.doubt), "")
+    if doubt and settings.step is None:
+        key = next(key for key in STEPS if key in first.content)
+        raise UnclearError(
+            f"{first.place.home}: a result must be of one step, but {doubt}; add --set step={key}, "
+            "or correct the names."
+        )
+    own = first.place.home.is_dir()
+    home = first.place.home if own else first.place.home.parent
+    of_folder = own and first.place.is_piece
+    path = home / (_OF_FOLDER if of_folder else first.file.name)
+    collector.configure_beside(path, alone=of_folder)
     scores = [(one, *score) for one in ordered for score in _scores(one.content)]
     whole_sets = Counter[str]()
     for _, task, _, _, count in scores:
@@ -121,7 +194,7 @@ def read_results(results: Sequence[_Result], settings: Settings) -> list[Importe
             keys = flatten(one.content, separator="/")
             collector.row(one.place.step, {
                 f"{one.place.within}/{key}".strip("/"): v for key, v in keys.items()
-                if number(v) is not None
+                if number(v) is not None and (key not in STEPS or key == settings.step)
             }, at)  # fmt: skip
     collector.n_rows = len(ordered)
     run = collector.finish(first.file, "checkpoint-results")

@@ -37,7 +37,6 @@ from isocompute.importers.checks import (
     tokens_disagree,
 )
 from isocompute.importers.configuration import (
-    RESPONSES,
     Found,
     facts_of,
     gpus_of,
@@ -58,6 +57,7 @@ from isocompute.importers.placing import (
     trained_again,
     without_repeats,
 )
+from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.points import (
     Compute,
     Points,
@@ -208,10 +208,11 @@ def conclude(
     if gpus is None and (gpus := processes_of(c.config)) and seconds_per_step(c.side):
         c.counters.infer(f"gpus={gpus}: one for each process")
     unread = [*c.unread]
+    of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                  if values[name] is None):  # what may be meant, in the configuration
         unread += [key for key in c.config if is_called(key, name)
-                   or (name == _N and is_batch(key))]  # fmt: skip
+                   or (name == _N and is_batch(key)) or key in of_units]  # fmt: skip
     return ImportedRun(
         name=clean_text(c.settings.run or c.name),
         problems_per_batch=b_p, rollouts_per_problem=n, steps=values["steps"],

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from isocompute.importers.plain_words import GROUPS, OWN, in_plain_words, plain_keys
+from isocompute.importers.plain_words import (
+    GROUPS,
+    OWN,
+    RESPONSES,
+    by_unit,
+    in_plain_words,
+    plain_keys,
+)
+from isocompute.importers.powers import LOG2, raised
 from isocompute.importers.reading import flatten, number, whole
 from isocompute.importers.recorded import recorded_of
 from isocompute.importers.runs import UnclearError
@@ -51,7 +59,6 @@ class _Words(NamedTuple):
 
 
 _N = "rollouts_per_problem"
-RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 _TRAINERS = (
     # forks of verl that leave rollout.n at 1: RAGEN (2025-09), Search-R1 (2025-03)
     _Words("es_manager.train.env_groups", "es_manager.train.group_size",
@@ -138,6 +145,7 @@ SCALED = ("learning_rate",)
 
 def configuration(config: Mapping[str, object]) -> Found:
     """What a configuration says, where none of its words contradicts another; see `_said`."""
+    config = {**config, **raised(config)}
     found = _said(config)
     ours = {word: whole(config.get(word)) for word in ("problems_per_batch", _N)}
     read = {"problems_per_batch": found.problems_per_batch, _N: found.rollouts_per_problem}
@@ -336,8 +344,8 @@ def problems_of(responses: int, n: int, what: str, by: str = "n") -> int:
 # Settings that rows repeat; a run has one value of each.
 IN_ROWS = frozenset(
     {word for words in _TRAINERS for word in (words.batch, words.group)} - {"batch_size"}
-    | {RESPONSES, "num_generations", "generation_batch_size", "gradient_accumulation_steps", "seed",
-       "steps_per_generation", "per_device_train_batch_size", "num_iterations"}
+    | {*LOG2, RESPONSES, "num_generations", "generation_batch_size", "seed", "num_iterations",
+       "gradient_accumulation_steps", "steps_per_generation", "per_device_train_batch_size"}
 )  # fmt: skip
 
 
@@ -349,7 +357,7 @@ def settings_in_row(row: Mapping[str, object]) -> dict[str, object]:
     """
     nested = row.get("config")
     found = flatten(nested) if isinstance(nested, dict) else {}
-    return {**found, **{key: row[key] for key in IN_ROWS & row.keys()}}
+    return {**found, **by_unit(row), **{key: row[key] for key in IN_ROWS & row.keys()}}
 
 
 def gpus_of(config: Mapping[str, object]) -> int | None:

@@ -18,10 +18,12 @@ from isocompute.importers.doubts import refuse_doubts
 from isocompute.importers.recorded import recorded_numbers
 from isocompute.importers.runs import ImportedRun, Series
 from isocompute.importers.scale import MOST_ROLLOUTS
-from isocompute.importers.scored import keys_there, likely_score
+from isocompute.importers.scored import is_rate, keys_there, likely_scores, mapped, scores_unread
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.vocabulary import column_of
 
+_REWARDS = ("reward", "rewards", "score")  # what trainers call the whole of them
+_NAMED = 3  # keys
 _MEAN = re.compile(r"avg(?:@[0-9]+)?(:.+)?")
 _RATE = re.compile("acc|correct|solve|success|exact", re.I)  # variables that are success rates
 
@@ -142,6 +144,7 @@ def convert_runs(
     label = _label(runs, chosen, metric, problem_set, split)
     if metric is None:
         _refuse_blends(chosen, label)
+        _refuse_unread_rates(chosen, label)
     if any(s.metric.label != label and _any_k(s.metric.label) == label for _, s in chosen):
         chosen = _of_most_samples(chosen, label)
     else:
@@ -201,7 +204,7 @@ def _label(
             for run in runs for s in run.series
         })
         other = "train" if split != "train" else "validation"
-        score = likely_score(runs)
+        score = likely_scores(runs)
         cure = "choose another split or problem set"
         if any(s.split == other for run in runs for s in run.series):
             cure = f"add --split {other}"
@@ -265,6 +268,23 @@ def _refuse_blends(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> 
         f"({s.score_K.min():.4g} to {s.score_K.max():.4g}); add --metric {rate} "
         f"or --metric {label}{_range_for(s)}.{also_asked([one for one, _ in chosen])}"
     )
+
+
+def _refuse_unread_rates(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -> None:
+    """A reward beyond 0..1 is not taken where a share of successes was left unread."""
+    for run, s in chosen:
+        rates = [key for key in scores_unread(run) if is_rate(key)]
+        if s.metric.label != label or s.metric.variable not in _REWARDS or not s.score_K.size or (
+            not _range_for(s) or not rates
+        ):
+            continue
+        raise InputError(
+            f"one score must be chosen, but run {run.name!r} has {label}, a reward "
+            f"({s.score_K.min():.4g} to {s.score_K.max():.4g}), and {', '.join(rates[:_NAMED])} "
+            f"{'was' if len(rates[:_NAMED]) == 1 else 'were'} not read; add "
+            f"{' or '.join(map(mapped, rates[:_NAMED]))}, or --metric {label}{_range_for(s)}."
+            f"{also_asked([one for one, _ in chosen])}"
+        )
 
 
 def _range_for(s: Series) -> str:

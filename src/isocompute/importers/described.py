@@ -13,6 +13,8 @@ from isocompute.importers.beside import (
 from isocompute.importers.configuration import IN_ROWS, Found, configuration
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
+from isocompute.importers.plain_words import by_unit
+from isocompute.importers.powers import LOG2, refuse_logarithm
 from isocompute.importers.reading import clean_text, flatten, whole
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.settings import Column
@@ -59,8 +61,10 @@ class Described:
     def configure(self, config: object, line: int = 0) -> None:
         """Take a configuration, nested or flat; a later one may add keys, not change B_p, n."""
         flat = flatten(config)
+        flat |= by_unit(flat)
         for key, column in self._columns.items():  # the user's names for B_p, n, the seed
             if key in flat and column.metric.label in IN_ROWS:
+                self._refuse_logarithm(key, column.metric.label, flat[key])
                 flat[column.metric.label] = flat[key]
         before = configuration(self.config)
         self.config.update(flat)
@@ -71,6 +75,12 @@ class Described:
                 self._errors.add(line, f"the configuration changes {name} from {old} to {new}")
                 self._note(f"the log changes {name} from {old} to {new} within one run")
                 self._found = Found()  # neither value holds for the whole run
+
+    @staticmethod
+    def _refuse_logarithm(key: str, name: str, value: object) -> None:
+        """A map calls a count what may be its logarithm."""
+        if key != name and name in LOG2.values():
+            refuse_logarithm(key, name, [value], "a column map")
 
     def look_beside(self, path: Path, run: str, *, alone: bool) -> bool:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""

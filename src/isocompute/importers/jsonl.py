@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.importers.called import may_be_setting
 from isocompute.importers.collect import MAX_RUNS, Collector
 from isocompute.importers.configuration import settings_in_row
 from isocompute.importers.dumps import Dump, add_sample, finish_dumps, is_dump_row, step_of_path
@@ -33,7 +34,7 @@ _STEP_KEYS = frozenset(_STEPS)
 
 # keys of a row that name its run: pandas, MLflow, Comet
 _RUN = ("run", "run_name", "run_id", "run_uuid", "experimentKey", "experiment_key")
-_RUN_KEYS = frozenset(_RUN)
+RUN_KEYS = frozenset(_RUN)
 _ID = ("run_id", "run_uuid", "experimentKey", "experiment_key", "wandb_id")  # of runs of one name
 _SEPARATOR = re.compile("[./]")
 _PROBE = 200  # lines looked at before a file counts as no JSON lines
@@ -84,7 +85,7 @@ class RunsOfRows:
             InputError: if the file has more runs than one file may have.
         """
         if self._key is None:  # looked for in rows until one has it
-            if _RUN_KEYS.isdisjoint(row):  # nearly every row of a million
+            if RUN_KEYS.isdisjoint(row):  # nearly every row of a million
                 return self._unnamed.of(row, step)
             self._key = next((k for k in _RUN if isinstance(row.get(k), str)), None)
             if self._key is None:
@@ -127,7 +128,7 @@ def read_jsonl(paths: Sequence[Path], settings: Settings, name: str = "") -> lis
     for path in paths:
         errors.file = str(path)[:300]
         for number, row in iter_objects(path, errors):
-            kind = _take(row, number, runs, dumps, path)
+            kind = take_row(row, number, runs, dumps, path)
             source = source or kind
     if not source:
         raise InputError(
@@ -164,7 +165,7 @@ def _lifted(row: dict[str, object], named: str | None) -> dict[str, object]:
     return {**{k: v for k, v in row.items() if k != groups[0]}, **group}
 
 
-def _take(
+def take_row(
     row: dict[str, object], number: int, runs: RunsOfRows,
     dumps: dict[tuple[int, str], Dump], path: Path,
 ) -> str:
@@ -199,6 +200,8 @@ def _take(
         collector.row(step, row, number)
         return "skyrl-eval"
     config = row.get("config")
+    if not isinstance(config, dict) and any(map(may_be_setting, row)):
+        config = {k: v for k, v in row.items() if k not in RUN_KEYS}  # a line above its rows
     if isinstance(config, dict):
         collector.configure(config, number)
         return ""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isocompute.errors import InputError
+from isocompute.importers.reading import in_utf8
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_COUNTS = ("rollouts", "steps", "tokens")
+_COUNTS = ("rollouts", "steps", "tokens", "problems_per_batch", "rollouts_per_problem")
+_FRACTION = re.compile(
+    r'[\s"]*-?(?:0([.,])[0-9]+|[0-9]+([.,])(?:[0-9]{1,2}|[0-9]{4,}))\s*%?[\s"]*'
+)
+_LOOKED_AT = 1 << 20  # bytes; a sheet has fewer
 
 
 def without_units(table: pa.Table, names: dict[str, str]) -> pa.Table:
@@ -18,25 +24,44 @@ def without_units(table: pa.Table, names: dict[str, str]) -> pa.Table:
     if table.num_rows < 2:
         return table
     first = {names[c]: str(table.column(c)[0]).strip() for c in table.column_names}
-    counts = [first[name] for name in (*_COUNTS, "problems_per_batch", "rollouts_per_problem")
-              if name in first]  # fmt: skip
+    counts = [first[name] for name in _COUNTS if name in first]
     digits = any(char.isdigit() for cell in first.values() for char in cell)
     return table if digits or not any(counts) else table.slice(1)
 
 
-def plain_thousands(table: pa.Table, names: dict[str, str], path: Path) -> pa.Table:
+def has_decimal_commas(path: Path, separator: str) -> bool:
+    """Whether cells of a file, be their columns read or not, are fractions with a comma alone.
+
+    1,234 and 1.234 may be thousands; 0,234 and 1,2 are none.
+    """
+    import pyarrow as pa
+
+    with pa.input_stream(str(path), compression="detect") as file:
+        data: bytes = file.read(_LOOKED_AT)
+    lines = in_utf8(data).decode("utf-8", "replace").splitlines()
+    found = {
+        match[1] or match[2] for line in lines for cell in line.split(separator)
+        if (match := _FRACTION.fullmatch(cell))
+    }
+    return found == {","}
+
+
+def plain_thousands(
+    table: pa.Table, names: dict[str, str], path: Path, commas: bool
+) -> pa.Table:
     """A table whose counts are plain: 1.280 is a thousand where decimals are written with commas.
+
+    Args:
+        table: as text.
+        names: column -> the name that it goes by.
+        path: for the message.
+        commas: whether the file has fractions with a comma.
 
     Raises:
         InputError: nothing in the table says whether it is a thousand or a fraction.
     """
     import pyarrow.compute as pc
 
-    fraction = r"^\s*-?[0-9]+,[0-9]+\s*%?\s*$"
-    commas = any(
-        pc.any(pc.match_substring_regex(table.column(c), fraction)).as_py()
-        for c in table.column_names if names[c] not in _COUNTS
-    )
     for name in table.column_names:
         if names[name] not in _COUNTS:
             continue

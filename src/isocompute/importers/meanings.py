@@ -19,6 +19,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from isocompute.importers.called import may_be_setting
 from isocompute.importers.configuration import IN_ROWS, MODELS
+from isocompute.importers.powers import LOG2, refuse_logarithm
 from isocompute.importers.schedule import EPOCH, EPOCH_KEYS
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.steps import OWN
@@ -73,6 +74,8 @@ def meaning_of(
         if mapped.metric.label == "rollouts":
             return "rollouts"
         held = mapped.metric.label in IN_ROWS  # a name for B_p, n or the seed, no score
+        if mapped.metric.label in LOG2.values() and key != mapped.metric.label:
+            refuse_logarithm(key, mapped.metric.label, [], "a column map")
         return f"+{mapped.metric.label}" if held else mapped
     if key in IN_ROWS:
         return f"={key}"

@@ -1,10 +1,16 @@
-"""Words for B_p and n that mean nothing else, whatever trainer or section they stand in."""
+"""Words for B_p and n that mean nothing else, whatever trainer or section they stand in.
+
+A batch may count problems or responses; where a key beside it says its unit, that holds for it.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from isocompute.importers.called import is_batch
+
+RESPONSES = "responses_per_batch"  # what a column map calls batch_size: B_p * n
 OWN = ("problems_per_batch", *(
     f"{what}_per_{batch}" for what in ("prompts", "problems", "questions")
     for batch in ("batch", "step", "update", "iteration")
@@ -49,3 +55,43 @@ def in_plain_words(config: Mapping[str, object]) -> dict[str, object]:
             if key != word and str(found.setdefault(word, value)) != str(value):
                 doubted.add(word)
     return {word: value for word, value in found.items() if word not in doubted}
+
+
+_UNITS = ("_unit", "_units", "_counts", "_in")
+_COUNTED = {
+    **dict.fromkeys(("problem", "prompt", "question", "task", "group"), "problems_per_batch"),
+    **dict.fromkeys(("completion", "response", "rollout", "generation", "trajectory",
+                     "trajectorie", "sequence", "episode", "answer"), RESPONSES),
+}  # fmt: skip
+
+
+def unit_of(key: str, keys: Collection[str]) -> str | None:
+    """The key that says what a batch counts; None where none does.
+
+    >>> unit_of("batch", {"batch": 64, "batch_unit": "prompts"})
+    'batch_unit'
+    """
+    return next((key + end for end in _UNITS if key + end in keys), None) if is_batch(key) else None
+
+
+def counted_in(unit: object) -> str | None:
+    """Which of our numbers a batch in a unit is; None for units that may be either.
+
+    >>> counted_in("Prompts"), counted_in("completions"), counted_in("samples")
+    ('problems_per_batch', 'responses_per_batch', None)
+    """
+    return _COUNTED.get(str(unit).strip().lower().removesuffix("s"))
+
+
+def by_unit(config: Mapping[str, object]) -> dict[str, object]:
+    """The batch whose unit a key beside it says.
+
+    >>> by_unit({"batch": 512, "batch_unit": "completions"})
+    {'responses_per_batch': 512}
+    """
+    found: dict[str, object] = {}
+    for key, value in config.items():
+        unit = unit_of(key, config)
+        if unit is not None and (name := counted_in(config[unit])) is not None:
+            found[name] = value
+    return found

@@ -5,7 +5,6 @@ A reader is loaded where a file is its: a folder of one trainer's logs needs one
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -19,6 +18,7 @@ from typing import Any
 from isocompute.errors import InputError
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
+from isocompute.importers.ranks import parts_in, read_parts
 from isocompute.importers.reading import (
     OF_ONES_OWN,
     ROTATED,
@@ -28,6 +28,7 @@ from isocompute.importers.reading import (
     open_log,
 )
 from isocompute.importers.runs import ImportedRun, UnclearError
+from isocompute.importers.scored import check_map
 from isocompute.importers.settings import Settings, settings_from
 from isocompute.importers.siblings import refuse_siblings
 
@@ -83,36 +84,10 @@ def read_log(
         raise InputError(
             f"a log must be a file or a folder, but {str(path)!r} is neither; check the path."
         )
-    _check_columns(path, runs, settings)
+    check_map(path, runs, settings)
     settled = named_apart(settle_runs(runs, resumed=settings.resumed))
     refuse_siblings(settled, named=settings.pattern is not None)
     return settled
-
-
-def _check_columns(path: Path, runs: list[ImportedRun], settings: Settings) -> None:
-    """A column map that names nothing which is there has a slip of the pen."""
-    from isocompute.importers.configuration import IN_ROWS
-    from isocompute.importers.scored import keys_there
-
-    scores = {k: c for k, c in settings.columns.items() if c.metric.label not in IN_ROWS}
-    if not scores:
-        return
-    meant = {c.metric.variable for c in scores.values()}
-    if any(s.metric.variable in meant for run in runs for s in run.series):
-        return
-    errors = (error for run in runs for error in run.errors)
-    if told := next((e for e in errors if e.reason.startswith(tuple(scores))), None):
-        raise InputError(
-            f"a column map must name keys that hold numbers, but in {told.file}, line {told.line}, "
-            f"{told.reason}; write plain numbers."
-        )
-    there = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
-    near = [m for key in scores for m in difflib.get_close_matches(key, there, n=1)]
-    hint = f"; did you mean {near[0]}?" if near else f"{keys_there(runs)}; correct it."
-    raise InputError(
-        f"a column map must name keys of the log, but {path} has none of "
-        f"{', '.join(list(scores)[:6])}{hint}"
-    )
 
 
 def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -187,6 +162,10 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 
     runs = read_console(path, settings)
     if not any(run.n_rows for run in runs):
+        from isocompute.importers.prefixed import read_prefixed
+
+        if prefixed := read_prefixed(path, settings):
+            return prefixed
         if path.name.endswith((".csv", ".tsv", ".csv.gz")):
             raise _is_a_table(path, first)
         raise InputError(
@@ -287,6 +266,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         apart = set()
     evaluated = results_in(files)
     apart |= {one.file for results in evaluated.values() for one in results}
+    parts = parts_in([path for path in files if path not in apart])
     for path in files:
         if path in apart:
             continue
@@ -324,6 +304,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             deleted += 1
         else:
             attempt(read_mlflow_run, store, settings)
+    for bare, files in parts.items():
+        if (whole_run := read_parts(files, settings.for_path(bare))) is not None:
+            runs += whole_run
+            single = [path for path in single if path not in files]
     for path in single:
         attempt(_read_file, path, settings.for_path(path))
     own = (read_results(r, settings.for_path(home)) for home, r in evaluated.items())

@@ -1,17 +1,23 @@
-"""Which key of a log seems to be the score: guesses that only messages make."""
+"""Which key of a log seems to be the score, a guess that only messages make; maps that fit none."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
+from isocompute.errors import InputError
 from isocompute.importers.called import mapping
+from isocompute.importers.powers import refuse_logarithm
 from isocompute.importers.runs import ImportedRun
+from isocompute.importers.settings import Settings
 
 _NO_SCORE = re.compile(
     "best|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop", re.I
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
+_ALIKE = 3  # keys named beside the likeliest
 _RATE = "|".join(_RATES)
 _HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
 _OF_TRAINING = re.compile(
@@ -26,6 +32,20 @@ def likely_score(runs: Sequence[ImportedRun]) -> str:
     '--map KEY=avg'
     """
     return mapped(likely_key([key for run in runs for key in run.provenance.unread]))
+
+
+def likely_scores(runs: Sequence[ImportedRun]) -> str:
+    """`--map KEY=METRIC`, or those of several keys that are called alike: the user knows which."""
+    keys = [key for run in runs for key in run.provenance.unread]
+    found = likely_key(keys)
+    rate = next((word for word in _RATES if re.search(word, found, re.I)), None)
+    alike = [] if rate is None else [
+        key for key in dict.fromkeys(keys) if key != found and re.search(rate, key, re.I)
+        and not _NO_SCORE.search(key) and not _OF_TRAINING.search(key)
+        and bool(re.search(_HELD_OUT, key, re.I)) == bool(re.search(_HELD_OUT, found, re.I))
+    ]  # fmt: skip
+    told = " or ".join(map(mapped, (found, *alike[:_ALIKE])))
+    return f"{told}, whichever is your score" if alike else told
 
 
 def likely_key(keys: Sequence[str]) -> str:
@@ -49,6 +69,15 @@ def scores_unread(run: ImportedRun, most: int = 5) -> list[str]:
         found.append(key)
         keys.remove(key)
     return found
+
+
+def is_rate(key: str) -> bool:
+    """Whether a key seems to hold a share of successes.
+
+    >>> is_rate("val-env/sokoban/success"), is_rate("val/reward")
+    (True, False)
+    """
+    return re.search(_RATE, key, re.I) is not None
 
 
 def left_out(unread: Sequence[str]) -> str | None:
@@ -93,3 +122,32 @@ def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
         return ""
     more = f" and {len(listed) - most} more" if len(listed) > most else ""
     return f" (keys that were not read: {', '.join(listed[:most])}{more})"
+
+
+def check_map(path: Path, runs: Sequence[ImportedRun], settings: Settings) -> None:
+    """A column map that names nothing which is there has a slip of the pen."""
+    from isocompute.importers.configuration import IN_ROWS
+
+    counts = [run.rollouts_per_problem for run in runs]
+    for key, column in settings.columns.items():
+        if column.metric.label == "rollouts_per_problem" != key and len(counts) > 1:
+            refuse_logarithm(key, "rollouts_per_problem", counts, str(path))
+    scores = {k: c for k, c in settings.columns.items() if c.metric.label not in IN_ROWS}
+    if not scores:
+        return
+    meant = {c.metric.variable for c in scores.values()}
+    if any(s.metric.variable in meant for run in runs for s in run.series):
+        return
+    errors = (error for run in runs for error in run.errors)
+    if told := next((e for e in errors if e.reason.startswith(tuple(scores))), None):
+        raise InputError(
+            f"a column map must name keys that hold numbers, but in {told.file}, line {told.line}, "
+            f"{told.reason}; write plain numbers."
+        )
+    there = list(dict.fromkeys(key for run in runs for key in run.provenance.unread))
+    near = [m for key in scores for m in difflib.get_close_matches(key, there, n=1)]
+    hint = f"; did you mean {near[0]}?" if near else f"{keys_there(runs)}; correct it."
+    raise InputError(
+        f"a column map must name keys of the log, but {path} has none of "
+        f"{', '.join(list(scores)[:6])}{hint}"
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number, whole
 from isocompute.importers.runs import FROM_NAME, Metric
 
@@ -19,7 +20,7 @@ _WHOLE = (
     "evaluation_problems", "gpus", "begins",
 )
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
-          "seed", "run")  # fmt: skip
+          "seed", "run", *LOG2)  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size
@@ -61,6 +62,7 @@ class Settings:
         problem_set, split: of metrics whose key holds none.
         step: key that holds the updates, where the log counts more than one thing.
         resumed: "join" or "apart": whether a log that begins where another ends goes on with it.
+        padded: "drop" or "keep": what is done with scores that repeat to the edge of a table.
         columns: key of the log -> what it means; replaces the built-in reading of that key.
         inferred: what `pattern` found, in words; not to be set.
         named: what it found; not to be set.
@@ -84,6 +86,7 @@ class Settings:
     split: str | None = None
     step: str | None = None
     resumed: str | None = None
+    padded: str | None = None
     columns: Mapping[str, Column] = field(default_factory=dict)
     inferred: tuple[str, ...] = ()
     named: frozenset[str] = frozenset()
@@ -96,7 +99,7 @@ class Settings:
                                       or value < least):
                 raise InputError(
                     f"setting `{name}` must be an integer >= {least}, but got {value!r}; "
-                    f"write --set {name}=16."
+                    "write your own number."
                 )
         rate = self.learning_rate
         if rate is not None and not (isinstance(rate, float) and 0 < rate < math.inf):
@@ -113,6 +116,11 @@ class Settings:
             raise InputError(
                 f"setting `resumed` must be join or apart, but got {self.resumed!r}; "
                 "write --set resumed=join."
+            )
+        if self.padded not in (None, "drop", "keep"):
+            raise InputError(
+                f"setting `padded` must be drop or keep, but got {self.padded!r}; "
+                "write --set padded=drop."
             )
         for name in _PLACEHOLDER.findall(self.pattern or ""):
             if name not in _WHOLE:
@@ -310,7 +318,7 @@ def _pairs(pairs: Sequence[str]) -> dict[str, Any]:
         if not equals or not value:
             raise InputError(
                 f"a setting must look like NAME=VALUE, but got {pair!r}; "
-                "write --set rollouts_per_problem=16."
+                "write both."
             )
         values[name.strip()] = value.strip()
     return values

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute.importers.asking import number_in, pattern_of
+from isocompute.importers.ranks import RANK
 from isocompute.importers.runs import ImportedRun, UnclearError
 
-_RANK = re.compile(r"(?:local_?)?(?:rank|worker|proc|process|gpu)[-_]?[0-9]+", re.I)
+_RANK = re.compile(rf"gpu[-_]?[0-9]+|.*{RANK.pattern}.*", re.I)
 _ATTEMPT = re.compile(r"(?:attempt|try|retry|restart)[-_]?[0-9]+", re.I)
 BESIDE = "configuration: read from "  # begins the line of one that lies beside its log
 
@@ -35,17 +36,19 @@ def refuse_siblings(runs: Sequence[ImportedRun], *, named: bool) -> None:
 
 
 def _refuse_ranks(runs: Sequence[ImportedRun]) -> None:
-    parts: dict[Path, set[str]] = defaultdict(set)
+    parts: dict[tuple[object, ...], set[str]] = defaultdict(set)
     for run in runs:
         path = Path(run.provenance.path)
-        if _RANK.fullmatch(path.name.partition(".")[0]):
-            parts[path.parent].add(path.name)
-    for folder, names in parts.items():
+        if _RANK.fullmatch(path.name.partition(".")[0]):  # workers may have a run each
+            seed = None if "rank" in path.name.lower() else run.seed  # a rank may have its own
+            of = (path.parent, run.problems_per_batch, run.rollouts_per_problem, seed)
+            parts[of].add(path.name)
+    for (folder, *_), names in parts.items():
         if len(names) > 1:
             raise UnclearError(
                 f"a log must be of a whole run, but {folder} holds those of its processes "
                 f"({', '.join(sorted(names)[:3])}), each with a part of the batch; give the log "
-                "of the one that gathers, or average their scores into a table."
+                "of the one that gathers, or write a table of all right answers over all answers."
             )
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.headers import head_of
-from isocompute.importers.local_cells import plain_thousands, without_units
+from isocompute.importers.local_cells import has_decimal_commas, plain_thousands, without_units
 from isocompute.importers.reading import UTF16, clean_text, in_utf8
 from isocompute.importers.torn import ends_within_line, may_be_cut
 
@@ -184,6 +184,19 @@ def _read_parquet(path: Path, naming: Naming) -> pa.Table:
     return table.rename_columns([names[c] for c in table.column_names])
 
 
+def descriptions(path: Path) -> dict[str, str]:
+    """What a Parquet file says of its columns, of those of which it says something."""
+    if path.suffix != ".parquet" or not path.is_file():
+        return {}
+    import pyarrow.parquet
+
+    said = {
+        field.name: b" ".join(v for k, v in (field.metadata or {}).items() if b"PARQUET" not in k)
+        for field in pyarrow.parquet.read_schema(path)
+    }  # fmt: skip
+    return {name: text.decode("utf-8", "replace") for name, text in said.items() if text}
+
+
 def _read_csv(path: Path, naming: Naming) -> pa.Table:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -209,7 +222,7 @@ def _read_csv(path: Path, naming: Naming) -> pa.Table:
         _refuse_cut(table.column(last), last, path)
     table = without_units(table, names)
     if head.separator in ";\t":
-        table = plain_thousands(table, names, path)
+        table = plain_thousands(table, names, path, has_decimal_commas(path, head.separator))
     if head.separator in ";\t":  # decimal commas; 1,234 may be thousands and stays as it is
         for i, name in enumerate(table.column_names):
             column = table.column(i)

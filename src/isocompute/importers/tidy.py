@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from isocompute.domain import Curve
 from isocompute.errors import InputError
-from isocompute.importers.configuration import MODELS, RESPONSES, configuration, problems_of
+from isocompute.importers.configuration import MODELS, configuration, problems_of
 from isocompute.importers.headers import head_of
+from isocompute.importers.plain_words import RESPONSES, counted_in
+from isocompute.importers.powers import LOG2
 from isocompute.importers.recorded import recorded_columns
 from isocompute.importers.repetitions import Named, refuse_two_sweeps
+from isocompute.importers.runs import UnclearError
 from isocompute.importers.scale import PLAIN, require_range
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import Measured, measured
@@ -36,6 +39,8 @@ from isocompute.importers.tidy_cells import (
     check_prompts,
     check_rounded,
     check_units,
+    from_logarithms,
+    own_scores,
 )
 from isocompute.importers.tidy_checks import (
     SCORES,
@@ -51,17 +56,21 @@ from isocompute.importers.tidy_columns import (
     REQUIRED,
     SETTINGS,
     TEXTS,
+    UNIT,
     Scores,
     columns_meant,
     not_there,
     plain_name,
 )
 from isocompute.importers.tidy_curves import group, of_evaluations
+from isocompute.importers.tidy_wide import turned, without_padding
+from isocompute.importers.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_MEASURED = "measured_at"  # what a column that says it goes by
 IN_MEMORY = "the table"  # what messages call one that has no path
 
 
@@ -175,9 +184,14 @@ def curves_of(
             raise not_there(path, unsaid, header, settings)
         models = (c for c in columns if plain_name(c.strip()) in MODELS)
         names |= {c: c.strip() for c in models if c not in names}
+        if "steps" in names.values() and settings.step is None:
+            at = (c for c in columns if c not in names and MEASURED_AT.search(plain_name(c)))
+            names |= dict.fromkeys([*at][:1], _MEASURED)
         goes_by.update({name: column for column, name in names.items()})
         check_rivals(header, names, path)
         check_units(goes_by, path)
+        if not (scores or "score" in goes_by):  # before a cell is read: all that will be asked for
+            raise not_there(path, _unsaid(goes_by, settings), header, settings)
         return names
 
     table = _select(read(path, naming), where, path)
@@ -186,29 +200,45 @@ def curves_of(
     there = set(table.column_names)
     models = [c for c in table.column_names if plain_name(c) in MODELS and c not in where]
     numbers = {name: numbers_of(table, name, path) for name in NUMBERS if name in there}
+    from_logarithms(numbers, goes_by, path)
+    units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
     for name in models:
         at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
         check_one_model(name, *texts_of(table, name), at, path, "run" in there)
     recorded = recorded_columns(table, path)
+    if (is_turned := any(one.step is not None for one in scores)):
+        numbers, texts, recorded, told = turned(table, scores, numbers, texts, recorded, path)
+        scores = []
+        if told and say is not None:
+            say(f"{path}: {told}")
     curves, n_copies = list[Curve](), 0
     for one in scores or [Scores("score", settings)]:
-        mine = dict(numbers)
+        mine, rows = dict(numbers), len(next(iter(numbers.values()), np.zeros(table.num_rows)))
         if one.column in there:
             mine["score"] = numbers_of(table, one.column, path)
         for name in ("run", "problem_set", "split"):
             if name not in texts and (word := getattr(one.settings, name)) is not None:
-                texts[name] = (np.zeros(table.num_rows, dtype=np.int64), [word])
+                texts[name] = (np.zeros(rows, dtype=np.int64), [word])
         _from_names(mine, texts, one.settings)
         for name in SETTINGS:
             value = getattr(one.settings, name)
             if name not in mine and value is not None:
-                mine[name] = np.full(table.num_rows, float(value))
-        _from_responses(mine, path)
+                mine[name] = np.full(rows, float(value))
+        _from_responses(mine, path, None if is_turned else units)
         if "steps" in mine and "rollouts" not in mine and set(SETTINGS[:2]) <= set(mine):
             mine["rollouts"] = (
                 mine["problems_per_batch"] * mine["rollouts_per_problem"] * mine["steps"]
             )
+        filled = 0
+        if _MEASURED in goes_by and {"score", "steps"} <= set(mine) and not is_turned:
+            at = numbers_of(table, _MEASURED, path)
+            of_runs = [*(mine[name] for name in SETTINGS if name in mine),
+                       *(codes.astype(np.float64) for codes, _ in texts.values())]  # fmt: skip
+            filled = own_scores(mine, of_runs, at, goes_by["steps"], goes_by[_MEASURED], path)
+            if filled and say is not None:
+                say(f"{path}: {filled} rows repeat a score that {goes_by[_MEASURED]} says is of "
+                    "another row, and are left out")  # fmt: skip
         if missing := [name for name in REQUIRED if name not in mine]:
             raise not_there(path, missing, header, settings)
         check_numbers(mine, path, score_range, goes_by.get("rollouts", "rollouts").strip())
@@ -224,8 +254,9 @@ def curves_of(
         mine |= {name: (mine[name] - low) / (high - low) for name in set(SCORES) & set(mine)}
         words = dict(texts)
         if one.metric is not None:
-            words["metric"] = (np.zeros(table.num_rows, dtype=np.int64), [one.metric])
-        found, dropped = group(path, mine, words, recorded, copies=copies, is_wide=one.is_wide)
+            words["metric"] = (np.zeros(rows, dtype=np.int64), [one.metric])
+        is_wide = one.is_wide or filled > 0
+        found, dropped = group(path, mine, words, recorded, copies=copies, is_wide=is_wide)
         said = (0.0, 100.0) if signs and score_range == PLAIN else score_range
         curves += [c.replace(score_range=said) for c in found]
         n_copies += dropped
@@ -244,7 +275,7 @@ def curves_of(
     check_configurations(curves, path)
     if (empty := sum(not c.score_K.size for c in curves)) and say is not None:
         say(f"{path}: {empty} run{'s hold' if empty > 1 else ' holds'} no score; left out")
-    curves = [c for c in curves if c.score_K.size]
+    curves = without_padding([c for c in curves if c.score_K.size], settings, path, say, is_turned)
     if "learning_rate" not in where:
         check_one_rate(curves, path)
     if "run" not in where:
@@ -256,11 +287,36 @@ def curves_of(
     return of_evaluations(curves, path, say)
 
 
-def _from_responses(numbers: dict[str, FloatArray], path: Path) -> None:
-    """B_p of a batch that counts responses, where n is known."""
+def _unsaid(there: Mapping[str, str], settings: Settings) -> list[str]:
+    """What a table must hold, and neither its columns nor the settings say."""
+    missing = [n for n in REQUIRED if n not in there and getattr(settings, n, None) is None]
+    made = {"problems_per_batch": RESPONSES, **{name: log for log, name in LOG2.items()}}
+    if settings.pattern is not None and "run" in there:
+        made |= {n: "run" for n in SETTINGS if f"{{{n}}}" in settings.pattern}
+    missing = [n for n in missing if made.get(n) not in there]
+    if "rollouts" in missing and "steps" in there and not set(SETTINGS) & set(missing):
+        missing.remove("rollouts")
+    return missing
+
+
+def _from_responses(
+    numbers: dict[str, FloatArray], path: Path,
+    units: tuple[NDArray[np.int64], list[str]] | None,
+) -> None:
+    """B_p of a batch that counts responses, where n is known; of one in units, by its rows'."""
     batch, n = numbers.pop(RESPONSES, None), numbers.get("rollouts_per_problem")
     if batch is None or n is None or "problems_per_batch" in numbers:
         return
+    if units is not None:
+        codes, words = units
+        meant = [counted_in(word) for word in words]
+        if None in meant:
+            odd = meant.index(None)
+            raise UnclearError(
+                f"{path}: the unit of a batch must be problems or responses, but row "
+                f"{int((codes == odd).argmax()) + 1} has {words[odd]!r:.40}; write one of them."
+            )
+        n = np.where(np.array([name == RESPONSES for name in meant])[codes], n, 1.0)
     pairs = np.unique(np.stack([batch, n]), axis=1)
     for one, of in pairs.T:
         if of >= 1 and one >= 1:  # others are refused with their row

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.errors import InputError
-from isocompute.importers.table import FloatArray, as_numpy
+from isocompute.importers.powers import LOG2, refuse_logarithm
+from isocompute.importers.runs import UnclearError
+from isocompute.importers.scale import MOST_ROLLOUTS
+from isocompute.importers.table import FloatArray, as_numpy, descriptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,6 +66,64 @@ def check_rounded(table: pa.Table, numbers: Mapping[str, FloatArray], path: Path
             f"{batch[row]:.0f}); show those cells as whole numbers and save the table again, or "
             "give a column of steps in place of rollouts."
         )
+
+
+def from_logarithms(
+    numbers: dict[str, FloatArray], goes_by: Mapping[str, str], path: Path
+) -> None:
+    """Take B_p and n from the logarithms that a map names; one under the name of a count stops it.
+
+    Args:
+        numbers: columns of the table, (rows,); changed in place.
+        goes_by: name -> the file's own name of its column.
+        path: of the table.
+
+    Raises:
+        UnclearError: a column that is mapped to a count seems to hold its logarithm.
+    """
+    told = descriptions(path)
+    for log, name in LOG2.items():
+        column = goes_by.get(name, name)
+        if name in numbers and (column.strip() != name or column in told):
+            values = np.unique(numbers[name]).tolist()
+            refuse_logarithm(column.strip(), name, values, str(path), told.get(column, ""))
+        if (power := numbers.pop(log, None)) is not None and name not in numbers:
+            numbers[name] = np.exp2(np.where(power <= np.log2(MOST_ROLLOUTS), power, np.nan))
+
+
+def own_scores(
+    numbers: dict[str, FloatArray], runs: Sequence[NDArray[Any]], at: FloatArray, step: str,
+    key: str, path: Path,
+) -> int:
+    """Empty the scores that were measured at another row's update; how many there are.
+
+    Args:
+        numbers: columns of the table, (rows,); changed in place.
+        runs: what tells its runs apart, (rows,) each.
+        at: the update at which each score was measured, (rows,).
+        step, key: the file's own names of its steps and of that column.
+        path: of the table.
+
+    Raises:
+        UnclearError: a score stands at an update at which it was not measured, and not there.
+    """
+    score, steps = numbers["score"], numbers["steps"]
+    other = ~np.isnan(score) & ~np.isnan(at) & (at != steps)
+    if not other.any():
+        return 0
+    own = ~np.isnan(score) & (at == steps)
+    keys = np.stack([*(np.nan_to_num(of, nan=-1) for of in runs), at, score], axis=1)
+    measured = set(map(tuple, keys[own].tolist()))
+    lost = [row for row in np.flatnonzero(other) if tuple(keys[row].tolist()) not in measured]
+    if lost:
+        row = lost[0]
+        raise UnclearError(
+            f"{path}: one column must count updates, but {step} says {steps[row]:g} where {key} "
+            f"says {at[row]:g}; choose with --set {shlex.quote(f'step={key}')} or --set "
+            f"{shlex.quote(f'step={step}')}."
+        )
+    numbers["score"] = np.where(other, np.nan, score)
+    return int(other.sum())
 
 
 def check_prompts(numbers: Mapping[str, FloatArray], path: Path, called: str) -> None:

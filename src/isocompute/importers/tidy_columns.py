@@ -10,15 +10,17 @@ from typing import NamedTuple
 
 from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
-from isocompute.importers.called import by_maps
-from isocompute.importers.configuration import RESPONSES
+from isocompute.importers.called import YOURS, by_maps
+from isocompute.importers.plain_words import RESPONSES, unit_of
+from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import some
+from isocompute.importers.tidy_wide import of_update, pattern_of_updates, says_end
 from isocompute.recipe import RECORDED
 
 REQUIRED = ("problems_per_batch", "rollouts_per_problem", "rollouts", "score")
-NUMBERS = (*REQUIRED, RESPONSES, "steps", "tokens", "seed", "best", "worst")
+NUMBERS = (*REQUIRED, *LOG2, RESPONSES, "steps", "tokens", "seed", "best", "worst")
 TEXTS = ("run", "metric", "problem_set", "split", "arm")
 SETTINGS = ("problems_per_batch", "rollouts_per_problem", "seed")
 # What says which evaluation a score is of, where no column is called problem_set.
@@ -26,7 +28,9 @@ _SETS = (
     "eval_set", "eval_file", "eval_dataset", "val_set", "val_file", "validation_set", "benchmark",
 )  # fmt: skip
 # What names a run, where no column is called run; the most telling first.
-_RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "trial")
+_RUNS = ("run_name", "run_id", "run_uuid", "experiment", "experiment_name", "experiment_id", "exp",
+         "exp_name", "exp_id", "trial", "trial_id")
+_SEEDS = ("train_seed", "training_seed", "random_seed")
 _STEPS = ("step", "update", "updates", "iteration", "global_step", "training_step", "train_step")
 _SPREAD = re.compile(
     r"(?:^|[ _./-])(?:std|stdev|std_?dev|std_?err|sd|sem|se|err|error|ci|ci95|lower|upper|low|high|"
@@ -36,6 +40,9 @@ _PER_SEED = re.compile(r"(seed[ _-]?)[0-9]+", re.I)
 _SECTION = re.compile(r"^(?:params|parameters|config)[./]")
 
 
+UNIT = "unit"  # what a column that says the unit of a batch goes by
+
+
 class Scores(NamedTuple):
     """A column of scores, and what holds for all of them."""
 
@@ -43,6 +50,7 @@ class Scores(NamedTuple):
     settings: Settings
     metric: str | None = None
     is_wide: bool = False  # an empty cell is a step of another configuration
+    step: int | None = None  # of a column for every update
 
 
 def columns_meant(
@@ -53,6 +61,7 @@ def columns_meant(
     names = {c: c.strip() for c in columns if c.strip() in known}
     plains = {plain_name(c.strip()) for c in columns}
     scores: list[Scores] = []
+    of_updates = "{steps}" in (settings.pattern or "")
     for column in (c for c in columns if c not in names):
         text = column.strip()
         plain = plain_name(text)
@@ -74,16 +83,28 @@ def columns_meant(
                 continue
         elif _SPREAD.search(text):
             continue  # a width beside the scores that it is of
-        elif (own := settings.for_run(text)) is not settings and text:
+        elif of_updates and (of := of_update(text, settings)) is not None:
+            names[column] = text
+            scores.append(Scores(text, of[0], is_wide=True, step=of[1]))
+            continue
+        elif of_updates and says_end(text):
+            plain = "steps"
+        elif text and not of_updates and (own := settings.for_run(text)) is not settings:
             names[column] = text
             scores.append(Scores(text, own, is_wide=True))
             continue
+        if plain in _SEEDS and "seed" not in plains:
+            plain = "seed"
         if plain in _SETS and "problem_set" not in plains:
             plain = "problem_set"
         if plain in _RUNS and plain == next(r for r in ("run", *_RUNS) if r in plains):
             plain = "run"
         if plain in known and plain not in names.values():
             names[column] = plain
+    for column in columns:  # a batch whose unit stands beside it, row by row
+        unit = unit_of(column, columns)
+        if unit is not None and "problems_per_batch" not in {*names.values()} - {names.get(column)}:
+            names |= {column: RESPONSES, unit: UNIT}
     _refuse_doubles(scores, path)
     return names, scores
 
@@ -92,7 +113,7 @@ def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:
     """A table with a column for every run has one for each."""
     seen: dict[tuple[object, ...], str] = {}
     for one in (one for one in scores if one.is_wide):
-        said = {name: getattr(one.settings, name) for name in SETTINGS}
+        said = {name: getattr(one.settings, name) for name in SETTINGS} | {"steps": one.step}
         if (first := seen.setdefault(tuple(said.values()), one.column)) != one.column:
             told = ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
             raise InputError(
@@ -133,7 +154,8 @@ def not_there(
     cure = f"add {'; '.join(_cures(path, missing, header))}"
     if "score" in missing:
         cure += _per_seed(header)
-    if numbers := [cell for cell in header if number(cell) is not None]:
+    numbers = [cell for cell in header if number(cell) is not None]
+    if numbers and pattern_of_updates(header) is None:
         return InputError(
             f"{path}: a table must begin with the names of its columns, but the first line looks "
             f"like a row (it has {numbers[0]}); put a line of names above it."
@@ -154,6 +176,10 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
     """What to add to the command for what is missing, a part each."""
     there = likely_columns(header, missing)
     wide = pattern_in_columns(header) if {"score", *SETTINGS[1:2]} <= set(missing) else None
+    if "score" in missing and wide is None and (per_update := pattern_of_updates(header)):
+        yield f"--set pattern='{per_update}', if there is a column for every update, as it seems"
+        missing = [n for n in missing if n not in ("score", "rollouts")]
+        there = {name: column for name, column in there.items() if name in missing}
     if wide is not None and "score" not in there:
         yield f"--set pattern='{wide}', as the names of the columns seem to say"
         missing = [n for n in missing if n != "score" and f"{{{n}}}" not in wide]
@@ -166,7 +192,7 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
         yield f"--set pattern='{named}', as the names seem to say"
         constants = [name for name in constants if f"{{{name}}}" not in named]
     for name in constants:
-        yield f"--set {name}=16 if all rows share it, or --map KEY={name}"
+        yield f"--set {name}={YOURS[name]} if all rows share it, or --map KEY={name}"
     if "rollouts" in rest:
         yield ("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for one "
                "of updates; not tokens, hours or epochs)")  # fmt: skip

@@ -228,6 +228,12 @@ TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 # The update whose policy a score belongs to, where evaluations end later than they began.
 POLICY = re.compile(r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$")
 
+# The same in tables, where a script filled the last score down.
+MEASURED_AT = re.compile(
+    rf"{POLICY.pattern}|(?:measured|scored|tested|computed)_(?:at|step|update)$|"
+    r"(?:^|[_/.])(?:last_)?(?:eval|evaluation|val|validation|test)_(?:step|update|iteration)$"
+)
+
 # What is counted beside updates, by loops of one's own: consumed_samples, tokens_seen.
 COUNTS = re.compile(
     r"(?:^|[/_.])(?:samples|rollouts|episodes|prompts|sequences|tokens)(?:_(?:seen|consumed))?$"

@@ -1,0 +1,121 @@
+"""Evaluations that every process wrote of its own part of the problems: `heldout_rank0.jsonl`, ...
+
+A part is no run, and parts differ in size and difficulty. Where each row holds two counts whose
+ratio is its score (`correct` of `items`), the score of all parts is the ratio of their sums; where
+no counts are there, nothing says how to weigh the parts, and `siblings` refuses them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import permutations
+from pathlib import Path
+
+from isocompute.importers.called import may_be_setting
+from isocompute.importers.collect import Collector
+from isocompute.importers.configuration import IN_ROWS
+from isocompute.importers.jsonl import RUN_KEYS, iter_objects
+from isocompute.importers.ledger import Errors
+from isocompute.importers.reading import number, whole
+from isocompute.importers.runs import ImportedRun, UnclearError
+from isocompute.importers.series import STEPS
+from isocompute.importers.settings import Settings
+
+RANK = re.compile(
+    r"(?:^|[-_.])(?:local_?)?(?:rank|worker|proc|process|shard)[-_]?(?P<rank>[0-9]+)(?=$|[-_.])",
+    re.I,
+)
+_ROUNDED = 6e-4  # of a ratio that is written with three digits
+
+Row = dict[str, float]
+
+
+def parts_in(files: Sequence[Path]) -> dict[Path, list[Path]]:
+    """Files that differ in the number of a process alone, by what they would be called without."""
+    found: dict[Path, dict[int, Path]] = defaultdict(dict)
+    for file in files:
+        if file.suffix == ".jsonl" and (match := RANK.search(file.name)) is not None:
+            bare = file.name[: match.start()] + file.name[match.end() :]
+            found[file.parent / bare][int(match["rank"])] = file
+    return {
+        whole_file: [parts[rank] for rank in sorted(parts)] for whole_file, parts in found.items()
+        if len(parts) > 1 and sorted(parts) == list(range(min(parts), min(parts) + len(parts)))
+        and min(parts) < 2
+    }  # fmt: skip
+
+
+def read_parts(parts: Sequence[Path], settings: Settings) -> list[ImportedRun] | None:
+    """The run whose evaluations the parts hold; None where no counts say how to add them up.
+
+    Raises:
+        UnclearError: a part lacks an evaluation that the others have.
+    """
+    errors = Errors(str(parts[0]))
+    read, said = [], []
+    for file in parts:
+        rows, own = _rows(file, errors, settings)
+        read.append(rows)
+        said.append(own)
+    if any(own != said[0] for own in said):  # workers with a run each
+        return None
+    ratios = [_ratios([*rows.values()]) for rows in read]
+    common = set.intersection(*map(set, ratios)) if all(ratios) else set()
+    if not common:
+        return None
+    steps = sorted(set().union(*read))
+    for file, rows in zip(parts, read, strict=True):
+        if lacking := [step for step in steps if step not in rows]:
+            raise UnclearError(
+                f"every process must have written its part of an evaluation, but {file} has none "
+                f"of step {lacking[0]} ({len(lacking)} such steps); complete it, or delete the "
+                "rows of those steps in the other files."
+            )
+    collector = Collector(parts[0].parent.name, errors, settings)
+    collector.configure(said[0])
+    collector.configure_beside(parts[0].with_name("metrics.jsonl"))  # by its folder's name
+    for line, step in enumerate(steps, start=1):
+        row: dict[str, object] = {}
+        for score, right, of in sorted(common):
+            right_sum, of_sum = (sum(rows[step][key] for rows in read) for key in (right, of))
+            row[score] = right_sum / of_sum
+        collector.row(step, row, line)
+    score, right, of = min(common)
+    collector.counters.infer(
+        f"score: {score} is the sum of {right} over that of {of} in the files of {len(parts)} "
+        "processes"
+    )
+    return [collector.finish(parts[0], "jsonl")]
+
+
+def _rows(
+    file: Path, errors: Errors, settings: Settings
+) -> tuple[dict[int, Row], dict[str, object]]:
+    """Numbers of a file's rows, by step; what they say of their run."""
+    found: dict[int, Row] = {}
+    said: dict[str, object] = {}
+    for _, row in iter_objects(file, errors):
+        said |= {k: v for k, v in row.items() if k in RUN_KEYS or k in IN_ROWS or may_be_setting(k)}
+        key = settings.step or next((key for key in STEPS if key in row), "")
+        if (step := whole(row.get(key))) is not None:
+            found[step] = {k: v for k, value in row.items() if (v := number(value)) is not None
+                           and k != key}  # fmt: skip
+    return found, said
+
+
+def _ratios(rows: Sequence[Mapping[str, float]]) -> set[tuple[str, str, str]]:
+    """(score, right, of): keys of which, in all rows, the first is the ratio of the other two."""
+    if not rows:
+        return set()
+    keys = [key for key in rows[0] if all(key in row for row in rows)]
+    counts = [key for key in keys if all(row[key] >= 0 == row[key] % 1 for row in rows)]
+    varied = [key for key in counts if len({row[key] for row in rows}) > 1 or len(rows) == 1]
+    return {
+        (score, right, of)
+        for right, of in permutations(counts, 2) if right in varied
+        for score in keys if score not in counts and all(
+            0 < row[of] >= row[right] and abs(row[right] / row[of] - row[score]) < _ROUNDED
+            for row in rows
+        )
+    }  # fmt: skip

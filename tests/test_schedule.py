@@ -242,6 +242,15 @@ def test_one_rate_for_all_batches_is_said() -> None:
     assert "one_rate" not in codes(plan_budget(fit_sweep(scaled, draws=20), AT).document)
 
 
+def test_what_the_study_itself_ran_beyond_its_panel_is_not_asked_for() -> None:
+    d = plan_from_source("published:qwen2.5-7b-easy", budget=parse_budget("4e6")).document
+    assert d["rollouts_per_problem"] == 512  # the largest of the panel
+    assert "capped_by_tested_n" not in codes(d)
+    assert any("1,024 and 2,048 were run" in one for one in d["printed_law"]["sentences"])
+    wide = plan_from_source("published:qwen2.5-7b-easy-bp64", budget=parse_budget("8e6")).document
+    assert "capped_by_tested_n" in codes(wide)
+
+
 def test_what_is_too_dear_stands_apart_and_is_not_added() -> None:
     d = plan_budget(planted(), AT, rates=Rates(rollouts_per_gpu_hour=900.0)).document
     step = {"settles": "bp_untested", "do": "train a", "command": "", "rollouts": 9e4,

@@ -21,6 +21,7 @@ from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
 from isocompute.answers.effort import longest
 from isocompute.answers.fit import Fit
+from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
 from isocompute.answers.verdict import ENOUGH_N, open_choice
 from isocompute.domain import Configuration, Notice, notice
@@ -228,6 +229,9 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     cost = min(longest(q.fit), q.rollouts(chosen))  # a check need not go beyond the plan
     other = twice if more else Configuration(b_p, n // 2)
     if not code or len(known) < ENOUGH_N:
+        return []
+    printed = printed_law(q.source.split("[")[0]) if more else None
+    if printed is not None and printed.beyond:  # they ran it, and say what it gave
         return []
     return [notice(code, trains={other: cost}, n=n, other=other.rollouts_per_problem)]
 

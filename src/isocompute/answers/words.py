@@ -124,17 +124,22 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
         out += _row("gain", "none: this is what you run today")
     elif gain is not None:
         low, high = gain["interval"]
-        over = f"today's n = {gain['rollouts_per_problem']}"
-        if gain["problems_per_batch"] != d["problems_per_batch"]:
-            over += f", B_p = {gain['problems_per_batch']}"
+        over = f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over today's n = "
+        over += f"{gain['rollouts_per_problem']}"
+        with_bp = f"{over}, B_p = {gain['problems_per_batch']}"
         doubts = [] if gain["tested"] else ["untested"]
         doubts += ["may be a loss"] if low <= 0 <= high else []
         aside = ", ".join(doubts)
-        out += _row("gain", f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over {over}", aside)
-        paid = ", ".join(other_amounts(gain["cost"], d["cost"]))
+        if gain["problems_per_batch"] != d["problems_per_batch"]:
+            over = with_bp
+        elif d.get("law", {}).get("unit") == "gpu-hours":  # then the size of its batch counts
+            (line,) = _row("gain", with_bp, aside, cut=False)
+            over = with_bp if len(line) <= WIDTH else over
+        out += _row("gain", over, aside)
+        other = ", ".join(other_amounts(gain["cost"], d["cost"]))
         low, high = gain["predicted_score_interval"]
         now = f"{gain['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
-        out += _row("today", now + (f", {paid}" if paid else ""))
+        out += _row("today", now + (f", {other}" if other else ""))
     for one in d["notices"]:
         if one["code"].startswith(("capped_by_m", "capped_by_pr")):
             out += _row("limit", one["text"])

@@ -266,7 +266,8 @@ def _gain(plan: Document) -> str:
         return "none: this is what you run today"
     wide = gain.get("interval") or [None, None]
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
-    other = "" if b_p == plan.get("problems_per_batch") else f", Bₚ = {b_p}"
+    by_cost = (plan.get("law") or {}).get("unit") == "gpu-hours"  # then the batch counts
+    other = f", Bₚ = {b_p}" if by_cost or b_p != plan.get("problems_per_batch") else ""
     doubts = [] if gain.get("tested", True) else ["untested"]
     doubts += ["may be a loss"] if None not in wide and wide[0] <= 0 <= wide[1] else []
     doubt = f" ({', '.join(doubts)})" if doubts else ""

@@ -79,7 +79,9 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
             }
             for one, line in lines.items()
         ],
-        "names": _names(lines, styles, pair, lambda value: place(left, value)[1]),
+        "names": _names(
+            lines, styles, pair, lambda value: place(left, value)[1], choice if ahead else None
+        ),
         "scores": [(place(left, v)[1], words.score(v)) for v in (top, bottom)],
         "budgets": [compact(float(f"{10**v:.2g}")) for v in (left, right)],
         "unit": words.budget_unit(fit.document),
@@ -93,12 +95,18 @@ def _points(places: Sequence[tuple[float, float]]) -> str:
 
 
 def _names(
-    lines: Mapping[Pair, Line], styles: Mapping[Pair, SeriesStyle], chosen: Pair | None, place: Any
-) -> list[dict[str, Any]]:
-    """One name per n beside the ends of its lines, the upper first, none over another."""
+    lines: Mapping[Pair, Line], styles: Mapping[Pair, SeriesStyle], chosen: Pair | None, place: Any,
+    ring: tuple[float, float] | None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """One name per n beside the ends of its lines, the upper first, none over another.
+
+    The name of the choice stands beside its ring, where its line is drawn that far.
+    """
     ends: dict[int, list[float]] = {}
     for (_, n), line in lines.items():
         ends.setdefault(n, []).append(float(place(line.score[-1])))
+    if ring is not None and chosen is not None:
+        ends[chosen[1]] = [ring[1]]
     every = sorted(ends, reverse=True)
     step = math.ceil(len(every) / _NAMES)
     own = None if chosen is None else chosen[1]

@@ -45,11 +45,6 @@ def my_runs(path: Path) -> None:
     _csv(path, sweep())
 
 
-def one_n(path: Path) -> None:
-    """A sweep from which no law can come: one n."""
-    _csv(path, [c for c in sweep() if c.rollouts_per_problem == 8])
-
-
 def losses(path: Path) -> None:
     """Losses where scores belong."""
     _csv(path, [c.replace(score_K=1 - c.score_K) for c in sweep()])
@@ -175,7 +170,6 @@ evaluation: {first: 128}
 
 FIXTURES: dict[str, Callable[[Path], None]] = {
     "my-runs.csv": my_runs,
-    "one-n.csv": one_n,
     "losses.csv": losses,
     "with-kl.csv": far_apart,
     "without-kl.csv": my_runs,

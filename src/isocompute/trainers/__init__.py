@@ -92,7 +92,8 @@ _TRAINERS: dict[str, _Trainer] = {
         by_itself=trl.BY_ITSELF,
         trained="1.16.0",
         units="the batch counts completions: per_device_train_batch_size x processes x "
-        f"gradient_accumulation_steps = B_p x n; {trl.process_words(1)}. Leave "
+        f"gradient_accumulation_steps = B_p x n; {trl.process_words(1)}. Keep the "
+        "per-device batch that fits your memory, and accumulate more. Leave "
         "steps_per_generation unset.",
         warm_up=" The warm-up of transformers gives the first update a rate of 0.",
     ),

@@ -75,7 +75,7 @@ class Form:
     def _evaluate(
         self, own: FloatArray, shared: FloatArray, x: FloatArray, *, derivatives: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """In blocks of configurations that stay in a processor's cache, each with its whole batch."""
+        """In blocks of configurations, each with its whole batch: they stay in a cache."""
         J, B = own.shape[1:]
         K = x.shape[1]
         kind, C = own.dtype, self.own + self.shared

@@ -161,7 +161,7 @@ def added(kept: Sequence[Line], new: Sequence[Line]) -> list[Line]:
         sorted({w.partition("=")[0] for x in of for w in x.get("arm", "").split() if "=" in w})
         for of in (kept, new)
     ]
-    if kept and (list(kept[0]) != list(new[0]) or words[0] != words[1]):
+    if kept and new and (list(kept[0]) != list(new[0]) or words[0] != words[1]):
         raise SystemExit(
             f"what is new must have the columns and arms of what is kept, {list(kept[0])} told "
             f"apart by {words[0]}, but has {list(new[0])} by {words[1]}; train two arms at least."
@@ -348,7 +348,10 @@ def main() -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     lines = lines_of(options.output / "runs.csv")
     for folder in options.folders:
-        lines = added(lines, [as_line(row) for row in read(folder)])
+        rows = read(folder)
+        if any(row.state == "pending" for row in rows):
+            raise SystemExit(f"{folder} must be finished, since what is kept stays; run it first.")
+        lines = added(lines, [as_line(row) for row in rows])
         file = options.output / f"{folder.name}.csv"
         with tempfile.TemporaryDirectory() as apart:
             export_study(folder, Path(apart, file.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -123,6 +124,21 @@ def test_what_is_kept_stays_and_what_is_new_is_added(
     back = summarise.lines_of(kept / "planted.csv")
     assert sorted(map(str, back)) == sorted(map(str, curves))
     assert (kept / "tables.md").read_bytes() == files["tables.md"]
+
+
+def test_a_study_that_is_not_finished_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summarise = script("summarise")
+    run_study(small_study(), tmp_path / "planted", workers=0)
+    rows = summarise.read(tmp_path / "planted")
+    monkeypatch.setattr(summarise, "read", lambda _: [replace(rows[0], state="pending")])
+    monkeypatch.setattr(
+        "sys.argv", ["summarise.py", str(tmp_path / "planted"), "-o", str(tmp_path / "kept")]
+    )
+    with pytest.raises(SystemExit, match="must be finished"):
+        summarise.main()
+    assert not list((tmp_path / "kept").iterdir())
 
 
 def test_arms_that_are_told_apart_otherwise_are_not_mixed() -> None:

@@ -7,6 +7,8 @@ Each FOLDER is what `isocompute run STUDY.yaml -o FOLDER` wrote. Of each this wr
 runs.csv (one row per run) and tables.md; `--into PAGE` writes the tables into a page, between
 markers, and into docs/findings the figures own-NAME.png that it shows.
 
+What is kept stays, what is new is added: a run is known by its study, arm, B_p, n and seed.
+
 Evenness is `metrics.progress`'s uniform progress from step 0 to the end, 1 where every problem
 gained alike. The train score is that of the batches of the last fifth.
 
@@ -18,8 +20,9 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +37,7 @@ from isocompute.store.export import export_study
 FIGURES = Path(__file__).resolve().parents[1] / "docs" / "findings"
 CONTRASTS = ("ablation", "scaling", "objectives", "baseline")
 LAST = 0.2  # share of a run's rollouts whose batches give its train score and health at the end
+Line = Mapping[str, str]  # of a CSV file
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,57 @@ def read(folder: Path) -> list[Row]:
                 zero_variance=mean("zero_variance_share", last), wall_s=run.wall_s,
             ))  # fmt: skip
     return rows
+
+
+def as_line(row: Row) -> Line:
+    """A run as it stands in runs.csv."""
+    return {k: f"{v:.5g}" if isinstance(v, float) else str(v) for k, v in asdict(row).items()}
+
+
+def as_row(line: Line) -> Row:
+    """A run as it was kept."""
+    kinds: dict[str, Callable[[str], object]] = {"str": str, "int": int, "float": float}
+    return Row(**{f.name: kinds[str(f.type)](line[f.name]) for f in fields(Row)})  # type: ignore[arg-type]
+
+
+def lines_of(file: Path) -> list[Line]:
+    """A CSV file; none where it is not there yet."""
+    if not file.exists():
+        return []
+    with file.open(newline="", encoding="utf-8") as opened:
+        return list(csv.DictReader(opened))
+
+
+def write_lines(file: Path, lines: Sequence[Line]) -> None:
+    """A CSV file."""
+    with file.open("w", newline="", encoding="utf-8") as opened:
+        writer = csv.DictWriter(opened, list(lines[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+
+
+def added(kept: Sequence[Line], new: Sequence[Line]) -> list[Line]:
+    """What is kept, and of what is new the runs that are not there yet.
+
+    Raises:
+        SystemExit: other columns, or arms told apart by other words, as where a folder holds fewer.
+    """
+    words = [
+        sorted({w.partition("=")[0] for x in of for w in x.get("arm", "").split() if "=" in w})
+        for of in (kept, new)
+    ]
+    if kept and new and (list(kept[0]) != list(new[0]) or words[0] != words[1]):
+        raise SystemExit(
+            f"what is new must have the columns and arms of what is kept, {list(kept[0])} told "
+            f"apart by {words[0]}, but has {list(new[0])} by {words[1]}; train two arms at least."
+        )
+
+    def run(line: Line) -> tuple[str, ...]:
+        keys = ("arm", "problems_per_batch", "rollouts_per_problem", "seed")
+        return tuple(line.get(key, "") for key in ("study", *keys))
+
+    there = {run(line) for line in kept}
+    return [*kept, *(line for line in new if run(line) not in there)]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -216,26 +271,23 @@ def contrast_table(rows: Sequence[Row], everything: Sequence[Row]) -> str:
     return table(head, lines)
 
 
-def sets_table(folder: Path) -> str:
+def sets_table(curves: Sequence[Line]) -> str:
     """Scores at the start and at the end on every validation set, one row per arm and n."""
-    ends: dict[tuple[str, int], dict[str, list[float]]] = {}
-    with Store(folder) as store:
-        runs = store.runs()
-        names: list[str] = list(runs[0].spec["validation"])
-        for run, arm in zip(runs, arm_labels(runs), strict=True):
-            evaluations = store.evaluations(run.hash)
-            label = arm.partition("=")[2]
-            for when, n, end in (("before", 0, 0), (label, run.spec["rollouts_per_problem"], -1)):
-                scores = ends.setdefault((when, n), {name: [] for name in names})
-                if not n and len(scores[names[0]]) > run.spec["seed"]:
-                    continue  # the start of a seed is that of all its runs
-                for name in names:
-                    counts_KC = evaluations.counts_KC[evaluations.problem_set_K == name]
-                    scores[name].append(score_from_histogram(counts_KC[end], "avg@4"))
+    names = list(dict.fromkeys(line["problem_set"] for line in curves))
+    runs: dict[tuple[str, int, str, str], list[tuple[int, float]]] = {}
+    for line in curves:
+        arm, n = line["arm"].partition("=")[2], int(line["rollouts_per_problem"])
+        of = runs.setdefault((arm, n, line["problem_set"], line["seed"]), [])
+        of.append((int(line["rollouts"]), float(line["score"])))
+    ends: dict[tuple[str, int], dict[str, dict[str, float]]] = {}
+    for (arm, n, name, seed), points in runs.items():
+        # The start of a seed is that of all its runs.
+        for key, (_, score) in ((("before", 0), min(points)), ((arm, n), max(points))):
+            ends.setdefault(key, {}).setdefault(name, {})[seed] = score
     rows = [
-        [arm if n else "(before)", n or "", len(scores[names[0]]),
-         *(shown(scores[name]) for name in names)]
-        for (arm, n), scores in sorted(ends.items())
+        [arm if n else "(before)", n or "", len(by_set[names[0]]),
+         *(shown(list(by_set[name].values())) for name in names)]
+        for (arm, n), by_set in sorted(ends.items())
     ]  # fmt: skip
     return table(["trained on", "n", "runs", *names], rows)
 
@@ -289,37 +341,38 @@ def fill(page: Path, name: str, made: str) -> None:
 def main() -> None:
     """Read, write."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", nargs="+", type=Path)
+    parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("-o", "--output", type=Path, required=True)
     parser.add_argument("--into", type=Path, help="a page with markers for the tables")
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
-    everything: list[Row] = []
+    lines = lines_of(options.output / "runs.csv")
+    for folder in options.folders:
+        rows = read(folder)
+        if any(row.state == "pending" for row in rows):
+            raise SystemExit(f"{folder} must be finished, since what is kept stays; run it first.")
+        lines = added(lines, [as_line(row) for row in rows])
+        file = options.output / f"{folder.name}.csv"
+        with tempfile.TemporaryDirectory() as apart:
+            export_study(folder, Path(apart, file.name))
+            write_lines(file, added(lines_of(file), lines_of(Path(apart, file.name))))
+    studies = list(dict.fromkeys(line["study"] for line in lines))
+    lines.sort(key=lambda line: studies.index(line["study"]))
+    write_lines(options.output / "runs.csv", lines)
+    everything = [as_row(line) for line in lines]
     tables = []
-    for folder in options.folders:
-        everything += read(folder)
-        export_study(folder, options.output / f"{folder.name}.csv")
-    for folder in options.folders:
-        name = folder.name
-        rows = [row for row in everything if row.study == name]
+    for name in studies:
+        file, rows = options.output / f"{name}.csv", [r for r in everything if r.study == name]
         kind = name.partition("-")[0]
         if kind == "mixtures":
-            made = sets_table(folder)
+            made = sets_table(lines_of(file))
         else:
             made = contrast_table(rows, everything) if kind in CONTRASTS else grid_table(rows)
         tables.append(f"## {name}\n\n{made}")
         if options.into is not None:
             fill(options.into, name, made)
-            figure = curves_figure(options.output / f"{name}.csv", name)
             if f"own-{name}.png" in options.into.read_text(encoding="utf-8"):
-                figure.savefig(FIGURES / f"own-{name}.png", dpi=90)
-    with (options.output / "runs.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(asdict(everything[0])), lineterminator="\n")
-        writer.writeheader()
-        for row in everything:
-            writer.writerow({
-                k: f"{v:.5g}" if isinstance(v, float) else v for k, v in asdict(row).items()
-            })  # fmt: skip
+                curves_figure(file, name).savefig(FIGURES / f"own-{name}.png", dpi=90)
     (options.output / "tables.md").write_text(
         "# Tables of the studies\n\nWritten by `studies/summarise.py`.\n\n"
         + "\n\n".join(tables) + "\n",

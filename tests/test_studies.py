@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -95,3 +96,57 @@ def test_intervals_and_differences_by_hand() -> None:
 
     a, b = [Row(0, 0.1), Row(1, 0.4)], [Row(1, 0.5), Row(2, 0.9)]
     assert summarise.difference(a, b, lambda r: r.final) == [pytest.approx(0.1)]
+
+
+def test_what_is_kept_stays_and_what_is_new_is_added(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summarise = script("summarise")
+    run_study(small_study(), tmp_path / "planted", workers=0)
+    kept = tmp_path / "kept"
+    words = ["summarise.py", str(tmp_path / "planted"), "-o", str(kept)]
+    monkeypatch.setattr("sys.argv", words)
+    summarise.main()
+    files = {file.name: file.read_bytes() for file in kept.iterdir()}
+    assert set(files) == {"planted.csv", "runs.csv", "tables.md"}
+    summarise.main()
+    assert {file.name: file.read_bytes() for file in kept.iterdir()} == files
+    runs, curves = (summarise.lines_of(kept / name) for name in ("runs.csv", "planted.csv"))
+    key = "rollouts_per_problem"
+    last = runs[-1][key]
+    known = [{**line, "wall_s": "7"} for line in runs if line[key] != last]
+    assert known
+    summarise.write_lines(kept / "runs.csv", known)
+    summarise.write_lines(kept / "planted.csv", [x for x in curves if x[key] != last])
+    summarise.main()  # one n is new again; the others are as they were kept
+    found = summarise.lines_of(kept / "runs.csv")
+    assert found == [*known, *(line for line in runs if line[key] == last)]
+    back = summarise.lines_of(kept / "planted.csv")
+    assert sorted(map(str, back)) == sorted(map(str, curves))
+    assert (kept / "tables.md").read_bytes() == files["tables.md"]
+
+
+def test_a_study_that_is_not_finished_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summarise = script("summarise")
+    run_study(small_study(), tmp_path / "planted", workers=0)
+    rows = summarise.read(tmp_path / "planted")
+    monkeypatch.setattr(summarise, "read", lambda _: [replace(rows[0], state="pending")])
+    monkeypatch.setattr(
+        "sys.argv", ["summarise.py", str(tmp_path / "planted"), "-o", str(tmp_path / "kept")]
+    )
+    with pytest.raises(SystemExit, match="must be finished"):
+        summarise.main()
+    assert not list((tmp_path / "kept").iterdir())
+
+
+def test_arms_that_are_told_apart_otherwise_are_not_mixed() -> None:
+    summarise = script("summarise")
+    line = {"problems_per_batch": "8", "rollouts_per_problem": "4", "seed": "0"}
+    both = [{**line, "arm": "recipe=a problems=easy"}, {**line, "arm": "recipe=b problems=easy"}]
+    assert summarise.added(both, [{**line, "arm": "recipe=c problems=easy"}])[:2] == both
+    with pytest.raises(SystemExit, match="train two arms at least"):
+        summarise.added(both, [{**line, "arm": "problems=easy"}])
+    with pytest.raises(SystemExit, match="columns"):
+        summarise.added(both, [{**both[0], "host": "here"}])

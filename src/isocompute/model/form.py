@@ -75,22 +75,22 @@ class Form:
     def _evaluate(
         self, own: FloatArray, shared: FloatArray, x: FloatArray, *, derivatives: bool
     ) -> tuple[FloatArray, FloatArray | None]:
-        """In blocks of the batch that stay in a processor's cache: twice as fast as in one."""
+        """In blocks of configurations, each with its whole batch: they stay in a cache."""
         J, B = own.shape[1:]
         K = x.shape[1]
         kind, C = own.dtype, self.own + self.shared
-        x = x.astype(kind)
+        x_JK = np.broadcast_to(x.astype(kind), (J, K))
         value = np.empty((J, K, B), kind)
         jacobian = np.empty((J, K, C, B), kind) if derivatives else None
-        block = max(BLOCK // max(J * K, 1), 8)
-        for low in range(0, B, block):
+        block = max(BLOCK // max(K * B, 1), 1)
+        for low in range(0, J, block):
             part = slice(low, low + block)
             self._fill(
-                value[..., part],
-                None if jacobian is None else jacobian[..., part],
-                own[..., part],
-                shared[:, part],
-                x[:, :, None],
+                value[part],
+                None if jacobian is None else jacobian[part],
+                own[:, part],
+                shared,
+                x_JK[part, :, None],
             )
         return value, jacobian
 

@@ -230,22 +230,37 @@ class Posterior:
         x = np.atleast_1d(np.asarray(log10_x_X, dtype=np.float64))
         data, F = self.data, len(n)
         every_n, every_bp = np.append(n, data.log2_n_J), np.append(bp, data.log2_bp_J)
-        rng = np.random.default_rng((self.seed, 3))
+        places = every_n.tobytes() + every_bp.tobytes()
+        if places not in self._drawn_at:
+            rng = np.random.default_rng((self.seed, 3))
+            self._drawn_at[places] = [_between(p, every_n, every_bp, rng) for p in self.parts]
         smooth = np.concatenate(
-            [self._curves(p, _between(p, every_n, every_bp, rng), x, every_n) for p in self.parts]
+            [
+                self._curves(part, drawn, x, every_n)
+                for part, drawn in zip(self.parts, self._drawn_at[places], strict=True)
+            ]
         )
         own = self.scores(x if x.ndim == 1 else x[F:]) - smooth[:, F:]
         share = _nearness(n, bp, data.log2_n_J, data.log2_bp_J)
         out = smooth[:, :F] + np.einsum("fj,djx->dfx", share, own)
         return np.asarray(np.clip(out, 0.0, 1.0))
 
+    @cached_property
+    def _drawn_at(self) -> dict[bytes, list[FloatArray]]:
+        """Smooth parts of the parameters by the points at which they were asked for."""
+        return {}
+
     def _curves(
         self, part: Drawn, parameters: NDArray[Any], x: FloatArray, places: FloatArray
     ) -> FloatArray:
-        """Parametric curves (D, len(places), X), best so far where they may fall."""
+        """Parametric curves (D, len(places), X), best so far where they may fall.
+
+        In single precision, as they were fitted.
+        """
         D, F = len(parameters), len(places)
-        own = parameters.T[: part.form.own * F].reshape(part.form.own, F, D)
-        shared, rows = part.parameters.T[-part.form.shared :], np.atleast_2d(x)
+        own = parameters.T[: part.form.own * F].reshape(part.form.own, F, D).astype(np.float32)
+        shared = part.parameters.T[-part.form.shared :].astype(np.float32)
+        rows = np.atleast_2d(x)
         if not part.form.declines or self.select == "final":
             return np.asarray(part.form.value(own, shared, rows).transpose(2, 0, 1), np.float64)
         start = float(self.data.x_JK[self.data.has_JK].min())
@@ -254,7 +269,7 @@ class Posterior:
         every = np.sort(np.concatenate([lattice, rows], axis=1), axis=1)
         best = np.maximum.accumulate(part.form.value(own, shared, every), axis=1)
         place = np.array([np.searchsorted(e, row) for e, row in zip(every, rows, strict=True)])
-        return _at(best.transpose(2, 0, 1), place.reshape(x.shape))
+        return np.asarray(_at(best.transpose(2, 0, 1), place.reshape(x.shape)), np.float64)
 
     @cached_property
     def _misfit(self) -> tuple[FloatArray, FloatArray]:

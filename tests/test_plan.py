@@ -28,6 +28,7 @@ from isocompute.answers.less import less_words
 from isocompute.answers.overtakes import lead_words, overtakes
 from isocompute.answers.plan import plan_from_source
 from isocompute.answers.step_words import checks, with_checks
+from isocompute.answers.verdict import trust
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
 from isocompute.domain.text import compact
@@ -458,8 +459,10 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     )
     low, high = d["predicted_score_interval"]
     assert high - low == pytest.approx(3 * 0.02)
+    assert trust(31) == ", where intervals held in 4 of 5 simulated sweeps"
+    assert trust(101) == "; intervals so far out were never checked"
     far = text(plan_budget(planted(), 12 * AT).document, "extrapolated")
-    assert far.endswith("This plan is 12 times that; its intervals were never checked.")
+    assert far.endswith("This plan is 12 times that, where intervals held in 9 of 10 simulated sweeps.")
 
 
 @pytest.mark.parametrize(("slope", "times"), [(0.3, 2), (0.1, 4), (0.002, None)])
@@ -784,7 +787,7 @@ def said(plan: Plan, **how: Any) -> list[str]:
     return lines
 
 
-FAR = {"times": 4.0, "edge": 2.5e5, "trust": "were never checked", "unit": "rollouts"}
+FAR = {"times": 4.0, "edge": 2.5e5, "trust": "", "unit": "rollouts"}
 
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:

@@ -27,7 +27,7 @@ from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorde
 from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.throughput import won_by_batch
 from isocompute.answers.today import gain_over_today
-from isocompute.answers.verdict import name_of, untested, verdict_of
+from isocompute.answers.verdict import name_of, trust, untested, verdict_of
 from isocompute.domain import Configuration, Notice, documented, notice, ordered
 from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 # whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
 # many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
 UNKNOWN = 0.2
-CHECKED = 10.0  # times the budgets compared to which planted truths were held against intervals
 # Of several cautions the one reason that is named: these first, those only where there is none.
 _WEIGHTIEST = {
     "steps_assumed": -2,  # of it hangs every number
@@ -261,10 +260,9 @@ def _answer(q: Question) -> Plan:
     (low, high), bought = fit.support, q.rollouts(chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END:
-        trust = "assume that the trend continues" if times <= CHECKED else "were never checked"
         about: dict[str, Any] = {"times": times, "unit": fit.unit}
         own.append(
-            notice("extrapolated", edge=high, trust=trust, **about) if q.x > high else
+            notice("extrapolated", edge=high, trust=trust(times), **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(fit.curves)]
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)

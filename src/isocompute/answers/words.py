@@ -115,10 +115,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     low, high = d["predicted_score_interval"]
     metric = d.get("law", {}).get("metric", "score")
     said = f"{d['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
-    unsure = any(one["code"] == "extrapolated" and "never checked" in one["text"]
-                 for one in d["notices"])  # fmt: skip
-    asides = [metric] * (metric != "score") + ["never checked so far out"] * unsure
-    out = _row("score", said, ", ".join(asides))
+    out = _row("score", said, metric if metric != "score" else "")
     gain = d["gain"]
     if gain is not None and is_today(d):
         out += _row("gain", "none: this is what you run today")

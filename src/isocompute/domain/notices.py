@@ -152,8 +152,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "Take a run of it to {to:k} {unit} first{takes}, or plan for {smaller} and go on from "
             "there."),
         "extrapolated": _caution(
-            "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times that; "
-            "its intervals {trust}.",
+            "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
+            "that{trust}.",
             "Compare the plan's run with the scores to expect on the way; if it scores less, stop "
             "and fit again."),
         "extrapolated_down": _caution(

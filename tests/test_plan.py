@@ -462,7 +462,9 @@ def test_beyond_the_data_the_distance_is_named_and_intervals_are_widened() -> No
     assert trust(31) == ", where intervals held in 4 of 5 simulated sweeps"
     assert trust(101) == "; intervals so far out were never checked"
     far = text(plan_budget(planted(), 12 * AT).document, "extrapolated")
-    assert far.endswith("This plan is 12 times that, where intervals held in 9 of 10 simulated sweeps.")
+    assert far.endswith(
+        "This plan is 12 times that, where intervals held in 9 of 10 simulated sweeps."
+    )
 
 
 @pytest.mark.parametrize(("slope", "times"), [(0.3, 2), (0.1, 4), (0.002, None)])

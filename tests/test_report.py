@@ -257,7 +257,7 @@ def test_first_screen_is_the_prescription(tmp_path: Path, fit: FixtureFit) -> No
         "As good n = 512",
         "2.8e-6 (Qwen2.5-7B-Instruct's; tune yours)",
         "310 GPU-hours, $620",
-        "1.3 over the training problems",
+        "1.3 passes over the training problems",
         "Test a second Bₚ. isocompute run study.yaml 14 runs",  # why is the verdict's reason
         "14 runs of up to 8.39M rollouts: 16 problems × n = 8 to 512. Score: avg@4, the mean over",
         "The largest n 16 × 512 0.667 0.008",

@@ -112,8 +112,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("On the way", check_words(plan.get("check"))),
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep your own" if recipe_said(plan) else ""),
-        ("Cost", _cost(plan.get("cost") or {})),
-        ("Time", clock_words(plan)),
+        ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
         ("Checks" if plan.get("trained") else "With checks", _with_checks(plan)),
         ("Budget", _beyond(plan)),
         ("Data", passes_words(plan) or words.passes(plan.get("passes_over_data"))),
@@ -297,11 +296,11 @@ def _learning_rate(plan: Document) -> str:
     return f"{text} ({whose})" if whose else text
 
 
-def _cost(cost: Document) -> str:
+def _cost(cost: Document, clock: str) -> str:
     known = {**dict.fromkeys(("gpu_hours", "usd", "tokens")), **cost}
     if known["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
         known["tokens"] = None
-    parts = amounts(known)
+    parts = [*amounts(known), *([clock] if clock else [])]
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
     said = ", ".join(parts) + (f" ({rate_words(rate)})" if rate else "")
     return said or "not known; give --rollouts-per-gpu-hour"

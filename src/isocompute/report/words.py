@@ -100,7 +100,7 @@ def extrapolation(decades: float | None) -> str:
 
 def passes(times: float | None) -> str:
     """How often a budget goes over the training problems; "" where their number is not known."""
-    return "" if times is None else f"{compact(times)} over the training problems"
+    return "" if times is None else f"{compact(times)} passes over the training problems"
 
 
 def metric(name: str | None) -> str:

@@ -362,7 +362,7 @@ def test_simple_rules_keep_the_leaders_b_p() -> None:
 def test_a_verdict_is_that_of_the_gravest_notice() -> None:
     note = notice("n_confounded_with_batch")
     caution = notice("one_or_two_n", which=[8, 16], wanted=32)
-    stop = notice("scores_flat")
+    stop = notice("scores_flat", seen=0.02)
     assert verdict_of([]) == ("ok", "")
     assert verdict_of([note]) == ("ok", "")
     assert verdict_of([note, caution]) == ("caution", caution.text)

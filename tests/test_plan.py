@@ -495,8 +495,8 @@ def test_on_its_way_a_plan_names_the_score_to_expect() -> None:
     assert check["score"] == pytest.approx(own_D.mean())
     low, high = check["interval"]
     assert high - low > own_D.max() - own_D.min()  # a run's own luck
-    said = f"{check['score']:.3f} at step {check['step']:,}; below {low:.3f}, stop and fit again"
-    assert f"  on the way {said}" in "\n".join(advice_lines(d))
+    said = f"below {low:.3f} at step {check['step']:,} (expected: {check['score']:.3f}); fit again"
+    assert f"  stop if    {said}" in "\n".join(advice_lines(d))
 
 
 def test_a_budget_below_the_data_is_named_too() -> None:
@@ -892,7 +892,7 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         assert (f"Before you spend{total}:" in lines) is asked
         whole = advice_lines(d, why=True)
         assert (f"Before you spend{total}:" in whole) is asked
-        assert ("Too dear beside this run:" in whole) is not asked
+        assert ("Left out, as together they cost more than the run:" in whole) is not asked
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
         both = advice_lines({**plan, "run_next": [priced, cheap]})
         assert sum(line.startswith(("  1. ", "  2. ")) for line in both) == 1 + asked
@@ -1120,8 +1120,8 @@ def test_a_best_n_at_the_end_of_those_tested_may_lie_beyond() -> None:
     def where(low: float, high: float) -> str:
         return best_n_words({**d, "rollouts_per_problem_interval": [low, high]}).split(";")[0]
 
-    assert where(41, 128) == "The best n is between 41 and 128, or more"
-    assert where(4, 9) == "The best n is between 4 and 9, or fewer"
+    assert where(41, 128) == "The best n is 41 or more"
+    assert where(4, 9) == "The best n is 9 or fewer"
     assert where(4, 128) == "The best n is between 4 and 128, or beyond"
     assert where(10, 30) == "The best n is between 10 and 30"
     assert where(128, 128) == "The best n is 128 or more."
@@ -1251,8 +1251,8 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert (arm(d), found["rollouts_per_problem"]) == ((32, 128), 16)
     assert found["behind"] == pytest.approx(0.018)
     assert found["x"] == pytest.approx(AT * 10**0.3, rel=0.05)  # where both are level
-    (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  leads")]
-    assert said_so == "  leads      from 2M on; at 1M n = 16 is 0.018 ahead"
+    (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  best")]
+    assert said_so == "  best       from 2M on, as predicted; at 1M n = 16 is 0.018 ahead"
     never = overtakes(planted(flat, surface=crossing), Configuration(32, 32), 10 * AT)
     assert never is not None
     assert never["x"] is None  # n = 128 leads at the end

@@ -230,8 +230,9 @@ def test_a_plan_never_costs_more_than_a_budget_that_is_paid(unit: str) -> None:
     d = plan_from_source("runs.csv", budget=asked, fit=fit).document
     assert d["law"]["unit"] == unit.replace("_", "-")
     assert 0.9 * 8e8 < d["cost"][unit] <= 8e8
+    # By rollouts one rate turns the budget into them, and prices them.
     kept = plan_from_source("runs.csv", budget=asked, fit=fit, unit="rollouts").document
-    assert kept["cost"][unit] > 8e8
+    assert 0.9 * 8e8 < kept["cost"][unit] <= 8e8
 
 
 def test_a_check_costs_what_its_own_batch_takes() -> None:

@@ -319,10 +319,10 @@ def test_the_first_screen_says_what_to_expect_and_whose_recipe_it_is(
             "recorded": ["learning_rate", "clip_low"],
             "recipe": {"base_batch_size": 1, "learning_rate": 1e-6}}  # fmt: skip
     said = first_screen(page_of(tmp_path, [("a", fit)], plan))
-    assert "On the way 0.600 at step 1,244; below 0.580, stop and fit again" in said
+    assert "Stop if below 0.580 at step 1,244 (expected: 0.600); fit again" in said
     assert "Other settings keep your own" in said
     said = first_screen(page_of(tmp_path, [("a", fit)], make_plan()))
-    assert "On the way" not in said
+    assert "Stop if" not in said
     assert "keep yours" not in said
 
 
@@ -763,12 +763,13 @@ def test_a_gain_that_may_be_a_loss_says_so() -> None:
     gain = {"score": 0.012, "interval": [-0.031, 0.056], "problems_per_batch": 32,
             "rollouts_per_problem": 16}  # fmt: skip
     shown = _gain({"gain": gain, "problems_per_batch": 32})
-    assert shown == "+0.012 (-0.031 to +0.056) over today's n\u00a0=\u00a016 (may be a loss)"
+    gained = "+0.012 (-0.031 to +0.056) over today's n\u00a0=\u00a016"
+    assert shown == f"{gained} at equal rollouts (may be a loss)"
     assert _gain({"gain": {**gain, "tested": False}, "problems_per_batch": 32}).endswith(
-        "16 (untested, may be a loss)"
+        "16 at equal rollouts (untested, may be a loss)"
     )
     gain["interval"] = [0.001, 0.056]
-    assert _gain({"gain": gain, "problems_per_batch": 32}).endswith("today's n\u00a0=\u00a016")
+    assert _gain({"gain": gain, "problems_per_batch": 32}).endswith("16 at equal rollouts")
 
 
 def test_who_leads_when() -> None:

@@ -24,16 +24,22 @@ def best_n_words(d: Mapping[str, Any]) -> str:
     fewer, more = 1 < ends[0] < first * 1.01, ends[1] > last * 0.99
     beyond = " or beyond" if fewer and more else " or fewer" * fewer + " or more" * more
     where = low + beyond
-    if low != high:
+    if low != high and more and not fewer:
+        where = f"{low} or more"
+    elif low != high and fewer and not more:
+        where = f"{high} or fewer"
+    elif low != high:
         where = f"between {low} and {high}" + ("," + beyond if beyond else "")
     capped = any(one["code"].startswith("capped_by_") and one["code"] != "capped_by_tested_n"
                  for one in d.get("notices") or ())  # fmt: skip
     of, n = "tested and allowed" if capped else "tested", d["rollouts_per_problem"]
+    best_is = "is predicted to score best" if (d.get("extrapolation_log10") or 0) > 0 else (
+        "scores best")  # fmt: skip
     if trend_only(d):
-        return f"Of those {of}, n = {n} scores best; by the trend over n the best is {where}."
+        return f"Of those {of}, n = {n} {best_is}; by the trend over n the best is {where}."
     if low == high:
         return f"The best n is {where}."
-    return f"The best n is {where}; of those {of}, {n} scores best."
+    return f"The best n is {where}; of those {of}, {n} {best_is}."
 
 
 def n_words(best: Mapping[str, Any]) -> str:

@@ -59,4 +59,4 @@ def check_words(check: dict[str, Any] | None) -> str:
     if not check:
         return ""
     low = check["interval"][0]
-    return f"{check['score']:.3f} at step {check['step']:,}; below {low:.3f}, stop and fit again"
+    return f"below {low:.3f} at step {check['step']:,} (expected: {check['score']:.3f}); fit again"

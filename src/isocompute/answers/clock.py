@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from isocompute.answers.prescribe import Question
-from isocompute.domain import Curve, Notice, notice
+from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.domain.text import compact
 
 
@@ -64,39 +64,61 @@ def on_gpus(curves: Sequence[Curve], gpus: int | None) -> list[Curve]:
         if gpus and c.gpus not in (None, gpus) and c.gpu_hours_K is not None and fixed + work > 0:
             done = work * c.configuration.batch_size
             share = (fixed * gpus + done) / (fixed * (c.gpus or gpus) + done)
-            c = c.replace(gpu_hours_K=c.gpu_hours_K * share, gpus=gpus, timed_on=c.gpus)
+            hours_K = c.gpu_hours_K * share
+            c = c.replace(gpu_hours_K=hours_K, gpus=gpus, timed_on=c.gpus, fixed_s=fixed)
         out.append(c)
     return out
 
 
-def scaled_notices(curves: Sequence[Curve]) -> list[Notice]:
-    """That times are of another number of GPUs."""
-    of = Counter((c.timed_on, c.gpus) for c in curves if c.timed_on)
+def scaled_notices(q: Question, chosen: Configuration) -> list[Notice]:
+    """That times are of another number of GPUs, or of nobody knows how many."""
+    runs = _runs(q, chosen)
+    found = q.price.origin.get("rollouts_per_gpu_hour") == "sweep"
+    if q.gpus is None or not found or not runs:
+        return []
+    if all(c.gpus is None for c in runs):
+        how = "all of an update is taken to be shared"
+        return [notice("gpus_scaled", known="a number of GPUs that is not known", gpus=q.gpus,
+                       how=how)]  # fmt: skip
+    of = Counter((c.timed_on, c.fixed_s) for c in runs if c.timed_on)
     if not of:
         return []
-    (known, gpus), _ = of.most_common(1)[0]
-    fixed, _ = update_time(curves)
-    stays = f"the {hours_words(fixed / 3600)} that an update takes whatever its batch stay"
-    how = f"{stays}, and the rest is shared" if fixed > 0 else "all of an update is shared"
-    return [notice("gpus_scaled", known=known, gpus=gpus, how=how)]
+    (known, fixed), _ = of.most_common(1)[0]
+    how = "all of an update is taken to be shared"
+    if fixed > 0:
+        how = f"the {hours_words(fixed / 3600)} that an update takes whatever its batch are " \
+              "taken to stay, and the rest to be shared"  # fmt: skip
+    return [notice("gpus_scaled", known=gpus_words(known or 0), gpus=q.gpus, how=how)]
 
 
-def wall_clock(q: Question, gpu_hours: float | None) -> dict[str, float] | None:
+def _runs(q: Question, chosen: Configuration) -> list[Curve]:
+    """The runs with times of a configuration; of one that nobody ran, all."""
+    timed = [c for c in q.fit.curves if c.gpu_hours_K is not None]
+    return [c for c in timed if c.configuration == chosen] or timed
+
+
+def wall_clock(
+    q: Question, chosen: Configuration, gpu_hours: float | None
+) -> dict[str, float] | None:
     """`gpus` and `hours` of a run; None where the one or the other is not known.
 
-    GPUs are those of the budget, else those of most of the sweep's runs.
+    GPUs are those of the budget, else those of most runs of the configuration.
     """
-    known = Counter(c.gpus for c in q.fit.curves if c.gpus)
+    known = Counter(c.gpus for c in _runs(q, chosen) if c.gpus)
     gpus = q.gpus or (known.most_common(1)[0][0] if known else None)
     return None if gpus is None or gpu_hours is None else {"gpus": gpus, "hours": gpu_hours / gpus}
+
+
+def gpus_words(gpus: int) -> str:
+    """A number of GPUs."""
+    return f"{gpus} GPU{'s' * (gpus != 1)}"
 
 
 def clock_words(d: Mapping[str, Any]) -> str:
     """Time and GPUs of a plan: "19 days on 4 GPUs"; "" where they are not known."""
     if not (wall := d.get("wall")):
         return ""
-    gpus = f"{wall['gpus']} GPU{'s' * (wall['gpus'] != 1)}"
-    return f"{hours_words(wall['hours'])} on {gpus}"
+    return f"{hours_words(wall['hours'])} on {gpus_words(wall['gpus'])}"
 
 
 def hours_words(hours: float) -> str:

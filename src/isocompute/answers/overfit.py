@@ -38,8 +38,11 @@ class Windows(NamedTuple):
     def change(self, start: int, end: int) -> tuple[float, float]:
         """Difference between two windows, and in standard errors."""
         move = float(self.mean_K[end] - self.mean_K[start])
-        error = float(np.sqrt(self.variance_K[start] + self.variance_K[end]))
-        return move, move / max(error, 1e-9)
+        return move, move / max(self.error(start, end), 1e-9)
+
+    def error(self, start: int, end: int) -> float:
+        """Standard error of such a difference."""
+        return float(np.sqrt(self.variance_K[start] + self.variance_K[end]))
 
     @property
     def rises(self) -> bool:

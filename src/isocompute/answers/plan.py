@@ -27,8 +27,8 @@ from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorde
 from isocompute.answers.steps import first_to, steps_take
 from isocompute.answers.throughput import won_by_batch
 from isocompute.answers.today import gain_over_today
-from isocompute.answers.verdict import name_of, trust, untested, verdict_of
-from isocompute.domain import Configuration, Notice, documented, notice, ordered
+from isocompute.answers.verdict import FELL, by_weight, name_of, trust, untested, verdict_of
+from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
 from isocompute.model.data import MIN_STEPS
@@ -42,23 +42,16 @@ if TYPE_CHECKING:
 # whose score was off by more than 0.05, and none of 1,294 honest ones. Half of it stops 70% with
 # many honest ones, twice of it a fifth. Plans from published panels have up to 0.168.
 UNKNOWN = 0.2
-# Of several cautions the one reason that is named: these first, those only where there is none.
-_WEIGHTIEST = {
-    "steps_assumed": -2,  # of it hangs every number
-    **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
-                    "split_untested"), -1),
-}
-_LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 # Of a fit's largest budget; a plan says for its own where the choice is the last n tested, and
 # which n may be best.
 OF_ITS_END = ("optimum_at_edge", "n_not_told_apart")
 _UNKNOWN = (
     "budget_rollouts", "problems_per_batch", "rollouts_per_problem", "steps", "batch_size",
-    "half", "tenth", "trained", "overtakes", "check", "rollouts", "chosen_by",
+    "half", "tenth", "runner_up", "trained", "overtakes", "check", "rollouts", "chosen_by",
     "rollouts_per_problem_law", "rollouts_per_problem_interval", "confidence_set", "as_good",
     "expected_regret",
     "predicted_score", "predicted_score_interval", "gain", "learning_rate", "passes_over_data",
-    "passes_in_sweep", "wall",
+    "passes_in_sweep", "wall", "rate_fell",
     "extrapolation_log10", "printed_law", "refusal",
 )  # fmt: skip
 
@@ -184,7 +177,7 @@ def plan_from_source(
         unit = unit or paid
         if unit == "gpu-hours":
             curves, train = (timed(rows, around["rates"]) for rows in (curves, train))
-            curves = on_gpus(curves, budget.gpus if budget else None)
+        curves = on_gpus(curves, budget.gpus if budget else None)
         splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
         if batch_size is not None and fix is None and not joint and len(splits) > 1:
             fix = ("batch_size", batch_size)
@@ -197,7 +190,7 @@ def plan_from_source(
     elif unit is None and fit.unit == "rollouts" and fit.batch_size is None:
         unit = unit_paid_in(budget, around["rates"], fit.curves)
         fit = fit if unit == fit.unit else fit.again(unit)
-    if budget and budget.gpus and fit.batch_size is None:
+    if budget and budget.gpus:
         fit = fit.again(fit.unit, on_gpus(fit.curves, budget.gpus))
     if batch_size is not None and steps is not None:
         return plan_fixed_batch(fit, batch_size, steps, **around)
@@ -218,13 +211,18 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     """The plan of a question, or the refusal of a fit that failed."""
     rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
     price = priced(fit.curves, rates, origin)
+    if {"tokens": "tokens", "gpu_hours": "gpu-hours", "usd": "gpu-hours"}.get(
+        budget.unit, fit.unit
+    ) != fit.unit:  # turned into rollouts by one rate, and priced by it
+        price = replace(price, speeds={}, tokens={})
+    counted = price.origin.get("tokens_per_rollout") == "sweep"
     q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
     if q.current is not None:
         b_p, n = (1, q.current) if isinstance(q.current, int) else q.current
         _require_positive(**{"current B_p": b_p, "current n": n})
     _require_positive(problems=q.problems)
     tokens = price.rates.tokens_per_rollout
-    measured = [notice("tokens_measured", tokens=tokens)] if price.tokens else []
+    measured = [notice("tokens_measured", tokens=tokens)] if counted else []
     require_unit(budget, fit.unit, price)
     q = replace(q, x=in_unit(budget, fit.unit, price.rates), gpus=budget.gpus,
                 notices=[*q.notices, *measured],
@@ -264,14 +262,14 @@ def _answer(q: Question) -> Plan:
         own.append(
             notice("extrapolated", edge=high, trust=trust(times), **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
-    own += [*won_by_batch(q, chosen), *scaled_notices(fit.curves)]
+    own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
     passes, cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
     own += passes.notices
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
-    notices = _by_weight([*own, *of_fit])
+    notices = by_weight([*own, *of_fit])
     contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
     # What nobody trained has no run to go on with, nor a first seed.
     near = nearest(fit, contended or tested_n(fit), chosen, q.x)
@@ -299,7 +297,7 @@ def _answer(q: Question) -> Plan:
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes.plan, "passes_in_sweep": passes.sweep,
-        "wall": wall_clock(q, cost["gpu_hours"]),
+        "wall": wall_clock(q, chosen, cost["gpu_hours"]),
         "cost": {**cost, "source": q.price.to_dict(chosen)},
         "extrapolation_log10": math.log10(times),
         "printed_law": printed and {
@@ -332,9 +330,11 @@ def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any]
     settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
     notices = [one for one in q.notices if one.code not in settled]
     usual = of.recipe.to_dict()
-    said = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
+    said: dict[str, Any] = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
     if RATE in of.words:
         said["learning_rate_from"] = "runs"
+        said["rate_fell"] = any(c.rate_left is not None and c.rate_left < FELL
+                                for c in q.fit.curves if c.configuration == chosen)  # fmt: skip
         known = known_words(said)
         # What no log holds stays as it was trained: no value of ours belongs there.
         unsaid = () if known is None else {*RECORDED} - {*known}
@@ -353,12 +353,6 @@ def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
         name: {**c._asdict(), "score": score, "lost": lost.get(name)}
         for (name, c), score in zip(of.items(), score_F, strict=True)
     }
-
-
-def _by_weight(notices: Sequence[Notice]) -> list[Notice]:
-    """By level, and within a level what bears most on the choice first."""
-    weight = {**_WEIGHTIEST, **dict.fromkeys(_LIGHTEST, 1)}
-    return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 
 def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
@@ -393,6 +387,6 @@ def _refused(
         "recipe": dict.fromkeys(RECORDED), "learning_rate_from": None,
         "refusal": {"reason": refusal.reason, "run_next": refusal.run_next},
         "run_next": [{"settles": code, "do": one, "command": ""} for one in refusal.run_next],
-        **documented(_by_weight([*of["notices"], *(fit.notices if fit else ())])),
+        **documented(by_weight([*of["notices"], *(fit.notices if fit else ())])),
     }
     return Plan(allocation=None, document=plain(document), refusal=refusal)

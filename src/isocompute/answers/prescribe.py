@@ -8,9 +8,10 @@ Shape legend: D draws, F candidates.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -147,7 +148,12 @@ def prescribe(q: Question) -> Prescription:
         contended = best.confidence_set(share, n_F[ran], fit.level)
         good = sorted({int(n_F[f]) for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD})
         notes += open_choice(fit, contended, good, len({*n_F[ran].tolist()}), q.x)
+    others = [f for f in ran if n_F[f] != n]
+    second = max(others, key=lambda f: mean_F[f], default=None)
     answers = {
+        "runner_up": None if second is None else {
+            **which[second]._asdict(), "lost": mean_F[at] - mean_F[second],
+            "interval": best.interval(score_DF[:, at] - score_DF[:, second], fit.level)},
         "chosen_by": "expected_score" if tested[at] else "neighbours",
         "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at
                            if mean_F[f] > mean_F[at] - best.AS_GOOD}),
@@ -163,18 +169,22 @@ def prescribe(q: Question) -> Prescription:
 
 
 def smaller_budget(q: Question, widest: float) -> str:
-    """The largest budget below at which the best score is known, to a quarter octave, in words.
+    """The largest budget below that has a plan, to a quarter octave and two digits, in words.
 
     Args:
         q: the question.
         widest: interval of a score that counts as known.
     """
-    fit, x = q.fit, q.x / _QUARTER
+    fit, gpus = q.fit, q.gpus or 1
+    x = q.x / _QUARTER
     while x > fit.support[0]:
-        low, high = fit.best_at(x).score_interval
-        if high - low <= widest:
-            digit = 10 ** (math.floor(math.log10(x)) - 1)
-            return f"at most {compact(x // digit * digit)} {unit_words(fit.unit)}"
+        digit = 10 ** (math.floor(math.log10(x / gpus)) - 1)
+        said = x / gpus // digit * digit
+        with contextlib.suppress(InputError):  # too small for the limits
+            low, high = best.interval(prescribe(replace(q, x=said * gpus)).score_D, fit.level)
+            if high - low <= widest:
+                unit = f"hours on {gpus} GPUs" if q.gpus else unit_words(fit.unit)
+                return f"at most {compact(said)} {unit}"
         x /= _QUARTER
     return "a smaller budget"
 
@@ -225,12 +235,13 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     known, (b_p, n) = tested_n(q.fit), chosen
     twice = Configuration(b_p if q.batch_size is None else b_p // 2, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
-    code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 1 else ""
+    code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 2 else ""
     cost = min(longest(q.fit), q.rollouts(chosen))  # a check need not go beyond the plan
     other = twice if more else Configuration(b_p, n // 2)
     if not code or len(known) < ENOUGH_N:
         return []
-    printed = printed_law(q.source.split("[")[0]) if more else None
+    published = more and q.batch_size is None
+    printed = printed_law(q.source.split("[")[0]) if published else None
     if printed is not None and printed.beyond:  # they ran it, and say what it gave
         return []
     return [notice(code, trains={other: cost}, n=n, other=other.rollouts_per_problem)]

@@ -32,17 +32,24 @@ class Price:
     tokens: Mapping[Configuration, float] = field(default_factory=dict)  # measured, per rollout
     speeds: Mapping[Configuration, float] = field(default_factory=dict)  # rollouts per GPU-hour
     origin: Mapping[str, str] = field(default_factory=dict)  # rate -> "study", "sweep"; else given
-    timed_on: int | None = None  # GPUs of the runs, where their times are scaled to others
+    # GPUs on which times were measured that are scaled to others
+    timed_on: Mapping[Configuration, int] = field(default_factory=dict)
 
     def of(self, *which: Configuration) -> Rates:
         """The rates of one configuration, or of several that train as many rollouts each."""
-        tokens = [self.tokens.get(c, self.rates.tokens_per_rollout) for c in which]
+        tokens = [self._tokens_of(c) for c in which]
         speeds = [self.speed_of(c) for c in which]
         return replace(
             self.rates,
             tokens_per_rollout=_mean([t for t in tokens if t is not None]),
             rollouts_per_gpu_hour=_inverse(_mean([1 / s for s in speeds if s is not None])),
         )
+
+    def _tokens_of(self, c: Configuration) -> float | None:
+        """Tokens of a rollout: as measured, at another B_p as at this n, else the usual ones."""
+        n = c.rollouts_per_problem
+        same = [t for other, t in self.tokens.items() if other.rollouts_per_problem == n]
+        return self.tokens.get(c, median(same) if same else self.rates.tokens_per_rollout)
 
     def cost(self, trains: Effort) -> dict[str, float | None]:
         """What it costs to train so many rollouts of each configuration; None: not known."""
@@ -66,7 +73,7 @@ class Price:
         The largest error in predicting a measured batch from those around it; None with fewer
         than three, a rate that was given, and times that are scaled.
         """
-        if self.timed_on is not None:
+        if self.timed_on:
             return None
         sizes = sorted({c.batch_size for c in self.speeds})
         errors = []
@@ -85,7 +92,10 @@ class Price:
         }
         if self.speeds and "rollouts_per_gpu_hour" in rows:
             rows["rollouts_per_gpu_hour"]["off"] = self.off
-            rows["rollouts_per_gpu_hour"]["timed_on"] = self.timed_on
+            most = min(self.timed_on.values(), default=None)
+            rows["rollouts_per_gpu_hour"]["timed_on"] = (
+                self.timed_on.get(c) if c in self.speeds else most
+            )
         return rows
 
 
@@ -170,7 +180,7 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
         speeds = {c: 1 / each for c, each in hours.items()}
         rates = replace(rates, rollouts_per_gpu_hour=median(speeds.values()))
         origin["rollouts_per_gpu_hour"] = "sweep"
-    timed_on = next((c.timed_on for c in curves if speeds and c.timed_on), None)
+    timed_on = {c.configuration: c.timed_on for c in curves if speeds and c.timed_on}
     return Price(rates=rates, tokens=tokens, speeds=speeds, origin=origin, timed_on=timed_on)
 
 

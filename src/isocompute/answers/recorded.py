@@ -150,10 +150,11 @@ def _differing(
         by_batch = {c.batch_size: rate for c, rate in sorted(rates.items())}
         listed = [f"{rate:g} at {compact(batch)}" for batch, rate in sorted(by_batch.items())]
         yield notice("rates_without_a_rule", which=listed)
-    sizes = sorted(c.batch_size for c in rates)
-    if rates and scaling_of(rates) == "constant" and sizes[-1] >= APART * sizes[0]:
-        yield notice("one_rate", rate=rates[chosen] if chosen in rates else min(rates.values()),
-                     low=sizes[0], high=sizes[-1])  # fmt: skip
+    n_of = {c.rollouts_per_problem for c in rates}
+    sizes, every = sorted(c.batch_size for c in rates), {v for of in repeated.values() for v in of}
+    if len(n_of) > 1 and sizes[-1] >= APART * sizes[0] and len(every) == 1:
+        yield notice("one_rate", rate=min(every), low=sizes[0], high=sizes[-1],
+                     n=chosen.rollouts_per_problem)  # fmt: skip
 
 
 def _listed(values: Iterable[float]) -> str:

@@ -12,6 +12,7 @@ from isocompute.domain.notices import takes
 from isocompute.domain.text import pasted
 
 WIDTH = 80
+_NOTHING = dict.fromkeys(("gpu_hours", "tokens"))
 # Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
 # of it such a step would show as a price, at ten times it slower batches would not.
 ALIKE = 0.01
@@ -37,9 +38,9 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
         known = [part[name] for part in parts if part.get(name) is not None]
         total[name] = math.fsum(known) if len(known) == len(parts) else None
     spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
-    if total["gpu_hours"] is not None:  # of tokens there is no need beside hours and money
-        total["tokens"] = None
-    said = ", ".join(amounts(total)[:most]) or takes(spent)
+    # Of tokens there is no need beside hours and money.
+    shown = {**total, "tokens": None} if total["gpu_hours"] is not None else total
+    said = ", ".join(amounts(shown)[:most]) or takes(spent)
     # How much a gauge of unknown problems samples is not known.
     open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
     times = f"{_times(d, total, spent):.1f}"
@@ -49,8 +50,11 @@ def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: 
 
 def _times(d: Mapping[str, Any], total: Mapping[str, float | None], rollouts: float) -> float:
     """Run and checks over the run alone, by what is paid where that is known."""
-    hours, own = total["gpu_hours"], d["cost"]["gpu_hours"]
-    return hours / own if hours and own else rollouts / (d.get("rollouts") or math.inf)
+    for name in ("gpu_hours", "tokens"):
+        paid, own = total[name], d["cost"][name]
+        if paid and own:
+            return float(paid / own)
+    return rollouts / (d.get("rollouts") or math.inf)
 
 
 def step_lines(
@@ -81,7 +85,7 @@ def step_lines(
 def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
     """The checks that `checks` leaves out."""
     left = [step for step in d["run_next"] if step not in first]
-    head = ["Too dear beside this run:"] if left else []
+    head = ["Left out, as together they cost more than the run:"] if left else []
     for step in left:
         cost = step_cost(step)[0]
         head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
@@ -91,13 +95,20 @@ def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> 
 
 def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Steps of a plan that are worth taking first: together they do not cost more than the run."""
-    left, worth = (1 + ALIKE) * (d.get("rollouts") or math.inf), list[Mapping[str, Any]]()
+    left, worth = 1 + ALIKE, list[Mapping[str, Any]]()
     for step in d["run_next"]:
-        cost = step.get("rollouts") or 0.0
-        if cost <= left:
+        share = _share(d, step)
+        if share <= left:
             worth.append(step)
-            left -= cost
+            left -= share
     return worth
+
+
+def _share(d: Mapping[str, Any], step: Mapping[str, Any]) -> float:
+    """What a step takes over what the run takes, by what is paid where that is known."""
+    if not step.get("rollouts"):
+        return 0.0
+    return _times(d, {**_NOTHING, **(step.get("cost") or {})}, step["rollouts"])
 
 
 def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:

@@ -47,9 +47,22 @@ FELL = 0.5
 ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says more than they do
 
 
+# Of several cautions the one reason that is named: these first, those only where there is none.
+_WEIGHTIEST = {
+    "steps_assumed": -2,  # of it hangs every number
+    **dict.fromkeys(("one_or_two_n", "law_of_another_model", "extrapolated", "extrapolated_down",
+                    "split_untested"), -1),
+}
+_LIGHTEST = ("bp_untested", "anchor_assumed", "one_rate")
 # So many times beyond the budgets compared, and the share of plans of simulated sweeps whose 95%
 # interval held there (`benchmarks/far_out.py`: 0.91 at 10 times, 0.90 at 30, 0.80 at 60 and 100).
 HELD = ((10.0, ""), (30.0, "9 of 10"), (100.0, "4 of 5"))
+
+
+def by_weight(notices: Sequence[Notice]) -> list[Notice]:
+    """By level, and within a level what bears most on the choice first."""
+    weight = {**_WEIGHTIEST, **dict.fromkeys(_LIGHTEST, 1)}
+    return ordered(sorted(notices, key=lambda one: weight.get(one.code, 0)))
 
 
 def trust(times: float) -> str:
@@ -147,7 +160,8 @@ def _learned(fit: Reading) -> Iterator[Notice]:
         yield notice("scores_fall", fallen=names, which=named(fit, [first]),
                      trains={first: longest(fit, first) / 4})  # fmt: skip
     elif not any(w.rises for w in of.values()):
-        yield notice("scores_flat")
+        seen = [SURE * w.error(0, -1) for w in of.values()]
+        yield notice("scores_flat", seen=min(seen, default=0.0))
 
 
 def _fallen(of: Mapping[Configuration, Windows]) -> list[Configuration]:
@@ -210,7 +224,7 @@ def _best(fit: Fit) -> Iterator[Notice]:
     for n, end in ((tested[-1], "largest"), (tested[0], "smallest")):
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             beyond = 2 * n if end == "largest" else n // 2
-            if beyond:  # nothing lies below n = 1
+            if beyond > 1:  # one rollout of a problem has no group to be compared with
                 yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
                              beyond=beyond, trains={last.configuration._replace(
                                  rollouts_per_problem=beyond): compared(fit)})  # fmt: skip
@@ -258,7 +272,8 @@ def _runs(fit: Fit) -> Iterator[Notice]:
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,
                      advice=advice, trains=again)  # fmt: skip
     if low := [c for c in curves if c.rate_left is not None and c.rate_left < FELL]:
-        left = min(c.rate_left or 0.0 for c in low)
+        ends = sorted(f"{c.rate_left or 0.0:.0%}" for c in low)
+        left = " to ".join(dict.fromkeys((ends[0], ends[-1])))
         yield notice("rate_fell", left=left, which=names(c.configuration for c in low))
     if rough:
         yield notice("not_smooth", n_rough=len(rough), n_runs=len(curves), which=names(rough))

@@ -9,7 +9,7 @@ from typing import Any
 from isocompute.answers.advice import OF_THE_SWEEP, amounts, plain_rate
 from isocompute.answers.best_words import best_n_words
 from isocompute.answers.check import check_words
-from isocompute.answers.clock import clock_words
+from isocompute.answers.clock import clock_words, gpus_words
 from isocompute.answers.less import less_words
 from isocompute.answers.overtakes import lead_words
 from isocompute.answers.passes import passes_words
@@ -30,7 +30,7 @@ from isocompute.trainers import key_lines
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
-_GIVE_WAY = (("", 2), ("untested n", 1), ("for less", 1), ("on the way", 1), ("data", 1),
+_GIVE_WAY = (("", 2), ("untested n", 1), ("for less", 1), ("stop if", 1), ("data", 1),
              ("today", 1))
 _FOREGROUND = 3  # steps that are named
 TOO_DEAR = "nothing: every check costs more than the run"
@@ -89,7 +89,8 @@ def _screen(d: Mapping[str, Any], rows: list[str], sure: str, trainer: str | Non
     if len(lines) < _SCREEN - 1 and any(one["settles"] in OF_THE_SWEEP for one in first):
         lines.append("Then plan again, with the new runs beside the old ones.")
     if d["run_next"] and not first:
-        lines.append(f"Before you spend: {TOO_DEAR} (--why).")
+        lines.append(f"{'To learn more' if d.get('trained') else 'Before you spend'}: {TOO_DEAR} "
+                     "(--why).")  # fmt: skip
     more = len(d["notices"]) - (d["verdict"]["level"] != "ok")
     noted = f"{others_words(d, more)}: --why" if more else "Reasoning: --why"
     return [*lines, noted + ("" if trainer else "    Trainer settings: --for verl, --for trl")]
@@ -143,9 +144,9 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     if others := [str(n) for n in d["as_good"] if n != d["rollouts_per_problem"]]:
         out += _row("as good", "n = " + ", ".join(others))
     for name, text in (
-        ("trained", trained_words(d)), ("leads", lead_words(d)), ("data", passes_words(d)),
+        ("trained", trained_words(d)), ("best", lead_words(d)), ("data", passes_words(d)),
         ("for less", less_words(d)),
-        ("on the way", check_words(d.get("check"))),
+        ("stop if", check_words(d.get("check"))),
     ):  # fmt: skip
         out += _row(name, text) if text else []
     if guesses := d["neighbours"][:2]:
@@ -179,6 +180,17 @@ def trained_words(d: Mapping[str, Any]) -> str:
     return f"{runs} went this far already: use a checkpoint at step {found['step']:,}"
 
 
+def runner_up_words(d: Mapping[str, Any]) -> str:
+    """The next best n tested, and what it scores less; "" where there is none."""
+    if not (second := d.get("runner_up")):
+        return ""
+    low, high = second["interval"]
+    return (
+        f"n = {second['rollouts_per_problem']} scores {second['lost']:.3f} less "
+        f"({low:.3f} to {high:.3f})"
+    )
+
+
 def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
     """What a setting costs where that differs from the plan's by more than the last step."""
     here, there = cost["gpu_hours"], than["gpu_hours"]
@@ -200,8 +212,7 @@ def rate_origin(d: Mapping[str, Any]) -> str:
     if whose != "runs":
         return {None: "", "study": "from your study"}.get(whose, f"{whose}'s; tune yours")
     base = d["recipe"]["base_batch_size"]
-    fell = any(one["code"] == "rate_fell" for one in d.get("notices", ()))
-    held = "held constant; it fell in the runs" if fell else ""
+    held = "held constant; it fell in the runs" if d.get("rate_fell") else ""
     if base == d["batch_size"]:
         return held or "as in the runs"
     said = f"from {plain_rate(d['recipe']['learning_rate'])} at a batch of {compact(base)}"
@@ -233,7 +244,7 @@ def _cost(cost: Mapping[str, Any]) -> tuple[list[str], str]:
 def rate_words(found: Mapping[str, Any]) -> str:
     """Where rollouts per GPU-hour come from, and how far off they may be."""
     if found.get("timed_on") is not None:
-        return f"times of {found['timed_on']} GPUs, scaled"
+        return f"times of {gpus_words(found['timed_on'])}, scaled"
     if found.get("off") is not None:
         return f"your runs' times, within {max(found['off'], 0.01):.0%}"
     whose = {"study": "your study: ", "sweep": "your runs: "}.get(str(found.get("from")), "")
@@ -252,6 +263,7 @@ def _why(d: Mapping[str, Any]) -> list[str]:
         f"{best_n_words(d)} Still in contention: n = {', '.join(map(str, d['confidence_set']))}.",
         f"All n were compared from {low} to {high} {law['unit']}.",
     ]
+    said += [f"Runner-up: {text}."] if (text := runner_up_words(d)) else []
     if d["passes_over_data"] is not None:
         said.append(f"Passes over your problems: {compact(d['passes_over_data'])}.")
     if d["rules"]:

@@ -72,6 +72,7 @@ class Curve:
         steps_assumed: a tracker's own step is taken for updates, and nothing beside it says so.
         gpus: of which its GPU-hours are counted; None where that is not known.
         timed_on: GPUs that it trained on, where its GPU-hours are scaled to another number.
+        fixed_s: then the seconds of an update that are taken not to shrink with GPUs.
         trained_on: problems that it trained on, where the log counts its passes over them.
         rate_left: the learning rate at its end over the largest; None where it is not logged.
         score_range: what its scores could be where they were read, before they became 0..1.
@@ -99,6 +100,7 @@ class Curve:
     steps_assumed: bool = False
     gpus: int | None = None
     timed_on: int | None = None
+    fixed_s: float = 0.0
     trained_on: int | None = None
     rate_left: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)

@@ -61,9 +61,11 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "If these scores are losses, use 1 - loss as the score. Otherwise train {which} again "
             "at half the learning rate, for a quarter of its steps{takes}."),
         "scores_flat": _stop(
-            "No run learned: no score ends clearly higher than it began.",
-            "Measure the problems with `isocompute difficulty` (16 answers each), and train on "
-            "those that the model solves sometimes, but not always."),
+            "No run learned, as far as can be told: no score ends clearly higher than it began. A "
+            "rise below {seen:.2f} would not show.",
+            "If that is much, evaluate on more problems. Else measure them with `isocompute "
+            "difficulty` (16 answers each), and train on those that the model solves sometimes, "
+            "but not always."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "
@@ -115,7 +117,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "A run broke while other seeds did not: {which}. Only its scores before that count.",
             "Train it again{takes}; its entropy, KL and length show where it broke."),
         "rate_fell": _caution(
-            "The learning rate fell to {left:.0%} of its peak: {which}. Scores level off as it "
+            "The learning rate fell to {left} of its peak: {which}. Scores level off as it "
             "falls, so a longer run may reach more than is said here.",
             "Sweep at a constant rate, as the settings of --for have it."),
         "failed_health": _caution(
@@ -154,8 +156,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
             "that{trust}.",
-            "Compare the plan's run with the scores to expect on the way; if it scores less, stop "
-            "and fit again."),
+            "Stop the plan's run where it scores less than is expected on its way, and fit "
+            "again."),
         "extrapolated_down": _caution(
             "All n were compared only from {edge:k} {unit} on; this is {times:k} times less.",
             "Plan for {edge:k} {unit} or more, or evaluate the runs earlier."),
@@ -196,7 +198,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "one_rate": _caution(
             "Batches of {low:k} to {high:k} rollouts were all trained at a learning rate of "
             "{rate:g}: larger n may gain from a higher one, smaller n from a lower.",
-            "Train the n named here once at half and once at twice the rate."),
+            "Train n = {n} once at half and once at twice the rate."),
         "recipes_mixed": _caution(
             "This study has several recipes; the plan uses the usual one for the difficulty.",
             "Plan from one recipe: --where recipe=NAME."),
@@ -230,7 +232,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "this budget.",
             "Sweep n at that batch."),
         "gpus_scaled": _caution(
-            "Times were measured on {known} GPUs. For {gpus}, {how}: no run has shown it.",
+            "Times were measured on {known}. On {gpus}, {how}: no run has shown it.",
             "Time ten updates of the plan on {gpus} GPUs, then pass --rollouts-per-gpu-hour."),
         "tokens_measured": _note(
             "Tokens are counted at {tokens:k} per rollout, as in the sweep.",

@@ -297,7 +297,7 @@ def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
 def _provenance(kept: dict[str, Any]) -> Provenance:
     """As it was stored; a study of an earlier version has fewer fields, of a later one more."""
     known = {f.name: kept[f.name] for f in fields(Provenance) if f.name in kept}
-    for name in ("inferred", "unread", "score_range"):
+    for name in ("inferred", "unread", "score_range", "rates"):
         if known.get(name) is not None:
             known[name] = tuple(known[name])
     return Provenance(**known)

@@ -69,7 +69,7 @@ from isocompute.importers.points import (
 from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
-from isocompute.importers.schedule import EPOCH, passes_per_step, rate_left
+from isocompute.importers.schedule import EPOCH, passes_per_step, rate_span
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import measured
 from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
@@ -228,7 +228,7 @@ def conclude(
             begins=None if c.first is None else max(c.first - begins, 0),
             s_per_step=seconds_per_step(c.side),
             gpu_s_per_step=gpu_seconds_per_step(c.side, gpus),
-            passes_per_step=passes_per_step(c.side[EPOCH]), rate_left=rate_left(c.side["rate"]),
+            passes_per_step=passes_per_step(c.side[EPOCH]), rates=rate_span(c.side["rate"]),
             inferred=(*c.settings.inferred, *c.counters.inferred),
         ),
     )

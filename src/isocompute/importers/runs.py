@@ -155,7 +155,7 @@ class Provenance:
         s_per_step: mean seconds of an update, where the log has times.
         gpu_s_per_step: mean GPU-seconds of an update, where the log has time and GPUs.
         passes_per_step: passes over the training problems in an update, where the log has epochs.
-        rate_left: the learning rate of its last row over the largest, where it is logged.
+        rates: the learning rate of its last row and the largest, where it is logged.
         unread: keys of the log that were not understood, the first ones.
         begins: the first step of its rows, with scores or without; None where that is not known.
     """
@@ -172,7 +172,7 @@ class Provenance:
     s_per_step: float | None = None
     gpu_s_per_step: float | None = None
     passes_per_step: float | None = None
-    rate_left: float | None = None
+    rates: tuple[float, float] | None = None
     unread: tuple[str, ...] = ()
     begins: int | None = None
 

@@ -242,8 +242,13 @@ def _joined(first: ImportedRun, then: ImportedRun) -> ImportedRun:
     assert ends is not None
     lost = ends[1] - begins[0]
     again = f", {lost} steps done twice count once" if lost > 0 else ""
+    own, its = first.provenance, then.provenance
+    rates = its.rates and (its.rates[0], max(its.rates[1], (own.rates or its.rates)[1]))
     joined = replace(
-        first, series=tuple(kept.values()), outcomes=_outcomes(first, then, begins[0]),
+        first, provenance=replace(
+            own, rates=rates or own.rates,
+            passes_per_step=its.passes_per_step or own.passes_per_step,
+        ), series=tuple(kept.values()), outcomes=_outcomes(first, then, begins[0]),
         errors=(*first.errors, *then.errors), n_errors=first.n_errors + then.n_errors,
         n_rows=first.n_rows + then.n_rows, steps=then.steps or first.steps,
         seed=then.seed if first.seed is None else first.seed,

@@ -24,9 +24,10 @@ from isocompute.answers.words import (
     rate_origin,
     rate_words,
     recipe_said,
+    runner_up_words,
     trained_words,
 )
-from isocompute.domain.text import compact
+from isocompute.domain.text import compact, unit_words
 from isocompute.report import words
 from isocompute.report.words import Document, interval, score
 from isocompute.trainers import with_comments
@@ -106,10 +107,10 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Gain", _gain(plan)),
         ("Today", _today(plan)),
         ("As good", f"n = {', '.join(equals)}" if equals else ""),
-        ("Already trained", trained_words(plan)),
-        ("Leads", lead_words(plan)),
+        ("Runner-up", "" if equals else runner_up_words(plan)),
+        ("Best", lead_words(plan)),
         ("For less", less_words(plan)),
-        ("On the way", check_words(plan.get("check"))),
+        ("Stop if", check_words(plan.get("check"))),
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep your own" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
@@ -119,7 +120,9 @@ def _plan(fit: Document | None, plan: Document) -> Section:
     ]
     return {
         "three": {name: _exact(plan.get(key)) for name, key in _THREE.items()},
-        "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}",
+        "eyebrow": "What to use: it is trained already" if plan.get("trained") else "What to run",
+        "lead": f"{_spent(plan)} rollouts in all. {_ROLLOUT}{known}"
+        + (f" {have[0].upper()}{have[1:]}." if (have := trained_words(plan)) else ""),
         "strip": _strip(fit, plan, n),
         "facts": [fact for fact in facts if fact[1]],
         "recipe": _recipe(plan),
@@ -270,9 +273,10 @@ def _gain(plan: Document) -> str:
     doubts = [] if gain.get("tested", True) else ["untested"]
     doubts += ["may be a loss"] if None not in wide and wide[0] <= 0 <= wide[1] else []
     doubt = f" ({', '.join(doubts)})" if doubts else ""
+    unit = unit_words((plan.get("law") or {}).get("unit") or "rollouts")
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "
-        f"today's n\u00a0=\u00a0{n}{other}{doubt}"
+        f"today's n\u00a0=\u00a0{n}{other} at equal {unit}{doubt}"
     )
 
 

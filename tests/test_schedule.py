@@ -381,7 +381,7 @@ def test_of_two_data_sets_the_passes_are_those_of_the_choice() -> None:
     of = 100 if n < 32 else 1000
     assert d["passes_over_data"] == pytest.approx(d["steps"] * 32 / of)
     assert d["passes_in_sweep"]["of_n"] == pytest.approx(AT / n / of, rel=0.02)
-    other = plan_budget(fit_sweep(runs, draws=20), 4 * AT, problems=20).document
+    other = plan_budget(fit_sweep(runs, draws=20), 400 * AT, problems=50).document
     assert passes_words(other).endswith(f" over {of:,}")
 
 

@@ -90,12 +90,10 @@ class Price:
             for name, value in vars(self.of(c)).items()
             if value is not None
         }
-        if self.speeds and "rollouts_per_gpu_hour" in rows:
-            rows["rollouts_per_gpu_hour"]["off"] = self.off
-            most = min(self.timed_on.values(), default=None)
-            rows["rollouts_per_gpu_hour"]["timed_on"] = (
-                self.timed_on.get(c) if c in self.speeds else most
-            )
+        if self.origin.get("rollouts_per_gpu_hour") == "sweep" and "rollouts_per_gpu_hour" in rows:
+            some = next(iter(self.timed_on.values()), None)
+            on = self.timed_on.get(c) if c in self.speeds else some
+            rows["rollouts_per_gpu_hour"] |= {"off": self.off, "timed_on": on}
         return rows
 
 

@@ -128,7 +128,8 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     assert "hen sweep" not in said
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
-    assert "; 700 GPU-hours, $1,400, 15% + 1% for evaluation)" in said
+    assert "with a sweep of n = " in said
+    assert " (700 GPU-hours, $1,400, 16%), which costs more than it finds, 0." in said
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations
@@ -472,12 +473,7 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
     assert all(len(line) <= 80 or str(tmp_path) in line for line in lines)
     d = json.loads(document.read_text())
     assert d["study"] == str(study)
-    assert main(["run", str(study), "--dry-run", "--json", str(document)]) == 0
-    estimate = json.loads(document.read_text())["estimate"]
-    assert estimate["rollouts"] == d["sweep"]["rollouts"]
-    assert estimate["evaluation_rollouts"] == d["sweep"]["evaluation_rollouts"]
-    for unit in ("gpu_hours", "usd"):
-        assert estimate[unit] == pytest.approx(d["sweep"]["cost"][unit])
+    assert (d["answer"], d["written"]) == ("no_sweep", "run")
     codes = [one["code"] for one in d["notices"]]
     assert ("stand_ins" in codes) == ("verl" not in name)
     told = " ".join(" ".join(lines).split())
@@ -506,19 +502,28 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
         assert rates["runs"] == d["lr_sweep"]["runs"]
     # The command that starts the run is copied from the screen; it trains what was advised, and
     # with what is asked for first it keeps to the budget.
-    start = next(i for i, line in enumerate(lines) if line.startswith("Start "))
-    said = "\n".join(lines[start:]).removeprefix("Start ")
-    command = shlex.split(said.replace("\\\n", ""))  # as a shell joins lines
-    assert command[:2] == ["isocompute", "run"]
-    run = estimated(command[1:])
+    assert lines[-1] == f"Start   isocompute run {study}"
+    run = estimated(["run", str(study)])
     assert run["runs"] == 1
     assert agrees(run, d["final"])
     drawn = [p["rollouts"] + p["evaluation_rollouts"] for p in (d["final"], d["lr_sweep"]) if p]
     assert sum(drawn) <= d["budget_rollouts"]
+    assert d["spent"]["amount"] <= d["budget"]["amount"]
+    # The sweep that was not advised is written where it is asked for, and nowhere else.
+    capsys.readouterr()
+    assert main([*asked, "--sweep", "--json", str(document)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 12
+    swept = json.loads(document.read_text())
+    assert (swept["answer"], swept["written"]) == ("no_sweep", "sweep")
+    assert lines[-1] == f"Run     isocompute run {study}   (it stops by itself)"
+    assert agrees(estimated(["run", str(study)]), d["sweep"])
+    if swept["lr_sweep"] is not None:
+        assert agrees(estimated(["lr-sweep", str(study)]), swept["lr_sweep"])
     # Seconds of this machine stand beside no GPU-hours of others, nor beside a sweep not advised.
     assert ("cores of this machine" in str(d.get("time"))) == (d["engine"] == "local")
-    assert d["answer"] == "no_sweep"
-    assert "cores of this machine" not in told
+    assert ("cores of this machine" in told) == (d["engine"] == "local")
+    assert "cores of this machine" not in " ".join(lines)
     assert d["engine"] != "local" or d["sweep"]["cost"]["gpu_hours"] is None
     assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in
                                         ("2,000 dollars", "an older study"))  # fmt: skip
@@ -625,7 +630,7 @@ def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) 
              "--model", "M", "-o", str(study), "--json", "-"]  # fmt: skip
     for more, evaluated in (([], 200), (["--validation", str(own)], 50)):
         assert main([*asked, *more]) == 0
-        said = json.loads(capsys.readouterr().out)["sweep"]
+        said = json.loads(capsys.readouterr().out)["final"]
         runs = open_study(study).runs
         assert {len(run.validation["all"]) for run in runs} == {evaluated}
         drawn = sum(run.evaluations * evaluated * 4 for run in runs)
@@ -635,7 +640,7 @@ def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) 
 def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
     sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64), seeds=2,
                   rollouts_per_run=200_000)  # fmt: skip
-    of = {"target": 2e6, "problems": 100, "rates": Rates(usd_per_gpu_hour=2.0)}
+    of = {"final": 2e6, "problems": 100, "rates": Rates(usd_per_gpu_hour=2.0)}
     for gpus, machines in ((16, (2, 8)), (12, (2, 6)), (4, (1, 4)), (None, (None, None))):
         trainer = Trainer(engine="verl", model="M", gpus=gpus, difficulty="hard")
         content = study_content(tmp_path / "s.yaml", sweep, trainer, **of)
@@ -655,7 +660,7 @@ def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
 def test_a_model_that_is_named_keeps_its_own_learning_rate(tmp_path: Path) -> None:
     sweep = Sweep(problems_per_batch=8, rollouts_per_problem=(4, 16), seeds=1,
                   rollouts_per_run=4096)  # fmt: skip
-    of = {"target": 1e5, "problems": None, "rates": Rates()}
+    of = {"final": 1e5, "problems": None, "rates": Rates()}
     shipped = study_content(tmp_path / "s.yaml", sweep, Trainer(engine="trl"), **of)
     assert shipped["recipe"]["learning_rate"] == 1e-3
     assert "max_new_tokens" not in shipped["engine_options"]  # its folder says it
@@ -756,7 +761,8 @@ def test_a_verl_sweep_that_is_adaptive_can_stop_its_runs(tmp_path: Path, capsys:
     from isocompute.runner import open_study
 
     study = tmp_path / "sweep.yaml"
-    assert main(["design", "--budget", "3M", "--draws", "4", "-o", str(study), *VERL]) == 0
+    asked = ["design", "--budget", "3M", "--draws", "4", "--sweep", "-o", str(study), *VERL]
+    assert main(asked) == 0
     grid = open_study(study).grid()
     # An eighth, a quarter, a half, the whole of each run: it may be stopped at three places.
     for configuration, steps in grid.steps.items():

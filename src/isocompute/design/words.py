@@ -135,12 +135,21 @@ def _written(d: Row) -> list[str]:
     if d["lr_sweep"] is not None:
         file = d["study"] or "study.yaml"
         rate = f"isocompute lr-sweep {file}" if d["study"] else "the learning rate (write -o FILE)"
-        lines += _row("First", f"{rate}   ({_drawn(d, d['lr_sweep'])})")
-    if d["study"] is not None and d["written"] == "sweep":
-        lines += _row("Run", f"isocompute run {d['study']}   (it stops by itself)")
-    elif d["study"] is not None:
-        lines += _row("Start", f"isocompute run {d['study']}")
+        lines += _command("First", rate, _drawn(d, d["lr_sweep"]))
+    if d["study"] is not None:
+        command = f"isocompute run {d['study']}"
+        of_sweep = d["written"] == "sweep"
+        lines += _command("Run" if of_sweep else "Start", command, "it stops by itself" * of_sweep)
     return lines
+
+
+def _command(name: str, command: str, aside: str) -> list[str]:
+    """A command in one piece, to be copied, and a word on it where there is room."""
+    line, more = f"{name:<{_LABEL}}{command}", f"({aside})" if aside else ""
+    if not more:
+        return [line]
+    fits = len(line) + 3 + len(more) <= WIDTH
+    return [f"{line}   {more}"] if fits else [line, *_row("", more)]
 
 
 def _others(d: Row) -> list[Row]:
@@ -274,9 +283,12 @@ def _worth(d: Row) -> str:
 
 
 def _too_little(d: Row) -> str:
-    """Why a sweep chooses no better than the guess."""
-    n, sweep = d["worth"]["without"]["rollouts_per_problem"], d["sweep"]
-    if n > d["worth"]["after"]["largest_n"]:
+    """Why a sweep loses more than the guess."""
+    none, after, sweep = d["worth"]["without"], d["worth"]["after"], d["sweep"]
+    n = none["rollouts_per_problem"]
+    if after["choice"] <= none["loss"]:
+        return "which costs more than it finds"
+    if n > after["largest_n"]:
         return f"which cannot reach n = {n}"
     if n not in sweep["rollouts_per_problem"]:
         return f"which does not try n = {n}"

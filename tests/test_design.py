@@ -854,10 +854,11 @@ def test_what_speaks_against_the_answer_stands_below_it_and_the_rest_under_why(
     d = json.loads(Path("d.json").read_text())
     # The longest published run at n = 512 has 4.06M rollouts, 1.3 passes over 6,000 problems.
     n, passes = d["final"]["rollouts_per_problem"], d["passes_over_data"]["final"]
-    said = f"Caution {passes:.0f} passes over 20 problems; no run of the prior made more than"
+    said = f"Caution {passes:.0f} passes over 20 problems; the prior's runs made"
     assert n == 512
     assert passes == d["final"]["rollouts"] / n / 20
-    assert " ".join(short.split("\n", 1)[1].split()).startswith(f"{said} 1.3 at n = 512. Add")
+    below = " ".join(short.split("\n", 1)[1].split())
+    assert below.startswith(f"{said} 1.3 at most at n = 512. Add")
     codes = [one["code"] for one in d["notices"]]
     assert codes[:2] == ["passes_beyond_prior", "problems_fewer_than_prior"]
     assert codes.index("problems_fewer_than_prior") < codes.index("prior_of_others")

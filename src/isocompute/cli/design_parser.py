@@ -46,7 +46,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--difficulty", choices=("easy", "hard", "mixed"),
         help="how hard the problems are for the base model; chooses recipe and prior (default: by "
-        "the pass rates in --train)",
+        "--train's pass rates)",
     )  # fmt: skip
     parser.add_argument(
         "--prior", metavar="SOURCE",
@@ -83,10 +83,10 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument("--seed", type=count, default=0, help="of the simulation (default: 0)")
     parser.add_argument(
         "-o", "--output", metavar="STUDY.yaml",
-        help="write the study file: of the sweep, or of the run where no sweep pays",
+        help="write the study file, of the sweep or, where none pays, of the run",
     )  # fmt: skip
     parser.add_argument(
-        "--sweep", action="store_true", help="with -o: the sweep, whether it pays or not"
+        "--sweep", action="store_true", help="with -o: the sweep's in any case"
     )
     parser.add_argument("--why", action="store_true", help="also the reasons and every note")
     add_json(parser)

@@ -241,8 +241,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No sweep within this budget gains more than it costs: run n = {n}.",
             "Raise --budget, or write one all the same with --sweep."),
         "passes_beyond_prior": _caution(
-            "{passes:k} passes over {problems:k} problems; no run of the prior made more than "
-            "{known:k} at n = {n}.",
+            "{passes:k} passes over {problems:k} problems; the prior's runs made {known:k} at most "
+            "at n = {n}.",
             "Add problems, or take a smaller n and stop at the peak."),
         "problems_fewer_than_prior": _caution(
             "{problems:k} problems are far fewer than the prior's {known:k}; smaller n may win.",
@@ -260,11 +260,11 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "No difficulty was given: easy and hard sets are simulated; the recipe is for easy.",
             "The best n depends on it: run `isocompute difficulty`, pass --difficulty."),
         "difficulty_of_file": _note(
-            "difficulty {difficulty}, by the pass rates in --train: mean {rate:.3g}.",
+            "The problems are {difficulty} by the pass rates in --train (mean {rate:.3g}).",
             "--difficulty overrides."),
         "longer_responses": _note(
             "Responses are cut at {limit:,} tokens, twice your mean or more.",
-            "See that model and GPUs hold them."),
+            "Model and GPUs must hold them."),
         "stand_ins": _caution(
             "The study file has placeholders for {what}.",
             "Pass {options}, or edit it."),

@@ -261,7 +261,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
             "The best n depends on it: run `isocompute difficulty`, pass --difficulty."),
         "difficulty_of_file": _note(
             "The problems are {difficulty} by the pass rates in --train (mean {rate:.3g}).",
-            "--difficulty overrides."),
+            "Override by --difficulty."),
         "longer_responses": _note(
             "Responses are cut at {limit:,} tokens, twice your mean or more.",
             "Model and GPUs must hold them."),

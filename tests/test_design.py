@@ -50,6 +50,7 @@ from isocompute.errors import InputError, RefusalError
 from isocompute.recipe import Recipe
 from isocompute.store import Database
 from isocompute.testing.planted import NOISE, WORLDS
+from isocompute.verifiers.worker import WorkerVerifier
 
 N = (8, 16, 32, 64, 128, 256, 512)
 X = np.arange(2.0, 10.0, 0.04)
@@ -128,7 +129,8 @@ def test_no_sweep_is_the_answer_where_it_can_tell_nothing(monkeypatch: Any) -> N
     assert "hen sweep" not in said
     paid = {**d["sweep"], "cost": {**d["sweep"]["cost"], "gpu_hours": 700.0, "usd": 1400.0}}
     said = " ".join(" ".join(design_lines({**d, "sweep": paid})).split())
-    assert "; 700 GPU-hours, $1,400, 15% + 1% for evaluation)" in said
+    assert "with a sweep of n = " in said
+    assert " (700 GPU-hours, $1,400, 16%), which costs more than it finds, 0." in said
     tight = Limits(budget=4e5, spend=0.4, n_F=N)
     sweep, d = design_sweep(ALIKE, Asked(limits=tight, draws=DRAWS))
     kept = 4e5 - sweep.rollouts - sweep.evaluations
@@ -472,12 +474,7 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
     assert all(len(line) <= 80 or str(tmp_path) in line for line in lines)
     d = json.loads(document.read_text())
     assert d["study"] == str(study)
-    assert main(["run", str(study), "--dry-run", "--json", str(document)]) == 0
-    estimate = json.loads(document.read_text())["estimate"]
-    assert estimate["rollouts"] == d["sweep"]["rollouts"]
-    assert estimate["evaluation_rollouts"] == d["sweep"]["evaluation_rollouts"]
-    for unit in ("gpu_hours", "usd"):
-        assert estimate[unit] == pytest.approx(d["sweep"]["cost"][unit])
+    assert (d["answer"], d["written"]) == ("no_sweep", "run")
     codes = [one["code"] for one in d["notices"]]
     assert ("stand_ins" in codes) == ("verl" not in name)
     told = " ".join(" ".join(lines).split())
@@ -506,19 +503,28 @@ def test_six_situations_and_the_study_is_taken_as_it_is(
         assert rates["runs"] == d["lr_sweep"]["runs"]
     # The command that starts the run is copied from the screen; it trains what was advised, and
     # with what is asked for first it keeps to the budget.
-    start = next(i for i, line in enumerate(lines) if line.startswith("Start "))
-    said = "\n".join(lines[start:]).removeprefix("Start ")
-    command = shlex.split(said.replace("\\\n", ""))  # as a shell joins lines
-    assert command[:2] == ["isocompute", "run"]
-    run = estimated(command[1:])
+    assert lines[-1] == f"Start   isocompute run {study}"
+    run = estimated(["run", str(study)])
     assert run["runs"] == 1
     assert agrees(run, d["final"])
     drawn = [p["rollouts"] + p["evaluation_rollouts"] for p in (d["final"], d["lr_sweep"]) if p]
     assert sum(drawn) <= d["budget_rollouts"]
+    assert d["spent"]["amount"] <= d["budget"]["amount"]
+    # The sweep that was not advised is written where it is asked for, and nowhere else.
+    capsys.readouterr()
+    assert main([*asked, "--sweep", "--json", str(document)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 12
+    swept = json.loads(document.read_text())
+    assert (swept["answer"], swept["written"]) == ("no_sweep", "sweep")
+    assert lines[-1] == f"Run     isocompute run {study}   (it stops by itself)"
+    assert agrees(estimated(["run", str(study)]), d["sweep"])
+    if swept["lr_sweep"] is not None:
+        assert agrees(estimated(["lr-sweep", str(study)]), swept["lr_sweep"])
     # Seconds of this machine stand beside no GPU-hours of others, nor beside a sweep not advised.
     assert ("cores of this machine" in str(d.get("time"))) == (d["engine"] == "local")
-    assert d["answer"] == "no_sweep"
-    assert "cores of this machine" not in told
+    assert ("cores of this machine" in told) == (d["engine"] == "local")
+    assert "cores of this machine" not in " ".join(lines)
     assert d["engine"] != "local" or d["sweep"]["cost"]["gpu_hours"] is None
     assert ("prior_alone" in codes) == ("easy" not in " ".join(asked) and name not in
                                         ("2,000 dollars", "an older study"))  # fmt: skip
@@ -625,7 +631,7 @@ def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) 
              "--model", "M", "-o", str(study), "--json", "-"]  # fmt: skip
     for more, evaluated in (([], 200), (["--validation", str(own)], 50)):
         assert main([*asked, *more]) == 0
-        said = json.loads(capsys.readouterr().out)["sweep"]
+        said = json.loads(capsys.readouterr().out)["final"]
         runs = open_study(study).runs
         assert {len(run.validation["all"]) for run in runs} == {evaluated}
         drawn = sum(run.evaluations * evaluated * 4 for run in runs)
@@ -635,7 +641,7 @@ def test_evaluations_cost_what_the_study_will_draw(tmp_path: Path, capsys: Any) 
 def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
     sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64), seeds=2,
                   rollouts_per_run=200_000)  # fmt: skip
-    of = {"target": 2e6, "problems": 100, "rates": Rates(usd_per_gpu_hour=2.0)}
+    of = {"final": 2e6, "problems": 100, "rates": Rates(usd_per_gpu_hour=2.0)}
     for gpus, machines in ((16, (2, 8)), (12, (2, 6)), (4, (1, 4)), (None, (None, None))):
         trainer = Trainer(engine="verl", model="M", gpus=gpus, difficulty="hard")
         content = study_content(tmp_path / "s.yaml", sweep, trainer, **of)
@@ -655,7 +661,7 @@ def test_a_study_says_target_rates_and_machines(tmp_path: Path) -> None:
 def test_a_model_that_is_named_keeps_its_own_learning_rate(tmp_path: Path) -> None:
     sweep = Sweep(problems_per_batch=8, rollouts_per_problem=(4, 16), seeds=1,
                   rollouts_per_run=4096)  # fmt: skip
-    of = {"target": 1e5, "problems": None, "rates": Rates()}
+    of = {"final": 1e5, "problems": None, "rates": Rates()}
     shipped = study_content(tmp_path / "s.yaml", sweep, Trainer(engine="trl"), **of)
     assert shipped["recipe"]["learning_rate"] == 1e-3
     assert "max_new_tokens" not in shipped["engine_options"]  # its folder says it
@@ -756,7 +762,8 @@ def test_a_verl_sweep_that_is_adaptive_can_stop_its_runs(tmp_path: Path, capsys:
     from isocompute.runner import open_study
 
     study = tmp_path / "sweep.yaml"
-    assert main(["design", "--budget", "3M", "--draws", "4", "-o", str(study), *VERL]) == 0
+    asked = ["design", "--budget", "3M", "--draws", "4", "--sweep", "-o", str(study), *VERL]
+    assert main(asked) == 0
     grid = open_study(study).grid()
     # An eighth, a quarter, a half, the whole of each run: it may be stopped at three places.
     for configuration, steps in grid.steps.items():
@@ -801,3 +808,222 @@ def test_a_trainer_that_is_not_installed_is_one_line_before_any_attempt(
     assert cure in capsys.readouterr().err
     with contextlib.closing(Database("s")) as database:
         assert database.read("SELECT count(*) FROM attempts")[0][0] == 0
+
+
+# ---- what a stranger missed ----
+
+
+def test_the_file_of_a_run_holds_one_n_one_seed_its_budget_and_where_rates_are_tried(
+    tmp_path: Path,
+) -> None:
+    sweep = Sweep(problems_per_batch=16, rollouts_per_problem=(8, 64), seeds=2,
+                  rollouts_per_run=200_000)  # fmt: skip
+    limits = replace(LIMITS, recipe=Recipe())
+    final, tried = limits.final(sweep, 512, 3e6), limits.first(sweep, swept=False)
+    assert tried is not None
+    assert tried.runs == 7  # one seed, as the run has
+    content = study_content(tmp_path / "s.yaml", sweep, Trainer(engine="verl", model="M"),
+                            final=final, tried=tried, problems=None, rates=Rates())  # fmt: skip
+    assert content["grid"] == {
+        "problems_per_batch": 16, "rollouts_per_problem": [512], "seeds": 1,
+    }  # fmt: skip
+    assert content["budget"] == final.rollouts == final.steps(512) * 16 * 512
+    assert "adaptive" not in content
+    # The batch nearest to 1,024: 16 x 64. Half of the sweep's rollouts over seven rates.
+    assert content["lr_sweep"] == {
+        "rollouts_per_problem": 64, "steps": int(sweep.rollouts / 2 / 7 / 1024),
+    }  # fmt: skip
+    swept = limits.first(sweep)
+    assert swept is not None
+    assert swept.runs == 14
+
+
+def asked_for(*more: str) -> list[str]:
+    return ["design", "--gpus", "16xH200", "--hours", "336", "--rollouts-per-gpu-hour", "1200",
+            "--draws", "4", *VERL, *more]  # fmt: skip
+
+
+@pytest.mark.usefixtures("quick")
+def test_what_speaks_against_the_answer_stands_below_it_and_the_rest_under_why(
+    capsys: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = asked_for("--difficulty", "easy", "--problems", "20", "--json", "d.json")
+    assert main(asked) == 0
+    short = capsys.readouterr().out
+    d = json.loads(Path("d.json").read_text())
+    # The longest published run at n = 512 has 4.06M rollouts, 1.3 passes over 6,000 problems.
+    n, passes = d["final"]["rollouts_per_problem"], d["passes_over_data"]["final"]
+    said = f"Caution {passes:.0f} passes over 20 problems; the prior's runs made"
+    assert n == 512
+    assert passes == d["final"]["rollouts"] / n / 20
+    below = " ".join(short.split("\n", 1)[1].split())
+    assert below.startswith(f"{said} 1.3 at most at n = 512. Add")
+    codes = [one["code"] for one in d["notices"]]
+    assert codes[:2] == ["passes_beyond_prior", "problems_fewer_than_prior"]
+    assert codes.index("problems_fewer_than_prior") < codes.index("prior_of_others")
+    assert "Passes " not in short
+    assert " more: --why)" in " ".join(short.split())
+    assert main([*asked, "--why"]) == 0
+    out = capsys.readouterr().out
+    long, after = " ".join(out.split()), d["worth"]["after"]
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert " more: --why" not in long
+    for one in d["notices"]:
+        assert f"{one['level']}: {one['text']} {one['remedy']} [{one['code']}]" in long
+        assert f"[{one['code']}]" not in short
+    choice, best = (f"{after[k]:.3f}" for k in ("choice", "choice_at_best"))
+    assert f"that loses {choice}, or {best} if it were sure which is best." in long
+    hours = d["sweep"]["cost"]["gpu_hours"]
+    assert f"Its cost ({hours:.0f} GPU-hours, {hours / 16 / 24:.1f} days) loses " in long
+    behind = {g["rollouts_per_problem"]: g["behind"] for g in d["worth"]["guesses"]}
+    assert f"Against n = 512: n = 256 loses {behind[256]:.3f} more." in long
+    # As many problems as the prior's: nothing speaks against it.
+    assert main([*asked, "--problems", "6000"]) == 0
+    assert "Caution" not in capsys.readouterr().out
+
+
+def test_a_prior_knows_the_passes_of_its_longest_run_of_the_nearest_n() -> None:
+    worlds = replace(APART, problems=1000, longest_of={8: 8e5, 64: 3.2e6})
+    assert [worlds.passes(n) for n in (8, 16, 128)] == [100.0, 100.0, 50.0]
+    assert APART.passes(8) is None
+    assert shipped_worlds("easy", 8, 0).passes(512) == pytest.approx(1.32, abs=0.01)
+
+
+@pytest.mark.usefixtures("quick")
+def test_difficulty_is_taken_from_pass_rates_that_every_problem_has(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def designed(rates: list[float | None], *more: str) -> tuple[dict[str, Any], str, str]:
+        rows = [{"prompt": f"p{i}", "answer": "1"} for i in range(2000)]
+        for i, row in enumerate(rows):
+            if (rate := rates[i % len(rates)]) is not None:
+                row["pass_rate"] = rate  # type: ignore[assignment]
+        Path("train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        more = ("--train", "train.jsonl", "-o", "s.yaml", "--json", "d.json", *more)
+        assert main(asked_for(*more)) == 0
+        out = " ".join(capsys.readouterr().out.split())
+        return json.loads(Path("d.json").read_text()), out, Path("s.yaml").read_text()
+
+    # The bounds are those of `isocompute difficulty`: 0.0625 and 0.3, a quarter on each side.
+    for rates, found in (([0.5, 0.4], "easy"), ([0.0, 0.05], "hard"), ([0.0, 0.5], "mixed")):
+        d, out, study = designed([*rates])
+        assert d["difficulty"] == found
+        assert f"Set {found} difficulty, by --train's pass rates; --difficulty overrides" in out
+        assert f'recipe: {{"difficulty": "{found}"}}' in study
+        assert d["prior"]["sources"][0] == (
+            "published:qwen2.5-7b-" + {"mixed": "hard"}.get(found, found))  # fmt: skip
+    d, out, study = designed([0.0], "--difficulty", "easy")
+    assert (d["difficulty"], "pass rates" in out) == ("easy", False)
+    assert 'recipe: {"difficulty": "easy"}' in study
+    d, out, _ = designed([0.0, None])  # some are not measured
+    assert d["difficulty"] is None
+    assert "Set --difficulty" in out
+    d, _, _ = designed([0.2])
+    assert "between_bands" in [one["code"] for one in d["notices"]]
+
+
+@pytest.mark.parametrize(("more", "message"), [
+    (["--verifier", "math"], "verifier 'math' must load, but"),
+    (["--verifier", "none.py:check"], "with a file that exists, but got 'none.py:check'"),
+    (["--gpus", "24xH200"], "must be a multiple of the GPUs"),
+    (["--gpus", "9xH200"], "GPUs must fill nodes of at most 8 evenly, but got 9"),
+])  # fmt: skip
+def test_what_needs_no_simulation_is_refused_before_it(
+    more: list[str], message: str, tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> Worlds:
+        raise AssertionError("simulated")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("isocompute.design.shipped_worlds", never)
+    lacks = "ModuleNotFoundError: No module named 'math_verify'"
+    monkeypatch.setattr(WorkerVerifier, "_ensure_started", lambda _: lacks)
+    train = problems_file(tmp_path, 2000)
+    assert main(asked_for("--train", train, "-o", "s.yaml", *more)) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not Path("s.yaml").exists()
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(("engine", "tokens", "limit", "said"), [
+    ("verl", "10000", 32768, True), ("verl", "4097", 16384, True), ("verl", "4096", 8192, False),
+    ("trl", "600", 2048, True), ("trl", "300", 1024, False),
+])  # fmt: skip
+def test_responses_are_cut_at_twice_their_mean_or_later(
+    engine: str, tokens: str, limit: int, *, said: bool, tmp_path: Path, capsys: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    asked = asked_for("--engine", engine, "--tokens-per-rollout", tokens, "-o", "s.yaml", "--why")
+    assert main(asked) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert (f"Responses are cut at {limit:,} tokens" in out) == said
+    study, word = Path("s.yaml").read_text(), {"trl": "max_new_tokens"}.get(
+        engine, "max_response_tokens")  # fmt: skip
+    assert f"Responses are cut at {word} ({limit})" in study
+    assert (f'"{word}": {limit}' in study) == (said or engine == "trl")
+
+
+@pytest.mark.usefixtures("quick")
+def test_hours_on_a_clock_and_what_all_takes_of_the_budget(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = []
+    rate = ["--rollouts-per-gpu-hour", "1200", "--difficulty", "easy", "--draws", "4", *VERL]
+    for budget in (["--gpus", "16xH200", "--hours", "14d"], ["--budget", "16gpux14d"]):
+        assert main(["design", *budget, *rate, "-o", "s.yaml", "--json", "d.json"]) == 0
+        shown.append(capsys.readouterr().out)
+        d = json.loads(Path("d.json").read_text())
+        for part in ("final", "lr_sweep", "sweep"):
+            assert d[part]["hours"] == pytest.approx(d[part]["cost"]["gpu_hours"] / 16)
+        both = d["final"]["cost"]["gpu_hours"] + d["lr_sweep"]["cost"]["gpu_hours"]
+        assert d["spent"] == {"amount": pytest.approx(both), "unit": "gpu_hours"}
+        assert f"{both:,.0f} of 5,376" in shown[-1]
+        assert '"nodes": 2, "gpus_per_node": 8' in Path("s.yaml").read_text()
+    assert shown[0] == shown[1]
+    assert " GPU-hours, 13 days (your rate); with First " in shown[0]
+    assert f"{d['lr_sweep']['hours']:.0f} hours, " in shown[0]
+    assert main(["design", "--budget", "5376gpuh", *rate]) == 0  # on how many is not known
+    assert " days" not in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("quick")
+def test_an_arm_of_the_prior_is_chosen_with_where(capsys: Any) -> None:
+    asked = ["design", "--budget", "3M", "--draws", "4", "--prior", "grid:anchor"]
+    assert main(asked) == 2
+    assert "choose one with --where arm=NAME" in capsys.readouterr().err
+    found = []
+    for arm in ("rate-1e-3", "rate-5e-4"):
+        assert main([*asked, "--where", f"arm={arm}", "--json", "-"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+        assert found[-1]["prior"]["sources"] == [f"grid:anchor[arm={arm}]"]
+    assert found[0]["worth"] != found[1]["worth"]
+    assert main(["design", "--budget", "3M", "--where", "arm=x"]) == 2
+    assert "--where chooses runs of --prior, but got --where arm=x" in capsys.readouterr().err
+    assert main(["design", "--budget", "3M", "--sweep"]) == 2
+    assert "--sweep needs a file to write, but there is no -o" in capsys.readouterr().err
+
+
+def test_why_a_sweep_loses_more_is_said_in_a_clause(monkeypatch: Any) -> None:
+    # n = 512 is best in every world by 0.02 for each octave; the sweep holds 256 at most.
+    monkeypatch.setattr(sweeps, "SHAPES", ((3, 1, 1),))
+    monkeypatch.setattr(choose, "planned", lambda worlds, *_: np.full(len(worlds), 4))
+    worlds = planted([DOWN[::-1]] * SIZE)
+    poor = Limits(budget=3e6, spend=0.15, n_F=N)
+    sweep, d = design_sweep(worlds, Asked(limits=poor, draws=DRAWS, problems_per_batch=32))
+    assert sweep.rollouts_per_problem[-1] < 512 == d["final"]["rollouts_per_problem"]
+    octaves = np.log2(512 / sweep.rollouts_per_problem[-1])
+    after = d["worth"]["after"]
+    assert after["choice_at_best"] == pytest.approx(0.02 * octaves, abs=1e-3)
+    assert after["choice"] == pytest.approx(0.04, abs=1e-3)
+    assert "which cannot reach n = 512" in " ".join(" ".join(design_lines(d)).split())
+    d["worth"]["after"]["largest_n"] = 512
+    assert "which does not try n = 512" in " ".join(" ".join(design_lines(d)).split())
+    d["sweep"]["rollouts_per_problem"].append(512)
+    assert "whose runs are too short" in " ".join(" ".join(design_lines(d)).split())

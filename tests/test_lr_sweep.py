@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from isocompute.allocation import Allocation
 from isocompute.cli import main
-from isocompute.engines import register_engine
+from isocompute.engines import problem_generators, register_engine
 from isocompute.engines.base import EvaluationRecord, StepRecord
 from isocompute.engines.simulator import SimulatorEngine
 from isocompute.errors import InputError
 from isocompute.lr_sweep import check_scores, find_anchor, lr_study
 from isocompute.runner import run_study
+from isocompute.study import load_study
 from isocompute.study.adaptive import Bounds
 from study_helpers import FAST, small_study
 
@@ -205,6 +207,30 @@ def test_rates_spend_half_of_what_an_adaptive_sweep_may_and_are_evaluated_once_a
     assert steps(28000, whole=True) == 500
     assert steps(2800) == 20  # twice the warm-up
     assert steps(1e9) == 500
+
+
+def test_a_study_of_one_run_says_where_its_rates_are_tried(tmp_path):
+    base = small_study(ns=(16,), seeds=(0, 1), rollouts=8000)  # a batch of 64, B_p = 4
+    at = Allocation(problems_per_batch=4, rollouts_per_problem=2, steps=30)
+    study = lr_study(replace(base, rates_at=at))
+    assert {s.allocation for s in study.runs} == {at}
+    assert {s.recipe.base_batch_size for s in study.runs} == {8}
+    assert (len(study.runs), study.rates_at) == (7 * 2, None)
+    (whole,) = {s.allocation.steps for s in lr_study(replace(base, rates_at=at), whole=True).runs}
+    assert whole == base.runs[0].allocation.rollouts // 8
+    file = tmp_path / "s.yaml"
+    file.write_text(
+        "engine: local\nengine_options: {model: bits-mlp}\n"
+        "problems:\n  train: {generated: world, options: {world: bits, size: 64, part: train}}\n"
+        "  validation:\n    all: {generated: world, options: {world: bits, size: 8}}\n"
+        "grid: {problems_per_batch: 8, rollouts_per_problem: 64}\nbudget: 2e4\n"
+        "lr_sweep: {rollouts_per_problem: 16, steps: 25}\n"
+    )
+    found = load_study(file, generators=problem_generators())
+    assert found.rates_at == Allocation(problems_per_batch=8, rollouts_per_problem=16, steps=25)
+    assert {s.allocation.rollouts_per_problem for s in found.runs} == {64}
+    with pytest.raises(InputError, match=r"must use known words only, but got 'lr_sweep.step'"):
+        load_study(file, generators=problem_generators(), overrides=["lr_sweep.step=3"])
 
 
 def test_a_folder_whose_first_start_was_cut_short_holds_no_rates(tmp_path):

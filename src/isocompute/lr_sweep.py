@@ -65,10 +65,10 @@ def lr_study(
 ) -> Study:
     """The study that sweeps the learning rate at one batch size, evaluated once an octave.
 
-    The batch is the one of the grid that is nearest to the recipe's `base_batch_size`, where
-    its learning rate is meant (the smaller one of two). Rates that `folder` has already trained
-    stay in the sweep, so that a grid is extended by naming the new rates alone. Where the study
-    says what its sweep may spend, seven rates spend half of that.
+    The batch is the one that the study says, else that of the grid that is nearest to the
+    recipe's `base_batch_size`, where its learning rate is meant (the smaller one of two). Rates
+    that `folder` has already trained stay in the sweep, so that a grid is extended by naming the
+    new rates alone. Where the study says what its sweep may spend, seven rates spend half of that.
 
     Args:
         study: one recipe, one training set; its seeds are kept.
@@ -90,7 +90,10 @@ def lr_study(
                 f"a learning-rate sweep must have one {what}, but the study has several; "
                 "write a study file with one of them."
             )
-    allocation = anchored_at([spec.allocation for spec in study.runs], first.recipe)
+    of = first.allocation
+    if study.rates_at is None:
+        of = anchored_at([spec.allocation for spec in study.runs], first.recipe)
+    allocation = study.rates_at or of
     batch = allocation.batch_size
     own = first.recipe.learning_rate_at(batch)
     known = _known_rates(folder)
@@ -100,12 +103,12 @@ def lr_study(
         raise InputError(
             f"a learning rate must be finite and > 0, but got {bad[0]!r}; correct the rates."
         )
-    chosen = [spec for spec in study.runs if spec.allocation == allocation]
+    chosen = [spec for spec in study.runs if spec.allocation == of]
     spend = None if whole or study.adaptive is None else study.adaptive.spend
-    steps = (
-        allocation.steps if spend is None
-        else fewer_steps(allocation, spend, len(chosen), first.recipe)
-    )  # fmt: skip
+    if spend is not None and study.rates_at is None:
+        steps = fewer_steps(allocation, spend, len(chosen), first.recipe)
+    else:
+        steps = max(of.rollouts // batch, 1) if whole else allocation.steps
     runs = [
         replace(
             spec,
@@ -117,7 +120,8 @@ def lr_study(
         for rate in asked
         for spec in chosen
     ]
-    return replace(study, name=f"{study.name}: learning rate", runs=runs, adaptive=None)
+    named = f"{study.name}: learning rate"
+    return replace(study, name=named, runs=runs, adaptive=None, rates_at=None)
 
 
 def anchored_at(allocations: Sequence[Allocation], recipe: Recipe) -> Allocation:

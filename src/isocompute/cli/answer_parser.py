@@ -6,7 +6,7 @@ import argparse
 
 from isocompute.cli import answering, commands
 from isocompute.cli.import_parser import add_settings
-from isocompute.cli.options import Parser, add_json, stage
+from isocompute.cli.options import Parser, add_json, add_where, stage
 from isocompute.cli.values import current, finite, fix, positive, positive_int
 from isocompute.trainers import TRAINERS
 
@@ -246,16 +246,7 @@ def _add_scores(parser: Parser) -> None:
         choices=("validation", "train"),
         help="scores on validation problems (default) or on the training batches",
     )
-    parser.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="use only these runs of a study with several recipes or problem sets: "
-        "recipe=NAME, recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any "
-        "column; of logs, model=NAME, learning_rate=1e-6, run=PATTERN; may be repeated. Also "
-        "written STUDY[recipe=NAME]",
-    )
+    add_where(parser)
     parser.add_argument(
         "--range",
         nargs=2,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from isocompute.cli import designing
-from isocompute.cli.options import Parser, add_json, stage
+from isocompute.cli.options import Parser, add_json, add_where, stage
 from isocompute.cli.values import count, gpus, hours, positive, positive_int, share
 
 _FEWEST_DRAWS, _MOST_DRAWS = 4, 2000  # 2,000 take an hour; memory grows with them
@@ -45,12 +45,14 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--difficulty", choices=("easy", "hard", "mixed"),
-        help="how hard the problems are for the base model; chooses recipe and prior",
+        help="how hard the problems are for the base model; chooses recipe and prior (default: by "
+        "--train's pass rates)",
     )  # fmt: skip
     parser.add_argument(
         "--prior", metavar="SOURCE",
         help="an earlier study of yours (default: the published sweeps)",
     )  # fmt: skip
+    add_where(parser)
     parser.add_argument("--metric", help="of the prior, for example avg@4 or best@4")
     parser.add_argument("--problem-set", metavar="NAME", help="which validation set of the prior")
     parser.add_argument(
@@ -79,7 +81,14 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
         help="simulated sweeps per candidate (default: 40, about a minute)",
     )  # fmt: skip
     parser.add_argument("--seed", type=count, default=0, help="of the simulation (default: 0)")
-    parser.add_argument("-o", "--output", metavar="STUDY.yaml", help="write the study file")
+    parser.add_argument(
+        "-o", "--output", metavar="STUDY.yaml",
+        help="write the study file, of the sweep or, where none pays, of the run",
+    )  # fmt: skip
+    parser.add_argument(
+        "--sweep", action="store_true", help="with -o: the sweep's in any case"
+    )
+    parser.add_argument("--why", action="store_true", help="also the reasons and every note")
     add_json(parser)
 
 

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import os
 import shlex
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,18 +37,20 @@ def design(options: Options) -> int:
         Trainer,
         design_lines,
         design_sweep,
-        worlds_needed,
     )
-    from isocompute.domain import Configuration
+    from isocompute.domain import Configuration, notice
 
+    if options.sweep and options.output is None:
+        raise InputError("--sweep needs a file to write, but there is no -o; add -o sweep.yaml.")
     budget, notices = _budget(options), list[Any]()
-    rates, origin = _rates(options)
-    worlds, curves = _prior(options, worlds_needed(options.draws), notices)
-    price = priced(curves, rates, origin)
+    gpus = options.gpus[0] if options.gpus else budget.gpus
+    source = _source(options)
+    rates, origin = _rates(options, source)
+    difficulty = _difficulty(options, notices)
     trainer = Trainer(
         engine=options.engine or "local", model=options.model, train=options.train,
-        validation=options.validation, gpus=options.gpus and options.gpus[0],
-        difficulty=options.difficulty or "easy", verifier=options.verifier,
+        validation=options.validation, gpus=gpus, difficulty=difficulty or "easy",
+        verifier=options.verifier, tokens=rates.tokens_per_rollout,
     )  # fmt: skip
     own = trainer.problems
     if options.problems is not None and own and options.problems > own:
@@ -56,6 +59,12 @@ def design(options: Options) -> int:
             "lower it."
         )
     problems = options.problems or own or None
+    if options.output is not None:
+        _check_file(options, trainer, problems)
+    if difficulty is None:
+        notices.append(notice("prior_alone" if source is None else "difficulty_assumed"))
+    worlds, curves = _prior(options, source, difficulty, notices)
+    price = priced(curves, rates, origin)
     limits = Limits(
         budget=budget.amount, unit=budget.unit, price=price, spend=options.spend, n_F=worlds.n_F,
         max_batch=options.max_batch, problems=problems, evaluated=trainer.evaluated,
@@ -63,22 +72,88 @@ def design(options: Options) -> int:
     )  # fmt: skip
     if options.output is not None and trainer.stands_in:
         notices.append(_stand_ins(trainer, options.engine is None))
+    if options.output is not None and trainer.is_cut_later:
+        notices.append(notice("longer_responses", limit=trainer.cut))
     asked = Asked(
         limits=limits, problems_per_batch=options.problems_per_batch,
         draws=options.draws, seed=options.seed, notices=tuple(notices),
+        writes_sweep=options.sweep,
     )  # fmt: skip
     sweep, document = design_sweep(worlds, asked)
-    document |= {"engine": trainer.engine, "gpus": options.gpus and options.gpus[0]}
+    document |= {
+        "engine": trainer.engine, "gpus": gpus, "difficulty": difficulty, "written": None,
+    }  # fmt: skip
+    for part in filter(None, (document[name] for name in ("sweep", "lr_sweep", "final"))):
+        paid = part["cost"]["gpu_hours"]
+        part["hours"] = None if gpus is None or paid is None else paid / gpus
     if options.output is not None:
-        final = limits.final(
-            sweep, document["final"]["rollouts_per_problem"], limits.left(sweep)
-        )
-        tested = [Configuration(sweep.problems_per_batch, n) for n in sweep.rollouts_per_problem]
-        document |= _written(options, sweep, trainer, price.of(*tested), final.rollouts)
+        n, swept = document["final"]["rollouts_per_problem"], document["answer"] == "sweep"
+        document["written"] = "sweep" if swept or options.sweep else "run"
+        final = limits.final(sweep, n, limits.left(sweep, swept=document["written"] == "sweep"))
+        trained = sweep.rollouts_per_problem if document["written"] == "sweep" else (n,)
+        known = price.of(*(Configuration(sweep.problems_per_batch, n) for n in trained))
+        document |= _written(
+            options, sweep, trainer, rates=known, problems=options.problems,
+            **({"final": final.rollouts} if document["written"] == "sweep" else
+               {"final": final, "tried": limits.first(sweep, swept=False)}),
+        )  # fmt: skip
     write_json(document, options.json)
     shown = {**document, "study": options.output and shlex.quote(options.output)}
-    show(design_lines(shown), quiet=options.json == "-")
+    show(design_lines(shown, why=options.why), quiet=options.json == "-")
     return 0
+
+
+def _source(options: Options) -> str | None:
+    """The prior, narrowed by --where."""
+    if options.prior is None and options.where:
+        raise InputError(
+            f"--where chooses runs of --prior, but got --where {options.where[0]} without it; add "
+            "--prior, or drop --where."
+        )
+    from isocompute.store.arms import with_where
+
+    return None if options.prior is None else with_where(options.prior, options.where)
+
+
+def _difficulty(options: Options, notices: list[Notice]) -> str | None:
+    """As it was said, else by the pass rates that the training problems bring, all of them."""
+    if options.difficulty is not None or options.train is None:
+        return str(options.difficulty) if options.difficulty else None
+    from isocompute.difficulty import recommend
+    from isocompute.domain import notice
+    from isocompute.problems import load_problems
+
+    rates = [p.pass_rate for p in load_problems(options.train, verifier=options.verifier).problems]
+    known = [rate for rate in rates if rate is not None]
+    if len(known) < len(rates):
+        return None
+    advice = recommend(known)
+    mean = sum(known) / len(known)
+    notices.append(notice("difficulty_of_file", difficulty=advice.name, rate=mean))
+    notices += advice.notices
+    return advice.name
+
+
+def _check_file(options: Options, trainer: Trainer, problems: int | None) -> None:
+    """What needs no simulation, before it: engine, machines, problem files, verifier.
+
+    Raises:
+        InputError: as `run` would of the file that will be written.
+    """
+    from isocompute.allocation import Rates
+    from isocompute.design import Sweep, write_study
+    from isocompute.design.candidates import starting_bp
+    from isocompute.design.prior import SHIPPED_BP, SHIPPED_N
+    from isocompute.runner import planned_study
+
+    # Any machines that divide a batch of the study divide the largest.
+    b_p, n = starting_bp(options.problems_per_batch or SHIPPED_BP, problems), SHIPPED_N[-1]
+    probe = Sweep(problems_per_batch=b_p, rollouts_per_problem=(n,), seeds=1,
+                  rollouts_per_run=b_p * n)  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="isocompute-") as folder:
+        path = Path(folder) / Path(options.output).name
+        write_study(path, probe, trainer, final=probe, problems=options.problems, rates=Rates())
+        planned_study(path)
 
 
 def _budget(options: Options) -> Budget:
@@ -110,28 +185,28 @@ def _budget(options: Options) -> Budget:
     return Budget(amount=count * options.hours, unit="gpu_hours")
 
 
-def _rates(options: Options) -> tuple[Rates, dict[str, str]]:
+def _rates(options: Options, source: str | None) -> tuple[Rates, dict[str, str]]:
     """Rates given, then those of the prior's study file."""
     from isocompute.allocation import Rates
     from isocompute.sources.studies import with_study_rates
 
     names = ("tokens_per_rollout", "rollouts_per_gpu_hour", "usd_per_gpu_hour")
     given = Rates(**{name: getattr(options, name) for name in names})
-    filled = with_study_rates(options.prior, given)
+    filled = with_study_rates(source, given)
     of_study = [n for n in names if getattr(filled, n) != getattr(given, n)]
     return filled, dict.fromkeys(of_study, "study")
 
 
-def _prior(options: Options, size: int, notices: list[Notice]) -> tuple[Worlds, list[Any]]:
+def _prior(
+    options: Options, source: str | None, difficulty: str | None, notices: list[Notice]
+) -> tuple[Worlds, list[Any]]:
     """Worlds, and the curves of an earlier study."""
-    from isocompute.design import shipped_worlds, worlds_of
+    from isocompute.design import shipped_worlds, worlds_needed, worlds_of
     from isocompute.domain import notice
     from isocompute.sources import load_curves
 
-    if options.difficulty is None:
-        notices.append(notice("prior_alone" if options.prior is None else "difficulty_assumed"))
-    wanted = options.metric
-    if options.prior is None:
+    wanted, size = options.metric, worlds_needed(options.draws)
+    if source is None:
         if wanted not in (None, "avg@4"):
             raise InputError(
                 f"the shipped sweeps hold avg@4, but got --metric {wanted}; name a study that "
@@ -140,15 +215,15 @@ def _prior(options: Options, size: int, notices: list[Notice]) -> tuple[Worlds, 
         notices.append(notice(
             "prior_of_others", model=_PUBLISHED_MODEL, guess=_GUESSES_LOST, sweep=_SWEEPS_LOST
         ))  # fmt: skip
-        return shipped_worlds(options.difficulty, size, options.seed), []
-    curves = load_curves([options.prior], metric=wanted, problem_set=options.problem_set)
+        return shipped_worlds(difficulty, size, options.seed), []
+    curves = load_curves([source], metric=wanted, problem_set=options.problem_set)
     metric = curves[0].metric
     if wanted is None and metric.startswith(("best", "worst")):
         raise InputError(
-            f"a prior must hold the metric to plan for, avg@k, but {options.prior} holds {metric}; "
+            f"a prior must hold the metric to plan for, avg@k, but {source} holds {metric}; "
             f"add --metric {metric} to plan for that, or name another study."
         )
-    return worlds_of(curves, options.prior, size, options.seed), curves
+    return worlds_of(curves, source, size, options.seed), curves
 
 
 def _stand_ins(trainer: Trainer, any_engine: bool) -> Notice:
@@ -164,7 +239,7 @@ def _stand_ins(trainer: Trainer, any_engine: bool) -> Notice:
 
 
 def _written(
-    options: Options, sweep: Sweep, trainer: Trainer, rates: Rates, target: float
+    options: Options, sweep: Sweep, trainer: Trainer, *, rates: Rates, **more: Any
 ) -> dict[str, Any]:
     """Write the study file, read it back as `run` would, and time the embedded engine."""
     from isocompute.design import write_study
@@ -173,7 +248,7 @@ def _written(
 
     path = Path(options.output)
     before = path.read_bytes() if path.is_file() else None
-    write_study(path, sweep, trainer, target=target, problems=options.problems, rates=rates)
+    write_study(path, sweep, trainer, rates=rates, **more)
     found: dict[str, Any] = {"study": options.output, "lacks": None}
     try:
         study, found["lacks"] = planned_study(path)

@@ -45,6 +45,20 @@ def stage(
     return parser
 
 
+def add_where(parser: Parser) -> None:
+    """`--where KEY=VALUE`."""
+    parser.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="use only these runs of a study with several recipes or problem sets: "
+        "recipe=NAME, recipe.kl_coef=0, problems=NAME, train.size=500, seed=0; of a table, any "
+        "column; of logs, model=NAME, learning_rate=1e-6, run=PATTERN; may be repeated. Also "
+        "written STUDY[recipe=NAME]",
+    )
+
+
 def add_json(parser: Parser) -> None:
     """`--json FILE`."""
     parser.add_argument("--json", metavar="FILE", help="write the numbers as JSON; - prints them")

@@ -81,13 +81,16 @@ class Limits:
         """What a sweep takes of the budget, evaluations included."""
         return 0.0 if sweep is None else self.trained(sweep) + self.evaluated_for(sweep)
 
-    def first(self, sweep: Sweep) -> Sweep | None:
-        """The sweep of learning rates before a sweep; None: none is asked for."""
-        return None if self.recipe is None else sweep.of_rates(self.recipe)
+    def first(self, sweep: Sweep, *, swept: bool = True) -> Sweep | None:
+        """Learning rates before a sweep, or the run in its place; None: none are asked for."""
+        if self.recipe is None:
+            return None
+        return sweep.of_rates(self.recipe, sweep.seeds if swept else 1)
 
     def left(self, sweep: Sweep, *, swept: bool = True) -> float:
         """What the final run may take: what the runs before it leave, the sweep or none."""
-        before = self.taken(self.first(sweep)) + (self.taken(sweep) if swept else 0.0)
+        before = self.taken(self.first(sweep, swept=swept))
+        before += self.taken(sweep) if swept else 0.0
         return self.budget - before
 
     def final(self, sweep: Sweep, n: int, amount: float) -> Sweep:

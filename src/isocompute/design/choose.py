@@ -53,6 +53,7 @@ class Asked:
         draws: simulated sweeps behind every loss.
         seed: seed of the simulation.
         notices: to carry into the document.
+        writes_sweep: the sweep is wanted, also where none pays.
     """
 
     limits: Limits
@@ -60,6 +61,7 @@ class Asked:
     draws: int = 40
     seed: int = 0
     notices: tuple[Notice, ...] = ()
+    writes_sweep: bool = False
 
 
 def worlds_needed(draws: int) -> int:
@@ -95,7 +97,11 @@ def design_sweep(worlds: Worlds, asked: Asked) -> tuple[Sweep, dict[str, Any]]:
     spending = float((lost.total_W - judge.choice_alone(fresh, lost)).mean())
     worth = {
         "simulated_sweeps": asked.draws,
-        "after": _row(after, choice=after.loss - spending, spending=spending),
+        "after": _row(
+            after, choice=after.loss - spending, spending=spending,
+            choice_at_best=judge.steadied(judge.best_of(sweep, fresh), fresh).loss,
+            largest_n=max(one.rollouts_per_problem[-1] for one in every),
+        ),
         "without": _row(
             Loss(none[0].loss, none[0].standard_error),
             rollouts_per_problem=none[0].rollouts_per_problem,
@@ -207,6 +213,13 @@ class Judge:
         some = self.worlds.take(which)
         return lost_by(some, lost.chosen_W, self.whole, self.whole, self._among(self.whole))
 
+    def best_of(self, sweep: Sweep, which: slice) -> FloatArray:
+        """Of the loss the part of the choice, if it were known which n of the sweep is best."""
+        some, at_F = self.worlds.take(which), list(self._among(self.whole))
+        score_WF = some.at(self.whole)
+        own = [f for f in at_F if self.worlds.n_F[f] in sweep.rollouts_per_problem]
+        return np.asarray(score_WF[:, at_F].max(axis=1) - score_WF[:, own].max(axis=1))
+
     def scaled(self, sweep: Sweep, times: float, which: slice) -> dict[str, Any] | None:
         """The worth of the same sweep with shorter or longer runs; None where it cannot be run."""
         other = sweep.at(int(sweep.rollouts_per_run * times))
@@ -228,19 +241,21 @@ def _document(
     saves, guess = worth["gain"]["loss"] > 0, worth["without"]["rollouts_per_problem"]
     likely = worlds.n_F[int(np.median(chosen_W))] if saves else guess
     final = limits.final(sweep, likely, limits.left(sweep, swept=saves))
-    rates, b_p = limits.first(sweep), sweep.problems_per_batch
+    rates, b_p = limits.first(sweep, swept=saves or asked.writes_sweep), sweep.problems_per_batch
     passes = None
     if limits.problems is not None:
         smallest = sweep.rollouts_per_problem[0]
         drawn = sweep.rollouts_per_run / smallest, final.rollouts / likely
         passes = {k: p / limits.problems for k, p in zip(("sweep", "final"), drawn, strict=True)}
-    notices = [*_limits_of(worlds, limits, sweep, passes), *asked.notices]
+    notices = [*_limits_of(worlds, limits, sweep, likely, passes), *asked.notices]
     if not saves:
         notices.append(notice("no_sweep", n=guess))
+    taken = [limits.taken(one) for one in (rates, sweep if saves else None, final)]
     document: dict[str, Any] = plain({
         "version": 1,
         "answer": "sweep" if saves else "no_sweep",
         "budget": {"amount": limits.budget, "unit": limits.unit},
+        "spent": {"amount": sum(taken), "unit": limits.unit},
         "budget_rollouts": limits.budget / limits.each(b_p, likely),
         "sweep": {
             "problems_per_batch": b_p,
@@ -284,16 +299,20 @@ def _spent(limits: Limits, sweep: Sweep) -> dict[str, Any]:
 
 
 def _limits_of(
-    worlds: Worlds, limits: Limits, sweep: Sweep, passes: dict[str, float] | None
+    worlds: Worlds, limits: Limits, sweep: Sweep, n: int, passes: dict[str, float] | None
 ) -> Iterator[Notice]:
     """What limits a worth: problems that are few, and what the prior does not hold."""
-    if passes is not None and passes["final"] > max(1.0, passes["sweep"]):
+    known = worlds.passes(n)
+    if passes is not None and known is not None and passes["final"] > FEWER * max(known, 1.0):
+        yield notice("passes_beyond_prior", passes=passes["final"], problems=limits.problems, n=n,
+                     known=known)  # fmt: skip
+    elif passes is not None and passes["final"] > max(1.0, passes["sweep"]):
         yield notice("passes_over_data", passes=passes["final"], problems=limits.problems)
     if limits.problems and worlds.problems and limits.problems < worlds.problems / FEWER:
         yield notice("problems_fewer_than_prior", problems=limits.problems, known=worlds.problems)
-    if sweep.problems_per_batch != worlds.problems_per_batch:
-        b_p, known = sweep.problems_per_batch, worlds.problems_per_batch
-        yield notice("bp_of_prior", bp=b_p, known=known)
     bought = limits.budget / limits.each(sweep.problems_per_batch, sweep.rollouts_per_problem[-1])
     if bought > PRIOR_TIMES * worlds.longest:
         yield notice("beyond_prior", times=bought / worlds.longest)
+    if sweep.problems_per_batch != worlds.problems_per_batch:
+        b_p = sweep.problems_per_batch
+        yield notice("bp_of_prior", bp=b_p, known=worlds.problems_per_batch)

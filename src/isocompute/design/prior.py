@@ -10,7 +10,8 @@ Shape legend: W worlds, F values of n, X positions in log10 rollouts.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +59,7 @@ class Worlds:
         sources: what the worlds were drawn from.
         longest: most rollouts of one run in those sources.
         problems: of their training set; None where it is not known.
+        longest_of: most rollouts of a run by the n that those sources hold.
     """
 
     problems_per_batch: int
@@ -68,6 +70,14 @@ class Worlds:
     sources: tuple[str, ...]
     longest: float
     problems: int | None = None
+    longest_of: Mapping[int, float] = field(default_factory=dict)
+
+    def passes(self, n: int) -> float | None:
+        """Most passes that a run of this n, or the nearest one, made; None: not known."""
+        if self.problems is None or not self.longest_of:
+            return None
+        near = min(self.longest_of, key=lambda one: (abs(np.log2(one / n)), one))
+        return self.longest_of[near] / near / self.problems
 
     def __len__(self) -> int:
         return len(self.score_WFX)
@@ -103,7 +113,7 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
     shift_W, octaves_W = BUDGET_SD * luck_2W[0], OCTAVES_SD * luck_2W[1]
     # Dealt out in turn, so that the first worlds are a mixture, too.
     of_W = np.arange(size) % len(names)
-    n_F, parts, longest = _octaves(SHIPPED_N), np.empty(0), 0.0
+    n_F, parts, every = _octaves(SHIPPED_N), np.empty(0), list[Curve]()
     for i, name in enumerate(names):
         curves = load_curves([name])
         mine = of_W == i
@@ -112,12 +122,21 @@ def shipped_worlds(difficulty: str | None, size: int, seed: int) -> Worlds:
         score = _moved(posterior, curves[0].problems_per_batch, n_F, shift, octaves)
         parts = parts if i else np.empty((size, *score.shape[1:]))
         parts[mine] = score
-        longest = max(longest, *(float(c.rollouts_K[-1]) for c in curves))
+        every += curves
     return Worlds(
         problems_per_batch=SHIPPED_BP, n_F=n_F, x_X=_positions(), score_WFX=parts,
-        metric="avg@4", sources=tuple(names), longest=longest,
+        metric="avg@4", sources=tuple(names), **_reach(every),
         problems=PUBLISHED_PROBLEMS,
     )  # fmt: skip
+
+
+def _reach(curves: Sequence[Curve]) -> dict[str, Any]:
+    """`longest` and `longest_of` of the curves."""
+    of_n = dict[int, float]()
+    for c in curves:
+        n = c.rollouts_per_problem
+        of_n[n] = max(of_n.get(n, 0.0), float(c.rollouts_K[-1]))
+    return {"longest": max(of_n.values()), "longest_of": of_n}
 
 
 def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Worlds:
@@ -149,7 +168,7 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
-        longest=max(float(c.rollouts_K[-1]) for c in curves), problems=trained_on(source),
+        **_reach(curves), problems=trained_on(source),
     )  # fmt: skip
 
 

@@ -94,17 +94,17 @@ class Sweep:
             first=self.first_evaluation,
         )
 
-    def of_rates(self, recipe: Recipe) -> Sweep:
-        """What `isocompute lr-sweep` trains of the study file of this sweep."""
+    def of_rates(self, recipe: Recipe, seeds: int) -> Sweep:
+        """What `isocompute lr-sweep` trains of the study file of this sweep, or of its run."""
         every = [
             Allocation(problems_per_batch=self.problems_per_batch, rollouts_per_problem=n,
                        steps=self.steps(n))
             for n in self.rollouts_per_problem
         ]  # fmt: skip
         at = anchored_at(every, recipe)
-        steps = fewer_steps(at, self.rollouts, self.seeds, recipe)
+        steps = fewer_steps(at, self.rollouts, seeds, recipe)
         one = self.single(at.rollouts_per_problem, steps * at.batch_size)
-        return replace(one, seeds=len(FACTORS) * self.seeds, per_octave=1)
+        return replace(one, seeds=len(FACTORS) * seeds, per_octave=1)
 
 
 def evaluated_at(sweep: Sweep, n: int) -> FloatArray:

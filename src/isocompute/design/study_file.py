@@ -1,8 +1,9 @@
-"""A designed sweep as a study file that `isocompute run` takes as it is."""
+"""A designed sweep, or run, as a study file that `isocompute run` takes as it is."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,12 +21,13 @@ ENGINES = ("local", "trl", "verl")
 # Tokens of a response under TRL, where nobody says: at half, answers with reasoning are cut; at
 # twice, small models on one GPU take twice as long where they ramble.
 MAX_NEW_TOKENS = 1024
+# The length at which responses are cut: its word by engine, and its value where nobody says.
+_CUT = {"trl": ("max_new_tokens", MAX_NEW_TOKENS), "verl": ("max_response_tokens", 8192)}
 PER_NODE = 8  # GPUs of a node, where more than one node is needed
 # What a person settles before the first run.
 _SETTLE = {
-    "trl": "Responses are cut at max_new_tokens (1024). `python` names the interpreter that has "
-           "TRL.",
-    "verl": "Responses are cut at max_response_tokens (8192). `python` names the interpreter that "
+    "trl": "Responses are cut at max_new_tokens ({}). `python` names the interpreter that has TRL.",
+    "verl": "Responses are cut at max_response_tokens ({}). `python` names the interpreter that "
             "has verl.",
 }
 _CHECKED = (
@@ -49,6 +51,7 @@ class Trainer:
         gpus: that each run may use; None: the engine's default.
         difficulty: of the problem set.
         verifier: how answers are checked; None: as the file says, else exactly.
+        tokens: of a response, mean; None: not known.
     """
 
     engine: str = "local"
@@ -58,6 +61,21 @@ class Trainer:
     gpus: int | None = None
     difficulty: str = "easy"
     verifier: str | None = None
+    tokens: float | None = None
+
+    @property
+    def cut(self) -> int | None:
+        """Tokens at which responses are cut: twice the mean and more; None: by the engine."""
+        if self.engine not in _CUT:
+            return None
+        usual = _CUT[self.engine][1]
+        return max(usual, 1 << math.ceil(math.log2(2 * (self.tokens or 1.0))))
+
+    @property
+    def is_cut_later(self) -> bool:
+        """Whether responses are longer than where they are cut usually."""
+        brings_its_own = self.engine == "trl" and self.model is None
+        return self.cut is not None and not brings_its_own and self.cut > _CUT[self.engine][1]
 
     @property
     def stands_in(self) -> bool:
@@ -90,13 +108,13 @@ class Trainer:
 
 
 def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -> None:
-    """Write the study file of a sweep.
+    """Write the study file of a sweep, or of a run in its place.
 
     Args:
         path: the YAML file.
         sweep: what to train.
         trainer: with what.
-        more: target, problems, rates: see `study_content`.
+        more: final, tried, problems, rates: see `study_content`.
 
     Raises:
         InputError: a validation file without one to train on, or problem files that cannot be
@@ -107,22 +125,24 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
     if trainer.stands_in:
         lines.append("# Problems or model are placeholders: put yours in before you run it.")
     if trainer.engine != "local":
-        lines.append(f"# {_SETTLE[trainer.engine]}")
+        lines.append(f"# {_SETTLE[trainer.engine].format(trainer.cut)}")
     if trainer.train is not None:
         lines.append(f"# {_CHECKED}")
     lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in content.items()]
     write_text(path, "\n".join(lines) + "\n")
 
 
-def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
-                  problems: int | None, rates: Rates) -> dict[str, Any]:  # fmt: skip
+def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, final: float | Sweep,
+                  problems: int | None, rates: Rates, tried: Sweep | None = None,
+                  ) -> dict[str, Any]:  # fmt: skip
     """The words of the study file; see `write_study`.
 
     Args:
         path: where the file will stand: paths in it are relative to its folder.
         sweep: what to train, at most: the sweep is adaptive and freezes what cannot matter.
         trainer: with what.
-        target: rollouts of the run that is planned with it.
+        final: rollouts of the run that is planned with it, or the run to train in its place.
+        tried: the learning rates before such a run.
         problems: D: so many of the training problems; None: all.
         rates: to be kept with the study.
     """
@@ -131,6 +151,12 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
     if trainer.train is None and trainer.model is None and trainer.engine != "verl":
         recipe |= _RECIPE_OF_THE_WORLD
     known = {name: value for name, value in vars(rates).items() if value is not None}
+    alone = final if isinstance(final, Sweep) else None
+    trained = alone or sweep
+    # Rates are not tried at the batch of the run: at n = 512 they would take a third of it.
+    at: dict[str, Any] = {} if alone is None or tried is None else {
+        "lr_sweep": {"rollouts_per_problem": tried.rollouts_per_problem[0],
+                     "steps": tried.steps(tried.rollouts_per_problem[0])}}  # fmt: skip
     return {
         "engine": trainer.engine,
         "engine_options": _engine_options(trainer),
@@ -138,22 +164,25 @@ def study_content(path: Path, sweep: Sweep, trainer: Trainer, *, target: float,
         "recipe": recipe,
         "grid": {
             "problems_per_batch": sweep.problems_per_batch,
-            "rollouts_per_problem": list(sweep.rollouts_per_problem),
-            "seeds": sweep.seeds,
+            "rollouts_per_problem": list(trained.rollouts_per_problem),
+            "seeds": trained.seeds,
         },
-        "budget": sweep.rollouts_per_run,
+        "budget": trained.rollouts_per_run,
         "evaluation": {
             "samples": SAMPLES, "per_octave": PER_OCTAVE, "first": sweep.first_evaluation,
         },
         **({"rates": known} if known else {}),
-        "adaptive": {"target": int(target), "spend": sweep.rollouts},
+        **({"adaptive": {"target": int(final), "spend": sweep.rollouts}}
+           if not isinstance(final, Sweep) else at),
     }  # fmt: skip
 
 
 def _engine_options(trainer: Trainer) -> dict[str, Any]:
     options: dict[str, Any] = {"model": trainer.model or _MODELS[trainer.engine]}
     if trainer.engine == "trl" and trainer.model is not None:
-        options["max_new_tokens"] = MAX_NEW_TOKENS  # a shipped model brings its own
+        options["max_new_tokens"] = trainer.cut  # a shipped model brings its own
+    if trainer.engine == "verl" and trainer.is_cut_later:
+        options["max_response_tokens"] = trainer.cut
     if trainer.engine == "trl" and (trainer.gpus or 1) > 1:
         options["processes"] = trainer.gpus
     if trainer.engine == "verl" and trainer.gpus is not None:

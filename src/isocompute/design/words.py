@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from isocompute.answers.clock import hours_words
 from isocompute.domain.text import compact
 
 Row = Mapping[str, Any]
@@ -13,41 +14,106 @@ Row = Mapping[str, Any]
 WIDTH, LINES = 80, 12
 _LABEL = 8  # columns of the names at the left
 _SEEN, _NO_ERROR = 0.005, 0.0005  # what rounds to 0% and to 0.000 is not printed
-_SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone")  # in lines of their own
+# In lines of their own.
+_SAID = ("no_sweep", "passes_over_data", "stand_ins", "prior_alone", "difficulty_of_file")
+# What speaks against the answer, gravest first: one stands right below it.
+_AGAINST = ("passes_beyond_prior", "problems_fewer_than_prior", "beyond_prior")
 
 
-def design_lines(d: Row) -> list[str]:
-    """The `design --json` document in about a dozen lines of 80 columns."""
+def design_lines(d: Row, *, why: bool = False) -> list[str]:
+    """The `design --json` document in about a dozen lines of 80 columns.
+
+    Args:
+        d: the document.
+        why: also what the losses consist of, and every notice in full.
+    """
+    return [*_screen(d, why=why), *(["", *_why(d), "", *_every_note(d)] if why else [])]
+
+
+def _screen(d: Row, *, why: bool) -> list[str]:
+    rows = {
+        "Answer": _answer(d), "Caution": _caution(d), "As good": _as_good(d),
+        "Cost": _cost_rows(d), "Worth": _row("Worth", _worth(d)), "Passes": _passes(d),
+        "Set": _set(d), "Time": _time(d), "Note": [], "Do": _written(d),
+    }  # fmt: skip
+
+    def lines() -> list[str]:
+        return [line for row in rows.values() for line in row]
+
+    if why:
+        return lines()
+    # Notes as far as there is room for them: a budget of lines, not of notes.
+    for shown in (2, 1, 0):
+        rows["Note"] = _notes(d, shown)
+        if len(lines()) <= LINES:
+            return lines()
+    for name in ("Note", "Passes", "Time", "As good"):
+        if len(lines()) > LINES:
+            rows[name] = []
+    if not rows["Note"] and rows["Caution"] and (left := len(_others(d))):
+        rows["Caution"] = _caution(d, f" ({left} more: --why)")
+    return lines()
+
+
+def _answer(d: Row) -> list[str]:
     sweep, final = d["sweep"], d["final"]
+    if d["answer"] == "no_sweep":
+        n, b_p = final["rollouts_per_problem"], final["problems_per_batch"]
+        size = f"{b_p} problems x {n} rollouts x {final['steps']:,} steps"
+        return [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
     listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
     seeds = f"{sweep['seeds']} seed{'s' * (sweep['seeds'] > 1)}"
     runs = f"n = {listed}, B_p = {sweep['problems_per_batch']}, {seeds}"
-    n, b_p = final["rollouts_per_problem"], final["problems_per_batch"]
-    lines: list[str] = []
+    return _row("Sweep", f"{runs}, up to {compact(sweep['rollouts_per_run'])} rollouts each")
+
+
+def _cost_rows(d: Row) -> list[str]:
+    final = d["final"]
     if d["answer"] == "no_sweep":
-        size = f"{b_p} problems x {n} rollouts x {final['steps']:,} steps"
-        lines += [f"No sweep: run {size}   ({compact(final['rollouts'])} rollouts)"]
-        lines += _as_good(d)
-        lines += _row("Cost", f"{_run_cost(final)}{_rate(final)}")
-    else:
-        lines += _row("Sweep", f"{runs}, up to {compact(sweep['rollouts_per_run'])} rollouts each")
-        lines += _row("Cost", f"at most {_cost(sweep)} ({_share(sweep)})")
-        lines += _row("Then", f"{_cost(final)} for the final run{_rate(final)}")
-    lines += _row("Worth", _worth(d))
-    if d["passes_over_data"] is not None:
-        sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
-        lines += _row("Passes", f"over your problems: {compact(final_passes)} in the final run, at "
-                      f"most {compact(sweep_passes)} in the sweep")  # fmt: skip
-    if any(one["code"] == "prior_alone" for one in d["notices"]):
-        said = "--difficulty: it decides the best n (isocompute difficulty measures it)"
-        lines += _row("Set", said)
-    if d.get("time") is not None and d["answer"] == "sweep":
-        lines += _row("Time", d["time"])
-    after = _written(d)
-    # A second note where it finds room: a budget of lines, not of notes.
-    both = _notes(d, 2)
-    fits = len(lines) + len(both) + len(after) <= LINES
-    return [*lines, *(both if fits else _notes(d, 1)), *after]
+        evaluated = f"and {compact(final['evaluation_rollouts'])} for evaluation"
+        said = ", ".join(_paid(d, final)) or evaluated
+        return _row("Cost", f"{said}{_rate(final)}{_total(d)}")
+    return [
+        *_row("Cost", f"at most {_cost(d, d['sweep'])} ({_share(d['sweep'])})"),
+        *_row("Then", f"{_cost(d, final)} for the final run{_rate(final)}{_total(d)}"),
+    ]
+
+
+def _passes(d: Row) -> list[str]:
+    if d["passes_over_data"] is None or (_against(d) or {}).get("code") == "passes_beyond_prior":
+        return []
+    sweep_passes, final_passes = (d["passes_over_data"][k] for k in ("sweep", "final"))
+    swept = f", at most {compact(sweep_passes)} in the sweep" * (d["answer"] == "sweep")
+    return _row("Passes", f"over your problems: {compact(final_passes)} in the final run{swept}")
+
+
+def _set(d: Row) -> list[str]:
+    """Which difficulty was taken, or that none was."""
+    for one in d["notices"]:
+        if one["code"] == "prior_alone":
+            said = "--difficulty: it decides the best n (isocompute difficulty measures it)"
+            return _row("Set", said)
+        if one["code"] == "difficulty_of_file":
+            said = f"{d['difficulty']} difficulty, by --train's pass rates"
+            return _row("Set", f"{said}; --difficulty overrides")
+    return []
+
+
+def _time(d: Row) -> list[str]:
+    of_another = d["answer"] == "no_sweep" and d.get("written") == "sweep"
+    return [] if d.get("time") is None or of_another else _row("Time", d["time"])
+
+
+def _caution(d: Row, more: str = "") -> list[str]:
+    """What speaks against the answer, among the first lines."""
+    one = _against(d)
+    return [] if one is None else _row("Caution", f"{one['text']} {one['remedy']}{more}")
+
+
+def _against(d: Row) -> Row | None:
+    """The gravest that speaks against the answer."""
+    by_code = {one["code"]: one for one in d["notices"]}
+    return next((by_code[code] for code in _AGAINST if code in by_code), None)
 
 
 def _as_good(d: Row) -> list[str]:
@@ -61,7 +127,7 @@ def _written(d: Row) -> list[str]:
     lines = list[str]()
     if d["study"] is not None:
         toys = [x["remedy"] for x in d["notices"] if x["code"] == "stand_ins"]
-        which = "" if d["answer"] == "sweep" else ": the sweep"
+        which = "" if d["answer"] == "sweep" else f": the {d['written']}"
         held = f"{d['study']} ({d['engine']}{', placeholders' if toys else ''}){which}"
         lines += _row("Wrote", f"{held}. {toys[0]}" if toys else held)
         if d.get("lacks") is not None:
@@ -69,36 +135,80 @@ def _written(d: Row) -> list[str]:
     if d["lr_sweep"] is not None:
         file = d["study"] or "study.yaml"
         rate = f"isocompute lr-sweep {file}" if d["study"] else "the learning rate (write -o FILE)"
-        lines += _row("First", f"{rate}   ({_drawn(d['lr_sweep'])})")
-    if d["study"] is not None and d["answer"] == "sweep":
-        lines += _row("Run", f"isocompute run {d['study']}   (it stops by itself)")
-    elif d["study"] is not None:
-        lines += _start(d)
+        lines += _command("First", rate, _drawn(d, d["lr_sweep"]))
+    if d["study"] is not None:
+        command = f"isocompute run {d['study']}"
+        of_sweep = d["written"] == "sweep"
+        lines += _command("Run" if of_sweep else "Start", command, "it stops by itself" * of_sweep)
     return lines
 
 
-def _start(d: Row) -> list[str]:
-    """The command that trains the final run from the file of the sweep, to be copied whole."""
-    final = d["final"]
-    words = ["isocompute", "run", str(d["study"]), "adaptive=false",
-             f"grid.rollouts_per_problem={final['rollouts_per_problem']}",
-             *(["grid.seeds=1"] if d["sweep"]["seeds"] > 1 else []),
-             f"budget={final['rollouts']}"]  # fmt: skip
-    rows = textwrap.wrap(" ".join(words), WIDTH - _LABEL - 2, break_on_hyphens=False,
-                         break_long_words=False)  # fmt: skip
-    said = [f"{row} \\" for row in rows[:-1]] + rows[-1:]
-    return [f"{'Start' if i == 0 else '':<{_LABEL}}{row}" for i, row in enumerate(said)]
+def _command(name: str, command: str, aside: str) -> list[str]:
+    """A command in one piece, to be copied, and a word on it where there is room."""
+    line, more = f"{name:<{_LABEL}}{command}", f"({aside})" if aside else ""
+    if not more:
+        return [line]
+    fits = len(line) + 3 + len(more) <= WIDTH
+    return [f"{line}   {more}"] if fits else [line, *_row("", more)]
+
+
+def _others(d: Row) -> list[Row]:
+    """The notices that no other line says, cautions first."""
+    against = _against(d)
+    notes = [one for one in d["notices"] if one["code"] not in _SAID and one is not against]
+    return sorted(notes, key=lambda one: one["level"] != "caution")
 
 
 def _notes(d: Row, shown: int) -> list[str]:
-    """So many of the notices that no other line says, what may turn the answer first."""
-    notes = [one for one in d["notices"] if one["code"] not in _SAID]
-    notes.sort(key=lambda one: one["code"] != "prior_of_others" or d["answer"] == "sweep")
-    left, lines = len(notes) - shown, list[str]()
+    """So many of them, and how many more there are."""
+    notes, lines = _others(d), list[str]()
+    left = len(notes) - shown
     for i, one in enumerate(notes[:shown]):
-        more = f" ({left} more: --json -)" if left > 0 and i == shown - 1 else ""
+        more = f" ({left} more: --why)" if left > 0 and i == shown - 1 else ""
         lines += _row("Note" if i == 0 else "", f"{one['text']} {one['remedy']}{more}")
-    return lines
+    return lines if lines or not notes else _row("Note", f"{left} more: --why")
+
+
+def _why(d: Row) -> list[str]:
+    """What the losses consist of."""
+    worth, sweep, spent = d["worth"], d["sweep"], _spent(d, d["sweep"])
+    after, none, guesses = worth["after"], worth["without"], worth["guesses"]
+    listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
+    n = none["rollouts_per_problem"]
+    said = [
+        f"Without a sweep: n = {n} loses {none['loss']:.3f} of score on average to the n that is "
+        "best in each of the simulated worlds.",
+        f"After the sweep: {after['loss']:.3f}. A plan then knows its runs alone and takes one of "
+        f"n = {listed}: that loses {after['choice']:.3f}, or {after['choice_at_best']:.3f} if it "
+        f"were sure which is best. Its cost ({spent}) loses {after['spending']:.3f}.",
+    ]
+    by_n = {one["rollouts_per_problem"]: one for one in guesses}
+    near = [f"n = {k} loses {by_n[k]['behind']:.3f} more" for k in (n // 2, 2 * n) if k in by_n]
+    said += [f"Against n = {n}: {', '.join(near)}."] if near else []
+    scaled = [
+        f"{words} as long {worth[key]['loss']:.3f}"
+        for key, words in (("half", "half"), ("twice", "twice")) if worth[key] is not None
+    ]  # fmt: skip
+    said += [f"After the same sweep: {', '.join(scaled)}."] if scaled else []
+    return [line for one in said for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ")]
+
+
+def _every_note(d: Row) -> list[str]:
+    said = (f"{x['level']}: {x['text']} {x['remedy']} [{x['code']}]" for x in d["notices"])
+    return [
+        line for one in said
+        for line in textwrap.wrap(one, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    ]  # fmt: skip
+
+
+def _total(d: Row) -> str:
+    """The final run and all before it, beside the budget."""
+    if d["lr_sweep"] is None and d["answer"] != "sweep":
+        return ""
+    form = {"rollouts": "{} of {} rollouts", "tokens": "{} of {} tokens", "usd": "${} of ${}",
+            "gpu_hours": "{} of {}"}[d["budget"]["unit"]]  # fmt: skip
+    amounts = (compact(d[part]["amount"]) for part in ("spent", "budget"))
+    return f"; {'in all' if d['answer'] == 'sweep' else 'with First'} {form.format(*amounts)}"
 
 
 def _row(name: str, text: str) -> list[str]:
@@ -113,34 +223,35 @@ def _share(part: Row) -> str:
     return f"{part['share']:.0%} of the budget{evaluated}"
 
 
-def _paid(part: Row) -> list[str]:
-    """Hours, money and tokens, as far as they are known, evaluations included."""
-    known = (("gpu_hours", "{} GPU-hours"), ("usd", "${}"), ("tokens", "{} tokens"))
-    cost = part["cost"]
-    return [form.format(compact(cost[k])) for k, form in known if cost[k] is not None]
+def _paid(d: Row, part: Row) -> list[str]:
+    """Hours, on a clock too, and money, or tokens: as far as known, evaluations included."""
+    cost, out = part["cost"], list[str]()
+    if cost["gpu_hours"] is not None:
+        out.append(f"{compact(cost['gpu_hours'])} GPU-hours")
+    if part.get("hours") is not None:
+        out.append(hours_words(part["hours"]))
+    if cost["usd"] is not None:
+        out.append(f"${compact(cost['usd'])}")
+    if cost["tokens"] is not None and (not out or d["budget"]["unit"] == "tokens"):
+        out.append(f"{compact(cost['tokens'])} tokens")
+    return out
 
 
-def _cost(part: Row) -> str:
-    drawn = f"{compact(part['rollouts'])} rollouts + {compact(part['evaluation_rollouts'])}"
-    return ", ".join([f"{drawn} for evaluation", *_paid(part)])
+def _cost(d: Row, part: Row) -> str:
+    drawn = f"{compact(part['rollouts'])} rollouts"
+    apart = f"{drawn} + {compact(part['evaluation_rollouts'])} for evaluation"
+    return ", ".join([drawn, *_paid(d, part)] if _paid(d, part) else [apart])
 
 
-def _run_cost(part: Row) -> str:
-    """Of a run whose rollouts are said already."""
-    evaluated = f"{compact(part['evaluation_rollouts'])} for evaluation"
-    return ", ".join([*_paid(part), "evaluation included"] if _paid(part) else [f"and {evaluated}"])
-
-
-def _spent(part: Row) -> str:
-    """What a sweep that is not advised would take, as short as it can be said."""
-    paid = [one for one in _paid(part) if not one.endswith("tokens")]
+def _spent(d: Row, part: Row) -> str:
+    """What runs before the final one take, as short as it can be said."""
     drawn = part["rollouts"] + part["evaluation_rollouts"]
-    return ", ".join(paid) or f"{compact(drawn)} rollouts"
+    return ", ".join(_paid(d, part)) or f"{compact(drawn)} rollouts"
 
 
-def _drawn(part: Row) -> str:
-    """What the learning rates take, evaluations included."""
-    return f"{_spent(part)}, {part['share'] + part['evaluation_share']:.0%} of the budget"
+def _drawn(d: Row, part: Row) -> str:
+    """The same with its share, evaluations included."""
+    return f"{_spent(d, part)}, {part['share'] + part['evaluation_share']:.0%} of the budget"
 
 
 def _rate(part: Row) -> str:
@@ -158,8 +269,9 @@ def _worth(d: Row) -> str:
     after, none = worth["after"], worth["without"]
     if d["answer"] != "sweep":
         listed = ", ".join(map(str, sweep["rollouts_per_problem"]))
-        best = f"n = {listed}; {_spent(sweep)}, {_share(sweep).replace(' of the budget', '')}"
-        return f"score lost to the best n: {_loss(none)}; with a sweep {_loss(after)} ({best})"
+        took = _drawn(d, {**sweep, "hours": None}).replace(" of the budget", "")
+        return (f"score lost to the best n: {_loss(none)}; with a sweep of n = {listed} ({took}), "
+                f"{_too_little(d)}, {_loss(after)}")  # fmt: skip
     guessed = f"{_loss(none)} with the guess n = {none['rollouts_per_problem']}"
     scaled = [
         f"{words}: {worth[key]['loss']:.3f}"
@@ -168,6 +280,19 @@ def _worth(d: Row) -> str:
     ]
     aside = f" ({', '.join(scaled)})" if scaled else ""
     return f"score lost against the best n: {_loss(after)} after the sweep{aside}, {guessed}"
+
+
+def _too_little(d: Row) -> str:
+    """Why a sweep loses more than the guess."""
+    none, after, sweep = d["worth"]["without"], d["worth"]["after"], d["sweep"]
+    n = none["rollouts_per_problem"]
+    if after["choice"] <= none["loss"]:
+        return "which costs more than it finds"
+    if n > after["largest_n"]:
+        return f"which cannot reach n = {n}"
+    if n not in sweep["rollouts_per_problem"]:
+        return f"which does not try n = {n}"
+    return "whose runs are too short"
 
 
 def _loss(row: Row) -> str:

@@ -241,10 +241,14 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
     "Of a design": {
         "no_sweep": _note(
             "No sweep within this budget gains more than it costs: run n = {n}.",
-            "Raise --budget, or name a study of your own with --prior."),
+            "Raise --budget, or write one all the same with --sweep."),
+        "passes_beyond_prior": _caution(
+            "{passes:k} passes over {problems:k} problems; the prior's runs made {known:k} at most "
+            "at n = {n}.",
+            "Add problems, or take a smaller n and stop at the peak."),
         "problems_fewer_than_prior": _caution(
             "{problems:k} problems are far fewer than the prior's {known:k}; smaller n may win.",
-            "Trust a sweep on yours more than the worth printed here."),
+            "Trust a sweep on yours (--sweep) more than this worth."),
         "bp_of_prior": _note(
             "The sweep uses B_p = {bp}, but the prior comes from B_p = {known}.",
             "Raise --budget or --spend for the larger B_p."),
@@ -257,6 +261,12 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "prior_alone": _note(
             "No difficulty was given: easy and hard sets are simulated; the recipe is for easy.",
             "The best n depends on it: run `isocompute difficulty`, pass --difficulty."),
+        "difficulty_of_file": _note(
+            "The problems are {difficulty} by the pass rates in --train (mean {rate:.3g}).",
+            "Override by --difficulty."),
+        "longer_responses": _note(
+            "Responses are cut at {limit:,} tokens, twice your mean or more.",
+            "Model and GPUs must hold them."),
         "stand_ins": _caution(
             "The study file has placeholders for {what}.",
             "Pass {options}, or edit it."),

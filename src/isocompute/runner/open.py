@@ -36,6 +36,8 @@ def open_study(path: str | Path, overrides: Sequence[str] = ()) -> Study:
         for spec in study.runs:
             if spec.engine == name:
                 engine.check(spec)
+        if study.rates_at is not None and study.runs[0].engine == name:
+            engine.check(replace(study.runs[0], allocation=study.rates_at))
     if "slices" not in study.source and takes_whole_machine(s.engine for s in study.runs):
         # An adaptive sweep that trains whole runs could stop none of them.
         return replace(study, slices=(1.0,) if study.adaptive is None else QUARTERED)

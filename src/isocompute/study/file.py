@@ -235,7 +235,8 @@ def _expand(file: StudyFile, content: Mapping[str, Any], name: str, load: _Loade
     if file.adaptive is not None and "slices" not in file.model_fields_set:
         slices = DOUBLING
     return Study(name=name, runs=runs, limits=Limits(**file.limits.model_dump()), slices=slices,
-                 rates=rates, adaptive=_bounds(file, rates, rollouts), source=content)  # fmt: skip
+                 rates=rates, adaptive=_bounds(file, rates, rollouts),
+                 rates_at=_rates_at(file, allocations[0]), source=content)  # fmt: skip
 
 
 def _allocations(grid: Grid, rollouts: int) -> list[Allocation]:
@@ -259,6 +260,14 @@ def _bounds(file: StudyFile, rates: Rates, rollouts: int) -> Bounds | None:
     if given["target"] is None:
         given["target"] = float(rollouts)
     return Bounds(**given)
+
+
+def _rates_at(file: StudyFile, first: Allocation) -> Allocation | None:
+    if file.lr_sweep is None:
+        return None
+    return Allocation(
+        problems_per_batch=first.problems_per_batch, **file.lr_sweep.model_dump()
+    )
 
 
 def _refuse_many(file: StudyFile, allocations: int) -> None:

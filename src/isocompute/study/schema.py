@@ -127,6 +127,13 @@ class RatesSection(_Section):
     usd_per_gpu_hour: Annotated[float, Field(gt=0)] | None = None
 
 
+class LrSweepSection(_Section):
+    """Where `isocompute lr-sweep` tries the rates, if not at a batch of the grid."""
+
+    rollouts_per_problem: Count
+    steps: Count
+
+
 class AdaptiveSection(_Section):
     """Bounds of an adaptive sweep; see `isocompute.study.adaptive.Bounds`."""
 
@@ -164,6 +171,7 @@ class StudyFile(_Section):
     evaluation: Evaluation = Field(default_factory=Evaluation)
     limits: LimitsSection = Field(default_factory=LimitsSection)
     adaptive: AdaptiveSection | None = None
+    lr_sweep: LrSweepSection | None = None
     slices: list[float] = Field(default=[0.125, 0.25, 0.5, 1.0], min_length=1)
     rates: RatesSection = Field(default_factory=RatesSection)
     allow: list[str] = Field(default_factory=list)
@@ -248,5 +256,5 @@ def _is_branch(part: int | str) -> bool:
 
 def _words() -> set[str]:
     sections = (StudyFile, Problems, ProblemFile, Powers, Grid, Evaluation, LimitsSection,
-                RatesSection, RecipeSection, AdaptiveSection)  # fmt: skip
+                RatesSection, RecipeSection, AdaptiveSection, LrSweepSection)  # fmt: skip
     return {name for section in sections for name in section.model_fields}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from isocompute.allocation import Rates
+from isocompute.allocation import Allocation, Rates
 from isocompute.domain import Configuration
 from isocompute.errors import InputError
 from isocompute.study.adaptive import Bounds, Grid
@@ -60,6 +60,7 @@ class Study:
         rates: what a rollout costs, where it is known.
         adaptive: bounds of a sweep that looks at its curves after each slice and decides what to
             train next; None: every run goes to its end.
+        rates_at: where learning rates are tried; None: at a batch of the grid.
         source: the validated content of the study file, kept with the records.
 
     Raises:
@@ -73,6 +74,7 @@ class Study:
     slices: tuple[float, ...] = (0.125, 0.25, 0.5, 1.0)
     rates: Rates = field(default_factory=Rates)
     adaptive: Bounds | None = None
+    rates_at: Allocation | None = None
     source: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -262,16 +262,19 @@ def curves_of(
         n_copies += dropped
     if n_copies and say is not None:
         say(f"{path}: {n_copies} rows are copies of another row of their run and count once")
-    if say is not None and (repeated := sum(c.n_repeated for c in curves)):
+    if repeated := sum(c.n_repeated for c in curves):
         others = {c: c for c in header if c.strip() and c not in goes_by.values()}
-        told = "" if where or not others else told_apart(
-            read(path, lambda _: others),
+        chosen = {goes_by.get(name, name): name for name in where}
+        told = told_apart(
+            _select(read(path, lambda _: {**others, **chosen}), where, path).select([*others]),
             [*(v for k, v in numbers.items() if k not in SCORES), *(c for c, _ in texts.values())],
-        )
-        say(
-            f"{path}: {repeated} rows stand at rollouts for which their run has another score; all "
-            f"count, as further evaluations of it{told}"
-        )
+            path,
+        ) if others else ""  # fmt: skip
+        if say is not None:
+            say(
+                f"{path}: {repeated} rows stand at rollouts for which their run has another score; "
+                f"all count, as further evaluations of it{told}"
+            )
     check_configurations(curves, path)
     if (empty := sum(not c.score_K.size for c in curves)) and say is not None:
         say(f"{path}: {empty} run{'s hold' if empty > 1 else ' holds'} no score; left out")

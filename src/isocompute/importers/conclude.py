@@ -293,17 +293,19 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     rows = [int(p.steps_K.max()) for p in c.points
             if p.column.split == "train" and p.step]  # fmt: skip
     trained = max([c.latest, *rows, *c.side["length"]])
-    every = as_evaluations(c.points, cadence, trained, what)
-    if every is None:
+    found = as_evaluations(c.points, cadence, trained, what)
+    if found is None:
         return
+    every, first = found
     last = max(int(p.steps_K.max()) for p in c.points if p.column.split != "train"
                and p.step)  # fmt: skip
-    if trained > last:
-        spread(c.points, every)
+    if trained > last or first:
+        spread(c.points, every, first)
     else:  # one counter of all rows
         c.side = to_updates(c.points, c.side, 1, every)
     c.counters.infer(
         f"step: the log's counts evaluations; {cadence.key} says one in {every} updates"
+        + (f", the first after {first}" if first else "")
     )
 
 

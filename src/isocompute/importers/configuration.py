@@ -105,8 +105,9 @@ _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
 _PROCESSES = ("global_world_size", "world_size", "num_processes")
-_SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed",
-          "rollout_seed")
+# slime 0.3.1 leaves `seed` at Megatron's 1234: what its rollouts draw with goes before
+_SEEDS = ("rollout_seed", "seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed",
+          "dataset_builder.seed")
 
 # What runs have to share to be repetitions of each other: name -> keys of the trainers.
 _FACTS: dict[str, tuple[str, ...]] = {

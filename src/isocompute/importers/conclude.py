@@ -43,7 +43,7 @@ from isocompute.importers.configuration import (
     problems_of,
     processes_of,
 )
-from isocompute.importers.doubts import late_text, own_start
+from isocompute.importers.doubts import late_text, own_start, told_processes
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import SPLIT_IN_KEY
 from isocompute.importers.placing import (
@@ -121,6 +121,8 @@ def conclude(
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
             c.note(text)
+        elif (each := told_processes(c.config, c.settings, found)) is not None:
+            c.counters.infer(each)
     refilled = refills(c.config)
     if refilled is not None and not c.side["batches"]:
         c.note(REFILLED.format(refilled))

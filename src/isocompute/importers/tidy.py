@@ -122,7 +122,11 @@ def _with_block(path: Path, settings: Settings) -> Settings:
         InputError: a name or a setting says otherwise.
     """
     try:
-        said = configuration({plain_name(k): value for k, value in head_of(path).said.items()})
+        above = head_of(path).said
+        meant = {key: c.metric.label for key, c in settings.columns.items() if key in above}
+        said = configuration({plain_name(meant.get(k, k)): above[k] for k in above})
+        columns = {k: c for k, c in settings.columns.items() if k not in above}
+        settings = replace(settings, columns=columns)
     except (OSError, EOFError):  # told where the rows are read
         return settings
     for name in SETTINGS:

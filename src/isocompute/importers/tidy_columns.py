@@ -11,6 +11,7 @@ from typing import NamedTuple
 from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
 from isocompute.importers.called import YOURS, by_maps
+from isocompute.importers.headers import head_of
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
@@ -160,6 +161,8 @@ def not_there(
             f"{path}: a table must begin with the names of its columns, but the first line looks "
             f"like a row (it has {numbers[0]}); put a line of names above it."
         )
+    above = head_of(path).said if path.suffix in (".csv", ".tsv") and path.is_file() else {}
+    also = f", and above its rows {some([*above])}" if above else ""
     slips = [key for key in settings.columns if key not in (c.strip() for c in header)]
     if slips:
         near = difflib.get_close_matches(slips[0], header, n=1)
@@ -168,7 +171,7 @@ def not_there(
         ) + cure
     return InputError(
         f"{path}: a table must have the columns {', '.join(REQUIRED)}, but {', '.join(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}); {cure}."
+        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}{also}); {cure}."
     )
 
 

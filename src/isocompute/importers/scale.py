@@ -72,7 +72,7 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
     if seen[0] < low - room or seen[1] > high + room:
         bad = next(c for c in curves if c.score_K.size and not (
             c.score_K.min() >= low - room and c.score_K.max() <= high + room))
-        percent = seen[0] >= 0 and 1 < seen[1] <= 100
+        percent = seen[0] >= 0 and 10 < seen[1] <= 100  # below, rewards of 10 are as likely
         every = np.concatenate([c.score_K for c in curves])
         odd = np.unique(every[(every < low - room) | (every > high + room)], return_index=True)[0]
         drop = ""

@@ -87,7 +87,8 @@ def check_numbers(
             "rollouts",
             "cumulative, at least B_p * n after an update",
             below & bool(below[v > 0].all()),
-            f"if {called!r} counts updates, map it to steps",
+            f"if {called!r} counts updates, map it to steps; if it is in thousands, multiply them "
+            "out",
         )
     if "steps" in numbers:
         v = numbers["steps"]

@@ -175,6 +175,9 @@ def not_there(
     )
 
 
+_SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
+
+
 def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
     """What to add to the command for what is missing, a part each."""
     there = likely_columns(header, missing)
@@ -195,7 +198,9 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
         yield f"--set pattern='{named}', as the names seem to say"
         constants = [name for name in constants if f"{{{name}}}" not in named]
     for name in constants:
-        yield f"--set {name}={YOURS[name]} if all rows share it, or --map KEY={name}"
+        yield (f"--set {name}={YOURS[name]} if all rows share it, or --map KEY={name}"
+               + ("" if wide is None else f", or, where columns differ in it, put it into their "
+                  f"names and the pattern as {_SHORTEST[name]}{{{name}}}_"))  # fmt: skip
     if "rollouts" in rest:
         yield ("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for one "
                "of updates; not tokens, hours or epochs)")  # fmt: skip

@@ -148,7 +148,8 @@ def _started_with(folder: Path, _changed: int) -> list[str]:
 def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
     """The configuration of the job in whose folder a log lies deeper, alone of its kind."""
     for folder in list(path.parents)[1 : 1 + _LEVELS]:
-        own = _started_with(folder, folder.stat().st_mtime_ns)
+        there = _started_with(folder, folder.stat().st_mtime_ns)
+        own = [name for name in there if name not in _FILES]
         for name in (*_FILES, *own):
             file = folder / name
             if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:

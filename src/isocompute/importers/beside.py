@@ -142,6 +142,9 @@ def _in_folder(
 def _started_with(folder: Path, _changed: int) -> list[str]:
     """The file of settings under a name of the user's, where a folder has a single one."""
     found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml", ".toml"))]
+    if len(found) == 2:
+        others = [name for name, _ in _of_accelerate(folder, _changed)]
+        found = [name for name in found if name not in others]
     return found if len(found) == 1 else []
 
 

@@ -26,14 +26,13 @@ _OF_TRAINING = re.compile(
 
 
 def likely_score(runs: Sequence[ImportedRun]) -> str:
-    """`--map KEY=METRIC` for the key that was not understood and looks most like a score.
+    """`--map KEY=METRIC` for the key that was not understood and alone looks like a score.
 
     >>> likely_score([])
     '--map KEY=avg'
     """
-    keys = [key for run in runs for key in run.provenance.unread]
-    found = likely_key(keys)
-    return mapped("KEY" if _of_training(found, keys) else found)
+    sure = mapped(likely_key([key for run in runs for key in run.provenance.unread]))
+    return sure if likely_scores(runs) == sure else mapped("KEY")
 
 
 def _of_training(key: str, keys: Sequence[str]) -> bool:

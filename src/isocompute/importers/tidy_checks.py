@@ -373,7 +373,7 @@ def told_apart(others: pa.Table, keys: Sequence[NDArray[Any]], path: Path) -> st
             raise InputError(
                 f"{path}: scores of a run at one step must be of one kind, but column {name} has "
                 f"{', '.join(kinds[:8])}; choose with "
-                f"--where {shlex.quote(f'{name}={kinds[0]}')}, or {each}, or "
+                f"--where {shlex.quote(f'{name}=KIND')}, yours of them, or {each}, or "
                 f"--where {shlex.quote(f'{name}=*')} if all may be averaged."
             )
         told = told or f"; they differ in column {name}: {each}"

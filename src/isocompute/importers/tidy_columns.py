@@ -15,6 +15,7 @@ from isocompute.importers.headers import head_of
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
+from isocompute.importers.scale import PERCENT
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import some
 from isocompute.importers.tidy_wide import of_update, pattern_of_updates, says_end
@@ -155,6 +156,8 @@ def not_there(
     cure = f"add {'; '.join(_cures(path, missing, header))}"
     if "score" in missing:
         cure += _per_seed(header)
+        if percent := next((c for c in header if PERCENT.search(c)), None):
+            cure += f"; and --range 0 100 if that is {percent!r}"
     numbers = [cell for cell in header if number(cell) is not None]
     if numbers and pattern_of_updates(header) is None:
         return InputError(

@@ -318,7 +318,7 @@ def torchtune(folder: Path) -> Path:
 
 # 11. slime in W&B: evaluation k comes after rollout k is trained on, but for the very first.
 
-SLIME = tuple(Run(32, n, curve(n, [0, 20, 40, 60, 80, 100]), 1234) for n in (8, 16, 32))
+SLIME = tuple(Run(32, n, curve(n, [0, 20, 40, 60, 80, 100]), 42) for n in (8, 16, 32))
 
 
 def slime(folder: Path) -> Path:

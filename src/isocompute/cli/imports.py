@@ -228,7 +228,12 @@ def _main(run: ImportedRun, wanted: str | None = None) -> Series | None:
 
 
 def _last(run: ImportedRun) -> int | None:
-    steps = [int(s.step_K[-1]) for s in run.series if s.step_K.size]
+    from isocompute.importers.steps import LATER
+
+    # a row of training stands before its update, where the first is step 0
+    later = LATER in run.provenance.inferred
+    steps = [int(s.step_K[-1]) + (later and s.split == "train") for s in run.series
+             if s.step_K.size]  # fmt: skip
     return max(steps) if steps else None
 
 

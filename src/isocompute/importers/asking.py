@@ -16,7 +16,7 @@ from isocompute.importers.settings import Settings
 
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
-_TOLD = " with your own number"
+_TOLD = " with your own number (one for all runs)"
 
 
 def pattern_for(runs: Sequence[ImportedRun]) -> str | None:

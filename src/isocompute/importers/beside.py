@@ -17,7 +17,8 @@
 A log deeper than its job's folder takes the configuration there, if it is the only one below.
 Of several runs, each takes the one that bears its name: `configs/NAME.yaml` beside the log or in a
 folder above, or one in W&B's folders (`wandb/run-*`) that says so (`wandb_run_name`).
-A checkpoint's history takes that of the run's folder above it.
+A checkpoint's history takes that of the run's folder above it. How many processes there were is in
+accelerate's own file, beside the configuration or in a folder above.
 It belongs to a log that goes by its folder's name (`metrics.jsonl`) or is the only log there;
 beside several, which one it is of is not known, and none takes it. A file that is named for a log
 (`NAME.json`, `NAME.config.yaml` beside `NAME.csv`) is of that one, and a table with a column `Name`
@@ -39,7 +40,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.called import may_be_setting
-from isocompute.importers.configuration import configuration
+from isocompute.importers.configuration import configuration, processes_of
 from isocompute.importers.listed import NAMING, runs_listed
 from isocompute.importers.reading import (
     MAX_LINE_BYTES,
@@ -87,7 +88,24 @@ def configuration_beside(path: Path) -> tuple[str, dict[str, object]] | None:
     # the run's folder holds its checkpoints, or a folder for each split
     if path.parent.name.startswith("checkpoint-") or split_folder(path.parent):
         homes.append(path.parent.parent)
-    return next((found for home in homes if (found := _in_folder(home, path))), _of_job(path))
+    found = next((found for home in homes if (found := _in_folder(home, path))), _of_job(path))
+    of_a_device = found and found[1].keys() & {"per_device_train_batch_size", "grpo_samples"}
+    if found and of_a_device and not processes_of(found[1]):
+        for folder in list(path.parents)[:_LEVELS]:
+            if len(there := _of_accelerate(folder, folder.stat().st_mtime_ns)) == 1:
+                name, count = there[0]
+                name = os.path.relpath(folder / name, path.parent)
+                return f"{found[0]} and {name}", {**found[1], "num_processes": count}
+    return found
+
+
+@lru_cache(maxsize=8)
+def _of_accelerate(folder: Path, _changed: int) -> list[tuple[str, object]]:
+    """Files of `accelerate config` in a folder, and the processes that each starts."""
+    files = [*folder.glob("*.yaml"), *folder.glob("*.yml")]
+    read = ((f.name, _content(f)) for f in sorted(files) if f.stat().st_size <= MAX_LINE_BYTES)
+    return [(name, config["num_processes"]) for name, config in read
+            if {"num_processes", "distributed_type"} <= config.keys()]  # fmt: skip
 
 
 def is_beside_one(path: Path) -> bool:
@@ -124,16 +142,23 @@ def _in_folder(
 def _started_with(folder: Path, _changed: int) -> list[str]:
     """The file of settings under a name of the user's, where a folder has a single one."""
     found = [name for name in os.listdir(folder) if name.endswith((".yaml", ".yml", ".toml"))]
+    if len(found) == 2:
+        others = [name for name, _ in _of_accelerate(folder, _changed)]
+        found = [name for name in found if name not in others]
     return found if len(found) == 1 else []
 
 
 def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
     """The configuration of the job in whose folder a log lies deeper, alone of its kind."""
     for folder in list(path.parents)[1 : 1 + _LEVELS]:
-        for name in _FILES:
+        there = _started_with(folder, folder.stat().st_mtime_ns)
+        own = [name for name in there if name not in _FILES]
+        for name in (*_FILES, *own):
             file = folder / name
             if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
                 found = _content(file) if _is_alone(path, folder) else {}
+                if name in own and not configuration(found).rollouts_per_problem:
+                    continue
                 return (os.path.relpath(file, path.parent), found) if found else None
     return None
 

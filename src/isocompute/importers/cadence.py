@@ -27,6 +27,11 @@ _PLANNED = re.compile(
     r"|(?:n|num)_updates|total_iterations|training_steps|updates|rl_(?:steps|updates|iters))",
     re.I,
 )
+# Whether the first evaluation is before training: verl, TRL, SkyRL, anybody
+_BEFORE = re.compile(
+    r"(?:^|[._/])(?:(?:eval|val|test|validate)[._/]?(?:before|on_start|at_start|base_model)"
+    r"|before_train)(?:_?train(?:ing)?)?$", re.I,
+)
 _LEAST = 3  # evaluations one by one: two may stand side by side, at six a short run is read over
 # Of a plan, in evaluations of one update each: a fifth. At two, runs under way are asked about; at
 # ten, a sweep with few evaluations is read over.
@@ -43,28 +48,34 @@ class Cadence(NamedTuple):
     """What a configuration says of the course of a run; None where it does not.
 
     `every`: updates from one evaluation to the next, and its key. `planned`: updates in all.
+    `before`: whether it evaluates before training.
     """
 
     every: int | None = None
     key: str = ""
     planned: int | None = None
+    before: bool | None = None
 
 
 def cadence_of(config: Mapping[str, object]) -> Cadence:
     """How often a run is evaluated and how many updates it has, in the words of any loop.
 
     >>> cadence_of({"eval.every": 25, "num_updates": 200})
-    Cadence(every=25, key='eval.every', planned=200)
+    Cadence(every=25, key='eval.every', planned=200, before=None)
     """
     said = [(key, v) for key, value in config.items() if (v := whole(value)) and v > 0]
     key, every = next(((k, v) for k, v in said if _EVERY.search(k)), ("", None))
-    return Cadence(every, key, next((v for k, v in said if _PLANNED.fullmatch(k)), None))
+    planned = next((v for k, v in said if _PLANNED.fullmatch(k)), None)
+    before = next((str(v).lower() for k, v in config.items() if _BEFORE.search(k)), "")
+    return Cadence(every, key, planned, {"true": True, "false": False}.get(before))
 
 
 def as_evaluations(
     points: Collection[Points], cadence: Cadence, trained: int, what: str
-) -> int | None:
-    """How many updates a step is, where steps count evaluations; None where they do not.
+) -> tuple[int, int] | None:
+    """How many updates a step is, where steps count evaluations, and at which the step 0 stands.
+
+    None where they do not.
 
     Args:
         points: of the run.
@@ -93,7 +104,16 @@ def as_evaluations(
     if every is None or every < 2 or (end is not None and end < last * every):
         return None
     if end is not None and end - last * every < every:
-        return every
+        return every, 0
+    if end is not None and end - last * every < 2 * every and step_K[0] == 0:
+        if cadence.before is not None:
+            return every, 0 if cadence.before else every
+        raise UnclearError(
+            f"{what}: the first evaluation must be known, but steps count {step_K.size} of them, "
+            f"one in {every} updates ({cadence.key}) of {end}: they may stand at 0 to "
+            f"{last * every} or at {every} to {(last + 1) * every}; write a table of them with a "
+            "column `steps` of your updates."
+        )
     if last > _MOST:
         return None
     raise UnclearError(
@@ -127,8 +147,8 @@ def refuse_responses(points: Collection[Points], batch: int | None, what: str) -
         )
 
 
-def spread(points: Collection[Points], every: int) -> None:
-    """Set evaluations at their updates; changes the points in place."""
+def spread(points: Collection[Points], every: int, first: int) -> None:
+    """Set evaluations at their updates; changes the points in place. `first`: of step 0."""
     for one in points:
         if one.column.split != "train":
-            one.step = array("q", (one.steps_K * every).tolist())
+            one.step = array("q", (one.steps_K * every + first).tolist())

@@ -33,6 +33,7 @@ _BATCH = re.compile(
     r"(^|[/._])((train|global|rollout)[_ ])?(batch([_ ]?size)?|bsz|bs)$|(episodes|trajectories|"
     r"samples|rollouts|responses|completions|sequences)_per_(batch|step|update|iteration)$", re.I,
 )
+_K = re.compile(r"(?:^|[./_])(?:rollouts?|group)[./_]k$", re.I)
 _PART = re.compile(r"micro|mini|device|gpu|forward", re.I)  # of a batch
 # What is said of evaluations does not hold in training: eval.num_samples, val_batch_size
 _OF_EVALUATION = re.compile(r"(?:^|[._/])(?:evals?|evaluation|val|validation|test)[._/]", re.I)
@@ -89,6 +90,8 @@ def is_called(key: str, name: str) -> bool:
         return False
     inner = None if name == "rollouts" else without_logarithm(key)
     if inner is not None and re.fullmatch(_OF_LOGARITHMS[name], inner, re.I):
+        return True
+    if name == "rollouts_per_problem" and _K.search(key):
         return True
     last = re.split("[./]", inner or key)[-1].strip()
     plain = re.sub(r"\W", "", re.sub(r"[\s-]+", "_", last))

@@ -37,6 +37,7 @@ from isocompute.importers.steps import Counters
 from isocompute.importers.vocabulary import POLICY, SLIME_MARKS, STEP_KEYS, column_of
 
 OF_EVALUATION = re.compile("val|eval|test", re.I)
+_OF_MACHINE = re.compile("(?:monitoring|system|sys)[./]")  # Neptune, W&B: on a clock of its own
 MAX_SERIES = 2_000  # a log has tens; a hostile one has as many as it has rows
 MAX_KEYS = 50_000
 MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 steps
@@ -209,7 +210,9 @@ class Collector:
         """Watch the steps of rows without any score: where they go back, they are trained again."""
         if any(kind == "length" or isinstance(kind, Points) for _, kind in plan):
             return  # its steps are kept
-        if len(self._latest) < MAX_SHAPES and not any(OF_EVALUATION.search(k) for k in shape):
+        if len(self._latest) < MAX_SHAPES and not any(
+            OF_EVALUATION.search(k) or _OF_MACHINE.match(k) for k in shape
+        ):
             self._latest[shape] = 0
 
     def expect(self, keys: Mapping[str, object]) -> None:

@@ -43,7 +43,7 @@ from isocompute.importers.configuration import (
     problems_of,
     processes_of,
 )
-from isocompute.importers.doubts import late_text, own_start
+from isocompute.importers.doubts import late_text, own_start, told_processes
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import SPLIT_IN_KEY
 from isocompute.importers.placing import (
@@ -121,6 +121,8 @@ def conclude(
     for text in found.notes:
         if c.settings.problems_per_batch is None or not text.startswith("B_p is "):
             c.note(text)
+        elif (each := told_processes(c.config, c.settings, found)) is not None:
+            c.counters.infer(each)
     refilled = refills(c.config)
     if refilled is not None and not c.side["batches"]:
         c.note(REFILLED.format(refilled))
@@ -293,17 +295,19 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     rows = [int(p.steps_K.max()) for p in c.points
             if p.column.split == "train" and p.step]  # fmt: skip
     trained = max([c.latest, *rows, *c.side["length"]])
-    every = as_evaluations(c.points, cadence, trained, what)
-    if every is None:
+    found = as_evaluations(c.points, cadence, trained, what)
+    if found is None:
         return
+    every, first = found
     last = max(int(p.steps_K.max()) for p in c.points if p.column.split != "train"
                and p.step)  # fmt: skip
-    if trained > last:
-        spread(c.points, every)
+    if trained > last or first:
+        spread(c.points, every, first)
     else:  # one counter of all rows
         c.side = to_updates(c.points, c.side, 1, every)
     c.counters.infer(
         f"step: the log's counts evaluations; {cadence.key} says one in {every} updates"
+        + (f", the first after {first}" if first else "")
     )
 
 

@@ -105,8 +105,9 @@ _GPUS = (
     ("trainer.n_gpus_per_node", "trainer.nnodes"), ("cluster.gpus_per_node", "cluster.num_nodes"),
 )
 _PROCESSES = ("global_world_size", "world_size", "num_processes")
-_SEEDS = ("seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed", "dataset_builder.seed",
-          "rollout_seed")
+# slime 0.3.1 leaves `seed` at Megatron's 1234: what its rollouts draw with goes before
+_SEEDS = ("rollout_seed", "seed", "trainer.seed", "train.seed", "data.seed", "grpo.seed",
+          "dataset_builder.seed")
 
 # What runs have to share to be repetitions of each other: name -> keys of the trainers.
 _FACTS: dict[str, tuple[str, ...]] = {
@@ -197,11 +198,15 @@ def _said(config: Mapping[str, object]) -> Found:
 
 def _torchtune(config: Mapping[str, object], n: int, seed: int | None) -> Found:
     """What torchtune 0.6 says (recipes/dev/grpo_full_finetune_distributed.py): prompts of a GPU."""
+    passes = whole(config.get("ppo_epochs")) or 1  # its step counts those, its plan batches
+    device, world = whole(config.get("batch_size")) or 0, processes_of(config) or 0
     return Found(
-        rollouts_per_problem=n, seed=seed, steps=whole(config.get("num_steps")) or None,
-        notes=(
-            f"B_p is {config.get('batch_size')} (batch_size, of one GPU) * GPUs; torchtune does "
-            "not log how many there were",
+        problems_per_batch=device * world or None,
+        rollouts_per_problem=n, seed=seed, updates_per_batch=passes,
+        steps=passes * (whole(config.get("num_steps")) or 0) or None,
+        notes=() if world else (
+            f"B_p is {device} (batch_size, of one GPU) * GPUs; torchtune does not log how many "
+            "there were",
         ),
     )
 
@@ -280,7 +285,7 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     per_generation = whole(config.get("steps_per_generation")) or accumulation
     device = whole(config.get("per_device_train_batch_size"))
     if generated is None and per_generation:  # ms-swift says the processes instead, as people do
-        world = next((v for key in _PROCESSES if (v := whole(config.get(key)))), None)
+        world = processes_of(config)
         generated = device * world * per_generation if device and world else None
     iterations = whole(config.get("num_iterations")) or 1
     problems: int | None = None
@@ -302,7 +307,7 @@ def _trl_configuration(config: Mapping[str, object], seed: int | None) -> Found:
     if n and not own and device and accumulation and generated is None:
         notes.append(
             f"B_p is {device} (per device) * {accumulation} (accumulation) * processes / {n}; this "
-            "version of TRL does not log how many processes there were"
+            "version of TRL does not log how many; lay accelerate's own file beside the log"
         )
     if iterations > 1:
         notes.append(

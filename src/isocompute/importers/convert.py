@@ -327,7 +327,8 @@ def _refuse_mixtures(chosen: Sequence[tuple[ImportedRun, Series]], label: str) -
         )
         raise InputError(
             f"one fit must use one estimator of one variable, but {label} is: {seen}; import the "
-            "runs apart, or the per-sample dumps of all of them."
+            "runs of each apart, with a --range of their own, and fit the studies together if they "
+            "are one score on two scales; or import the per-sample dumps of all of them."
         )
 
 

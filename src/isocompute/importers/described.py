@@ -15,7 +15,7 @@ from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
 from isocompute.importers.plain_words import by_unit
 from isocompute.importers.powers import LOG2, refuse_logarithm
-from isocompute.importers.reading import clean_text, flatten, whole
+from isocompute.importers.reading import clean_text, flatten, run_name, whole
 from isocompute.importers.runs import UnclearError
 from isocompute.importers.settings import Column
 
@@ -86,6 +86,8 @@ class Described:
         """Take the configuration beside a log, if one is of this run, `alone` in it or not."""
         own = configuration_beside(path) if alone else None
         beside = own or configuration_in_table(path, run) or configuration_named(path, run)
+        if beside is None and alone:  # a file is named for the run's id, where runs share a name
+            beside = configuration_in_table(path, run_name(path))
         if beside is None:
             return False
         self.beside, config = beside

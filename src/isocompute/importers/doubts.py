@@ -5,16 +5,21 @@ Shape legend: K points of one series.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from isocompute.importers.asking import also_asked
+from isocompute.importers.configuration import Found
 from isocompute.importers.placing import LATE
+from isocompute.importers.reading import whole
 from isocompute.importers.runs import ImportedRun, IntArray, UnclearError
 from isocompute.importers.scored import mapped, scores_unread
 from isocompute.importers.sequels import span_of
+from isocompute.importers.settings import Settings
 from isocompute.importers.steps import BEFORE
+
+_PROCESSES = "processes: "  # begins what a run infers of its B_p
 
 
 def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
@@ -30,8 +35,44 @@ def refuse_doubts(runs: Sequence[ImportedRun], *, training: bool) -> None:
     """
     asked = [] if training else [t for run in runs if (t := _of_training_alone(run))]
     late = [t for run in runs if (t := _begins_late(run))]
-    if told := [*asked[:1], *late[:1]]:
+    parts = [t] if (t := _of_one_cluster(runs)) else []
+    if told := [*asked[:1], *late[:1], *parts]:
         raise UnclearError(f"{' '.join(told)}{also_asked(runs)}")
+
+
+def told_processes(
+    config: Mapping[str, object], settings: Settings, found: Found
+) -> str | None:
+    """How many processes the B_p of a setting means, where the log has the batch of each alone.
+
+    None where a name says that B_p: one setting is of all runs, and their n may differ.
+    """
+    b_p, n = settings.problems_per_batch, found.rollouts_per_problem or 1
+    each = whole(config.get("per_device_train_batch_size")) or (
+        n * (whole(config.get("batch_size")) or 0)  # torchtune's counts problems
+    )
+    each *= whole(config.get("gradient_accumulation_steps")) or 1
+    if b_p is None or "problems_per_batch" in settings.named or not each:
+        return None
+    return f"{_PROCESSES}{b_p * n / each:g}, by problems_per_batch={b_p}"
+
+
+def _of_one_cluster(runs: Sequence[ImportedRun]) -> str:
+    """A B_p that was set for all runs, and would be of other processes in each."""
+    said: dict[str, tuple[str, int | None]] = {}
+    for run in runs:
+        for line in run.provenance.inferred:
+            if line.startswith(_PROCESSES):
+                said.setdefault(line, (run.name, run.problems_per_batch))
+    if len(said) < 2:
+        return ""
+    (a, (one, b_p)), (b, (other, _)) = list(said.items())[:2]
+    first, second = (line.removeprefix(_PROCESSES).partition(",")[0] for line in (a, b))
+    return (
+        f"problems_per_batch={b_p} must fit all runs, but it means {first} processes of {one!r} "
+        f"and {second} of {other!r}; lay a file with num_processes: P and distributed_type beside "
+        "the logs, or import the runs of each B_p apart, each with its own --set."
+    )
 
 
 def _of_training_alone(run: ImportedRun) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from isocompute.errors import InputError
-from isocompute.importers.reading import UTF16, in_utf8, number
+from isocompute.importers.reading import encoding_of, in_utf8, number
 
 _HEAD = 1 << 20
 _TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
@@ -41,7 +41,7 @@ def head_of(path: Path) -> Head:
 
     with pa.input_stream(str(path), compression="detect") as file:
         data: bytes = file.read(_HEAD)
-    encoding = "utf-16" if data.startswith(UTF16) else "utf8"
+    encoding = encoding_of(data)
     lines = in_utf8(data).splitlines() or [b""]
     skipped = next((i for i, line in enumerate(lines) if not line.startswith(b"#")), 0)
     if (at := _header_below(lines[skipped:])) is not None:
@@ -51,6 +51,9 @@ def head_of(path: Path) -> Head:
         )
     header = lines[skipped].decode("utf-8", "replace")
     separator = separator_of(header)
+    counts = {line.count(b";") for line in lines[skipped : skipped + _LEVELS]}
+    if len(counts) == 1 and min(counts) > 1:  # a comma is of a text then: K=4, seed 1;;;
+        separator = ";"
     above, said = _block(lines[skipped:], separator)
     skipped += above
     first = lines[skipped : skipped + _LEVELS + 1]
@@ -76,6 +79,8 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
 
     >>> _block([b"Seed,4,", b",,", b"Update,acc,loss", b"0,0.2,1.5"], ",")
     (2, {'Seed': '4'})
+    >>> _block([b"Bsz;8;;a note", b"Schritt;Reward;Quote", b"5;0,1;0,2"], ";")
+    (1, {'Bsz': '8'})
     """
     said: dict[str, str] = {}
     texts = (line.decode("utf-8", "replace").replace("\0", "") for line in lines[:_TITLES])
@@ -83,12 +88,18 @@ def _block(lines: Sequence[bytes], separator: str) -> tuple[int, dict[str, str]]
     for i, row in enumerate(rows[:-1]):
         filled = [cell.strip() for cell in row if cell.strip()]
         if len(filled) > 2:
-            below = [number(cell) is not None for cell in rows[i + 1]]
-            is_header = not any(number(cell) is not None for cell in filled) and sum(below) > 1
-            return (i, said) if said and is_header else (0, {})
-        if len(filled) == 2 and row[0].strip():
+            below = [_is_number(cell) for cell in rows[i + 1]]
+            is_header = not any(map(_is_number, filled)) and sum(below) > 1
+            if is_header or not (_is_number(filled[1]) and not any(map(_is_number, row[2:]))):
+                return (i, said) if said and is_header else (0, {})
+        if len(filled) > 1 and row[0].strip():
             said[filled[0]] = filled[1]
     return 0, {}
+
+
+def _is_number(cell: str) -> bool:
+    """Also as sheets show it: 0,5 or 28,7 %."""
+    return number(cell.replace(",", ".").strip().removesuffix("%").strip()) is not None
 
 
 def pivoted(lines: Sequence[Sequence[str]]) -> tuple[list[str], int] | None:

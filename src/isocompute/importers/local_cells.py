@@ -1,4 +1,4 @@
-"""How sheets write numbers in a country of their own: units below the header, dots in thousands."""
+"""How sheets write numbers: units below the header, dots in thousands, checkpoints for steps."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 _COUNTS = ("rollouts", "steps", "tokens", "problems_per_batch", "rollouts_per_problem")
 _FRACTION = re.compile(
     r'[\s"]*-?(?:0([.,])[0-9]+|[0-9]+([.,])(?:[0-9]{1,2}|[0-9]{4,}))\s*%?[\s"]*'
+)
+_CHECKPOINT = re.compile(
+    r"((?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_ ]?)([0-9]{1,9})", re.I
 )
 _LOOKED_AT = 1 << 20  # bytes; a sheet has fewer
 
@@ -80,3 +83,20 @@ def plain_thousands(
                 f"{ascii(cell)[:60]}, a fraction or thousands; write {cell.replace('.', '')[:60]}."
             )
     return table
+
+
+def steps_named(values: list[str | None], path: Path) -> list[str | None]:
+    """Updates that stand as the names of checkpoints, global_step_20, as numbers.
+
+    Raises:
+        InputError: under two words, as checkpoints of two trainers have them.
+    """
+    found = [None if value is None else _CHECKPOINT.fullmatch(value) for value in values]
+    words = {m[1]: m[0] for m in found if m is not None}
+    if len(words) > 1:
+        one, other = list(words.values())[:2]
+        raise InputError(
+            f"{path}: steps must count the updates of one trainer, but rows have {one!r} and "
+            f"{other!r}; choose the rows of your runs with --where COLUMN=VALUE."
+        )
+    return [value if m is None else m[2] for value, m in zip(values, found, strict=True)]

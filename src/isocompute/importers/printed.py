@@ -19,6 +19,7 @@ _OPTION = re.compile(r"--([a-z][a-z0-9_-]{1,60})[ =]([0-9][0-9.e+-]{0,30})(?=[\s
 _ARGUMENT = re.compile(r"^\s*([a-z]\w{1,60}) \.{2,80} (\S{1,200})\s*$")
 _ARGUMENTS = frozenset((
     "rollout_batch_size", "n_samples_per_prompt", "global_batch_size", "num_rollout", "seed",
+    "rollout_seed",
     "n_samples_per_eval_prompt", "rollout_temperature", "rollout_max_response_len", "lr",
     "hf_checkpoint", "prompt_data", "dynamic_sampling_filter_path", "wandb_always_use_train_step",
 ))  # fmt: skip

@@ -41,7 +41,26 @@ def in_utf8(data: bytes) -> bytes:
     """The beginning of a text as UTF-8, without a mark of the order of bytes."""
     if data.startswith(UTF16):
         return data[: len(data) // 2 * 2].decode("utf-16", "ignore").encode()
-    return data.removeprefix(b"\xef\xbb\xbf")
+    encoding = encoding_of(data)
+    return data.removeprefix(b"\xef\xbb\xbf") if encoding == "utf8" else (
+        data.decode(encoding).encode()
+    )
+
+
+def encoding_of(data: bytes) -> str:
+    """How a text is written that begins so: UTF-8 or 16, or as Excel does in the West.
+
+    >>> encoding_of("gelöst;Epoche".encode("cp1252")), encoding_of("gelöst".encode())
+    ('cp1252', 'utf8')
+    """
+    if data.startswith(UTF16):
+        return "utf-16"
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 3:  # else a letter is cut in two
+            return "latin-1" if re.search(rb"[\x81\x8d\x8f\x90\x9d]", data) else "cp1252"
+    return "utf8"
 
 
 class Line(NamedTuple):

@@ -17,7 +17,7 @@ from isocompute.errors import InputError
 
 PLAIN = (0.0, 1.0)
 MOST_ROLLOUTS = 1e15  # a float counts whole ones up to 9e15; no run draws a thousandth of it
-_PERCENT = re.compile(r"%|(?<![a-z])(?:percent(?:age)?|pct|prozent)(?![a-z])", re.I)
+PERCENT = re.compile(r"%|(?<![a-z])(?:percent(?:age)?|pct|prozent)(?![a-z])", re.I)
 _ROOM = 1e-9  # of the range: 1.0000000001 is a sum of floats
 
 
@@ -48,7 +48,7 @@ def require_range(
         InputError: unless a range was given.
     """
     seen = score[np.isfinite(score)]
-    if score_range == PLAIN and _PERCENT.search(name) and seen.size:
+    if score_range == PLAIN and PERCENT.search(name) and seen.size:
         raise InputError(
             f"{path}: {name!r} says percent, but the range of scores is 0..1 (they go from "
             f"{seen.min():.4g} to {seen.max():.4g}); add --range 0 100, or name it otherwise if "
@@ -72,7 +72,7 @@ def rescaled(curves: Sequence[Curve], score_range: tuple[float, float], path: st
     if seen[0] < low - room or seen[1] > high + room:
         bad = next(c for c in curves if c.score_K.size and not (
             c.score_K.min() >= low - room and c.score_K.max() <= high + room))
-        percent = seen[0] >= 0 and 1 < seen[1] <= 100
+        percent = seen[0] >= 0 and 10 < seen[1] <= 100  # below, rewards of 10 are as likely
         every = np.concatenate([c.score_K for c in curves])
         odd = np.unique(every[(every < low - room) | (every > high + room)], return_index=True)[0]
         drop = ""

@@ -26,12 +26,26 @@ _OF_TRAINING = re.compile(
 
 
 def likely_score(runs: Sequence[ImportedRun]) -> str:
-    """`--map KEY=METRIC` for the key that was not understood and looks most like a score.
+    """`--map KEY=METRIC` for the key that was not understood and alone looks like a score.
 
     >>> likely_score([])
     '--map KEY=avg'
     """
-    return mapped(likely_key([key for run in runs for key in run.provenance.unread]))
+    sure = mapped(likely_key([key for run in runs for key in run.provenance.unread]))
+    return sure if likely_scores(runs) == sure else mapped("KEY")
+
+
+def _of_training(key: str, keys: Sequence[str]) -> bool:
+    """Whether a key stands beside the loss of updates, and none of them names held-out problems.
+
+    >>> _of_training("solved", ["solved", "loss", "lr"]), _of_training("eval/acc", ["loss", "lr"])
+    (True, False)
+    """
+    beside = {k.rpartition("/")[2].lower() for k in keys}
+    return (
+        "loss" in beside and not beside.isdisjoint(("grad_norm", "lr", "learning_rate", "kl"))
+        and not any(re.search(_HELD_OUT, k, re.I) for k in (key, *keys))
+    )
 
 
 def likely_scores(runs: Sequence[ImportedRun]) -> str:
@@ -44,6 +58,9 @@ def likely_scores(runs: Sequence[ImportedRun]) -> str:
         and not _NO_SCORE.search(key) and not _OF_TRAINING.search(key)
         and bool(re.search(_HELD_OUT, key, re.I)) == bool(re.search(_HELD_OUT, found, re.I))
     ]  # fmt: skip
+    if _of_training(found, keys):  # which of them it is only the user knows
+        return (f"{mapped(found)} if it is of held-out problems; {mapped(found)} --set split=train "
+                "if it is of the training batch, as the loss beside it is")
     told = " or ".join(map(mapped, (found, *alike[:_ALIKE])))
     return f"{told}, whichever is your score" if alike else told
 

@@ -51,6 +51,7 @@ def join_counted_anew(
     return list(out.values())
 
 
+_NUMBERS = re.compile("[0-9]+")
 _SEQUEL = re.compile("part|resum|contin|cont(?![a-z])|restart|phase|stage|again|retry", re.I)
 # Parts and repetitions of one configuration: more are compared in minutes, and nobody has them.
 _MOST_PARTS = 64
@@ -142,7 +143,10 @@ def join_resumed(
         left = list(group)
         for part in sorted(group, key=lambda r: (spans[id(r)] or (0,))[0], reverse=True):
             part = joins.get(id(part)) or part  # itself joined by what goes on with it
-            before = [run for run in left if run is not part and _follows(part, run, spans)]
+            others = [run for run in left if run is not part]
+            before = [run for run in others if _follows(part, run, spans)] or [
+                run for run in others if _follows(part, run, spans, anywhere=True)
+            ]
             kept_apart = id(part) in decided and any(id(run) in decided for run in before)
             if not before or kept_apart:
                 continue
@@ -172,7 +176,8 @@ def _whole(
     # of a chain of parts, the one that it follows is the latest to begin
     latest = max((spans[id(run)] or (0,))[0] for run in before)
     before = [run for run in before if (spans[id(run)] or (0,))[0] == latest]
-    if len(before) == 1 and (resumed == "join" or _begins_late(part, before[0])):
+    sure = len(before) == 1 and _follows(part, before[0], spans) and _begins_late(part, before[0])
+    if sure or (len(before) == 1 and resumed == "join"):
         return before[0]
     raise UnclearError(
         f"a log must begin at the start or go on with one other, but {named(part)} begins at step "
@@ -183,8 +188,13 @@ def _whole(
     )
 
 
-def _follows(part: ImportedRun, whole: ImportedRun, spans: _Spans) -> bool:
-    """Whether a log can be the sequel of another of its configuration, by place and steps."""
+def _follows(
+    part: ImportedRun, whole: ImportedRun, spans: _Spans, *, anywhere: bool = False
+) -> bool:
+    """Whether a log can be the sequel of another of its configuration, by place and steps.
+
+    `anywhere`: it lies elsewhere, but is of the same seed and begins late.
+    """
     mine, its = spans[id(part)], spans[id(whole)]
     if mine is None or its is None or not (
         its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2]) and its[1] < mine[1]
@@ -193,6 +203,9 @@ def _follows(part: ImportedRun, whole: ImportedRun, spans: _Spans) -> bool:
     # the same folder, or one beside it: ms-swift starts v1-DATE when it goes on with v0-DATE
     here, there = Path(part.provenance.path), Path(whole.provenance.path)
     near = here.parent == there.parent or here.parent.parent == there.parent.parent
+    # or a folder for every job, exp_001/tensorboard/...: paths that differ in numbers alone
+    near = near or _NUMBERS.sub("", str(here)) == _NUMBERS.sub("", str(there))
+    near = near or (anywhere and part.seed is not None and _begins_late(part, whole))
     unsaid = here.parent == there.parent and (part.seed is None or whole.seed is None)
     return (
         (near or part.name == whole.name) and (part.seed == whole.seed or unsaid)

@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 
 from isocompute.errors import InputError
 from isocompute.importers.headers import head_of
-from isocompute.importers.local_cells import has_decimal_commas, plain_thousands, without_units
+from isocompute.importers.local_cells import (
+    has_decimal_commas,
+    plain_thousands,
+    steps_named,
+    without_units,
+)
 from isocompute.importers.reading import UTF16, clean_text, in_utf8
 from isocompute.importers.torn import ends_within_line, may_be_cut
 
@@ -359,6 +364,8 @@ def has_percent_signs(table: pa.Table, name: str) -> bool:
 
 def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> FloatArray:
     """The slow way, which finds the row; it also knows spellings such as `inf` and `1E5`."""
+    if name == "steps":
+        values = steps_named(values, path)
     out = np.full(len(values), np.nan)
     for i, value in enumerate(values):
         try:
@@ -367,7 +374,7 @@ def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> Floa
                     raise ValueError
                 out[i] = float(value)
         except ValueError:
-            cure = "correct or empty that cell"
+            cure = "correct or empty that cell, or drop its row if it sums up others"
             if any(c.isdigit() for c in str(value)):
                 cure = "write plain numbers, such as 1152 or 0.25"
             raise InputError(

@@ -122,7 +122,11 @@ def _with_block(path: Path, settings: Settings) -> Settings:
         InputError: a name or a setting says otherwise.
     """
     try:
-        said = configuration({plain_name(k): value for k, value in head_of(path).said.items()})
+        above = head_of(path).said
+        meant = {key: c.metric.label for key, c in settings.columns.items() if key in above}
+        said = configuration({plain_name(meant.get(k, k)): above[k] for k in above})
+        columns = {k: c for k, c in settings.columns.items() if k not in above}
+        settings = replace(settings, columns=columns)
     except (OSError, EOFError):  # told where the rows are read
         return settings
     for name in SETTINGS:
@@ -262,16 +266,19 @@ def curves_of(
         n_copies += dropped
     if n_copies and say is not None:
         say(f"{path}: {n_copies} rows are copies of another row of their run and count once")
-    if say is not None and (repeated := sum(c.n_repeated for c in curves)):
+    if repeated := sum(c.n_repeated for c in curves):
         others = {c: c for c in header if c.strip() and c not in goes_by.values()}
-        told = "" if where or not others else told_apart(
-            read(path, lambda _: others),
+        chosen = {goes_by.get(name, name): name for name in where}
+        told = told_apart(
+            _select(read(path, lambda _: {**others, **chosen}), where, path).select([*others]),
             [*(v for k, v in numbers.items() if k not in SCORES), *(c for c, _ in texts.values())],
-        )
-        say(
-            f"{path}: {repeated} rows stand at rollouts for which their run has another score; all "
-            f"count, as further evaluations of it{told}"
-        )
+            path,
+        ) if others else ""  # fmt: skip
+        if say is not None:
+            say(
+                f"{path}: {repeated} rows stand at rollouts for which their run has another score; "
+                f"all count, as further evaluations of it{told}"
+            )
     check_configurations(curves, path)
     if (empty := sum(not c.score_K.size for c in curves)) and say is not None:
         say(f"{path}: {empty} run{'s hold' if empty > 1 else ' holds'} no score; left out")

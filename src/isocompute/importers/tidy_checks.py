@@ -87,7 +87,8 @@ def check_numbers(
             "rollouts",
             "cumulative, at least B_p * n after an update",
             below & bool(below[v > 0].all()),
-            f"if {called!r} counts updates, map it to steps",
+            f"if {called!r} counts updates, map it to steps; if it is in thousands, multiply them "
+            "out",
         )
     if "steps" in numbers:
         v = numbers["steps"]
@@ -343,13 +344,18 @@ def check_one_model(
         )
 
 
-def told_apart(others: pa.Table, keys: Sequence[NDArray[Any]]) -> str:
+def told_apart(others: pa.Table, keys: Sequence[NDArray[Any]], path: Path) -> str:
     """Words for a column that nobody read, where it tells all rows apart that stand at one budget.
 
     Args:
         others: the columns that were not read.
         keys: what was read, but for the scores: (rows,) each.
+        path: of the table, for the message.
+
+    Raises:
+        InputError: the column has words for kinds (of a grader), not numbers or dates.
     """
+    told = ""
     same = np.zeros(others.num_rows, dtype=np.int64)
     for key in keys:
         if len(key) != len(same):
@@ -359,7 +365,16 @@ def told_apart(others: pa.Table, keys: Sequence[NDArray[Any]]) -> str:
     for name in others.column_names:
         code, words = texts_of(others, name)
         apart = len(np.unique(np.stack([same, code]), axis=1).T) == len(same)
-        if apart and 1 < len(words) <= len(same) / _LEAST_ROWS:
-            return (f"; they differ in column {name}: add --map {shlex.quote(f'{name}=run')} if "
-                    "each of its values is a run of its own")
-    return ""
+        if not (apart and 1 < len(words) <= len(same) / _LEAST_ROWS):
+            continue
+        each = f"add --map {shlex.quote(f'{name}=run')} if each of its values is a run of its own"
+        if len({re.sub("[^a-z]", "", word.lower()) for word in words}) == len(words):
+            kinds = sorted(word.strip() for word in words)
+            raise InputError(
+                f"{path}: scores of a run at one step must be of one kind, but column {name} has "
+                f"{', '.join(kinds[:8])}; choose with "
+                f"--where {shlex.quote(f'{name}=KIND')}, yours of them, or {each}, or "
+                f"--where {shlex.quote(f'{name}=*')} if all may be averaged."
+            )
+        told = told or f"; they differ in column {name}: {each}"
+    return told

@@ -11,9 +11,11 @@ from typing import NamedTuple
 from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
 from isocompute.importers.called import YOURS, by_maps
+from isocompute.importers.headers import head_of
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
+from isocompute.importers.scale import PERCENT
 from isocompute.importers.settings import Settings
 from isocompute.importers.table import some
 from isocompute.importers.tidy_wide import of_update, pattern_of_updates, says_end
@@ -154,12 +156,16 @@ def not_there(
     cure = f"add {'; '.join(_cures(path, missing, header))}"
     if "score" in missing:
         cure += _per_seed(header)
+        if percent := next((c for c in header if PERCENT.search(c)), None):
+            cure += f"; and --range 0 100 if that is {percent!r}"
     numbers = [cell for cell in header if number(cell) is not None]
     if numbers and pattern_of_updates(header) is None:
         return InputError(
             f"{path}: a table must begin with the names of its columns, but the first line looks "
             f"like a row (it has {numbers[0]}); put a line of names above it."
         )
+    above = head_of(path).said if path.suffix in (".csv", ".tsv") and path.is_file() else {}
+    also = f", and above its rows {some([*above])}" if above else ""
     slips = [key for key in settings.columns if key not in (c.strip() for c in header)]
     if slips:
         near = difflib.get_close_matches(slips[0], header, n=1)
@@ -168,8 +174,11 @@ def not_there(
         ) + cure
     return InputError(
         f"{path}: a table must have the columns {', '.join(REQUIRED)}, but {', '.join(missing)} "
-        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}); {cure}."
+        f"{'is' if len(missing) == 1 else 'are'} missing (it has {some(header)}{also}); {cure}."
     )
+
+
+_SHORTEST = {"problems_per_batch": "bp", "rollouts_per_problem": "n", "seed": "seed"}
 
 
 def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
@@ -192,7 +201,9 @@ def _cures(path: Path, missing: list[str], header: list[str]) -> Iterator[str]:
         yield f"--set pattern='{named}', as the names seem to say"
         constants = [name for name in constants if f"{{{name}}}" not in named]
     for name in constants:
-        yield f"--set {name}={YOURS[name]} if all rows share it, or --map KEY={name}"
+        yield (f"--set {name}={YOURS[name]} if all rows share it, or --map KEY={name}"
+               + ("" if wide is None else f", or, where columns differ in it, put it into their "
+                  f"names and the pattern as {_SHORTEST[name]}{{{name}}}_"))  # fmt: skip
     if "rollouts" in rest:
         yield ("--map KEY=rollouts with your own column (B_p * n * step in all; KEY=steps for one "
                "of updates; not tokens, hours or epochs)")  # fmt: skip

@@ -83,9 +83,22 @@ def group(
 
 
 def _first_of_copies(x: FloatArray, score: FloatArray) -> NDArray[np.bool_]:
-    """False for a row whose rollouts and score another row of the run has had; x ascends."""
+    """False for a row whose rollouts and score another row of the run has had; x ascends.
+
+    Where most budgets have the same number of rows, and scores that differ, each is an evaluation
+    of its own: some of them have the same score by chance.
+
+    >>> _first_of_copies(np.array([8.0, 8.0, 9.0]), np.array([0.5, 0.5, 0.6])).tolist()
+    [True, False, True]
+    """
     first = np.ones(len(x), dtype=bool)
     if (np.diff(x) > 0).all():
+        return first
+    there = ~np.isnan(score)
+    at, rows = np.unique(x[there], return_counts=True)
+    other = np.unique(np.unique(np.stack([x[there], score[there]]), axis=1)[0], return_counts=True)
+    alike, differ = rows == np.median(rows), other[1] > 1
+    if at.size > 1 and np.mean(alike & differ) > 0.5:
         return first
     order = np.lexsort((score, x))
     first[order[1:]] = (np.diff(x[order]) != 0) | (np.diff(score[order]) != 0)

@@ -96,7 +96,7 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 
 
 def test_fields_are_written_as_the_table_says() -> None:
-    told = {"edge": 1e6, "trust": "assume that the trend continues", "unit": "rollouts"}
+    told = {"edge": 1e6, "trust": "; its intervals assume that the trend continues", "unit": "rollouts"}
     found = notice("extrapolated", times=4.0, **told)
     assert found.text.startswith("All n were compared only up to 1M rollouts. This plan is 4 times")
     far = notice("extrapolated", times=349.9, **told)
@@ -124,7 +124,7 @@ def test_stops_come_first_and_nothing_twice() -> None:
     caution, again = (
         notice("extrapolated_down", times=3.0, edge=1e6, unit="rollouts") for _ in range(2)
     )
-    stop = notice("scores_flat")
+    stop = notice("scores_flat", seen=0.02)
     assert ordered([note, caution, stop, again]) == [stop, caution, note]
     document = documented([note, stop])
     assert [row["level"] for row in document["notices"]] == ["stop", "note"]

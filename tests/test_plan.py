@@ -892,7 +892,7 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
         assert (f"Before you spend{total}:" in lines) is asked
         whole = advice_lines(d, why=True)
         assert (f"Before you spend{total}:" in whole) is asked
-        assert ("Left out, as together they cost more than the run:" in whole) is not asked
+        assert ("Left out, too dear beside this run:" in whole) is not asked
         cheap = {**steps[1], "rollouts": 1.0, "cost": Rates().cost(1.0)}
         both = advice_lines({**plan, "run_next": [priced, cheap]})
         assert sum(line.startswith(("  1. ", "  2. ")) for line in both) == 1 + asked
@@ -1032,9 +1032,9 @@ def test_advice_is_the_answer_what_to_do_then_silence() -> None:
         "Run: 32 problems x 32 rollouts x 976 steps   (999k rollouts)",
         "  score      0.420 (0.410 to 0.430)   (avg@4)",
         "  gain       +0.020 (+0.010 to +0.030) over today's n = 128",
-        "  today      0.400 (0.400 to 0.400)",
         "  as good    n = 64",
         "  trained    3 runs went this far already: use a checkpoint at step 976",
+        "  for less   half the budget: 0.390, a tenth 0.320",
         "  lr         1e-6, 10 warm-up steps   (Qwen2.5-7B-Instruct's; tune yours)",
         "  recipe     GRPO, KL 0.001, entropy 0.001   (easy set assumed)",
         "  cost       1,110 GPU-hours, $2,776   (your study: 900 rollouts per GPU-hour)",
@@ -1053,12 +1053,12 @@ def test_the_cost_of_today_is_said_where_it_is_another() -> None:
     for unit, factor, said_too in (("gpu_hours", 1.009, False), ("gpu_hours", 1.02, True),
                                    ("tokens", 1.02, False)):  # fmt: skip
         cost = {**d["cost"], unit: d["cost"][unit] * factor}
-        lines = advice_lines({**d, "gain": {**d["gain"], "cost": cost}})
+        lines = advice_lines({**d, "gain": {**d["gain"], "cost": cost}}, why=True)
         (today,) = [line for line in lines if line.startswith("  today")]
         assert ("GPU-hours" in today) is said_too
     by_tokens = {**d["cost"], "gpu_hours": None}
     twice = {**by_tokens, "tokens": 2 * by_tokens["tokens"]}
-    lines = advice_lines({**d, "cost": by_tokens, "gain": {**d["gain"], "cost": twice}})
+    lines = advice_lines({**d, "cost": by_tokens, "gain": {**d["gain"], "cost": twice}}, why=True)
     assert any(line.startswith("  today") and line.endswith("200M tokens") for line in lines)
 
 

@@ -292,7 +292,7 @@ def test_what_is_too_dear_stands_apart_and_is_not_added() -> None:
     head = next(row for row in said(of(d)) if row.startswith("Before"))
     rows = said(of(d), why=True)
     assert head in rows
-    at = rows.index("Left out, as together they cost more than the run:")
+    at = rows.index("Left out, too dear beside this run:")
     assert rows[at + 1].startswith("  - train b   (9B rollouts")
     assert rows[at + 2].strip() == "isocompute run x"
 

@@ -19,6 +19,8 @@ _N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
 _STEPS: Mapping[str, tuple[str, str, str | None]] = {
     "steps_assumed": (
         "check the steps", "", "check that the log's steps are updates"),
+    "gpus_scaled": (
+        "time ten updates", "", "time ten updates on the GPUs of the plan"),
     "one_or_two_n": (
         "train n = {settles}", f"{_RUN} {_N}{{settles}}",
         "train {bp} problems x {settles} rollouts"),
@@ -60,7 +62,8 @@ _IN_FULL = {
 # The steps that are of one's own model and problems, whatever model was swept.
 _OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
 # Those that add runs to the sweep.
-OF_THE_SWEEP = tuple(code for code in _STEPS if code not in (*_OF_ONES_OWN, "steps_assumed"))
+_NO_RUNS = (*_OF_ONES_OWN, "steps_assumed", "gpus_scaled")
+OF_THE_SWEEP = tuple(code for code in _STEPS if code not in _NO_RUNS)
 # Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
 # leaves most sweeps one doubling, twice of it asks for a third of a budget in two rounds.
 SPEND = 0.15

@@ -275,7 +275,9 @@ def _answer(q: Question) -> Plan:
     near = nearest(fit, contended or tested_n(fit), chosen, q.x)
     notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
-    settings = {name: trainer_settings(name, a, recipe, known=known) for name in TRAINERS}
+    micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)
+    settings = {name: trainer_settings(name, a, recipe, known=known, micro_batch=micro)
+                for name in TRAINERS}  # fmt: skip
     printed = printed_law(q.source.split("[")[0])
     reach = min(bought, 2 * longest)
     document = {
@@ -345,7 +347,7 @@ def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any]
 def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
     """What rules without a model would choose here, and what each lost in the back-test."""
     fit, lost = q.fit, q.fit.backtest.rules
-    known = min(q.x, 10 ** float(fit.posterior.last_J.max()))
+    known = min(q.x, fit.support[1])  # where all were last compared
     leader = fit.configurations[choice(fit.scores_at(known).mean(axis=0))]
     of = {"model": chosen, **simple_rules(fit.configurations, leader)}
     score_F = fit.scores_of(list(of.values()), q.x).mean(axis=0)

@@ -85,7 +85,7 @@ def step_lines(
 def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
     """The checks that `checks` leaves out."""
     left = [step for step in d["run_next"] if step not in first]
-    head = ["Left out, as together they cost more than the run:"] if left else []
+    head = ["Left out, too dear beside this run:"] if left else []
     for step in left:
         cost = step_cost(step)[0]
         head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))

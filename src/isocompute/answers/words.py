@@ -30,8 +30,8 @@ from isocompute.trainers import key_lines
 _LABEL = 13  # columns of the names at the left
 _SCREEN = 15  # lines by default
 # Rows that give way until so many steps have room, the first to go first.
-_GIVE_WAY = (("", 2), ("untested n", 1), ("for less", 1), ("stop if", 1), ("data", 1),
-             ("today", 1))
+_GIVE_WAY = (("", 2), ("untested n", 2), ("today", 1), ("for less", 1), ("stop if", 1),
+             ("data", 1))  # fmt: skip
 _FOREGROUND = 3  # steps that are named
 TOO_DEAR = "nothing: every check costs more than the run"
 

@@ -48,8 +48,10 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
     steps = _next_lines(_next(document, source), room - len(reason))
     room -= len(reason) + len(steps)
     if room and (paid := document.get("by_gpu_hours")):
-        answer[-1:] = [*_line("By cost", f"{_at(paid['x'], 'gpu-hours')}: n = {n_words(paid)}; "
-                              "all of it: --unit gpu-hours", best), ""]  # fmt: skip
+        larger = paid["rollouts_per_problem"] > best[-1]["rollouts_per_problem"]
+        why = ", being faster" if larger else ""
+        said = f"{_at(paid['x'], 'gpu-hours')}: n = {n_words(paid)}{why}: --unit gpu-hours"
+        answer[-1:] = [*_line("By cost", said, best), ""]
         room -= 1
     return [*answer, *reason, *steps, *(_pointers(document, source, room + 1) if pointers else ())]
 

@@ -74,6 +74,7 @@ class Curve:
         timed_on: GPUs that it trained on, where its GPU-hours are scaled to another number.
         fixed_s: then the seconds of an update that are taken not to shrink with GPUs.
         trained_on: problems that it trained on, where the log counts its passes over them.
+        micro_batch: completions per device and micro-step; None where it is not said.
         rate_left: the learning rate at its end over the largest; None where it is not logged.
         score_range: what its scores could be where they were read, before they became 0..1.
     """
@@ -102,6 +103,7 @@ class Curve:
     timed_on: int | None = None
     fixed_s: float = 0.0
     trained_on: int | None = None
+    micro_batch: int | None = None
     rate_left: float | None = None
     score_range: tuple[float, float] = (0.0, 1.0)
 

@@ -63,9 +63,8 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "scores_flat": _stop(
             "No run learned, as far as can be told: no score ends clearly higher than it began. A "
             "rise below {seen:.2f} would not show.",
-            "If that is much, evaluate on more problems. Else measure them with `isocompute "
-            "difficulty` (16 answers each), and train on those that the model solves sometimes, "
-            "but not always."),
+            "If that is much, evaluate on more problems. Else find those that the model solves "
+            "sometimes, but not always: `isocompute difficulty` (16 answers each)."),
         "steps_assumed": _caution(
             "The step of the tracker is taken for updates, but it may count calls of `log`.",
             "Compare it with your trainer's steps. If they agree, read the log with "

@@ -231,6 +231,7 @@ def conclude(
             s_per_step=seconds_per_step(c.side),
             gpu_s_per_step=gpu_seconds_per_step(c.side, gpus),
             passes_per_step=passes_per_step(c.side[EPOCH]), rates=rate_span(c.side["rate"]),
+            micro_batch=whole(c.config.get("per_device_train_batch_size")),
             inferred=(*c.settings.inferred, *c.counters.inferred),
         ),
     )

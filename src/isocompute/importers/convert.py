@@ -350,6 +350,7 @@ def _curve(run: ImportedRun, s: Series, keep: NDArray[np.bool_], label: str) -> 
         steps_assumed=any(line.endswith(ASSUMED) for line in told.inferred),
         gpus=round(timed / seconds) if timed and seconds else None,
         trained_on=round(each / run.rollouts_per_problem / of) if of and each > 0 else None,
+        micro_batch=told.micro_batch,
         rate_left=told.rates[0] / told.rates[1] if told.rates else None,
     )
 

@@ -39,7 +39,7 @@ def merged(group: Sequence[ImportedRun]) -> ImportedRun:
     facts = {k: v for r in reversed(ordered) for k, v in r.provenance.facts.items()}
     said = {
         name: next((v for r in group if (v := getattr(r.provenance, name)) is not None), None)
-        for name in ("s_per_step", "gpu_s_per_step", "passes_per_step", "rates",
+        for name in ("s_per_step", "gpu_s_per_step", "passes_per_step", "rates", "micro_batch",
                      "evaluation_problems", "score_range")
     }
     whole = replace(

@@ -156,6 +156,7 @@ class Provenance:
         gpu_s_per_step: mean GPU-seconds of an update, where the log has time and GPUs.
         passes_per_step: passes over the training problems in an update, where the log has epochs.
         rates: the learning rate of its last row and the largest, where it is logged.
+        micro_batch: completions per device and micro-step, where a configuration says it (TRL).
         unread: keys of the log that were not understood, the first ones.
         begins: the first step of its rows, with scores or without; None where that is not known.
     """
@@ -173,6 +174,7 @@ class Provenance:
     gpu_s_per_step: float | None = None
     passes_per_step: float | None = None
     rates: tuple[float, float] | None = None
+    micro_batch: int | None = None
     unread: tuple[str, ...] = ()
     begins: int | None = None
 

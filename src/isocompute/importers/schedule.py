@@ -22,7 +22,7 @@ def passes_per_step(epochs: Side) -> float | None:
     Args:
         epochs: by update: a share of the problems, or the number of whole passes.
 
-    >>> passes_per_step({10: 0.1, 20: 0.2, 30: 0.3})
+    >>> passes_per_step({10: 0.1, 20: 0.2, 30: 0.3, 40: 0.4})
     0.01
     >>> passes_per_step({1: 0, 2: 0, 3: 1, 4: 1, 5: 2, 6: 2})  # two updates are a pass
     0.5

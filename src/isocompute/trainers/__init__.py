@@ -176,6 +176,7 @@ def _find(trainer: str) -> _Trainer:
 def trainer_settings(
     trainer: str, allocation: Allocation, recipe: Recipe, *, seed: int | None = None,
     response_tokens: int | None = None, known: Collection[str] | None = None,
+    micro_batch: int | None = None,
 ) -> TrainerSettings:
     """The allocation and the recipe in one trainer's configuration keys.
 
@@ -183,6 +184,7 @@ def trainer_settings(
         trainer: its name.
         allocation, recipe: the plan's.
         seed, response_tokens: None where the plan leaves them open; they are listed then.
+        micro_batch: completions per device and micro-step of the runs, where they say it.
         known: words of the recipe to write, beside what one update per batch takes; None: all.
 
     Raises:
@@ -195,7 +197,8 @@ def trainer_settings(
     """
     found = _find(trainer)
     asked = Asked(
-        allocation=allocation, recipe=recipe, seed=seed, response_tokens=response_tokens
+        allocation=allocation, recipe=recipe, seed=seed, response_tokens=response_tokens,
+        micro_batch=micro_batch,
     )
     rows = list(found.write(asked))
     keys = {row.key: row.value for row in rows if _is_known(row, known)}

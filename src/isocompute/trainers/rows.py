@@ -36,6 +36,7 @@ class Asked:
         allocation, recipe: the plan's.
         seed: None where the plan leaves it open.
         prompt_tokens, response_tokens: length limits; None where they are left open.
+        micro_batch: completions per device and micro-step of the runs; None: not known.
         learning_rate: after warm-up; None: the recipe's at the plan's batch.
     """
 
@@ -45,6 +46,7 @@ class Asked:
     prompt_tokens: int | None = None
     response_tokens: int | None = None
     learning_rate: float | None = None
+    micro_batch: int | None = None
 
     @property
     def rate(self) -> float:

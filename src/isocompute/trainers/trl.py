@@ -36,7 +36,8 @@ def trl_rows(asked: Asked, *, micro_batch: int = MICRO_BATCH, processes: int = 1
             f"B_p * n must be a multiple of the processes, but got {a.batch_size} rollouts for "
             f"{processes}; change the allocation or the number of processes."
         )
-    for key, value in _micro_steps(a.batch_size // processes, micro_batch).items():
+    most = asked.micro_batch or micro_batch
+    for key, value in _micro_steps(a.batch_size // processes, most).items():
         yield Row(PLAN, key, value)
     yield Row(PLAN, "num_generations", a.rollouts_per_problem)
     yield Row(PLAN, "max_steps", a.steps)
@@ -96,7 +97,7 @@ def divided(keys: Mapping[str, Any], processes: int) -> Keys:
             f"the processes must share the batch of {batch} completions (B_p x n) evenly, but got "
             f"--processes {processes}; give a divisor of {batch}."
         )
-    return _micro_steps(batch // processes, MICRO_BATCH)
+    return _micro_steps(batch // processes, keys["per_device_train_batch_size"])
 
 
 def process_words(processes: int) -> str:

@@ -1252,7 +1252,7 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert found["behind"] == pytest.approx(0.018)
     assert found["x"] == pytest.approx(AT * 10**0.3, rel=0.05)  # where both are level
     (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  best")]
-    assert said_so == "  best       from 2M on, as predicted; at 1M n = 16 is 0.018 ahead"
+    assert said_so == "  best       from 2M on; at 1M n = 16 is 0.018 ahead"
     never = overtakes(planted(flat, surface=crossing), Configuration(32, 32), 10 * AT)
     assert never is not None
     assert never["x"] is None  # n = 128 leads at the end

@@ -52,6 +52,6 @@ def lead_words(d: Mapping[str, Any]) -> str:
     if n == d["rollouts_per_problem"]:
         other = f"B_p = {found['problems_per_batch']}"
     return (
-        f"from {compact(float(first))}{unit} on, as predicted; at {compact(float(at))} {other} is "
+        f"from {compact(float(first))}{unit} on; at {compact(float(at))} {other} is "
         f"{found['behind']:.3f} ahead"
     )

@@ -306,7 +306,8 @@ def _cost(cost: Document, clock: str) -> str:
         known["tokens"] = None
     parts = [*amounts(known), *([clock] if clock else [])]
     rate = (cost.get("source") or {}).get("rollouts_per_gpu_hour")
-    said = ", ".join(parts) + (f" ({rate_words(rate)})" if rate else "")
+    whose = rate_words(rate).replace("your runs' times", "measured") if rate else ""
+    said = ", ".join(parts) + (f" ({whose})" if whose else "")
     return said or "not known; give --rollouts-per-gpu-hour"
 
 

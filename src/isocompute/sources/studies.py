@@ -122,11 +122,12 @@ def _gpu_hours(store: Store, run: StoredRun) -> NDArray[np.float64] | None:
 
 
 def _gpus(run: StoredRun) -> int | None:
-    """GPUs that a run trains on, a process without one for one; None of a command."""
+    """GPUs that a run trains on, where its engine is told how many."""
     options = run.spec.get("engine_options") or {}
     if run.spec["engine"] == "verl":
         return int(options.get("nodes", 1)) * int(options.get("gpus_per_node", 8))
-    return None if run.spec["engine"] == "command" else int(options.get("processes", 1))
+    on_gpus = str(options.get("device", "cpu")).startswith("cuda")
+    return int(options.get("processes", 1)) if on_gpus else None
 
 
 def _train_curves(store: Store, runs: list[StoredRun], metric: str | None) -> Iterator[Curve]:

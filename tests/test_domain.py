@@ -97,7 +97,7 @@ def test_a_notice_needs_exactly_its_fields() -> None:
 
 def test_fields_are_written_as_the_table_says() -> None:
     trust = "; its intervals assume that the trend continues"
-    told = {"edge": 1e6, "trust": trust, "unit": "rollouts"}
+    told = {"edge": 1e6, "trust": trust, "unit": "rollouts", "do": "Stop it"}
     found = notice("extrapolated", times=4.0, **told)
     assert found.text.startswith("All n were compared only up to 1M rollouts. This plan is 4 times")
     far = notice("extrapolated", times=349.9, **told)

@@ -789,7 +789,7 @@ def said(plan: Plan, **how: Any) -> list[str]:
     return lines
 
 
-FAR = {"times": 4.0, "edge": 2.5e5, "trust": "", "unit": "rollouts"}
+FAR = {"do": "Stop it", "times": 4.0, "edge": 2.5e5, "trust": "", "unit": "rollouts"}
 
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
@@ -1224,8 +1224,10 @@ def test_half_a_budget_that_does_as_well_is_said_from_the_same_draws() -> None:
     assert half["predicted_score"] == pytest.approx(plan.document["predicted_score"])
     assert half["lost"] == pytest.approx(0, abs=1e-9)  # though either score is unsure by itself
     line_of_it = next(line for line in said(plan) if line.startswith("  for less"))
-    as_well = "half does as well: 0.520 with n = 32 (at most 0.000 less)"
+    as_well = "half does as well: 0.520 (at most 0.000 less), a tenth 0.520"
     assert line_of_it == f"  for less   {as_well}"
+    other = {**plan.document, "half": {**half, "rollouts_per_problem": 16}, "tenth": None}
+    assert less_words(other) == "half does as well: 0.520 with n = 16 (at most 0.000 less)"
     rising = plan_budget(planted(), AT)
     assert rising.document["half"]["lost"] > 0.002
     assert not rising.document["half"]["as_good"]

@@ -381,12 +381,50 @@ def test_of_two_data_sets_the_passes_are_those_of_the_choice() -> None:
     of = 100 if n < 32 else 1000
     assert d["passes_over_data"] == pytest.approx(d["steps"] * 32 / of)
     assert d["passes_in_sweep"]["of_n"] == pytest.approx(AT / n / of, rel=0.02)
+    few = [c.replace(trained_on=1000) if c.rollouts_per_problem == n else c.replace(trained_on=100)
+           for c in runs]  # fmt: skip
+    d = plan_budget(fit_sweep(few, draws=20), 4 * AT).document
+    assert d["passes_over_data"] == pytest.approx(d["steps"] * 32 / 1000)
     other = plan_budget(fit_sweep(runs, draws=20), 400 * AT, problems=50).document
     assert passes_words(other).endswith(f" over {of:,}")
 
 
 def of_document(document: dict[str, object]) -> Plan:
     return Plan(allocation=None, document=document)
+
+
+def test_a_log_that_ends_at_its_plan_counts_from_one(tmp_path: Path) -> None:
+    """verl writes a reward into the row of step 0, too: that was no update."""
+    for n in N:
+        folder = tmp_path / f"n{n}"
+        (folder / ".hydra").mkdir(parents=True)
+        (folder / ".hydra" / "config.yaml").write_text(
+            f"data: {{train_batch_size: 16}}\n"
+            f"actor_rollout_ref: {{rollout: {{n: {n}}}}}\ntrainer: {{total_training_steps: 100}}\n"
+        )
+        with (folder / "metrics.jsonl").open("w") as file:
+            for step in range(0, 101, 5):
+                data = {"training/global_step": step, "critic/rewards/mean": 0.3,
+                        "response_length/mean": 900.0,
+                        "val-core/math/acc/mean@4": round(0.3 + step / 400, 4)}  # fmt: skip
+                file.write(json.dumps({"step": step, "data": data}) + "\n")
+    for run in read_logs([tmp_path]):
+        (score,) = [s for s in run.series if s.split == "validation"]
+        assert score.step_K.tolist() == list(range(0, 101, 5))
+
+
+def test_the_micro_batch_of_the_runs_is_kept(tmp_path: Path) -> None:
+    logs = trl(tmp_path / "logs")
+    for n in N:
+        args = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2 * n,
+                "num_generations": n, "learning_rate": 1e-6}  # fmt: skip
+        (logs / f"n{n}" / f"checkpoint-{LAST}" / "training_args.json").write_text(json.dumps(args))
+    import_logs([logs], tmp_path / "study", settings=settings())
+    budget = Budget(amount=1e6, unit="rollouts")
+    d = plan_from_source(str(tmp_path / "study"), budget=budget).document
+    assert d["trainer"]["trl"]["per_device_train_batch_size"] == 2
+    other = plan_budget(planted(), AT).document
+    assert other["trainer"]["trl"]["per_device_train_batch_size"] == 16
 
 
 def test_who_wins_is_shown_beside_the_next_best() -> None:

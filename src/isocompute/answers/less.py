@@ -44,8 +44,9 @@ def less_words(d: Mapping[str, Any]) -> str:
     if half is None:
         return ""
     n, score = half["rollouts_per_problem"], half["predicted_score"]
+    more = f", a tenth {tenth['predicted_score']:.3f}" if tenth else ""
     if half["as_good"]:
         most = max(half["interval"][1], 0.0)
-        return f"half does as well: {score:.3f} with n = {n} (at most {most:.3f} less)"
-    more = f", a tenth {tenth['predicted_score']:.3f}" if tenth else ""
+        of = "" if n == d["rollouts_per_problem"] else f" with n = {n}"
+        return f"half does as well: {score:.3f}{of} (at most {most:.3f} less){more}"
     return f"half the budget: {score:.3f}{more}"

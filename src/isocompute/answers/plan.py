@@ -255,12 +255,13 @@ def _answer(q: Question) -> Plan:
         return _stopped(q, [unknown])
     recipe, whose, q = _trained(q, chosen)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
-    (low, high), bought = fit.support, q.rollouts(chosen)
+    (low, high), bought, check = fit.support, q.rollouts(chosen), check_on_the_way(q, chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
     if math.log10(times) > SAME_END:
         about: dict[str, Any] = {"times": times, "unit": fit.unit}
+        do = "Spend a tenth first" if check is None else "Stop the run if it scores less on its way"
         own.append(
-            notice("extrapolated", edge=high, trust=trust(times), **about) if q.x > high else
+            notice("extrapolated", edge=high, trust=trust(times), do=do, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
     longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
@@ -295,7 +296,7 @@ def _answer(q: Question) -> Plan:
         "trained": None if any(one.code == "law_of_another_model" for one in q.notices)
         else went_as_far(fit, a),
         "overtakes": overtakes(fit, chosen, q.x),
-        "check": check_on_the_way(q, chosen),
+        "check": check,
         "rules": _rules(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
         "passes_over_data": passes.plan, "passes_in_sweep": passes.sweep,

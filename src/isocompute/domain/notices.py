@@ -155,8 +155,7 @@ TABLES: Mapping[str, Mapping[str, Template]] = {
         "extrapolated": _caution(
             "All n were compared only up to {edge:k} {unit}. This plan is {times:k} times "
             "that{trust}.",
-            "Stop the plan's run where it scores less than is expected on its way, and fit "
-            "again."),
+            "{do}, and fit again."),
         "extrapolated_down": _caution(
             "All n were compared only from {edge:k} {unit} on; this is {times:k} times less.",
             "Plan for {edge:k} {unit} or more, or evaluate the runs earlier."),

@@ -151,8 +151,9 @@ def trained_again(points: Collection[Points], lengths: int | None) -> int | None
 
 
 def count_from_one(
-    points: Collection[Points], side: Side, *, at_zero: bool, first_length: int
-) -> list[str]:
+    points: Collection[Points], side: Side, *, at_zero: bool, first_length: int,
+    planned: int | None = None,
+) -> list[str]:  # fmt: skip
     """Set evaluations that are counted from 0, and say which.
 
     Args:
@@ -160,11 +161,14 @@ def count_from_one(
         side: numbers beside scores.
         at_zero: whether a row of step 0 is there.
         first_length: the first row with a length.
+        planned: updates; a log from 0 ends one before.
     """
     if not {p.column.trainer for p in points if p.step} & {"", *FROM_ZERO}:
         return []
     training = [p for p in points if p.column.split == "train" and p.step]
     trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
+    if trained == planned:
+        return []
     zero = 0 in side["length"] or any(p.zero_rows for p in training)
     first = min([p.first_row for p in training] + [first_length])
     told: list[str] = []

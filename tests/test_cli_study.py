@@ -298,7 +298,7 @@ def test_a_stopped_run_says_so_and_resumes(number: int, code: int, tmp_path: Pat
     time.sleep(3)  # of 24 s: the runner's own handlers stand, on a loaded machine, too
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == code
+    assert process.returncode == code, err.decode()
     assert b"Traceback" not in err
     assert main(["doctor", str(tmp_path / "tiny")]) == 0
 

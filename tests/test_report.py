@@ -599,7 +599,7 @@ def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
     plan = make_plan()
     by_rollouts = picture(fit, plan)
     assert by_rollouts is not None
-    assert by_rollouts["unit"] == "rollouts"
+    assert by_rollouts["unit"] == "rollouts (log scale)"
     assert by_rollouts["says"].endswith("Ring: this plan.")
     rate = plan["budget_rollouts"] / 500
     curves = [c.replace(gpu_hours_K=c.rollouts_K / rate) for c in fit.curves]
@@ -609,7 +609,7 @@ def test_the_mark_of_the_choice_stands_at_the_budget_in_the_unit_of_the_curves(
         cost = {**plan["cost"], "gpu_hours": spent}
         found = picture(hours, {**plan, "cost": cost})
         assert found is not None
-        assert found["unit"] == "GPU-hours"
+        assert found["unit"] == "GPU-hours (log scale)"
         places.append(found["choice"])
     assert places[1][0] > places[0][0]
     assert places[2] is None  # nobody knows where the budget lies

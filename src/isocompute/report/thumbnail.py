@@ -84,7 +84,7 @@ def picture(fit: Fit, plan: Document | None) -> dict[str, Any] | None:
         ),
         "scores": [(place(left, v)[1], words.score(v)) for v in (top, bottom)],
         "budgets": [compact(float(f"{10**v:.2g}")) for v in (left, right)],
-        "unit": words.budget_unit(fit.document),
+        "unit": f"{words.budget_unit(fit.document)} (log scale)",
         "choice": choice,
         "ahead": ahead,  # from where the bold line ends to the choice: beyond the data
     }  # fmt: skip

@@ -115,7 +115,9 @@ def metric(name: str | None) -> str:
         "best": f"problems solved in at least one of {k} answers",
         "worst": f"problems solved in all of {k} answers",
     }.get(kind)
-    return f"{name}, {meaning}" if meaning else name or "as logged"
+    if meaning:
+        return f"{name}, {meaning}"
+    return "as logged" if name in (None, "", "score") else str(name)
 
 
 def signed(value: float | None) -> str:

@@ -331,7 +331,7 @@ def test_the_first_screen_shows_its_chart_and_leads_to_the_cautions(
     sizes = opened.page.eval_on_selector_all(
         ".thumbnail text", "all => all.map(t => [t.textContent, t.getBoundingClientRect()])"
     )
-    assert {"score", "rollouts"} <= {said for said, _ in sizes}
+    assert {"score", "rollouts (log scale)"} <= {said for said, _ in sizes}
     assert sum(said.startswith("n = ") for said, _ in sizes) == 7
     assert min(box["height"] for _, box in sizes) > 10  # pixels: readable
     assert max(box["right"] for _, box in sizes) <= width

@@ -15,12 +15,13 @@ from isocompute.answers import Fit, fit_sweep, plan_budget
 from isocompute.answers.clock import hours_words, on_gpus, update_time
 from isocompute.answers.passes import passes_words
 from isocompute.answers.plan import Plan, plan_from_source
+from isocompute.cli import main
 from isocompute.domain import Curve
 from isocompute.importers import import_logs, read_logs
 from isocompute.importers.schedule import passes_per_step, rate_span
 from isocompute.importers.settings import Settings
 from isocompute.sources import load_curves
-from test_plan import AT, FOUR, codes, planted, said, steeper, text
+from test_plan import AT, codes, planted, said, text
 
 N, B_P, D, LAST = (8, 16, 32), 4, 100, 200
 
@@ -297,7 +298,9 @@ def test_what_is_too_dear_stands_apart_and_is_not_added() -> None:
     assert rows[at + 2].strip() == "isocompute run x"
 
 
-def timed_study(tmp_path: Path, gpus: int | None, *, untimed: int | None = None) -> str:
+def timed_study(
+    tmp_path: Path, gpus: int | None, *, untimed: int | None = None, until: int = LAST
+) -> str:
     """30 s an update and 0.05 GPU-seconds a rollout."""
     logs = trl(tmp_path / "logs")
     for n in N:
@@ -308,6 +311,7 @@ def timed_study(tmp_path: Path, gpus: int | None, *, untimed: int | None = None)
                 row["step_time"] = 30 + 0.05 * B_P * n / (gpus or 1)
             if n == untimed:
                 row.pop("step_time", None)
+        state["log_history"] = [r for r in state["log_history"] if r["step"] <= until]
         file.write_text(json.dumps(state))
     import_logs([logs], tmp_path / "study", settings=settings(gpus=gpus))
     return str(tmp_path / "study")
@@ -361,16 +365,21 @@ def test_the_gpus_are_those_of_the_runs_of_the_choice() -> None:
     assert d["wall"]["gpus"] == of
 
 
-def test_a_refused_budget_comes_with_one_that_the_limits_allow(tmp_path: Path) -> None:
-    fit = planted({**FOUR, (32, 64): (0.3, -0.3)}, surface=steeper)
-    for limits in ({}, {"max_batch_size": 2048}):
-        refused = plan_budget(fit, 50 * AT, **limits)
-        if refused.refusal is None:
-            continue
-        said_so = refused.refusal.run_next[0]
-        if "at most" in said_so:
-            at = parse_budget(said_so.split("at most ")[1].split(" ")[0])
-            assert plan_budget(fit, at, **limits).refusal is None
+@pytest.mark.parametrize(
+    ("budget", "limits"),
+    [("1e6", {}), ("1e6", {"max_batch_size": B_P * 8}), ("8gpux3d", {}), ("576gpuh", {})],
+)
+def test_a_refused_budget_comes_with_one_that_has_a_plan(
+    budget: str, limits: dict[str, int], tmp_path: Path
+) -> None:
+    study = timed_study(tmp_path, 2, until=60)  # too short to say much of 1e6 rollouts
+    refused = plan_from_source(study, budget=parse_budget(budget), **limits)
+    assert refused.refusal is not None
+    (step,) = refused.refusal.run_next
+    amount, _, unit = step.split("or plan for at most ")[1].split(" and go on")[0].partition(" ")
+    units = {"rollouts": "", "GPU-hours": "gpuh"}
+    smaller = f"8gpux{amount}h" if unit == "hours on 8 GPUs" else f"{amount}{units[unit]}"
+    assert plan_from_source(study, budget=parse_budget(smaller), **limits).refusal is None
 
 
 def test_of_two_data_sets_the_passes_are_those_of_the_choice() -> None:
@@ -434,3 +443,18 @@ def test_who_wins_is_shown_beside_the_next_best() -> None:
         "interval": pytest.approx([-0.017, 0.02], abs=0.004),
     }  # fmt: skip
     assert "Runner-up: n = 64 scores 0.002 less" in "\n".join(said(of_document(d), why=True))
+
+
+def test_a_design_for_other_gpus_is_priced_on_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = timed_study(tmp_path, 2)
+    asked = ["design", "--prior", study, "--draws", "4", "--json", "-", "--hours"]
+    runs = {}
+    for gpus, hours in ((2, 96), (8, 24)):  # as many GPU-hours
+        assert main([*asked, str(hours), "--gpus", f"{gpus}xA100"]) == 0
+        runs[gpus] = json.loads(capsys.readouterr().out)
+    assert "gpus_scaled" not in [one["code"] for one in runs[2]["notices"]]
+    assert "gpus_scaled" in [one["code"] for one in runs[8]["notices"]]
+    spent = {g: d["final"]["rollouts"] + d["sweep"]["rollouts"] for g, d in runs.items()}
+    assert spent[2] > 2 * spent[8]  # 30 s of every update are fixed

@@ -71,24 +71,28 @@ def on_gpus(curves: Sequence[Curve], gpus: int | None) -> list[Curve]:
 
 
 def scaled_notices(q: Question, chosen: Configuration) -> list[Notice]:
-    """That times are of another number of GPUs, or of nobody knows how many."""
-    runs = _runs(q, chosen)
+    """That the times of a plan are of another number of GPUs."""
     found = q.price.origin.get("rollouts_per_gpu_hour") == "sweep"
-    if q.gpus is None or not found or not runs:
+    return times_scaled(_runs(q, chosen), q.gpus) if found else []
+
+
+def times_scaled(curves: Sequence[Curve], gpus: int | None) -> list[Notice]:
+    """That times are of another number of GPUs than these, or of nobody knows how many."""
+    runs = [c for c in curves if c.gpu_hours_K is not None]
+    if gpus is None or not runs:
         return []
+    how = "all of an update is taken to be shared"
     if all(c.gpus is None for c in runs):
-        how = "all of an update is taken to be shared"
-        return [notice("gpus_scaled", known="a number of GPUs that is not known", gpus=q.gpus,
-                       how=how)]  # fmt: skip
+        known = "a number of GPUs that is not known"
+        return [notice("gpus_scaled", known=known, gpus=gpus, how=how)]
     of = Counter((c.timed_on, c.fixed_s) for c in runs if c.timed_on)
     if not of:
         return []
-    (known, fixed), _ = of.most_common(1)[0]
-    how = "all of an update is taken to be shared"
+    (timed_on, fixed), _ = of.most_common(1)[0]
     if fixed > 0:
         how = f"the {hours_words(fixed / 3600)} that an update takes whatever its batch are " \
               "taken to stay, and the rest to be shared"  # fmt: skip
-    return [notice("gpus_scaled", known=gpus_words(known or 0), gpus=q.gpus, how=how)]
+    return [notice("gpus_scaled", known=gpus_words(timed_on or 0), gpus=gpus, how=how)]
 
 
 def _runs(q: Question, chosen: Configuration) -> list[Curve]:

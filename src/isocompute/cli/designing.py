@@ -30,6 +30,7 @@ def design(options: Options) -> int:
     """Budget + prior -> a sweep with its price and worth, as a study file."""
     check_target(options.json, [options.prior] if options.prior else [])
     check_target(options.output, [f for f in (options.train, options.validation) if f])
+    from isocompute.answers.clock import on_gpus, times_scaled
     from isocompute.answers.price import priced
     from isocompute.design import (
         Asked,
@@ -64,6 +65,9 @@ def design(options: Options) -> int:
     if difficulty is None:
         notices.append(notice("prior_alone" if source is None else "difficulty_assumed"))
     worlds, curves = _prior(options, source, difficulty, notices)
+    curves = on_gpus(curves, gpus)
+    if rates.rollouts_per_gpu_hour is None:
+        notices += times_scaled(curves, gpus)
     price = priced(curves, rates, origin)
     limits = Limits(
         budget=budget.amount, unit=budget.unit, price=price, spend=options.spend, n_F=worlds.n_F,

@@ -48,8 +48,8 @@ def fit_lines(document: Row, options: str = "", *, pointers: bool = True) -> lis
     steps = _next_lines(_next(document, source), room - len(reason))
     room -= len(reason) + len(steps)
     if room and (paid := document.get("by_gpu_hours")):
-        larger = paid["rollouts_per_problem"] > best[-1]["rollouts_per_problem"]
-        why = ", being faster" if larger else ""
+        n, by_rollouts = (row["tested_rollouts_per_problem"] for row in (paid, best[-1]))
+        why = ", being faster" if n > by_rollouts else ""
         said = f"{_at(paid['x'], 'gpu-hours')}: n = {n_words(paid)}{why}: --unit gpu-hours"
         answer[-1:] = [*_line("By cost", said, best), ""]
         room -= 1

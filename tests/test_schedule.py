@@ -403,23 +403,23 @@ def of_document(document: dict[str, object]) -> Plan:
 
 
 def test_a_log_that_ends_at_its_plan_counts_from_one(tmp_path: Path) -> None:
-    """verl writes a reward into the row of step 0, too: that was no update."""
+    """The row of step 0 holds a reward, too, as some exports have it: that was no update."""
+    at = (0, 3, 7, 15, 31, 63, 100)  # no multiples of one number
+    table = [("Name", "data.train_batch_size", "actor_rollout_ref.rollout.n",
+              "trainer.total_training_steps")]  # fmt: skip
     for n in N:
-        folder = tmp_path / f"n{n}"
-        (folder / ".hydra").mkdir(parents=True)
-        (folder / ".hydra" / "config.yaml").write_text(
-            f"data: {{train_batch_size: 16}}\n"
-            f"actor_rollout_ref: {{rollout: {{n: {n}}}}}\ntrainer: {{total_training_steps: 100}}\n"
-        )
-        with (folder / "metrics.jsonl").open("w") as file:
-            for step in range(0, 101, 5):
-                data = {"training/global_step": step, "critic/rewards/mean": 0.3,
-                        "response_length/mean": 900.0,
-                        "val-core/math/acc/mean@4": round(0.3 + step / 400, 4)}  # fmt: skip
-                file.write(json.dumps({"step": step, "data": data}) + "\n")
+        with (tmp_path / f"r{n}_history.csv").open("w") as file:
+            out = csv.writer(file)
+            out.writerow(("_step", "training/global_step", "response_length/mean",
+                          "critic/rewards/mean", "val-core/math/acc/mean@4"))  # fmt: skip
+            for step in at:
+                out.writerow((step, step, 900.0, 0.3, round(0.3 + step / 400, 4)))
+        table.append((f"r{n}", 16, n, 100))
+    with (tmp_path / "runs.csv").open("w") as file:
+        csv.writer(file).writerows(table)
     for run in read_logs([tmp_path]):
         (score,) = [s for s in run.series if s.split == "validation"]
-        assert score.step_K.tolist() == list(range(0, 101, 5))
+        assert score.step_K.tolist() == list(at)
 
 
 def test_the_micro_batch_of_the_runs_is_kept(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class Blocks(NamedTuple):
         of_shared = self.shared * vector_HP[:, own * J :]
         return np.concatenate([of_own.reshape(H, own * J), of_shared], axis=1)
 
-    def take(self, row: IntArray) -> Blocks:
+    def take(self, row: IntArray | slice) -> Blocks:
         """Those of some rows."""
         return Blocks(self.own[row], self.shared[row])
 

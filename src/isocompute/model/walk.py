@@ -16,7 +16,7 @@ import numpy as np
 
 from isocompute.model.form import BEFORE_BUMPS, FloatArray, IntArray
 from isocompute.model.prior import Blocks, Prior
-from isocompute.model.solve import Problem, gauss_newton, slope
+from isocompute.model.solve import Problem, batches, gauss_newton, slope
 
 # Rounds times configurations, and fewest and most rounds: small sweeps start further from their
 # posterior and walk longer. docs/validation.md has how close that comes to full sampling, and what
@@ -61,18 +61,20 @@ def walk(
     D, P = start.parameters.shape
     nothing = Blocks(np.zeros((D, own, J, J)), np.zeros((D, P - own * J)))
     curvature = gauss_newton(problem, start.parameters, prior.mean(), nothing)
+    curved = np.arange(D)  # which of these matrices is each draw's
     # A form with more parameters of each configuration has further to walk, too.
     rounds = WORK * prior.own // (3 * len(score_JK))
     for _ in range(int(np.clip(rounds, LEAST_ROUNDS, MOST_ROUNDS))):
         setting = _settings(problem, now, score_JK, log_weight_S, rng)
         row = pool.choose(now.parameters, rng)
         order = np.argsort(setting, kind="stable")
-        setting, row, curvature = setting[order], row[order], curvature[order]
+        setting, row, curved = setting[order], row[order], curved[order]
         problem = problem.grouped(setting)
         now = _leap(
             problem,
             Walkers(now.parameters[order], pool.log_scales(row), setting),
             curvature,
+            curved,
             score_JK,
             prior.mean(),
             pool.precision(row),
@@ -138,6 +140,7 @@ def _leap(
     problem: Problem,
     now: Walkers,
     curvature: FloatArray,
+    curved: IntArray,
     score_JK: FloatArray,
     mean: FloatArray,
     precision: Blocks,
@@ -149,23 +152,28 @@ def _leap(
     would not leave the posterior as it is.
     """
     D, P = now.parameters.shape
-    lower = np.linalg.cholesky(precision.added_to(curvature.copy()))
-    back = _inverse_of_lower(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
-    ahead = back.transpose(0, 2, 1)
     leap = LEAP * rng.uniform(0.8, 1.2, (D, 1))
-    p, v = now.parameters, rng.standard_normal((D, P))
-    loss, down = slope(problem, p, score_JK, mean, precision)
-    before = 0.5 * loss + 0.5 * (v**2).sum(axis=1)
-    with np.errstate(all="ignore"):  # a trajectory that leaves the finite numbers is not taken
-        for _ in range(LEAPS):
-            v = v + 0.5 * leap * _times(back, down)
-            p = p + leap * _times(ahead, v)
-            loss, down = slope(problem, p, score_JK, mean, precision)
-            v = v + 0.5 * leap * _times(back, down)
-        after = 0.5 * loss + 0.5 * (v**2).sum(axis=1)
-        take = np.log(rng.random(D)) < before - after
-    kept = np.where(take[:, None], p, now.parameters)
-    return Walkers(kept, now.log_scales, now.setting, float(take.mean()))
+    speed, worth = rng.standard_normal((D, P)), np.log(rng.random(D))
+    kept, taken = np.empty_like(now.parameters), np.empty(D, bool)
+    for part in batches(D, P):
+        of, prior = problem.grouped(now.setting[part]), precision.take(part)
+        start = now.parameters[part]
+        lower = np.linalg.cholesky(prior.added_to(curvature[curved[part]]))
+        back = _inverse_of_lower(lower.astype(np.float32))  # (D, P, P): from slopes to velocities
+        ahead = back.transpose(0, 2, 1)
+        p, v, step = start, speed[part], leap[part]
+        loss, down = slope(of, p, score_JK, mean, prior)
+        before = 0.5 * loss + 0.5 * (v**2).sum(axis=1)
+        with np.errstate(all="ignore"):  # a trajectory that leaves the finite numbers is not taken
+            for _ in range(LEAPS):
+                v = v + 0.5 * step * _times(back, down)
+                p = p + step * _times(ahead, v)
+                loss, down = slope(of, p, score_JK, mean, prior)
+                v = v + 0.5 * step * _times(back, down)
+            after = 0.5 * loss + 0.5 * (v**2).sum(axis=1)
+            taken[part] = worth[part] < before - after
+        kept[part] = np.where(taken[part, None], p, start)
+    return Walkers(kept, now.log_scales, now.setting, float(taken.mean()))
 
 
 def _inverse_of_lower(lower: FloatArray) -> FloatArray:

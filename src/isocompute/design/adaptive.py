@@ -37,9 +37,9 @@ EVIDENCE = 60
 # worth less than 3% of the best. Less at a time would be a little cheaper and much slower: what is
 # decided at one look trains side by side.
 STEP, SHARE = 0.5, 0.03
-# What rises late is not foretold by any curve. So nothing is frozen before a quarter of its run,
-# and a sweep ends only when all that is left has seen half of the target, or its whole run.
-EARLIEST, REACH = 4.0, 2.0
+# What rises late is not foretold by any curve. So no n is frozen, and no sweep ends, before each
+# that may be best has seen a quarter of its run, the leader half of the target or its whole run.
+SEES, LEADER_SEES = 1 / 4, 1 / 2
 # Standard deviation of what one slice of a run shows of its curve: three evaluations of some
 # hundred problems.
 SEEN = 0.006
@@ -164,7 +164,7 @@ def _judged(grid: Grid, view: _View, before: Decision) -> Decision:
     above = configuration.rollouts_per_problem > view.leader.rollouts_per_problem
     few = above and before.rollouts[0] < EVIDENCE * configuration.batch_size
     whole = min(grid.bounds.target, grid.levels(configuration)[-1])
-    low = low and not few and _has_seen(before, whole / EARLIEST)
+    low = low and not few and _has_seen(before, SEES * whole)
     looks = before.numbers.get("looks_below", 0) + 1 if low else 0
     numbers = {
         "chance": near, "improvement": improvement, "best_at_target": float(view.best_J[j]),
@@ -179,8 +179,9 @@ def _is_foretold(grid: Grid, view: _View, decision: Decision) -> bool:
     c = decision.configuration
     if c is None or decision.action == "thaw" or decision.numbers.get("looks_below"):
         return False
-    enough = min(grid.bounds.target / REACH, grid.levels(c)[-1])
-    return _grows(view, decision) and not _has_seen(decision, enough)
+    target, whole = grid.bounds.target, grid.levels(c)[-1]
+    until = min(LEADER_SEES * target, whole) if c == view.leader else SEES * min(target, whole)
+    return _grows(view, decision) and not _has_seen(decision, until)
 
 
 def _has_seen(decision: Decision, rollouts: float) -> bool:

@@ -135,7 +135,7 @@ def test_a_loss_at_one_budget_weighs_more_than_in_a_mean(dominated):
 @pytest.mark.long
 def test_every_bound_changes_something(dominated):
     grid, curves, looks = dominated
-    last = looks[2]
+    last = looks[8]  # by now n = 64 has seen a quarter of its run
     now = next_look(grid, seen(curves, last), last)
 
     def other(**bounds: float) -> Look:
@@ -166,13 +166,43 @@ def test_every_bound_changes_something(dominated):
 @pytest.mark.long
 def test_an_n_above_the_leader_is_not_frozen_for_being_behind():
     """Its first 60 steps say nothing of where it goes, whatever they look like."""
-    grid, curves = planted(DOMINATED, chance=0.999, improvement=0.999)
+    grid, curves = planted(DOMINATED, chance=0.999, improvement=0.999, target=2.0**20)
     grid = replace(grid, slices=(2**18 / 2**23, 2**19 / 2**23, 1.0))  # 32 and 64 steps of n = 512
     first = grid.started(None)
     look = next_look(grid, seen(curves, first), first)
     rows = look.of_configurations
     assert rows[Configuration(16, 512)].numbers["looks_below"] == 0
     assert rows[Configuration(16, 64)].numbers["looks_below"] == 1
+
+
+def test_nothing_is_frozen_before_a_quarter_and_nothing_ends_before_a_half():
+    """What rises late is not foretold: a hopeless n is trained to a quarter, a good one to half."""
+    grid, _ = planted(DOMINATED, tolerance=0.9)
+    best, poor = Configuration(16, 8), Configuration(16, 512)
+
+    def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
+        return 0.6 - 0.02 * (log2_n - 3) + 0.0 * x
+
+    def after(shares: dict[Configuration, float]) -> Look:
+        top = grid.bounds.target
+        rows = [
+            Decision(action="continue", configuration=c, rollouts=(int(share * top),),
+                     numbers={"looks_below": 1.0} if c == poor and share >= 0.25 else {})
+            for c, share in shares.items()
+        ]  # fmt: skip
+        fake: Any = FakePosterior(list(shares), surface, last=np.log10(top))
+        return look_at(grid, fake, Look(3, (Decision(action="continue"), *rows)))
+
+    other = Configuration(16, 64)
+    early = after({best: 0.5, other: 0.25, poor: 0.125})
+    assert early.of_configurations[poor].action == "continue"
+    assert early.of_sweep.numbers["foretold"] == 1
+    later = after({best: 0.5, other: 0.25, poor: 0.25})
+    assert later.of_configurations[poor].is_frozen
+    assert later.has_ended
+    short = after({best: 0.25, other: 0.25, poor: 0.25})
+    assert not short.has_ended
+    assert short.of_configurations[best].rollouts[0] == grid.bounds.target / 2
 
 
 @pytest.mark.long

@@ -10,7 +10,7 @@ Shape legend: D draws, J configurations, X budgets, Z nodes of a normal distribu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -37,9 +37,9 @@ EVIDENCE = 60
 # worth less than 3% of the best. Less at a time would be a little cheaper and much slower: what is
 # decided at one look trains side by side.
 STEP, SHARE = 0.5, 0.03
-# The sweep ends only when the leader has seen the target's last two octaves: what rises late was
-# not foretold by any curve.
-REACH = 4.0
+# What rises late is not foretold by any curve. So no n is frozen, and no sweep ends, before each
+# that may be best has seen a quarter of its run, the leader half of the target or its whole run.
+SEES, LEADER_SEES = 1 / 4, 1 / 2
 # Standard deviation of what one slice of a run shows of its curve: three evaluations of some
 # hundred problems.
 SEEN = 0.006
@@ -85,15 +85,14 @@ def look_at(grid: Grid, fit: Posterior, last: Look) -> Look:
     number = last.number + 1
     view = _view(grid, fit, before)
     judged = {c: _judged(grid, view, d) for c, d in before.items()}
-    led = judged[view.leader].rollouts[0]
-    foretold = led < min(grid.bounds.target / REACH, grid.levels(view.leader)[-1])
+    foretold = {c for c, d in judged.items() if _is_foretold(grid, view, d)}
     after = None
     if foretold or max(view.at_target, view.on_path) >= grid.bounds.tolerance:
-        after = _spend(grid, view, judged)
+        after = _spend(grid, view, judged, foretold)
     numbers = {
         "loss_at_target": view.at_target, "loss_on_path": view.on_path,
         "spent": grid.spent(before), "leader": view.leader.rollouts_per_problem,
-        "foretold": foretold,
+        "foretold": len(foretold),
     }  # fmt: skip
     if after is None:
         return _look(grid, number, "end", numbers, {c: _resting(d) for c, d in judged.items()})
@@ -163,8 +162,9 @@ def _judged(grid: Grid, view: _View, before: Decision) -> Decision:
     near, improvement = float(view.near_J[j]), float(view.improvement_J[j])
     low = near < grid.bounds.chance and improvement < grid.bounds.improvement
     above = configuration.rollouts_per_problem > view.leader.rollouts_per_problem
-    if above and before.rollouts[0] < EVIDENCE * configuration.batch_size:
-        low = False
+    few = above and before.rollouts[0] < EVIDENCE * configuration.batch_size
+    whole = min(grid.bounds.target, grid.levels(configuration)[-1])
+    low = low and not few and _has_seen(before, SEES * whole)
     looks = before.numbers.get("looks_below", 0) + 1 if low else 0
     numbers = {
         "chance": near, "improvement": improvement, "best_at_target": float(view.best_J[j]),
@@ -172,6 +172,29 @@ def _judged(grid: Grid, view: _View, before: Decision) -> Decision:
     }  # fmt: skip
     action: Action = "freeze" if looks >= LOOKS else "wait"
     return replace(before, action=action, numbers=_rounded(numbers))
+
+
+def _is_foretold(grid: Grid, view: _View, decision: Decision) -> bool:
+    """Whether what may be best has shown too little to say where it ends."""
+    c = decision.configuration
+    if c is None or decision.action == "thaw" or decision.numbers.get("looks_below"):
+        return False
+    target, whole = grid.bounds.target, grid.levels(c)[-1]
+    until = min(LEADER_SEES * target, whole) if c == view.leader else SEES * min(target, whole)
+    return _grows(view, decision) and not _has_seen(decision, until)
+
+
+def _has_seen(decision: Decision, rollouts: float) -> bool:
+    """Whether its first run trains as far; slices end at a whole update."""
+    c = decision.configuration
+    return c is not None and decision.rollouts[0] + c.batch_size > rollouts
+
+
+def _grows(view: _View, decision: Decision) -> bool:
+    """Whether its first run got as far as it was sent; one that failed grows no more."""
+    c = decision.configuration
+    j = None if c is None else view.place.get(c)
+    return j is not None and bool(view.fit.last_J[j] > np.log10(decision.rollouts[0]) - HALF)
 
 
 class _Option(NamedTuple):
@@ -184,34 +207,38 @@ class _Option(NamedTuple):
 
 
 def _spend(
-    grid: Grid, view: _View, judged: Mapping[Configuration, Decision]
+    grid: Grid,
+    view: _View,
+    judged: Mapping[Configuration, Decision],
+    foretold: Collection[Configuration],
 ) -> dict[Configuration, Decision] | None:
     """More rollouts for those where they lower the expected loss of the plan most; None: nowhere.
 
     The worth of a longer run is the best per rollout of all its lengths, and it gets one slice of
-    it: the first slice of a slow start may decide nothing by itself.
+    it: the first slice of a slow start may decide nothing by itself. What is only foretold so far
+    gets its slice, whatever that is worth.
     """
     options = sorted(
-        (o for c, d in judged.items() for o in _options(grid, view, d) if c in view.place),
+        (o for c, d in judged.items() for o in _options(grid, view, d)),
         key=lambda o: (-o.worth, o.configuration, o.action),
     )
-    after, spent = dict(judged), grid.spent(judged)
-    best: float | None = None
+    after, spent, best = dict(judged), grid.spent(judged), 0.0
     for option in options:
         if grid.spent(after) >= (1 + STEP) * spent:
             break
         decision = judged[option.configuration]
         if after[option.configuration] is not decision:
             continue
-        if best is not None and option.worth < SHARE * best:
-            break
+        due = option.action == "continue" and option.configuration in foretold
+        if not due and option.worth <= SHARE * best:
+            continue
         numbers = {**decision.numbers, **_rounded({"worth_per_rollout": option.worth})}
         action = decision.action if decision.is_frozen else option.action
         more = replace(decision, action=action, rollouts=option.rollouts, numbers=numbers)
         if grid.spent({**after, option.configuration: more}) <= grid.limit:
             after[option.configuration] = more
-            best = option.worth if best is None else best
-    return None if best is None else after
+            best = max(best, option.worth)
+    return after if grid.spent(after) > spent else None
 
 
 def _options(grid: Grid, view: _View, decision: Decision) -> list[_Option]:
@@ -226,8 +253,7 @@ def _options(grid: Grid, view: _View, decision: Decision) -> list[_Option]:
     reach = levels.index(seeds[0])
     score_DL = view.fit.scores(np.log10(np.asarray(levels, dtype=np.float64)))[:, j]
     found = []
-    has_data = view.fit.last_J[j] > np.log10(seeds[0]) - HALF  # a run that failed grows no more
-    if not decision.is_frozen and has_data and reach + 1 < len(levels):
+    if not decision.is_frozen and _grows(view, decision) and reach + 1 < len(levels):
         worth = max(
             _worth(view.score_DJX, _new_in(score_DL[:, k], score_DL[:, reach]), SEEN**2)
             / (levels[k] - seeds[0])

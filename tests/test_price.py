@@ -11,9 +11,9 @@ import pytest
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
-from isocompute.answers.advice import priced_remedy
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.price import Price, priced, timed, unit_paid_in
+from isocompute.answers.steps import priced_remedy
 from isocompute.cli import main
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.domain.text import compact
@@ -241,8 +241,6 @@ def test_a_check_costs_what_its_own_batch_takes() -> None:
     price = priced(sweep_with_times(speed), Rates())
     n = {Configuration(16, m): s for m, s in speed.items()}
     assert {c: price.of(c).rollouts_per_gpu_hour for c in n} == pytest.approx(n)
-    both = price.of(Configuration(16, N[0]), Configuration(16, N[1]))  # as many rollouts each
-    assert both.rollouts_per_gpu_hour == pytest.approx(2 / (1 / 1000 + 1 / 2000))
     apart = {Configuration(16, N[0]): 3000.0, Configuration(16, N[1]): 1000.0}
     assert price.cost(apart)["gpu_hours"] == pytest.approx(3000 / 1000 + 1000 / 2000)
     assert price.cost(apart)["usd"] is None

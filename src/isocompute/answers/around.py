@@ -1,4 +1,4 @@
-"""What goes with a source: difficulty, recipe, rates, failed runs, and whose sweep it is."""
+"""What goes with a source: difficulty, recipe, rates, and whose sweep it is."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from isocompute.domain import Notice, notice
 from isocompute.errors import InputError
 from isocompute.recipe import Difficulty, Recipe
 from isocompute.sources.grid import GRID, grid_problem_set
-from isocompute.sources.studies import (
-    study_file,
-    study_recipes,
-    trained_on,
-    unhealthy,
-    with_study_rates,
-)
+from isocompute.sources.studies import study_facts, with_study_rates
 from isocompute.store.arms import split_source
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
@@ -30,7 +24,7 @@ GRID_MODEL = "a transformer of 118,000 parameters in a small world"
 def around_source(
     source: str | None, difficulty: Difficulty | None, given: Rates
 ) -> dict[str, Any]:
-    """Recipe, rates, failed runs and notices that go with a source."""
+    """Recipe, rates and notices that go with a source."""
     if difficulty is not None and difficulty not in get_args(Difficulty):
         raise InputError(
             f"difficulty must be one of easy, hard, mixed, but got {difficulty!r}; "
@@ -41,9 +35,10 @@ def around_source(
     grid = (source or "").startswith(GRID)
     known = _difficulty_of(source) if source and (published or grid) else None
     resolved = difficulty or known or "easy"
-    recipes = [] if source is None else study_recipes(source)
-    recipe = recipes[0] if len(recipes) == 1 else None
-    if len(recipes) > 1:
+    chosen = source or PUBLISHED[difficulty or "easy"]
+    facts = study_facts(chosen)
+    recipe = facts.recipes[0] if len(facts.recipes) == 1 else None
+    if len(facts.recipes) > 1:
         notices.append(notice("recipes_mixed"))
     if recipe is not None and difficulty is not None:
         # The regularisers follow the difficulty asked for; the learning rate follows the model.
@@ -51,7 +46,6 @@ def around_source(
         recipe = recipe.replace(kl_coef=healthy.kl_coef, entropy_coef=healthy.entropy_coef)
     if recipe is None and difficulty is None and known is None:
         notices.append(notice("difficulty_assumed"))
-    chosen = source or PUBLISHED[resolved]
     if published:
         unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
         model = f"{PUBLISHED_MODEL}, math{unlike}"
@@ -62,13 +56,18 @@ def around_source(
         notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
     rates = with_study_rates(source, given)
     filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
-    sizes = PUBLISHED_PROBLEMS if published else trained_on(source or "")
-    study = "study.yaml" if published or grid else study_file(chosen)
-    return {"source": chosen, "study": study, "difficulty": resolved, "recipe": recipe,
-            "difficulty_given": difficulty is not None,
-            "rates": rates,
-            "rates_from": dict.fromkeys(filled, "study"), "notices": notices, "trained_on": sizes,
-            "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
+    return {
+        "source": chosen,
+        "study": "study.yaml" if published or grid else facts.file,
+        "difficulty": resolved,
+        "difficulty_given": difficulty is not None,
+        "recipe": recipe,
+        "rates": rates,
+        "rates_from": dict.fromkeys(filled, "study"),
+        "trained_on": PUBLISHED_PROBLEMS if published else facts.problems,
+        "notices": notices,
+    }
+
 
 
 def _difficulty_of(source: str) -> Difficulty | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from isocompute.allocation import Rates, powers_of_two
 from isocompute.answers import best
 from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
-from isocompute.answers.effort import longest
 from isocompute.answers.fit import Fit
 from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
@@ -50,7 +49,6 @@ class Question:
     gpus: int | None = None  # where the budget is said as so many for so long
     problems: int | None = None  # D: no batch holds more, and passes are counted
     trained_on: int | None = None  # problems that the sweep trained on, where that is known
-    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)  # health rules failed
     notices: Sequence[Notice] = ()  # to carry into the document: whose sweep it is
     max_batch_size: int | None = None
     min_steps: int = MIN_STEPS
@@ -116,10 +114,10 @@ def prescribe(q: Question) -> Prescription:
     n, notes = which[at].rollouts_per_problem, list[Notice]()
     if q.batch_size is None and tested[at]:
         among = [which[f] for f in free if tested[f]]
-        b_p, notes = fit.stable_problems_per_batch(n, q.x, q.unhealthy, among)
+        b_p, notes = fit.stable_problems_per_batch(n, q.x, among)
         at = which.index(Configuration(b_p, n))
     elif not tested[at] and q.batch_size is not None:
-        cost = min(longest(fit), q.rollouts(which[at]))
+        cost = min(fit.trained(), q.rollouts(which[at]))
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n,
                         trains={which[at]: cost})]  # fmt: skip
     limit = blocked[wanted] if n_F[wanted] != n else None
@@ -236,7 +234,7 @@ def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     twice = Configuration(b_p if q.batch_size is None else b_p // 2, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
     code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 2 else ""
-    cost = min(longest(q.fit), q.rollouts(chosen))  # a check need not go beyond the plan
+    cost = min(q.fit.trained(), q.rollouts(chosen))  # a check need not go beyond the plan
     other = twice if more else Configuration(b_p, n // 2)
     if not code or len(known) < ENOUGH_N:
         return []

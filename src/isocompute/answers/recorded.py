@@ -11,8 +11,11 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
+from isocompute.answers.prescribe import Question
+from isocompute.answers.verdict import FELL
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.domain.text import compact
 from isocompute.errors import InputError
@@ -79,6 +82,29 @@ def recorded_recipe(
         own = {word: int(value) if word == "warmup_steps" else value}
         recipe, words = _with(recipe, words, [word], own)
     return Recorded(recipe, tuple(words), list(_differing(curves, said, rates, chosen)))
+
+
+def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any], Question]:
+    """The recipe of a plan, its keys of the document, and the question without settled notices."""
+    if q.recipe is not None:
+        return q.recipe, {}, q
+    keep = REGULARISERS if q.difficulty_given else ()
+    of = recorded_recipe(q.fit.curves, Recipe.for_difficulty(q.difficulty), chosen, keep=keep)
+    settled = {"anchor_assumed"} if RATE in of.words else set()
+    # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
+    settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
+    notices = [one for one in q.notices if one.code not in settled]
+    usual = of.recipe.to_dict()
+    said: dict[str, Any] = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
+    if RATE in of.words:
+        said["learning_rate_from"] = "runs"
+        said["rate_fell"] = any(c.rate_left is not None and c.rate_left < FELL
+                                for c in q.fit.curves if c.configuration == chosen)  # fmt: skip
+        known = known_words(said)
+        # What no log holds stays as it was trained: no value of ours belongs there.
+        unsaid = () if known is None else {*RECORDED} - {*known}
+        said["recipe"] = {**usual, **dict.fromkeys(unsaid)}
+    return of.recipe, said, replace(q, notices=[*notices, *of.notices])
 
 
 def scaling_of(rates: Mapping[Configuration, float]) -> LearningRateScaling | None:

@@ -181,8 +181,7 @@ def report(options: Options) -> int:
     check_target(options.output, options.source)
     from isocompute.allocation import Rates, parse_budget
     from isocompute.answers import fit_sweep
-    from isocompute.answers.clock import on_gpus
-    from isocompute.answers.price import timed
+    from isocompute.answers.price import on_gpus, timed
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
     from isocompute.report.study_data import study_view

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
-from isocompute.answers.around import PUBLISHED_MODEL, around_source
+from isocompute.answers.around import PUBLISHED_MODEL, around_source, known_words, trained_with
 from isocompute.answers.beside import (
     PARTS,
     check_on_the_way,
@@ -36,7 +36,6 @@ from isocompute.answers.price import (
     unit_paid_in,
     wall_clock,
 )
-from isocompute.answers.recorded import known_words, trained_with
 from isocompute.answers.steps import first_to, nearest, priced_remedy, run_next, steps_take
 from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
 from isocompute.domain import Configuration, Notice, documented, notice

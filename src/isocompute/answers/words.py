@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from isocompute.answers.around import known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
 from isocompute.answers.price import clock_words, gpus_words
-from isocompute.answers.recorded import known_words
 from isocompute.answers.steps import (
     ALIKE,
     OF_THE_SWEEP,

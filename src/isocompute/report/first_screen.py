@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from isocompute.answers.around import PUBLISHED_MODEL
+from isocompute.answers.around import PUBLISHED_MODEL, known_words
 from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
 from isocompute.answers.price import clock_words
-from isocompute.answers.recorded import known_words
 from isocompute.answers.steps import (
     amounts,
     checks,

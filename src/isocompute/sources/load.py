@@ -120,13 +120,8 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
         words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
         train = asked.train and words["split"] is None
         words["split"] = words["split"] or "validation"
-        found.append(
-            _load_one(
-                replace(
-                    asked, path=path, source=source, where={**shared, **own}, train=train, **words
-                )
-            )
-        )
+        words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train}
+        found.append(_load_one(replace(asked, **words)))
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
@@ -288,18 +283,14 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
 
 def _narrow(asked: _Asked, curves: list[Curve]) -> list[Curve]:
     """What a selection leaves of curves that know no more than their configuration and run."""
-    for key, value in asked.where.items():
+    for key in asked.where:
         if key not in _CURVE_KEYS:
             raise InputError(
                 f"{asked.path}: a selection of logs must name one of {', '.join(_CURVE_KEYS)}, "
                 f"but got {key!r}; logs hold no recipe, so import them apart, or select by "
                 "run=PATTERN."
             )
-        there = sorted({str(getattr(c, key)) for c in curves})
-        curves = [c for c in curves if arms.matches(str(getattr(c, key)), value)]
-        if not curves:
-            raise arms.no_match(asked.path, key, value, there)
-    return curves
+    return arms.matching(asked.path, curves, asked.where, lambda c, key: str(getattr(c, key)))
 
 
 def _nothing_in(asked: _Asked) -> InputError:

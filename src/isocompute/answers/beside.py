@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import median
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -226,38 +226,32 @@ def check_words(d: Mapping[str, Any]) -> str:
     return f"below {low:.3f} at step {check['step']:,} (expected: {check['score']:.3f}); fit again"
 
 
-class Passes(NamedTuple):
-    """Passes over the problems: of the plan, and of the sweep's runs (None: not known)."""
+def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]:
+    """Passes of an allocation, over the problems said, else over those of the sweep's own logs.
 
-    plan: float | None
-    sweep: dict[str, float] | None  # `of_n`: of the plan's n, `most`, over so many `problems`
-    notices: list[Notice]
-
-
-def passes_of(q: Question, a: Allocation) -> Passes:
-    """Passes of an allocation, over the problems said, else over those of the sweep's own logs."""
-    known = [(c.rollouts_per_problem, c.trained_on) for c in q.fit.curves if c.trained_on]
-    mine = [d for n, d in known if n == a.rollouts_per_problem]
+    Returns:
+        `passes_over_data` and `passes_in_sweep` of the document, {} where not known; what they say.
+    """
+    curves, n = q.fit.curves, a.rollouts_per_problem
+    known = [(c.rollouts_per_problem, c.trained_on) for c in curves if c.trained_on]
+    mine = [d for of, d in known if of == n]
     of_logs = round(median(mine or [d for _, d in known])) if known else None
     swept, problems = of_logs or q.trained_on, q.problems or of_logs
     if not problems:
-        return Passes(None, None, [])
-    passes = a.steps * a.problems_per_batch / problems
-    by_n = dict[int, float]()
-    for c in q.fit.curves:
-        n, over = c.rollouts_per_problem, c.trained_on or swept
-        if over:
-            by_n[n] = max(by_n.get(n, 0.0), float(c.rollouts_K[-1]) / n / over)
-    seen, notices = None, list[Notice]()
-    if by_n and swept:
-        seen = {"of_n": by_n.get(a.rollouts_per_problem, 0.0), "most": max(by_n.values()),
+        return {}, []
+    passes, seen, notices = a.steps * a.problems_per_batch / problems, None, list[Notice]()
+    drawn = [(c, float(c.rollouts_K[-1]) / c.rollouts_per_problem) for c in curves]
+    most = max(x for _, x in drawn) / problems
+    if swept:
+        over = [(c.rollouts_per_problem, x / (c.trained_on or swept)) for c, x in drawn]
+        most = max(x for _, x in over)
+        seen = {"of_n": max((x for of, x in over if of == n), default=0.0), "most": most,
                 "problems": swept}  # fmt: skip
-    drawn = max(float(c.rollouts_K[-1]) / c.rollouts_per_problem for c in q.fit.curves)
-    if passes > max(1.0, seen["most"] if seen else drawn / problems):
+    if passes > max(1.0, most):
         notices.append(notice("passes_over_data", passes=passes, problems=problems))
     if q.problems and swept and q.problems < swept / FEWER:
         notices.append(notice("problems_fewer", problems=q.problems, known=swept))
-    return Passes(passes, seen, notices)
+    return {"passes_over_data": passes, "passes_in_sweep": seen}, notices
 
 
 def passes_words(d: Mapping[str, Any]) -> str:

@@ -270,8 +270,8 @@ def _answer(q: Question) -> Plan:
             notice("extrapolated", edge=high, trust=trust(times), do=do, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
-    passes, cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
-    own += passes.notices
+    (passes, said), cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
+    own += said
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
@@ -304,7 +304,7 @@ def _answer(q: Question) -> Plan:
         "check": check,
         "rules": simple_rules_here(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
-        "passes_over_data": passes.plan, "passes_in_sweep": passes.sweep,
+        **passes,
         "wall": wall_clock(q, chosen, cost["gpu_hours"]),
         "cost": {**cost, "source": q.price.to_dict(chosen)},
         "extrapolation_log10": math.log10(times),

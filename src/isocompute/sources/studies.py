@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from isocompute.allocation import Rates
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import InputError
+from isocompute.importers.runs import ImportedRun
 from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
@@ -25,12 +26,13 @@ from isocompute.store.decisions import adaptive_looks, resting_states
 from isocompute.store.health import failed_rules
 
 
-class StudyCurves(NamedTuple):
+class Found(NamedTuple):
     """Curves of the split that was asked for, those of the training batches, and their runs."""
 
     curves: list[Curve]
-    train: list[Curve]
-    runs: list[StoredRun]
+    train: Sequence[Curve] = ()
+    runs: Sequence[StoredRun] = ()
+    logs: Sequence[ImportedRun] = ()
 
 
 def is_study(path: str | Path) -> bool:
@@ -41,7 +43,7 @@ def is_study(path: str | Path) -> bool:
 def study_curves(
     path: str | Path, where: Where, *, metric: str | None = None, problem_set: str | None = None,
     split: str | None = None, train: bool = False,
-) -> StudyCurves:  # fmt: skip
+) -> Found:  # fmt: skip
     """One curve per run and problem set; a run whose weights never moved has none.
 
     Args:
@@ -70,7 +72,7 @@ def study_curves(
                 for run in runs
                 for c in _run_curves(store, run, metric, problem_set)
             ]
-        return StudyCurves(curves, list(_train_curves(store, runs, None)) if train else [], runs)
+        return Found(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 
 def _run_curves(
@@ -185,6 +187,7 @@ class StudyFacts(NamedTuple):
     recipes: Sequence[Recipe] = ()  # the different ones
     file: str | None = None  # that extends the study; None: nothing of isocompute adds to the runs
     problems: int | None = None  # of their largest training set
+    rates: Mapping[str, float] = {}  # what the study file says of costs
 
 
 def study_facts(source: str) -> StudyFacts:
@@ -197,14 +200,16 @@ def study_facts(source: str) -> StudyFacts:
         return StudyFacts()
     with Store(path) as store:
         specs = [run.spec for run in select_runs(path, store.runs(), where)]
+        rates = (store.info().get("source") or {}).get("rates") or {}
     if not specs:
-        return StudyFacts()
+        return StudyFacts(rates=rates)
     records = [spec["recipe"] for spec in specs]
     beside = Path(f"{Path(path)}.yaml")
     return StudyFacts(
         recipes=[stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]],
         file=shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml",
         problems=max(int(spec["train"]["size"]) for spec in specs),
+        rates=rates,
     )
 
 
@@ -216,10 +221,6 @@ def stored_recipe(record: Mapping[str, Any]) -> Recipe:
 
 def with_study_rates(source: str | None, rates: Rates) -> Rates:
     """Fill the rates that nobody gave from the study file of a study folder."""
-    path = None if source is None else split_source(source)[0]
-    if path is None or not is_study(path):
-        return rates
-    with Store(path) as store:
-        known = (store.info().get("source") or {}).get("rates") or {}
+    known = study_facts(source).rates if source else {}
     missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
     return replace(rates, **missing)

@@ -30,9 +30,7 @@ from isocompute.answers.price import (
     in_unit,
     on_gpus,
     priced,
-    require_unit,
     scaled_notices,
-    timed,
     unit_paid_in,
     wall_clock,
 )
@@ -185,14 +183,12 @@ def plan_from_source(
                 "rollouts, or leave `--unit` out."
             )
         unit = unit or paid
-        if unit == "gpu-hours":
-            curves, train = (timed(rows, around["rates"]) for rows in (curves, train))
         splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
         if batch_size is not None and fix is None and not joint and len(splits) > 1:
             fix = ("batch_size", batch_size)
         try:
-            fit = fit_sweep(curves, fix=fix, joint=joint, unit=unit, select=select,
-                            sources=[around["source"]], train=train)  # fmt: skip
+            fit = fit_sweep(curves, fix=fix, joint=joint, unit=unit, select=select, train=train,
+                            sources=[around["source"]], rates=around["rates"])  # fmt: skip
         except RefusalError as refusal:
             known = budget.amount if budget and budget.unit == "rollouts" else None
             return _refused(refusal, around, rollouts=known)
@@ -230,8 +226,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     _require_positive(problems=q.problems)
     tokens = price.rates.tokens_per_rollout
     measured = [notice("tokens_measured", tokens=tokens)] if counted else []
-    require_unit(budget, fit.unit, price)
-    q = replace(q, x=in_unit(budget, fit.unit, price.rates), gpus=budget.gpus,
+    q = replace(q, x=in_unit(budget, fit.unit, price), gpus=budget.gpus,
                 notices=[*q.notices, *measured])  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)

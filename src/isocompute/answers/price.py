@@ -124,11 +124,11 @@ def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -
     return unit if known.get(unit) is None and unit in counted_in(curves) else "rollouts"
 
 
-def require_unit(budget: Budget, unit: str, price: Price) -> None:
-    """Refuse a budget in rollouts where n are compared by what is paid, and that differs by n.
+def in_unit(budget: Budget, unit: str, price: Price) -> float:
+    """A budget in the unit of a fit, by the rates of any configuration.
 
     Raises:
-        InputError: with both and the cure.
+        InputError: a budget in rollouts where n are compared by what is paid, which differs by n.
     """
     differs = {"tokens": price.tokens, "gpu-hours": price.speeds}.get(unit)
     if budget.unit == "rollouts" and differs:
@@ -137,13 +137,9 @@ def require_unit(budget: Budget, unit: str, price: Price) -> None:
             f"{compact(budget.amount)} rollouts, which take more of some n than of others; give "
             f"the budget in {unit_words(unit)}, or leave `--unit` out."
         )
-
-
-def in_unit(budget: Budget, unit: str, rates: Rates) -> float:
-    """A budget in the unit of a fit, by the rates of any configuration."""
     if budget.unit.replace("_", "-") == unit:
         return budget.amount
-    return rates.rollouts(budget) * per_rollout(rates, unit)
+    return price.rates.rollouts(budget) * per_rollout(price.rates, unit)
 
 
 def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:

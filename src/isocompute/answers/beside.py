@@ -20,7 +20,7 @@ from isocompute.allocation import Allocation
 from isocompute.answers.backtest import simple_rules
 from isocompute.answers.best import AS_GOOD, choice, interval
 from isocompute.answers.claims import confounded
-from isocompute.answers.prescribe import Prescription, Question, tested_n
+from isocompute.answers.prescribe import Prescription, Question
 from isocompute.answers.price import per_rollout
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.text import compact, unit_words
@@ -76,7 +76,7 @@ def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
     if q.current is None:
         return None
     fit, now = q.fit, _today(q, found.configuration.problems_per_batch)
-    known = tested_n(fit)
+    known = fit.tested_n
     n = now.rollouts_per_problem
     apart = min(abs(math.log2(n / other)) for other in known)
     if apart > OCTAVES:

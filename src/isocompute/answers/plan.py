@@ -24,7 +24,7 @@ from isocompute.answers.best import interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
 from isocompute.answers.paper import printed_law
-from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
+from isocompute.answers.prescribe import Question, prescribe, smaller_budget
 from isocompute.answers.price import (
     PAID_IN,
     in_unit,
@@ -116,9 +116,9 @@ def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Pl
         InputError: B or M below 1, or a batch below the smallest n tested.
     """
     _require_positive(batch_size=batch_size, steps=steps)
-    if batch_size < tested_n(fit)[0]:
+    if batch_size < fit.tested_n[0]:
         raise InputError(
-            f"a batch must hold one problem of the smallest n tested ({tested_n(fit)[0]} "
+            f"a batch must hold one problem of the smallest n tested ({fit.tested_n[0]} "
             f"rollouts), but got batch_size={batch_size}; raise it, or sweep smaller n."
         )
     if sum(c.batch_size == batch_size for c in fit.configurations) < 2:
@@ -271,9 +271,9 @@ def _answer(q: Question) -> Plan:
     less = {one.code: one for one in untested(fit, bought)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
     notices = by_weight([*own, *of_fit])
-    contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
+    contended = [n for n in found.answers["confidence_set"] if n in fit.tested_n]
     # What nobody trained has no run to go on with, nor a first seed.
-    near = nearest(fit, contended or tested_n(fit), chosen, q.x)
+    near = nearest(fit, contended or fit.tested_n, chosen, q.x)
     notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
     micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)
@@ -327,7 +327,7 @@ def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
         law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
-        law["tested"] = [tested_n(fit)[0], tested_n(fit)[-1]]
+        law["tested"] = [fit.tested_n[0], fit.tested_n[-1]]
         law["warnings"] = sorted({one.code for one in fit.notices})
         law |= {k: v for k, v in fit.law.items() if k != "at"}
     recipe = of["recipe"] or Recipe.for_difficulty(of["difficulty"])

@@ -102,6 +102,11 @@ class Reading:
         """J of them, sorted by (B_p, n)."""
         return self.posterior.configurations
 
+    @property
+    def tested_n(self) -> list[int]:
+        """The n of the sweep, ascending."""
+        return sorted({c.rollouts_per_problem for c in self.configurations})
+
     @cached_property
     def _bp_n(self) -> tuple[IntArray, IntArray]:
         bp_J, n_J = np.array(self.configurations).T

@@ -91,7 +91,7 @@ def limits(fit: Fit) -> list[Notice]:
 
 def leaders(fit: Reading) -> list[Configuration]:
     """What may be best at the largest budget compared: the nearest three n, at their best B_p."""
-    last = [b for b, inside in zip(fit.best, fit.inside_X, strict=True) if inside][-1]
+    last = [b for b in fit.best if not b.extrapolated][-1]
     n = last.tested_rollouts_per_problem
     return at_their_best(fit, sorted(nearest_n(last.confidence_set, n)), last.x)
 
@@ -231,7 +231,7 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), most)[c] for c, r in few.items()}
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
-    n = sorted({c.rollouts_per_problem for c in fit.configurations})
+    n = fit.tested_n
     if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
@@ -245,9 +245,8 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
 
 def _best(fit: Fit) -> Iterator[Notice]:
     """What limits the best n, at the end of the support and on the way there."""
-    inside = [b for b, is_inside in zip(fit.best, fit.inside_X, strict=True) if is_inside]
+    inside, tested = [b for b in fit.best if not b.extrapolated], fit.tested_n
     first, last = inside[0], inside[-1]
-    tested = sorted(last.probability)
     if len(tested) == 1:
         return
     yield from open_choice(fit, last.confidence_set, last.as_good, len(tested), last.x)

@@ -241,6 +241,8 @@ def test_a_check_costs_what_its_own_batch_takes() -> None:
     price = priced(sweep_with_times(speed), Rates())
     n = {Configuration(16, m): s for m, s in speed.items()}
     assert {c: price.of(c).rollouts_per_gpu_hour for c in n} == pytest.approx(n)
+    both = price.of(Configuration(16, N[0]), Configuration(16, N[1]))  # as many rollouts each
+    assert both.rollouts_per_gpu_hour == pytest.approx(2 / (1 / 1000 + 1 / 2000))
     apart = {Configuration(16, N[0]): 3000.0, Configuration(16, N[1]): 1000.0}
     assert price.cost(apart)["gpu_hours"] == pytest.approx(3000 / 1000 + 1000 / 2000)
     assert price.cost(apart)["usd"] is None

@@ -44,13 +44,21 @@ class Price:
     # GPUs on which times were measured that are scaled to others
     timed_on: Mapping[Configuration, int] = field(default_factory=dict)
 
-    def of(self, c: Configuration) -> Rates:
-        """The rates of a configuration; tokens as measured, at another B_p as at this n."""
+    def of(self, *which: Configuration) -> Rates:
+        """The rates of one configuration, or of several that train as many rollouts each."""
+        tokens = [self._tokens_of(c) for c in which]
+        speeds = [self.speed_of(c) for c in which]
+        return replace(
+            self.rates,
+            tokens_per_rollout=_mean([t for t in tokens if t is not None]),
+            rollouts_per_gpu_hour=_inverse(_mean([1 / s for s in speeds if s is not None])),
+        )
+
+    def _tokens_of(self, c: Configuration) -> float | None:
+        """Tokens of a rollout: as measured, at another B_p as at this n, else the usual ones."""
         n = c.rollouts_per_problem
         same = [t for other, t in self.tokens.items() if other.rollouts_per_problem == n]
-        tokens = self.tokens.get(c, median(same) if same else self.rates.tokens_per_rollout)
-        speed = self.speed_of(c)
-        return replace(self.rates, tokens_per_rollout=tokens, rollouts_per_gpu_hour=speed)
+        return self.tokens.get(c, median(same) if same else self.rates.tokens_per_rollout)
 
     def cost(self, trains: Effort) -> dict[str, float | None]:
         """What it costs to train so many rollouts of each configuration; None: not known."""
@@ -96,6 +104,14 @@ class Price:
             on = self.timed_on.get(c) if c in self.speeds else some
             rows["rollouts_per_gpu_hour"] |= {"off": self.off, "timed_on": on}
         return rows
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
+
+
+def _inverse(value: float | None) -> float | None:
+    return None if value is None else 1 / value
 
 
 def per_rollout(rates: Rates, unit: str) -> float:

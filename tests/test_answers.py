@@ -15,12 +15,11 @@ from fake_posterior import FakePosterior, rising, runs_of
 from isocompute.answers import reading
 from isocompute.answers.backtest import backtest, simple_rules
 from isocompute.answers.best import Ridge
-from isocompute.answers.direction import confounded, direction
-from isocompute.answers.effort import compared, seeds
+from isocompute.answers.claims import confounded, direction
+from isocompute.answers.document import provenance
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.overfit import falls, noise_scale, overfitting, windows_of
-from isocompute.answers.provenance import provenance
-from isocompute.answers.verdict import untested, verdict_of
+from isocompute.answers.verdict import seeds, untested, verdict_of
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.errors import InputError, RefusalError
 
@@ -381,10 +380,15 @@ def test_what_was_not_tested_is_said(rng) -> None:
     # A check need not go further than all n were compared, nor further than a plan.
     (apart,) = [n for n in fit_of(rng).notices if n.code == "n_confounded_with_batch"]
     assert apart.rollouts == 2e6
-    early: Any = SimpleNamespace(support=(4e3, 1e5), unit="rollouts", curves=fit_of(rng).curves)
-    assert compared(early) == compared(early, Configuration(32, 8)) == 1e5
-    both = [Configuration(32, 8), Configuration(32, 16)]
+    fit = fit_of(rng)
+    assert fit.trained() == fit.trained(Configuration(32, 8)) == fit.reached() == 1e6
+    assert fit.trained(Configuration(32, 8), to=1e5) == 1e5
+    early: Any = SimpleNamespace(
+        support=(4e3, 1e5), configurations=fit.configurations, trained=fit.trained
+    )
+    both = [Configuration(32, 8), Configuration(32, 2048)]  # the second was never trained
     assert seeds(early, both) == dict.fromkeys(both, 2e5)
+    assert seeds(early, both, 1, 6e4) == dict.fromkeys(both, 6e4)
     short = {n.code: n.rollouts for n in untested(fit_of(rng, runs=1), most=1000.0)}
     assert short["seeds_missing"] in {2000.0, 4000.0, 6000.0}
     assert short["n_confounded_with_batch"] == 2000
@@ -571,12 +575,12 @@ def test_the_smallest_stable_b_p_is_one_without_a_failure(rng) -> None:
     fit = fit_of(rng, arms, JOINT, surface=cheap)
     assert fit.stable_problems_per_batch(64, 1e5) == (16, [])
     assert fit.stable_problems_per_batch(60, 1e5) == (16, [])
-    sick = {Configuration(16, 64): "kl_drift"}
-    b_p, (said,) = fit.stable_problems_per_batch(64, 1e5, sick)
+    fit.__dict__["unhealthy"] = {Configuration(16, 64): "kl_drift"}
+    b_p, (said,) = fit.stable_problems_per_batch(64, 1e5)
     assert (b_p, said.code) == (32, "bp_unhealthy")
     assert "kl_drift" in said.text
-    every = {Configuration(b, 64): "kl_drift" for b in (16, 32, 64)}
-    assert fit.stable_problems_per_batch(64, 1e5, every)[1][0].code == "bp_unstable"
+    fit.__dict__["unhealthy"] = {Configuration(b, 64): "kl_drift" for b in (16, 32, 64)}
+    assert fit.stable_problems_per_batch(64, 1e5)[1][0].code == "bp_unstable"
     assert fit.stable_problems_per_batch(1024, 1e5)[1][0].code == "bp_untested"
     fit.posterior.curves = tuple(
         c.replace(failed_rules=("dead_batches",)) if c.configuration == (16, 64) else c

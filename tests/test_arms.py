@@ -14,7 +14,7 @@ from isocompute.errors import InputError
 from isocompute.report.study_data import study_view
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
-from isocompute.sources.studies import study_recipes
+from isocompute.sources.studies import study_facts
 from isocompute.store import Store
 from isocompute.store.arms import arm_labels, parse_where, run_facts, split_source, with_where
 from isocompute.store.export import export_study
@@ -164,9 +164,9 @@ def test_fit_plan_and_report_take_one_arm(
 
 
 def test_the_recipe_of_a_plan_is_the_chosen_arms(study: Path) -> None:
-    (recipe,) = study_recipes(f"{study}[recipe=slow,problems=large]")
+    (recipe,) = study_facts(f"{study}[recipe=slow,problems=large]").recipes
     assert recipe.learning_rate == 0.25
-    assert sorted(r.learning_rate for r in study_recipes(str(study))) == [0.25, 0.5]
+    assert sorted(r.learning_rate for r in study_facts(str(study)).recipes) == [0.25, 0.5]
 
 
 def test_the_report_shows_the_chosen_runs(study: Path) -> None:

@@ -18,17 +18,15 @@ import pytest
 from fake_posterior import FakePosterior, runs_of
 from isocompute.allocation import Budget, Rates, parse_budget
 from isocompute.answers import Plan, advice_lines, plan_budget, plan_fixed_batch
-from isocompute.answers.advice import _STEPS, run_next
 from isocompute.answers.around import around_source
 from isocompute.answers.backtest import Backtest
-from isocompute.answers.best_words import best_n_words, n_words
-from isocompute.answers.effort import nearest
+from isocompute.answers.beside import lead_words, less_words, overtakes
 from isocompute.answers.fit import Fit, fit_sweep
-from isocompute.answers.less import less_words
-from isocompute.answers.overtakes import lead_words, overtakes
 from isocompute.answers.plan import plan_from_source
-from isocompute.answers.step_words import checks, with_checks
+from isocompute.answers.prescribe import Question
+from isocompute.answers.steps import _STEPS, checks, nearest, run_next, with_checks
 from isocompute.answers.verdict import trust
+from isocompute.answers.words import best_n_words, n_words
 from isocompute.domain import Configuration, Notice, notice
 from isocompute.domain.notices import NOTICES, takes
 from isocompute.domain.text import compact
@@ -90,6 +88,17 @@ def planted(
     )
     fit.__dict__["backtest"] = Backtest(widened_by=widened_by, rules=dict(rules or {}))
     fit.__dict__["notices"] = list(notices)
+    return fit
+
+
+def failed(fit: Fit, which: tuple[int, int]) -> Fit:
+    """With runs of a configuration that failed a health rule."""
+    fake: Any = fit.posterior
+    fake.curves = tuple(
+        c.replace(failed_rules=("divergence",)) if c.configuration == which else c
+        for c in fake.curves
+    )
+    fit.__dict__.pop("unhealthy", None)
     return fit
 
 
@@ -168,7 +177,7 @@ def test_the_smallest_stable_problems_per_batch_at_the_chosen_n() -> None:
     assert arm(d) == (32, 64)  # within 0.002 of 0.42; B_p = 16 is not
     assert "bp_untested" not in codes(d)
     assert d["expected_regret"] == pytest.approx(0.0019)
-    sick = plan_budget(fit, AT, unhealthy={Configuration(32, 64): "divergence"}).document
+    sick = plan_budget(failed(fit, (32, 64)), AT).document
     assert arm(sick) == (64, 64)
     assert text(sick, "bp_unhealthy") == (
         "B_p = 32 at n = 64 failed divergence, so the plan takes B_p = 64."
@@ -188,7 +197,7 @@ def test_a_batch_that_a_limit_forbids_does_not_decide_which_is_stable() -> None:
 def test_one_problems_per_batch_is_taken_and_named() -> None:
     d = plan_budget(planted(), AT).document
     assert text(d, "bp_untested") == "Only B_p = 32 was tested at n = 32; another may score higher."
-    sick = plan_budget(planted(), AT, unhealthy={Configuration(32, 32): "divergence"}).document
+    sick = plan_budget(failed(planted(), (32, 32)), AT).document
     assert "no larger B_p was tested" in text(sick, "bp_unstable")
 
 
@@ -794,11 +803,11 @@ FAR = {"do": "Stop it", "times": 4.0, "edge": 2.5e5, "trust": "", "unit": "rollo
 
 def test_steps_are_typed_as_a_study_file_has_them() -> None:
     far = notice("extrapolated", **FAR)
-    (step,) = run_next([far], Configuration(32, 8), None, 262_144.0)
+    (step,) = run_next([far], Configuration(32, 8), 262_144.0)
     assert step["command"] == "isocompute run study.yaml budget=2.6e5"
     # Of one n the run of the plan tells as much.
-    assert not run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8])
-    (step,) = run_next([far], Configuration(32, 8), None, 262_144.0, contended=[8, 16])
+    assert not run_next([far], Configuration(32, 8), 262_144.0, contended=[8])
+    (step,) = run_next([far], Configuration(32, 8), 262_144.0, contended=[8, 16])
     assert step["do"] == "continue n = 8, 16"
     assert step["command"].endswith(" budget=2.6e5 'grid.rollouts_per_problem=[8,16]'")
 
@@ -807,20 +816,20 @@ def test_runs_of_another_trainer_are_added_to_in_words() -> None:
     far = notice("extrapolated", **FAR)
     hard = notice("difficulty_assumed")
     first, second = run_next(
-        [far, hard], Configuration(32, 128), None, 1.6e6, study=None, contended=[32, 64, 128]
+        [far, hard], Configuration(32, 128), 1.6e6, study=None, contended=[32, 64, 128]
     )
     assert first["do"] == "continue n = 32, 64, 128 to 1.6M rollouts each"
     assert (first["command"], second["command"][:21]) == ("", "isocompute difficulty")
     rate = notice("anchor_assumed", model="Q")
-    (tried,) = run_next([rate], Configuration(32, 8), None, 1.6e6, study=None, learning_rate=2e-6)
+    (tried,) = run_next([rate], Configuration(32, 8), 1.6e6, study=None, learning_rate=2e-6)
     assert tried["do"] == "try learning rates 1e-6 and 4e-6, 400k rollouts each"
-    one = run_next([far], Configuration(32, 8), None, 1.6e6, study=None)
+    one = run_next([far], Configuration(32, 8), 1.6e6, study=None)
     assert one[0]["do"] == "continue n = 8 to 1.6M rollouts"
     pair = {"study": None, "contended": [8, 16], "spend": 1e7}
     dear, fair = ({"instead": {"extrapolated": {Configuration(32, 8): cost}}}
                   for cost in (1.6e6, 1.4e6))  # fmt: skip  # 15%: 1.5M
-    assert not run_next([far], Configuration(32, 8), None, 1.6e6, **pair, **dear)
-    assert len(run_next([far], Configuration(32, 8), None, 1.6e6, **pair, **fair)) == 1
+    assert not run_next([far], Configuration(32, 8), 1.6e6, **pair, **dear)
+    assert len(run_next([far], Configuration(32, 8), 1.6e6, **pair, **fair)) == 1
 
 
 def test_the_three_n_nearest_to_the_choice_are_named_at_its_b_p_or_their_best() -> None:
@@ -835,15 +844,15 @@ def test_the_three_n_nearest_to_the_choice_are_named_at_its_b_p_or_their_best() 
 
 def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     other = notice("law_of_another_model", source="published:x", model="Q")
-    step = run_next([other], Configuration(32, 8), None, 0.0, spend=4.1e6)[0]
+    step = run_next([other], Configuration(32, 8), 0.0, spend=4.1e6)[0]
     assert step["command"] == "isocompute design --budget 4.1e6 -o study.yaml"
-    said = run_next([other], Configuration(32, 8), None, 0.0, spend=4.1e6, problems=500,
+    said = run_next([other], Configuration(32, 8), 0.0, spend=4.1e6, problems=500,
                     difficulty="hard")[0]  # fmt: skip
     known = "--problems 500 --difficulty hard"
     assert said["command"] == f"isocompute design --budget 4.1e6 {known} -o study.yaml"
     # More n of that model tell nothing; seven rates share half of what the sweep may take.
     top = notice("capped_by_tested_n", n=8, other=16)
-    steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8), None,
+    steps = run_next([other, top, notice("anchor_assumed", model="Q")], Configuration(32, 8),
                      0.0, spend=4.2e6,
                      instead={"law_of_another_model": {Configuration(32, 8): 0.7e6}})  # fmt: skip
     assert [(s["settles"], s["rollouts"]) for s in steps] == [
@@ -851,9 +860,12 @@ def test_a_shipped_sweep_leads_to_a_sweep_of_one_s_own() -> None:
     assert steps[1]["command"] == "isocompute lr-sweep study.yaml"
 
 
+_LARGER = notice("bp_untested", bp=32, n=8, other=64, trains={Configuration(64, 8): 0.0})
+
+
 def test_a_long_command_stands_on_a_line_of_its_own() -> None:
     long = "a-folder/with-a-long-name/study.yaml"
-    steps = run_next([notice("bp_untested", bp=32, n=8, other=64)], Configuration(32, 8), None, 0.0,
+    steps = run_next([_LARGER], Configuration(32, 8), 0.0,
                      study=long)  # fmt: skip
     plan = plan_budget(planted(), AT)
     lines = advice_lines({**plan.document, "run_next": steps * 3, "trained": None})
@@ -867,7 +879,7 @@ def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
     plan = plan_budget(planted(), AT)
     reason = "2 of 9 runs failed a health rule: " + ", ".join(
         f"n = {n} (entropy_collapse)" for n in (8, 16, 32, 64, 128, 256)) + "."  # fmt: skip
-    steps = run_next([notice("bp_untested", bp=32, n=8, other=64)], Configuration(32, 8), None, 0.0)
+    steps = run_next([_LARGER], Configuration(32, 8), 0.0)
     d = {**plan.document, "verdict": {"level": "caution", "reason": reason}, "run_next": steps}
     lines = advice_lines(d)
     assert reason in " ".join(" ".join(lines).split())
@@ -877,9 +889,10 @@ def test_a_long_reason_is_said_whole_where_a_step_finds_room() -> None:
 
 def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
     plan = plan_budget(planted(), AT).document | {"trained": None}
-    steps = run_next([notice("bp_untested", bp=32, n=8, other=64),
-                      notice("n_at_smallest_tested", n=8, other=4)],
-                     Configuration(32, 8), None, 0.0)  # fmt: skip
+    steps = run_next([_LARGER,
+                      notice("n_at_smallest_tested", n=8, other=4,
+                             trains={Configuration(32, 4): 0.0})],
+                     Configuration(32, 8), 0.0)  # fmt: skip
     for times, asked in ((1.0, True), (1.005, True), (1.02, False), (None, True)):
         spent = None if times is None else times * plan["rollouts"]
         priced = {**steps[0], "rollouts": spent, "cost": Rates().cost(spent or 1.0)}
@@ -900,13 +913,26 @@ def test_steps_dearer_than_the_run_are_not_asked_for_first() -> None:
     assert checks({**plan, "run_next": [half, half, cheap]}) == [half, cheap]  # together
 
 
+def test_a_step_names_what_its_notice_trains() -> None:
+    other = Configuration(4, 64)  # of a fixed batch: B_p halves as n doubles
+    top = notice("capped_by_tested_n", n=32, other=64, trains={other: 1e4})
+    few = notice("one_or_two_n", which=[16], wanted=64, trains={other: 1e4})
+    for one in (top, few):
+        (step,) = run_next([one], Configuration(8, 32), 1e6, study=None)
+        assert step["do"] == "train 4 problems x 64 rollouts"
+        (step,) = run_next([one], Configuration(8, 32), 1e6)
+        assert step["command"] == "isocompute run study.yaml grid.rollouts_per_problem=64"
+
+
 def test_every_step_fits_a_line() -> None:
-    every = [notice(code, **dict.fromkeys(NOTICES[code].fields, 1)) for code in _STEPS]
-    lasting = run_next(every, Configuration(1024, 1024), 2048, 1e6, study=None,
+    trains = {Configuration(2048, 2048): 0.0}
+    every = [notice(code, trains=trains, **dict.fromkeys(NOTICES[code].fields, 1))
+             for code in _STEPS]  # fmt: skip
+    lasting = run_next(every, Configuration(1024, 1024), 1e6, study=None,
                        contended=[1024, 2048, 4096])  # fmt: skip
     assert max(5 + len(step["do"]) for step in lasting if not step["command"]) <= 80
     own = [one for one in every if one.code != "law_of_another_model"]
-    steps = run_next(own, Configuration(1024, 1024), 2048, 1e6)
+    steps = run_next(own, Configuration(1024, 1024), 1e6)
     wide = max(len(step["do"]) for step in steps)
     # A command with two overrides has a line of its own.
     short = [step["command"] for step in steps if step["settles"] != "won_by_batch"]
@@ -1255,7 +1281,9 @@ def test_a_choice_that_is_still_behind_says_from_where_it_leads() -> None:
     assert found["x"] == pytest.approx(AT * 10**0.3, rel=0.05)  # where both are level
     (said_so,) = [one for one in said(plan_of(d)) if one.startswith("  best")]
     assert said_so == "  best       from 2M on; at 1M n = 16 is 0.018 ahead"
-    never = overtakes(planted(flat, surface=crossing), Configuration(32, 32), 10 * AT)
+    never = overtakes(
+        Question(fit=planted(flat, surface=crossing), x=10 * AT), Configuration(32, 32)
+    )
     assert never is not None
     assert never["x"] is None  # n = 128 leads at the end
     assert lead_words({**d, "overtakes": never}) == ""

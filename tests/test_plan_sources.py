@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from isocompute.allocation import Budget, Rates, parse_budget
-from isocompute.answers import advice_lines, around, plan_from_source
+from isocompute.answers import advice_lines, plan_from_source
 from isocompute.answers import plan as planning
 from isocompute.answers.fit import Fit
 from isocompute.domain import Configuration
@@ -16,7 +16,7 @@ from isocompute.engines import problem_generators
 from isocompute.errors import InputError, RefusalError
 from isocompute.runner import run_study
 from isocompute.study import load_study
-from test_plan import FOUR, planted
+from test_plan import FOUR, failed, planted
 
 FIT = planted()
 BUDGET = Budget(amount=4e6, unit="rollouts")
@@ -202,12 +202,10 @@ def test_today_and_problems_reach_the_plan() -> None:
     assert d.document["passes_over_data"] == pytest.approx(3906 * 32 / 100)
 
 
-def test_failed_runs_of_a_study_make_a_batch_unstable(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(around, "unhealthy", lambda _: {Configuration(32, 32): "divergence"})
-    assert "bp_unstable" in codes(plan_from_source("x.csv", budget=BUDGET, fit=FIT).document)
-    both = planted({**FOUR, (64, 32): (0.0, 0.0)})
+def test_failed_runs_make_a_batch_unstable() -> None:
+    one = failed(planted(), (32, 32))
+    assert "bp_unstable" in codes(plan_from_source("x.csv", budget=BUDGET, fit=one).document)
+    both = failed(planted({**FOUR, (64, 32): (0.0, 0.0)}), (32, 32))
     d = plan_from_source("x.csv", budget=BUDGET, fit=both).document
     assert d["problems_per_batch"] == 64
 

@@ -11,9 +11,9 @@ import pytest
 
 from isocompute.allocation import Budget, Rates
 from isocompute.answers import advice_lines, plan_budget, plan_from_source
-from isocompute.answers.advice import priced_remedy
 from isocompute.answers.fit import fit_sweep
 from isocompute.answers.price import Price, priced, timed, unit_paid_in
+from isocompute.answers.steps import priced_remedy
 from isocompute.cli import main
 from isocompute.domain import Configuration, Curve, notice
 from isocompute.domain.text import compact

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isocompute.answers import fit_sweep, provenance
-from isocompute.answers.provenance import code_sha256, data_sha256
+from isocompute.answers import document, fit_sweep
+from isocompute.answers.document import code_sha256, data_sha256
 from isocompute.testing.planted import NOISE, WORLDS
 
 
@@ -27,9 +27,9 @@ def test_the_hash_of_the_code_moves_with_any_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "answers").mkdir()
-    for name in ("answers/provenance.py", "a.py"):
+    for name in ("answers/document.py", "a.py"):
         (tmp_path / name).write_text("x = 1\n")
-    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "answers" / "provenance.py"))
+    monkeypatch.setattr(document, "__file__", str(tmp_path / "answers" / "document.py"))
     first = code_sha256.__wrapped__()
     assert code_sha256.__wrapped__() == first
     (tmp_path / "a.py").write_text("x = 2\n")

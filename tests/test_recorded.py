@@ -9,8 +9,8 @@ import pytest
 
 from isocompute.allocation import Budget
 from isocompute.answers import plan_from_source
+from isocompute.answers.around import recorded_recipe, scaling_of
 from isocompute.answers.plan import plan_budget
-from isocompute.answers.recorded import recorded_recipe, scaling_of
 from isocompute.domain import Configuration, Curve
 from isocompute.importers import load_tidy
 from isocompute.importers.configuration import facts_of

@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 
 from isocompute.allocation import Rates
-from isocompute.domain import Configuration
 from isocompute.engines import problem_generators
 from isocompute.errors import InputError
 from isocompute.metrics import score_from_counts
 from isocompute.runner import run_study
 from isocompute.sources import load_curves, load_with_train
 from isocompute.sources.studies import (
+    StudyFacts,
     is_study,
     stored_recipe,
     study_curves,
-    study_recipes,
-    unhealthy,
+    study_facts,
     with_study_rates,
 )
 from isocompute.store import Store
@@ -90,21 +89,18 @@ def test_of_several_training_metrics_the_fitted_one_is_kept(tmp_path: Path) -> N
     assert train_of() == []
 
 
-def test_failed_configurations_are_those_of_the_selection(study: str) -> None:
-    failed = unhealthy(f"{study}[recipe=wild]")
+def test_runs_that_failed_a_health_rule_say_so(study: str) -> None:
+    failed = {c.configuration for c in load_curves(f"{study}[recipe=wild]") if c.failed_rules}
     assert failed
-    assert all(isinstance(key, Configuration) for key in failed)
-    assert set(failed) <= {(4, 4), (4, 8)}
-    assert all(failed.values())
-    assert unhealthy(f"{study}[recipe=calm]") == {}
-    assert unhealthy("published:qwen2.5-7b-easy") == {}
+    assert failed <= {(4, 4), (4, 8)}
+    assert not any(c.failed_rules for c in load_curves(f"{study}[recipe=calm]"))
 
 
 def test_recipes_of_a_study_are_listed_once_each(study: str) -> None:
-    assert sorted(r.learning_rate for r in study_recipes(study)) == [0.5, 4000]
-    assert [r.learning_rate for r in study_recipes(f"{study}[recipe=wild]")] == [4000]
-    assert study_recipes("published:qwen2.5-7b-easy") == []
-    (recipe,) = study_recipes(f"{study}[recipe=calm]")
+    assert sorted(r.learning_rate for r in study_facts(study).recipes) == [0.5, 4000]
+    assert [r.learning_rate for r in study_facts(f"{study}[recipe=wild]").recipes] == [4000]
+    assert study_facts("published:qwen2.5-7b-easy") == StudyFacts()
+    (recipe,) = study_facts(f"{study}[recipe=calm]").recipes
     assert stored_recipe({**recipe.to_dict(), "of_an_older_version": 1}) == recipe
 
 

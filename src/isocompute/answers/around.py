@@ -1,22 +1,29 @@
-"""What goes with a source: difficulty, recipe, rates, failed runs, and whose sweep it is."""
+"""What goes with a source and its runs: difficulty, recipe, rates, and whose sweep it is.
+
+A plan's score was measured with the settings of those runs, so the plan keeps them. The learning
+rate of a tested configuration is the one it was trained with. Of another batch it follows the rule
+that the rates of the sweep follow, by default the square root of the batch (arXiv 2603.12151,
+appendix A), from the batch nearest to it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any, get_args
+import contextlib
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple, get_args
 
 from isocompute.allocation import Rates
-from isocompute.domain import Notice, notice
+from isocompute.answers.prescribe import Question
+from isocompute.answers.verdict import FELL
+from isocompute.domain import Configuration, Curve, Notice, notice
+from isocompute.domain.text import compact
 from isocompute.errors import InputError
-from isocompute.recipe import Difficulty, Recipe
+from isocompute.recipe import RECORDED, Difficulty, LearningRateScaling, Recipe
 from isocompute.sources.grid import GRID, grid_problem_set
-from isocompute.sources.studies import (
-    study_file,
-    study_recipes,
-    trained_on,
-    unhealthy,
-    with_study_rates,
-)
+from isocompute.sources.studies import study_facts, with_study_rates
 from isocompute.store.arms import split_source
 
 # Validation curves of Qwen2.5-7B-Instruct at B_p = 32 (arXiv 2603.12151), fitted when asked.
@@ -25,12 +32,20 @@ PUBLISHED = {name: f"published:qwen2.5-7b-{panel}" for name, panel in
              (("easy", "easy"), ("hard", "hard"), ("mixed", "hard"))}  # fmt: skip
 PUBLISHED_MODEL, PUBLISHED_PROBLEMS = "Qwen2.5-7B-Instruct", 6000
 GRID_MODEL = "a transformer of 118,000 parameters in a small world"
+RATE, REGULARISERS = "learning_rate", ("kl_coef", "entropy_coef")
+# Rates in a file are rounded to two digits, so that a rule holds to half of the last one. Half of
+# it misses 1.1e-6 beside 1.06e-6, twice of it takes 1e-6 beside 1.1e-6 for one rate.
+ROUNDED = 0.05
+
+# Batches so far apart want twice the rate by the square-root rule, which a learning-rate sweep
+# tells apart; at half of it it would not, at twice of it sweeps of three n are missed.
+APART = 4
 
 
 def around_source(
     source: str | None, difficulty: Difficulty | None, given: Rates
 ) -> dict[str, Any]:
-    """Recipe, rates, failed runs and notices that go with a source."""
+    """Recipe, rates and notices that go with a source."""
     if difficulty is not None and difficulty not in get_args(Difficulty):
         raise InputError(
             f"difficulty must be one of easy, hard, mixed, but got {difficulty!r}; "
@@ -41,9 +56,10 @@ def around_source(
     grid = (source or "").startswith(GRID)
     known = _difficulty_of(source) if source and (published or grid) else None
     resolved = difficulty or known or "easy"
-    recipes = [] if source is None else study_recipes(source)
-    recipe = recipes[0] if len(recipes) == 1 else None
-    if len(recipes) > 1:
+    chosen = source or PUBLISHED[difficulty or "easy"]
+    facts = study_facts(chosen)
+    recipe = facts.recipes[0] if len(facts.recipes) == 1 else None
+    if len(facts.recipes) > 1:
         notices.append(notice("recipes_mixed"))
     if recipe is not None and difficulty is not None:
         # The regularisers follow the difficulty asked for; the learning rate follows the model.
@@ -51,7 +67,6 @@ def around_source(
         recipe = recipe.replace(kl_coef=healthy.kl_coef, entropy_coef=healthy.entropy_coef)
     if recipe is None and difficulty is None and known is None:
         notices.append(notice("difficulty_assumed"))
-    chosen = source or PUBLISHED[resolved]
     if published:
         unlike = " (a hard set: none was published for mixtures)" if resolved == "mixed" else ""
         model = f"{PUBLISHED_MODEL}, math{unlike}"
@@ -62,13 +77,17 @@ def around_source(
         notices.append(notice("anchor_assumed", model=PUBLISHED_MODEL))
     rates = with_study_rates(source, given)
     filled = [name for name, rate in asdict(rates).items() if rate != getattr(given, name)]
-    sizes = PUBLISHED_PROBLEMS if published else trained_on(source or "")
-    study = "study.yaml" if published or grid else study_file(chosen)
-    return {"source": chosen, "study": study, "difficulty": resolved, "recipe": recipe,
-            "difficulty_given": difficulty is not None,
-            "rates": rates,
-            "rates_from": dict.fromkeys(filled, "study"), "notices": notices, "trained_on": sizes,
-            "unhealthy": {} if source is None else unhealthy(source)}  # fmt: skip
+    return {
+        "source": chosen,
+        "study": "study.yaml" if published or grid else facts.file,
+        "difficulty": resolved,
+        "difficulty_given": difficulty is not None,
+        "recipe": recipe,
+        "rates": rates,
+        "rates_from": dict.fromkeys(filled, "study"),
+        "trained_on": PUBLISHED_PROBLEMS if published else facts.problems,
+        "notices": notices,
+    }
 
 
 def _difficulty_of(source: str) -> Difficulty | None:
@@ -77,3 +96,152 @@ def _difficulty_of(source: str) -> Difficulty | None:
         name = grid_problem_set(split_source(source)[0].removeprefix(GRID))
         return "easy" if name in ("easy", "very_easy") else None if name is None else "hard"
     return "easy" if "easy" in source else "hard" if "hard" in source else None
+
+
+class Recorded(NamedTuple):
+    """A recipe with the words that the runs record, those words, and where the runs disagree."""
+
+    recipe: Recipe
+    words: tuple[str, ...]
+    notices: list[Notice]
+
+
+def known_words(d: Mapping[str, Any]) -> list[str] | None:
+    """Words of a recipe of which the logs hold a part: keep what they do not; None: all are known.
+
+    Args:
+        d: `learning_rate_from`, `recorded` and `asked` of a plan.
+    """
+    if d.get("learning_rate_from") != "runs" or set(d["recorded"]) >= set(RECORDED):
+        return None
+    return [*d["recorded"], *d.get("asked", ())]
+
+
+def recorded_recipe(
+    curves: Sequence[Curve], usual: Recipe, chosen: Configuration, *, keep: Sequence[str] = ()
+) -> Recorded:
+    """The usual recipe, with what the runs of a sweep were trained with in its place.
+
+    Args:
+        curves: of the sweep.
+        usual: for what no run records.
+        chosen: whose runs decide where runs differ.
+        keep: words of `usual` that stay whatever the runs record.
+    """
+    said = {
+        word: {c: _most(values) for c, values in found.items()}
+        for word in RECORDED if word not in keep if (found := _by_configuration(curves, word))
+    }  # fmt: skip
+    rates, taken = said.pop(RATE, {}), {w: by[_nearest(by, chosen)] for w, by in said.items()}
+    if "kl_coef" in taken and "entropy_coef" not in keep:
+        # A log that has the one has the other, unless its trainer has no such bonus.
+        taken.setdefault("entropy_coef", 0.0)
+    groups = list[dict[str, Any]]()  # words that stand or fall together
+    if rates:
+        at = _nearest(rates, chosen)
+        groups.append({RATE: rates[at], "base_batch_size": at.batch_size,
+                       "learning_rate_scaling": scaling_of(rates) or "sqrt"})  # fmt: skip
+    if own := {word: taken.pop(word) for word in REGULARISERS if word in taken}:
+        alone = own.get("kl_coef", usual.kl_coef) == 0 and bool(own.get("entropy_coef"))
+        groups.append(own | {"allow_entropy_without_kl": alone})
+    groups += [{word: int(value) if word == "warmup_steps" else value}
+               for word, value in taken.items()]  # fmt: skip
+    recipe, words = usual, list[str]()
+    for group in groups:
+        with contextlib.suppress(InputError):  # no recipe can have such a value
+            recipe = recipe.replace(**group)
+            words += [word for word in group if word in RECORDED]
+    return Recorded(recipe, tuple(words), list(_differing(curves, said, rates, chosen)))
+
+
+def trained_with(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any], Question]:
+    """The recipe of a plan, its keys of the document, and the question without settled notices."""
+    if q.recipe is not None:
+        return q.recipe, {}, q
+    keep = REGULARISERS if q.difficulty_given else ()
+    of = recorded_recipe(q.fit.curves, Recipe.for_difficulty(q.difficulty), chosen, keep=keep)
+    settled = {"anchor_assumed"} if RATE in of.words else set()
+    # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
+    settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
+    notices = [one for one in q.notices if one.code not in settled]
+    usual = of.recipe.to_dict()
+    said: dict[str, Any] = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
+    if RATE in of.words:
+        said["learning_rate_from"] = "runs"
+        said["rate_fell"] = any(c.rate_left is not None and c.rate_left < FELL
+                                for c in q.fit.curves if c.configuration == chosen)  # fmt: skip
+        known = known_words(said)
+        # What no log holds stays as it was trained: no value of ours belongs there.
+        unsaid = () if known is None else {*RECORDED} - {*known}
+        said["recipe"] = {**usual, **dict.fromkeys(unsaid)}
+    return of.recipe, said, replace(q, notices=[*notices, *of.notices])
+
+
+def scaling_of(rates: Mapping[Configuration, float]) -> LearningRateScaling | None:
+    """The rule of the batch that learning rates follow; None where they follow none.
+
+    Of one batch size the rule is not seen: it is taken for the square root.
+
+    >>> scaling_of({Configuration(8, 16): 1e-6, Configuration(8, 64): 2e-6})
+    'sqrt'
+    >>> scaling_of({Configuration(8, 16): 1e-6, Configuration(8, 64): 1e-6})
+    'constant'
+    >>> scaling_of({Configuration(8, 16): 1e-6, Configuration(8, 64): 7e-6})
+    """
+    for rule in get_args(LearningRateScaling):
+        one = Recipe(learning_rate_scaling=rule, learning_rate=1.0, base_batch_size=1)
+        bases = [rate / one.learning_rate_at(c.batch_size) for c, rate in rates.items()]
+        if max(bases) <= min(bases) * (1 + ROUNDED):
+            named: LearningRateScaling = rule
+            return named
+    return None
+
+
+def _by_configuration(
+    curves: Sequence[Curve], word: str
+) -> dict[Configuration, Counter[float]]:
+    """How many runs of each configuration record which value."""
+    found: dict[Configuration, Counter[float]] = {}
+    for c in curves:
+        if word in c.recorded:
+            found.setdefault(c.configuration, Counter())[c.recorded[word]] += 1
+    return found
+
+
+def _most(values: Counter[float]) -> float:
+    """Of most runs; of equals the smallest."""
+    return min(values, key=lambda value: (-values[value], value))
+
+
+def _nearest(by: Mapping[Configuration, float], chosen: Configuration) -> Configuration:
+    """The configuration chosen, else that of the nearest batch."""
+    if chosen in by:
+        return chosen
+    return min(by, key=lambda c: (abs(math.log(c.batch_size / chosen.batch_size)), c))
+
+
+def _differing(
+    curves: Sequence[Curve], said: Mapping[str, Mapping[Configuration, float]],
+    rates: Mapping[Configuration, float], chosen: Configuration,
+) -> Iterator[Notice]:  # fmt: skip
+    """Words of which the runs record several values, and rates without a rule."""
+    of = {word: {c.recorded[word] for c in curves if word in c.recorded} for word in said}
+    repeated = _by_configuration(curves, RATE)
+    if several := [set(found) for found in repeated.values() if len(found) > 1]:
+        of[RATE] = set().union(*several)
+    which = [f"{w} ({_listed(values)})" for w, values in of.items() if len(values) > 1]
+    if which:
+        yield notice("settings_differ", which=which, **chosen._asdict())
+    if rates and scaling_of(rates) is None:
+        by_batch = {c.batch_size: rate for c, rate in sorted(rates.items())}
+        listed = [f"{rate:g} at {compact(batch)}" for batch, rate in sorted(by_batch.items())]
+        yield notice("rates_without_a_rule", which=listed)
+    n_of = {c.rollouts_per_problem for c in rates}
+    sizes, every = sorted(c.batch_size for c in rates), {v for of in repeated.values() for v in of}
+    if len(n_of) > 1 and sizes[-1] >= APART * sizes[0] and len(every) == 1:
+        yield notice("one_rate", rate=min(every), low=sizes[0], high=sizes[-1],
+                     n=chosen.rollouts_per_problem)  # fmt: skip
+
+
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:g}" for value in sorted(values))

@@ -1,25 +1,31 @@
-"""`fit --json`, version 2, and the law as it stands in it.
+"""`fit --json`, version 2, the law as it stands in it, and what it was made from by which rules.
 
 Shape legend: D draws, J configurations, X reported budgets, V budgets of the frontier's grid.
 """
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from isocompute import __version__
 from isocompute.answers.best import expected_regret, interval
 from isocompute.answers.claims import compare_by
 from isocompute.answers.law import law_of_paths
+from isocompute.answers.overfit import noise_scale
 from isocompute.answers.price import counted_in
-from isocompute.answers.provenance import provenance
 from isocompute.answers.reading import Best, Reading
 from isocompute.answers.verdict import unbounded
-from isocompute.domain import Configuration, documented
+from isocompute.domain import Curve, documented
 from isocompute.domain.text import plain
 from isocompute.errors import RefusalError
+from isocompute.importers.scale import PLAIN
 from isocompute.intervals import draw_interval
 
 if TYPE_CHECKING:
@@ -123,17 +129,13 @@ def _curves(fit: Reading) -> list[dict[str, Any]]:
         "slope": of.slope_DJ,
         "log10_midpoint": of.log10_midpoint_DJ,
     }
-    longest: dict[Configuration, float] = {}
-    for curve in fit.curves:
-        reached = float(curve.rollouts_K.max(initial=longest.get(curve.configuration, 0.0)))
-        longest[curve.configuration] = reached
     rows = []
     for j, c in enumerate(fit.configurations):
         row: dict[str, Any] = {
             **c._asdict(),
             "n_runs": of.n_runs_J[j],
             "n_points": of.n_points_J[j],
-            "max_rollouts": longest[c],
+            "max_rollouts": fit.trained(c),
             "state": of.state_J[j],
         }
         for name, draw_DJ in parameters.items():
@@ -150,3 +152,46 @@ def _curves(fit: Reading) -> list[dict[str, Any]]:
         ]  # fmt: skip
         rows.append(row)
     return rows
+
+
+def provenance(fit: Reading) -> dict[str, Any]:
+    """Sources, numbers of runs and points, options, and hashes of data and code."""
+    return {
+        "isocompute": __version__,
+        "code_sha256": code_sha256(),
+        "data_sha256": data_sha256(fit.curves),
+        "sources": list(fit.sources),
+        "n_runs": len(fit.curves),
+        "n_points": sum(len(c.score_K) for c in fit.curves),
+        "n_missing": sum(c.n_missing for c in fit.curves),
+        "evaluation_noise_phi": noise_scale(fit.curves),
+        "score_range": list(next((r for c in fit.curves if (r := c.score_range) != PLAIN), PLAIN)),
+        "selection": fit.posterior.select,
+        "draws": fit.draws,
+        "seed": fit.seed,
+        "method": "one hierarchical model of the sweep, docs/model.md; answers are functionals of "
+        "its draws, docs/answers.md",
+    }
+
+
+def data_sha256(curves: Sequence[Curve]) -> str:
+    """Of the runs that were fitted, whatever file they came from and in whatever order."""
+    rows = []
+    for c in curves:
+        row = hashlib.sha256(f"{c.problems_per_batch} {c.rollouts_per_problem} {c.seed}".encode())
+        tokens = () if c.tokens_K is None else c.tokens_K
+        for values in (c.rollouts_K, c.score_K, tokens):
+            row.update(np.asarray(values, dtype="<f8").tobytes() + b";")
+        rows.append(row.digest())
+    return hashlib.sha256(b"".join(sorted(rows))).hexdigest()
+
+
+@cache
+def code_sha256() -> str:
+    """Of the package's Python files, by name and content."""
+    root = Path(__file__).resolve().parents[1]
+    found = hashlib.sha256()
+    for path in sorted(root.rglob("*.py"), key=lambda p: p.relative_to(root).as_posix()):
+        text = path.read_bytes().replace(b"\r\n", b"\n")
+        found.update(path.relative_to(root).as_posix().encode() + b"\0" + text + b"\0")
+    return found.hexdigest()

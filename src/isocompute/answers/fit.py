@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
+from isocompute.allocation import Rates
 from isocompute.answers.document import fit_document, law_of
 from isocompute.answers.metered import metered
 from isocompute.answers.overfit import overfitting
 from isocompute.answers.paper import PaperFit, paper_fit
+from isocompute.answers.price import timed
 from isocompute.answers.reading import DRAWS, Reading
 from isocompute.answers.verdict import Verdict, limits, verdict_of
 from isocompute.domain import Curve, Notice, as_warnings
@@ -87,6 +89,7 @@ def fit_sweep(
     curves: Sequence[Curve], *, fix: Fix | None = None, joint: bool = False, unit: str = "rollouts",
     select: Select = "best", metric: str | None = None, level: float = 0.95, draws: int = DRAWS,
     seed: int = 0, sources: Sequence[str] = (), train: Sequence[Curve] = (),
+    rates: Rates | None = None,
 ) -> Fit:  # fmt: skip
     """Fit a sweep.
 
@@ -103,6 +106,7 @@ def fit_sweep(
         draws, seed: number of draws of the posterior, and their seed.
         sources: where the curves came from, for the record.
         train: training curves of the same runs, for the train-test gap.
+        rates: what GPU-hours are counted by where runs were not timed.
 
     Raises:
         InputError: an option that does not fit the curves.
@@ -124,6 +128,8 @@ def fit_sweep(
         raise InputError(f"`draws >= 2` must hold, but got draws={draws}; 400 is usual.")
     if select not in ("best", "final"):
         raise InputError(f"select must be best or final, but got {select!r}; choose one of them.")
+    if unit == "gpu-hours" and rates is not None:
+        curves, train = timed(curves, rates), timed(train, rates)
     for curve in curves:
         curve.position(unit)
     chosen, setting = select_curves(curves, fix=fix, joint=joint)

@@ -8,26 +8,34 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from isocompute.allocation import Allocation, Budget, Rates
-from isocompute.answers.advice import priced_remedy, run_next
-from isocompute.answers.around import PUBLISHED_MODEL, around_source
-from isocompute.answers.backtest import simple_rules
-from isocompute.answers.best import choice, interval
-from isocompute.answers.check import check_on_the_way
-from isocompute.answers.clock import on_gpus, scaled_notices, wall_clock
-from isocompute.answers.effort import nearest, went_as_far
+from isocompute.answers.around import PUBLISHED_MODEL, around_source, known_words, trained_with
+from isocompute.answers.beside import (
+    PARTS,
+    check_on_the_way,
+    gain_over_today,
+    overtakes,
+    part_of_the_budget,
+    passes_of,
+    simple_rules_here,
+    went_as_far,
+    won_by_batch,
+)
+from isocompute.answers.best import interval
 from isocompute.answers.fit import Fit, Fix, Select, fit_sweep
 from isocompute.answers.frontier import SAME_END
-from isocompute.answers.less import PARTS, part_of_the_budget
-from isocompute.answers.overtakes import overtakes
 from isocompute.answers.paper import printed_law
-from isocompute.answers.passes import passes_of
-from isocompute.answers.prescribe import Question, prescribe, smaller_budget, tested_n
-from isocompute.answers.price import in_unit, priced, require_unit, timed, unit_paid_in
-from isocompute.answers.recorded import RATE, REGULARISERS, known_words, recorded_recipe
-from isocompute.answers.steps import first_to, steps_take
-from isocompute.answers.throughput import won_by_batch
-from isocompute.answers.today import gain_over_today
-from isocompute.answers.verdict import FELL, by_weight, name_of, trust, untested, verdict_of
+from isocompute.answers.prescribe import Question, prescribe, smaller_budget
+from isocompute.answers.price import (
+    PAID_IN,
+    in_unit,
+    on_gpus,
+    priced,
+    scaled_notices,
+    unit_paid_in,
+    wall_clock,
+)
+from isocompute.answers.steps import first_to, nearest, priced_remedy, run_next, steps_take
+from isocompute.answers.verdict import by_weight, named, trust, untested, verdict_of
 from isocompute.domain import Configuration, Notice, documented, notice
 from isocompute.domain.text import plain, unit_words
 from isocompute.errors import InputError, RefusalError
@@ -108,9 +116,9 @@ def plan_fixed_batch(fit: Fit, batch_size: int, steps: int, **around: Any) -> Pl
         InputError: B or M below 1, or a batch below the smallest n tested.
     """
     _require_positive(batch_size=batch_size, steps=steps)
-    if batch_size < tested_n(fit)[0]:
+    if batch_size < fit.tested_n[0]:
         raise InputError(
-            f"a batch must hold one problem of the smallest n tested ({tested_n(fit)[0]} "
+            f"a batch must hold one problem of the smallest n tested ({fit.tested_n[0]} "
             f"rollouts), but got batch_size={batch_size}; raise it, or sweep smaller n."
         )
     if sum(c.batch_size == batch_size for c in fit.configurations) < 2:
@@ -175,15 +183,12 @@ def plan_from_source(
                 "rollouts, or leave `--unit` out."
             )
         unit = unit or paid
-        if unit == "gpu-hours":
-            curves, train = (timed(rows, around["rates"]) for rows in (curves, train))
-        curves = on_gpus(curves, budget.gpus if budget else None)
         splits = {c.configuration for c in curves if c.configuration.batch_size == batch_size}
         if batch_size is not None and fix is None and not joint and len(splits) > 1:
             fix = ("batch_size", batch_size)
         try:
-            fit = fit_sweep(curves, fix=fix, joint=joint, unit=unit, select=select,
-                            sources=[around["source"]], train=train)  # fmt: skip
+            fit = fit_sweep(curves, fix=fix, joint=joint, unit=unit, select=select, train=train,
+                            sources=[around["source"]], rates=around["rates"])  # fmt: skip
         except RefusalError as refusal:
             known = budget.amount if budget and budget.unit == "rollouts" else None
             return _refused(refusal, around, rollouts=known)
@@ -211,9 +216,7 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     """The plan of a question, or the refusal of a fit that failed."""
     rates, origin = around.pop("rates", Rates()), around.pop("rates_from", {})
     price = priced(fit.curves, rates, origin)
-    if {"tokens": "tokens", "gpu_hours": "gpu-hours", "usd": "gpu-hours"}.get(
-        budget.unit, fit.unit
-    ) != fit.unit:  # turned into rollouts by one rate, and priced by it
+    if PAID_IN.get(budget.unit, fit.unit) != fit.unit:  # by one rate, as what it is turned into
         price = replace(price, speeds={}, tokens={})
     counted = price.origin.get("tokens_per_rollout") == "sweep"
     q = Question(fit=fit, x=math.nan, price=price, **around, **asked)
@@ -223,10 +226,8 @@ def _plan(fit: Fit, budget: Budget, around: dict[str, Any], **asked: Any) -> Pla
     _require_positive(problems=q.problems)
     tokens = price.rates.tokens_per_rollout
     measured = [notice("tokens_measured", tokens=tokens)] if counted else []
-    require_unit(budget, fit.unit, price)
-    q = replace(q, x=in_unit(budget, fit.unit, price.rates), gpus=budget.gpus,
-                notices=[*q.notices, *measured],
-                unhealthy={**fit.unhealthy, **q.unhealthy})  # fmt: skip
+    q = replace(q, x=in_unit(budget, fit.unit, price), gpus=budget.gpus,
+                notices=[*q.notices, *measured])  # fmt: skip
     stops = [one for one in fit.notices if one.level == "stop"]
     return _stopped(q, stops) if stops else _answer(q)
 
@@ -248,12 +249,12 @@ def _answer(q: Question) -> Plan:
     if ends[1] - ends[0] > UNKNOWN:
         swept = {c.problems_per_batch for c in fit.configurations}
         of = chosen.problems_per_batch in swept
-        which = name_of(fit, chosen) if of else f"{chosen} (B_p x n)"
+        which = named(fit, [chosen]) if of else f"{chosen} (B_p x n)"
         unknown = notice("score_unknown", which=which, at=q.x,
                          low=ends[0], high=ends[1], smaller=smaller_budget(q, UNKNOWN),
                          **first_to(q, chosen))  # fmt: skip
         return _stopped(q, [unknown])
-    recipe, whose, q = _trained(q, chosen)
+    recipe, whose, q = trained_with(q, chosen)
     a = Allocation(**chosen._asdict(), steps=q.steps_of(chosen))
     (low, high), bought, check = fit.support, q.rollouts(chosen), check_on_the_way(q, chosen)
     times, own = max(1.0, q.x / high, low / q.x), [*q.notices, *found.notices]
@@ -264,23 +265,22 @@ def _answer(q: Question) -> Plan:
             notice("extrapolated", edge=high, trust=trust(times), do=do, **about) if q.x > high else
             notice("extrapolated_down", edge=low, **about))  # fmt: skip
     own += [*won_by_batch(q, chosen), *scaled_notices(q, chosen)]
-    longest = max(float(c.rollouts_K[-1]) for c in fit.curves)
-    passes, cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
-    own += passes.notices
+    (passes, said), cost = passes_of(q, a), q.rates_of(chosen).cost(a.rollouts)
+    own += said
     # What a check of the sweep need not cost, where the plan ends before it.
     less = {one.code: one for one in untested(fit, bought)}
     of_fit = [less.get(one.code, one) for one in fit.notices if one.code not in OF_ITS_END]
     notices = by_weight([*own, *of_fit])
-    contended = [n for n in found.answers["confidence_set"] if n in tested_n(fit)]
+    contended = [n for n in found.answers["confidence_set"] if n in fit.tested_n]
     # What nobody trained has no run to go on with, nor a first seed.
-    near = nearest(fit, contended or tested_n(fit), chosen, q.x)
+    near = nearest(fit, contended or fit.tested_n, chosen, q.x)
     notices = [priced_remedy(one, q.price) for one in notices]
     known = known_words(whose)
     micro = max((c.micro_batch for c in fit.curves if c.micro_batch), default=None)
     settings = {name: trainer_settings(name, a, recipe, known=known, micro_batch=micro)
                 for name in TRAINERS}  # fmt: skip
     printed = printed_law(q.source.split("[")[0])
-    reach = min(bought, 2 * longest)
+    reach = min(bought, 2 * fit.trained())
     document = {
         **frame,
         **found.answers,
@@ -294,12 +294,12 @@ def _answer(q: Question) -> Plan:
         "gain": gain_over_today(q, found),
         **{name: part_of_the_budget(q, found, share) for name, share in PARTS.items()},
         "trained": None if any(one.code == "law_of_another_model" for one in q.notices)
-        else went_as_far(fit, a),
-        "overtakes": overtakes(fit, chosen, q.x),
+        else went_as_far(q, a),
+        "overtakes": overtakes(q, chosen),
         "check": check,
-        "rules": _rules(q, chosen),
+        "rules": simple_rules_here(q, chosen),
         "learning_rate": recipe.learning_rate_at(a.batch_size),
-        "passes_over_data": passes.plan, "passes_in_sweep": passes.sweep,
+        **passes,
         "wall": wall_clock(q, chosen, cost["gpu_hours"]),
         "cost": {**cost, "source": q.price.to_dict(chosen)},
         "extrapolation_log10": math.log10(times),
@@ -312,7 +312,7 @@ def _answer(q: Question) -> Plan:
         "trainer_not_set": {name: list(words.not_set) for name, words in settings.items()},
         "trainer_trained": {name: words.trained for name, words in settings.items()},
         "run_next": run_next(
-            notices, chosen, found.settles, reach, spend=bought, study=q.study,
+            notices, chosen, reach, spend=bought, study=q.study,
             contended=[c.rollouts_per_problem for c in near],
             learning_rate=recipe.learning_rate_at(a.batch_size), price=q.price,
             instead=steps_take(q, chosen, found.settles, bought, near), problems=q.problems,
@@ -322,48 +322,12 @@ def _answer(q: Question) -> Plan:
     return Plan(allocation=a, document=plain(document))
 
 
-def _trained(q: Question, chosen: Configuration) -> tuple[Recipe, dict[str, Any], Question]:
-    """The recipe of a plan, its keys of the document, and the question without settled notices."""
-    if q.recipe is not None:
-        return q.recipe, {}, q
-    keep = REGULARISERS if q.difficulty_given else ()
-    of = recorded_recipe(q.fit.curves, Recipe.for_difficulty(q.difficulty), chosen, keep=keep)
-    settled = {"anchor_assumed"} if RATE in of.words else set()
-    # A score is that of the runs' own recipe: keep it, recorded or not, however hard the problems.
-    settled |= {"difficulty_assumed"} if RATE in of.words or "kl_coef" in of.words else set()
-    notices = [one for one in q.notices if one.code not in settled]
-    usual = of.recipe.to_dict()
-    said: dict[str, Any] = {"recipe": usual, "recorded": list(of.words), "asked": list(keep)}
-    if RATE in of.words:
-        said["learning_rate_from"] = "runs"
-        said["rate_fell"] = any(c.rate_left is not None and c.rate_left < FELL
-                                for c in q.fit.curves if c.configuration == chosen)  # fmt: skip
-        known = known_words(said)
-        # What no log holds stays as it was trained: no value of ours belongs there.
-        unsaid = () if known is None else {*RECORDED} - {*known}
-        said["recipe"] = {**usual, **dict.fromkeys(unsaid)}
-    return of.recipe, said, replace(q, notices=[*notices, *of.notices])
-
-
-def _rules(q: Question, chosen: Configuration) -> dict[str, Any]:
-    """What rules without a model would choose here, and what each lost in the back-test."""
-    fit, lost = q.fit, q.fit.backtest.rules
-    known = min(q.x, fit.support[1])  # where all were last compared
-    leader = fit.configurations[choice(fit.scores_at(known).mean(axis=0))]
-    of = {"model": chosen, **simple_rules(fit.configurations, leader)}
-    score_F = fit.scores_of(list(of.values()), q.x).mean(axis=0)
-    return {
-        name: {**c._asdict(), "score": score, "lost": lost.get(name)}
-        for (name, c), score in zip(of.items(), score_F, strict=True)
-    }
-
-
 def _frame(of: Mapping[str, Any]) -> dict[str, Any]:
     """Every key of the contract, with what is known of a question before anything is chosen."""
     fit, law = of.get("fit"), {"source": of["source"]}
     if fit is not None:
         law |= {k: getattr(fit, k) for k in ("setting", "metric", "unit", "level", "support")}
-        law["tested"] = [tested_n(fit)[0], tested_n(fit)[-1]]
+        law["tested"] = [fit.tested_n[0], fit.tested_n[-1]]
         law["warnings"] = sorted({one.code for one in fit.notices})
         law |= {k: v for k, v in fit.law.items() if k != "at"}
     recipe = of["recipe"] or Recipe.for_difficulty(of["difficulty"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -20,7 +20,6 @@ from isocompute.allocation import Rates, powers_of_two
 from isocompute.answers import best
 from isocompute.answers.best import FloatArray
 from isocompute.answers.claims import SURE
-from isocompute.answers.effort import longest
 from isocompute.answers.fit import Fit
 from isocompute.answers.paper import printed_law
 from isocompute.answers.price import Price, per_rollout
@@ -50,7 +49,6 @@ class Question:
     gpus: int | None = None  # where the budget is said as so many for so long
     problems: int | None = None  # D: no batch holds more, and passes are counted
     trained_on: int | None = None  # problems that the sweep trained on, where that is known
-    unhealthy: Mapping[Configuration, str] = field(default_factory=dict)  # health rules failed
     notices: Sequence[Notice] = ()  # to carry into the document: whose sweep it is
     max_batch_size: int | None = None
     min_steps: int = MIN_STEPS
@@ -88,11 +86,6 @@ class Prescription(NamedTuple):
     notices: list[Notice]  # what limits the choice
 
 
-def tested_n(fit: Fit) -> list[int]:
-    """The n of a sweep, ascending."""
-    return sorted({c.rollouts_per_problem for c in fit.configurations})
-
-
 def prescribe(q: Question) -> Prescription:
     """The candidate of the largest expected score within the limits, at its smallest stable B_p.
 
@@ -114,12 +107,12 @@ def prescribe(q: Question) -> Prescription:
         raise _nothing_within(q, which)
     at, wanted = (_best(score_DF, tested, those) for those in (free, range(len(which))))
     n, notes = which[at].rollouts_per_problem, list[Notice]()
+    ran = [f for f in free if tested[f]]
     if q.batch_size is None and tested[at]:
-        among = [which[f] for f in free if tested[f]]
-        b_p, notes = fit.stable_problems_per_batch(n, q.x, q.unhealthy, among)
+        b_p, notes = fit.stable_problems_per_batch(n, q.x, [which[f] for f in ran])
         at = which.index(Configuration(b_p, n))
     elif not tested[at] and q.batch_size is not None:
-        cost = min(longest(fit), q.rollouts(which[at]))
+        cost = min(fit.trained(), q.rollouts(which[at]))
         notes = [notice("split_untested", bp=which[at].problems_per_batch, n=n,
                         trains={which[at]: cost})]  # fmt: skip
     limit = blocked[wanted] if n_F[wanted] != n else None
@@ -143,10 +136,10 @@ def prescribe(q: Question) -> Prescription:
     guessed = sorted((f for f in free if not tested[f]), key=lambda f: -worth_F[f])
     first = [] if q.batch_size is not None else guessed if tested[at] else [at]
     share_F = best.probability_best(score_DF[:, :, None])[:, 0]
-    if ran := [f for f in free if tested[f]]:
+    good = sorted({int(n_F[f]) for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD})
+    if ran:
         share = best.probability_best(score_DF[:, ran, None])[:, 0]
         contended = best.confidence_set(share, n_F[ran], fit.level)
-        good = sorted({int(n_F[f]) for f in ran if mean_F[f] > mean_F[at] - best.AS_GOOD})
         notes += open_choice(fit, contended, good, len({*n_F[ran].tolist()}), q.x)
     others = [f for f in ran if n_F[f] != n]
     second = max(others, key=lambda f: mean_F[f], default=None)
@@ -155,8 +148,7 @@ def prescribe(q: Question) -> Prescription:
             **which[second]._asdict(), "lost": mean_F[at] - mean_F[second],
             "interval": best.interval(score_DF[:, at] - score_DF[:, second], fit.level)},
         "chosen_by": "expected_score" if tested[at] else "neighbours",
-        "as_good": sorted({int(n_F[f]) for f in free if f not in guessed or f == at
-                           if mean_F[f] > mean_F[at] - best.AS_GOOD}),
+        "as_good": sorted({*good, n}),
         "neighbours": [best.guess_row(which[f], score_DF[:, f], score_DF[:, at], fit.level)
                        for f in guessed if f != at],
         "confidence_set": best.confidence_set(share_F, n_F, fit.level),
@@ -191,7 +183,7 @@ def smaller_budget(q: Question, widest: float) -> str:
 
 def _candidates(q: Question) -> list[Configuration]:
     """What may be prescribed: see `prescribe`."""
-    fit, known = q.fit, tested_n(q.fit)
+    fit, known = q.fit, q.fit.tested_n
     if q.batch_size is not None:
         every = [Configuration(q.batch_size // n, n) for n in known if n <= q.batch_size]
         # Below the smallest B_p tested nothing says that training is stable.
@@ -218,7 +210,7 @@ def _best(score_DF: FloatArray, tested: Sequence[bool], among: Sequence[int]) ->
 
 def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float, float] | None]:
     """n*(C) with its interval; over the candidates where these are not those tested."""
-    if q.batch_size is None and len(tested_n(q.fit)) >= ENOUGH_N:
+    if q.batch_size is None and len(q.fit.tested_n) >= ENOUGH_N:
         at = q.fit.best_at(q.x)
         return at.rollouts_per_problem, at.interval
     if n_F.min() == n_F.max():
@@ -232,11 +224,11 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
 
 def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     """Whether the choice is the largest or smallest n tested, and one beyond could be run."""
-    known, (b_p, n) = tested_n(q.fit), chosen
+    known, (b_p, n) = q.fit.tested_n, chosen
     twice = Configuration(b_p if q.batch_size is None else b_p // 2, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
     code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 2 else ""
-    cost = min(longest(q.fit), q.rollouts(chosen))  # a check need not go beyond the plan
+    cost = min(q.fit.trained(), q.rollouts(chosen))  # a check need not go beyond the plan
     other = twice if more else Configuration(b_p, n // 2)
     if not code or len(known) < ENOUGH_N:
         return []

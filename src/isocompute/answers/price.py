@@ -1,27 +1,36 @@
 """What rollouts cost by configuration: rates given, or found in the runs themselves.
 
 The time of a rollout falls as the batch grows, so a rate belongs to a configuration. The time of
-an update is a line in its batch, between measured batches and beyond them.
+an update is a line in its batch, between measured batches and beyond them: a part that no batch
+shortens (weights are moved, the longest answer is waited for), and work that GPUs share, seconds =
+fixed + work x batch / GPUs. So on more GPUs small batches waste more of them.
 `allocation.Rates` does every conversion.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import Budget, Rates
-from isocompute.domain import Configuration, Curve, Effort
+from isocompute.domain import Configuration, Curve, Effort, Notice, notice
 from isocompute.domain.curve import UNITS
 from isocompute.domain.text import compact, unit_words
 from isocompute.errors import InputError
 
+if TYPE_CHECKING:
+    from isocompute.answers.prescribe import Question
+
 FloatArray = NDArray[np.float64]
+
+# The unit in which n are compared, by that of a budget; in rollouts where it is not here.
+PAID_IN = {"tokens": "tokens", "gpu_hours": "gpu-hours", "usd": "gpu-hours"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,12 +123,8 @@ def per_rollout(rates: Rates, unit: str) -> float:
 
 def counted_in(curves: Sequence[Curve]) -> list[str]:
     """The units that every run counted."""
-    return [unit for unit in UNITS if all(_counts(c, unit) for c in curves)]
-
-
-def _counts(curve: Curve, unit: str) -> bool:
-    spent_K = curve.spent(unit)
-    return spent_K is not None and bool(spent_K[-1] > 0)
+    of = {unit: [c.spent(unit) for c in curves] for unit in UNITS}
+    return [u for u, runs in of.items() if all(x is not None and x[-1] > 0 for x in runs)]
 
 
 def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -> str:
@@ -130,20 +135,16 @@ def unit_paid_in(budget: Budget | None, rates: Rates, curves: Sequence[Curve]) -
         rates: given, or from the study's file.
         curves: with the GPU-hours and tokens that their runs logged.
     """
-    asked = None if budget is None else budget.unit
-    unit = "rollouts"
-    if asked == "tokens" and rates.tokens_per_rollout is None:
-        unit = "tokens"
-    elif asked in ("gpu_hours", "usd") and rates.rollouts_per_gpu_hour is None:
-        unit = "gpu-hours"
-    return unit if unit in counted_in(curves) else "rollouts"
+    unit = PAID_IN.get(budget.unit if budget else "", "rollouts")
+    known = {"tokens": rates.tokens_per_rollout, "gpu-hours": rates.rollouts_per_gpu_hour}
+    return unit if known.get(unit) is None and unit in counted_in(curves) else "rollouts"
 
 
-def require_unit(budget: Budget, unit: str, price: Price) -> None:
-    """Refuse a budget in rollouts where n are compared by what is paid, and that differs by n.
+def in_unit(budget: Budget, unit: str, price: Price) -> float:
+    """A budget in the unit of a fit, by the rates of any configuration.
 
     Raises:
-        InputError: with both and the cure.
+        InputError: a budget in rollouts where n are compared by what is paid, which differs by n.
     """
     differs = {"tokens": price.tokens, "gpu-hours": price.speeds}.get(unit)
     if budget.unit == "rollouts" and differs:
@@ -152,13 +153,9 @@ def require_unit(budget: Budget, unit: str, price: Price) -> None:
             f"{compact(budget.amount)} rollouts, which take more of some n than of others; give "
             f"the budget in {unit_words(unit)}, or leave `--unit` out."
         )
-
-
-def in_unit(budget: Budget, unit: str, rates: Rates) -> float:
-    """A budget in the unit of a fit, by the rates of any configuration."""
     if budget.unit.replace("_", "-") == unit:
         return budget.amount
-    return rates.rollouts(budget) * per_rollout(rates, unit)
+    return price.rates.rollouts(budget) * per_rollout(price.rates, unit)
 
 
 def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | None = None) -> Price:
@@ -171,10 +168,10 @@ def priced(curves: Sequence[Curve], rates: Rates, origin: Mapping[str, str] | No
     """
     origin = dict(origin or {})
     tokens, speeds = dict[Configuration, float](), dict[Configuration, float]()
-    if rates.tokens_per_rollout is None and (tokens := _measured(curves, "tokens_K")):
+    if rates.tokens_per_rollout is None and (tokens := _measured(curves, "tokens")):
         rates = replace(rates, tokens_per_rollout=median(tokens.values()))
         origin["tokens_per_rollout"] = "sweep"
-    if rates.rollouts_per_gpu_hour is None and (hours := _measured(curves, "gpu_hours_K")):
+    if rates.rollouts_per_gpu_hour is None and (hours := _measured(curves, "gpu-hours")):
         speeds = {c: 1 / each for c, each in hours.items()}
         rates = replace(rates, rollouts_per_gpu_hour=median(speeds.values()))
         origin["rollouts_per_gpu_hour"] = "sweep"
@@ -193,16 +190,13 @@ def timed(curves: Sequence[Curve], rates: Rates) -> list[Curve]:
     ]
 
 
-def _measured(curves: Sequence[Curve], name: str) -> dict[Configuration, float]:
+def _measured(curves: Sequence[Curve], unit: str) -> dict[Configuration, float]:
     """Median amount per rollout of the runs of each configuration that have it."""
-    seen: dict[Configuration, list[float]] = {}
+    seen = defaultdict[Configuration, list[float]](list)
     for c in curves:
-        spent_K = getattr(c, name)
-        if spent_K is None or c.rollouts_K[-1] <= 0:
-            continue
-        each = float(spent_K[-1] / c.rollouts_K[-1])
-        if np.isfinite(each) and each > 0:
-            seen.setdefault(c.configuration, []).append(each)
+        spent_K = c.spent(unit)
+        if spent_K is not None and c.rollouts_K[-1] > 0 and 0 < spent_K[-1] < np.inf:
+            seen[c.configuration].append(float(spent_K[-1] / c.rollouts_K[-1]))
     return {c: sorted(row)[len(row) // 2] for c, row in seen.items()}
 
 
@@ -233,3 +227,124 @@ def update_takes(batch_J: FloatArray, takes_J: FloatArray, batch_F: FloatArray) 
         beyond = batch_F < batch[0] if end == 0 else batch_F > batch[-1]
         out += np.where(beyond, slope * (batch_F - batch[end]), 0.0)
     return np.asarray(out)
+
+
+def update_time(curves: Sequence[Curve]) -> tuple[float, float]:
+    """Fixed seconds of an update, and GPU-seconds of work for each rollout; least squares, >= 0.
+
+    Runs of one batch size cannot tell the two apart: all counts as work.
+
+    Args:
+        curves: that were timed on known GPUs.
+    """
+    from scipy.optimize import nnls
+
+    timed: dict[tuple[int, int], list[float]] = {}
+    for c in curves:
+        each = _seconds(c)
+        if each is not None and c.gpus:
+            timed.setdefault((c.configuration.batch_size, c.gpus), []).append(each)
+    if len(timed) < 2:
+        work = [median(took) * gpus / batch for (batch, gpus), took in timed.items()]
+        return 0.0, work[0] if work else 0.0
+    took_T = np.array([median(one) for one in timed.values()])
+    share_T = np.array([batch / gpus for batch, gpus in timed])
+    (fixed, work), _ = nnls(np.stack([1 / took_T, share_T / took_T], axis=1), np.ones(len(took_T)))
+    return float(fixed), float(work)
+
+
+def _seconds(c: Curve) -> float | None:
+    """Mean seconds of an update of a run."""
+    if c.gpu_hours_K is None or not c.gpus or c.rollouts_K[-1] <= 0:
+        return None
+    updates = float(c.rollouts_K[-1]) / c.configuration.batch_size
+    return float(c.gpu_hours_K[-1]) * 3600 / c.gpus / updates
+
+
+def on_gpus(curves: Sequence[Curve], gpus: int | None) -> list[Curve]:
+    """Curves with the GPU-hours that their rollouts would take on so many GPUs.
+
+    Args:
+        curves: those that were timed on another number are scaled; the others stay.
+        gpus: None: as they are.
+    """
+    fixed, work = update_time(curves) if gpus else (0.0, 0.0)
+    out = []
+    for c in curves:
+        if gpus and c.gpus not in (None, gpus) and c.gpu_hours_K is not None and fixed + work > 0:
+            done = work * c.configuration.batch_size
+            share = (fixed * gpus + done) / (fixed * (c.gpus or gpus) + done)
+            hours_K = c.gpu_hours_K * share
+            c = c.replace(gpu_hours_K=hours_K, gpus=gpus, timed_on=c.gpus, fixed_s=fixed)
+        out.append(c)
+    return out
+
+
+def scaled_notices(q: Question, chosen: Configuration) -> list[Notice]:
+    """That the times of a plan are of another number of GPUs."""
+    found = q.price.origin.get("rollouts_per_gpu_hour") == "sweep"
+    return times_scaled(_runs(q, chosen), q.gpus) if found else []
+
+
+def times_scaled(curves: Sequence[Curve], gpus: int | None) -> list[Notice]:
+    """That times are of another number of GPUs than these, or of nobody knows how many."""
+    runs = [c for c in curves if c.gpu_hours_K is not None]
+    if gpus is None or not runs:
+        return []
+    how = "all of an update is taken to be shared"
+    if all(c.gpus is None for c in runs):
+        known = "a number of GPUs that is not known"
+        return [notice("gpus_scaled", known=known, gpus=gpus, how=how)]
+    of = Counter((c.timed_on, c.fixed_s) for c in runs if c.timed_on)
+    if not of:
+        return []
+    (timed_on, fixed), _ = of.most_common(1)[0]
+    if fixed > 0:
+        how = f"the {hours_words(fixed / 3600)} that an update takes whatever its batch are " \
+              "taken to stay, and the rest to be shared"  # fmt: skip
+    return [notice("gpus_scaled", known=gpus_words(timed_on or 0), gpus=gpus, how=how)]
+
+
+def _runs(q: Question, chosen: Configuration) -> list[Curve]:
+    """The runs with times of a configuration; of one that nobody ran, all."""
+    timed = [c for c in q.fit.curves if c.gpu_hours_K is not None]
+    return [c for c in timed if c.configuration == chosen] or timed
+
+
+def wall_clock(
+    q: Question, chosen: Configuration, gpu_hours: float | None
+) -> dict[str, float] | None:
+    """`gpus` and `hours` of a run; None where the one or the other is not known.
+
+    GPUs are those of the budget, else those of most runs of the configuration.
+    """
+    known = Counter(c.gpus for c in _runs(q, chosen) if c.gpus)
+    gpus = q.gpus or (known.most_common(1)[0][0] if known else None)
+    return None if gpus is None or gpu_hours is None else {"gpus": gpus, "hours": gpu_hours / gpus}
+
+
+def gpus_words(gpus: int) -> str:
+    """A number of GPUs."""
+    return f"{gpus} GPU{'s' * (gpus != 1)}"
+
+
+def clock_words(d: Mapping[str, Any]) -> str:
+    """Time and GPUs of a plan: "19 days on 4 GPUs"; "" where they are not known."""
+    if not (wall := d.get("wall")):
+        return ""
+    return f"{hours_words(wall['hours'])} on {gpus_words(wall['gpus'])}"
+
+
+def hours_words(hours: float) -> str:
+    """A time in its own unit, to two digits.
+
+    >>> [hours_words(h) for h in (455, 30, 1.5, 0.25, 0.001)]
+    ['19 days', '30 hours', '1.5 hours', '15 minutes', '3.6 seconds']
+    """
+    for each, name in ((24.0, "days"), (1.0, "hours"), (1 / 60, "minutes")):
+        if hours >= (1.5 if name == "days" else 1) * each:
+            break
+    else:
+        each, name = 1 / 3600, "seconds"
+    said = compact(float(f"{hours / each:.2g}"))
+    return f"{said} {name.removesuffix('s') if said == '1' else name}"

@@ -6,8 +6,9 @@ n, P values of B_p.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple
@@ -30,8 +31,7 @@ from isocompute.answers.best import (
     probability_best,
     ridge,
 )
-from isocompute.answers.claims import Rise, rise, smallest_stable
-from isocompute.answers.direction import direction
+from isocompute.answers.claims import Rise, direction, rise, smallest_stable
 from isocompute.answers.frontier import Frontier, budget_grid, fit_frontier
 from isocompute.domain import Configuration, Curve, Notice, notice
 from isocompute.errors import InputError
@@ -101,6 +101,11 @@ class Reading:
     def configurations(self) -> tuple[Configuration, ...]:
         """J of them, sorted by (B_p, n)."""
         return self.posterior.configurations
+
+    @property
+    def tested_n(self) -> list[int]:
+        """The n of the sweep, ascending."""
+        return sorted({c.rollouts_per_problem for c in self.configurations})
 
     @cached_property
     def _bp_n(self) -> tuple[IntArray, IntArray]:
@@ -270,8 +275,22 @@ class Reading:
 
     @cached_property
     def direction(self) -> dict[str, Any]:
-        """Whether the optimum follows n or the batch: `answers.direction`."""
+        """Whether the optimum follows n or the batch: `claims.direction`."""
         return direction(self.frontier, self._reported[1].at(self.inside_X), self.level)
+
+    def trained(self, c: Configuration | None = None, to: float = math.inf) -> float:
+        """Rollouts of the longest run, of a configuration or of all, as far as a budget."""
+        ends = (
+            float(r.rollouts_K[-1]) * min(to / float(r.position(self.unit)[-1]), 1.0)
+            for r in self.curves
+            if c in (None, r.configuration) and r.position(self.unit)[-1] > 0
+        )
+        return max(ends, default=0.0)
+
+    def reached(self, c: Configuration | None = None) -> float:
+        """Largest budget of a run, of a configuration or of all."""
+        own = (r for r in self.curves if c in (None, r.configuration))
+        return max((float(r.position(self.unit)[-1]) for r in own), default=0.0)
 
     def expected_scores(self, x: float) -> dict[Configuration, float]:
         """Mean over the draws of every configuration's score; raises as `scores_at`."""
@@ -334,34 +353,24 @@ class Reading:
         return {c: ", ".join(sorted(rules)) for c, rules in failed.items()}
 
     def stable_problems_per_batch(
-        self,
-        rollouts_per_problem: float,
-        x: float,
-        unhealthy: Mapping[Configuration, str] | None = None,
-        among: Sequence[Configuration] | None = None,
+        self, n: float, x: float, among: Sequence[Configuration] | None = None
     ) -> tuple[int, list[Notice]]:
-        """Smallest tested B_p at this n whose expected score is within 0.002 of the best B_p's.
+        """Smallest tested B_p at an n whose expected score is within 0.002 of the best B_p's.
 
         Args:
-            rollouts_per_problem: n; where it was not tested, the tested n nearest to it.
+            n: where it was not tested, the tested n nearest to it.
             x: the budget.
-            unhealthy: configurations that failed, with the rules; None: those of the runs.
             among: the configurations that limits leave; None: all.
 
         Returns:
             B_p, and what limits it: `bp_untested`, `bp_unhealthy` or `bp_unstable`.
         """
-        sick = self.unhealthy if unhealthy is None else unhealthy
-        scores = self.expected_scores(x)
+        sick, scores = self.unhealthy, self.expected_scores(x)
         scores = {c: scores[c] for c in (scores if among is None else among)}
-        found = smallest_stable(scores, sick, rollouts_per_problem)
-        wished, (b_p, n) = smallest_stable(scores, {}, found.rollouts_per_problem), found
-        own = [c for c in self.curves if c.configuration == found]
-        run = max(own, key=lambda c: float(c.rollouts_K[-1]))
-        share = min(1.0, x / float(run.position(self.unit)[-1]))  # a check need not go further
-        cost = share * float(run.rollouts_K[-1])
-        other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p,
-                                 "trains": {Configuration(2 * b_p, n): cost}}  # fmt: skip
+        b_p, n = found = smallest_stable(scores, sick, n)
+        wished = smallest_stable(scores, {}, n)
+        trains = {Configuration(2 * b_p, n): self.trained(found, x)}
+        other: dict[str, Any] = {"bp": b_p, "n": n, "other": 2 * b_p, "trains": trains}
         notices = [notice("bp_untested", **other)] * bool((self._bp_n[1] == n).sum() == 1)
         if found in sick:
             notices.append(notice("bp_unstable", rules=sick[found], **other))

@@ -1,28 +1,97 @@
-"""What the steps before a plan would train."""
+"""What to run before a plan is paid for: steps, what they train and cost, and their lines."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from isocompute.answers.advice import SPEND
-from isocompute.answers.effort import longest, seeds
-from isocompute.answers.prescribe import Question
-from isocompute.answers.price import per_rollout
-from isocompute.domain import Configuration, Effort
-from isocompute.lr_sweep import FACTORS
+from isocompute.allocation import Rates
+from isocompute.answers.price import Price, per_rollout
+from isocompute.answers.reading import Reading
+from isocompute.answers.verdict import at_their_best, nearest_n, seeds
+from isocompute.domain import Configuration, Effort, Notice
+from isocompute.domain.notices import takes
+from isocompute.domain.text import compact, pasted
+from isocompute.lr_sweep import FACTORS, SHARE
 
+if TYPE_CHECKING:
+    from isocompute.answers.prescribe import Question
+
+WIDTH = 80  # of a line
+# Settings spend a budget up to their last step. Costs this close are the budget twice; at a tenth
+# of it such a step would show as a price, at ten times it slower batches would not.
+ALIKE = 0.01
 SAMPLES = 16  # what `difficulty` draws unless told otherwise
+_RUN, _LR = "isocompute run {study}", "isocompute lr-sweep {study}"
+_N, _BP = "grid.rollouts_per_problem=", "grid.problems_per_batch="
+_TRY_N, _TRY_BP = f"{_RUN} {_N}{{to_n}}", f"{_RUN} {_BP}{{to_bp}}"
+_TRAIN = "train {to_bp} problems x {to_n} rollouts"
+# What settles a notice: in words, the command for a study, and in words where the runs are
+# another trainer's (None: the same). In the order of what it may change. `to_bp` and `to_n` are
+# those of what the notice trains.
+_STEPS: Mapping[str, tuple[str, str, str | None]] = {
+    "steps_assumed": (
+        "check the steps", "", "check that the log's steps are updates"),
+    "gpus_scaled": (
+        "time ten updates", "", "time ten updates on the GPUs of the plan"),
+    "one_or_two_n": ("train n = {to_n}", _TRY_N, _TRAIN),
+    "law_of_another_model": (
+        "see if a sweep pays, and which n to take if not",
+        "isocompute design --budget {spend}{known} -o {study}", None),
+    "split_untested": ("train this split", _TRY_BP, f"{_TRAIN} once"),
+    "anchor_assumed": (
+        "measure the lr", _LR, "try {rates}, {quarter} rollouts each"),
+    "difficulty_assumed": (
+        "gauge difficulty", "isocompute difficulty problems.jsonl --model MODEL", None),
+    "capped_by_tested_n": ("test n = {to_n}", _TRY_N, _TRAIN),
+    "won_by_batch": ("test the batch", f"{_TRY_BP} {_N}{{to_n}}", _TRAIN),
+    "n_at_smallest_tested": ("test n = {to_n}", _TRY_N, _TRAIN),
+    "seeds_missing": (
+        "add two seeds{of}", f"{_RUN} grid.seeds=3{{only}}",
+        "train two more seeds of n = {contended}"),
+    "bp_unstable": ("try a larger B_p", _TRY_BP, _TRAIN),
+    "extrapolated": (
+        "{extend}", f"{_RUN} budget={{budget}}{{only}}",
+        "continue n = {contended} to {budget} rollouts{each}"),
+    "bp_untested": ("try another B_p", _TRY_BP, _TRAIN),
+}  # fmt: skip
+# Steps that lean on the plan's screen, the line `lr` and the command below them, for those who
+# do not see it.
+_IN_FULL = {
+    "measure the lr": "measure the learning rate",
+    "see if a sweep pays, and which n to take if not":
+        "ask if a sweep of your own pays, and which n to take if not",
+}
+# The steps that are of one's own model and problems, whatever model was swept.
+_OF_ONES_OWN = ("law_of_another_model", "anchor_assumed", "difficulty_assumed")
+# Those that add runs to the sweep.
+_NO_RUNS = (*_OF_ONES_OWN, "steps_assumed", "gpus_scaled")
+OF_THE_SWEEP = tuple(code for code in _STEPS if code not in _NO_RUNS)
+# Of a plan, at most spent on telling its n apart: what a sweep of one's own may cost. Half of it
+# leaves most sweeps one doubling, twice of it asks for a third of a budget in two rounds.
+SPEND = 0.15
+_STUDY = "study.yaml"  # where the file of a study is not known, or not yet written
 
 
 def first_to(q: Question, c: Configuration) -> dict[str, Any]:
     """Fields of a remedy: train one run of a configuration on, at most to twice its data."""
-    own = [r.position(q.fit.unit)[-1] for r in q.fit.curves if r.configuration == c]
-    reached = float(max(own, default=0.0))
+    reached = q.fit.reached(c)
     to = min(q.x, 2 * max(reached, q.fit.support[1]))
     left = to - reached if to > reached else to
     trains = {c: left / per_rollout(q.rates_of(c), q.fit.unit)}
     return {"to": to, "unit": q.fit.unit, "trains": trains}
+
+
+def nearest(
+    fit: Reading, n: Sequence[int], chosen: Configuration, x: float
+) -> list[Configuration]:
+    """The three of some tested n that lie nearest to a choice, at its B_p or their best one."""
+    near = sorted(nearest_n(n, chosen.rollouts_per_problem))
+    own = [chosen._replace(rollouts_per_problem=m) for m in near]
+    best = at_their_best(fit, near, x)
+    return [c if c in fit.configurations else b for c, b in zip(own, best, strict=True)]
 
 
 def steps_take(
@@ -38,7 +107,7 @@ def steps_take(
         near: the configurations that a step trains on or adds seeds to.
     """
     fit = q.fit
-    reach = min(bought, 2 * longest(fit))
+    reach = min(bought, 2 * fit.trained())
     out: dict[str, Effort] = {"law_of_another_model": {chosen: SPEND * bought}}
     if settles is not None:
         tried = chosen._replace(rollouts_per_problem=settles)
@@ -47,7 +116,7 @@ def steps_take(
     if q.study is None:
         out["anchor_assumed"] = {chosen: 2 * reach / 4}  # half and twice the rate, a quarter as far
         out["seeds_missing"] = seeds(fit, near, most=bought)
-        out["extrapolated"] = {c: max(reach - longest(fit, c), 0.0) for c in near}
+        out["extrapolated"] = {c: max(reach - fit.trained(c), 0.0) for c in near}
     else:
         # A command takes an n at every B_p of the study, with every seed.
         n, repeats = {c.rollouts_per_problem for c in near}, int(max(fit.posterior.n_runs_J))
@@ -56,9 +125,231 @@ def steps_take(
             left = max(reach - float(run.rollouts_K[-1]), 0.0)
             on[run.configuration] = on.get(run.configuration, 0.0) + left
         again = [c for c in fit.configurations if c.rollouts_per_problem in n]
-        out |= {"seeds_missing": {c: 2 * longest(fit, c) for c in again}, "extrapolated": on}
+        out |= {"seeds_missing": {c: 2 * fit.trained(c) for c in again}, "extrapolated": on}
         if q.recipe is not None:
-            out["anchor_assumed"] = {chosen: len(FACTORS) * repeats * longest(fit)}
+            out["anchor_assumed"] = {chosen: len(FACTORS) * repeats * fit.trained()}
     if q.problems:
         out["difficulty_assumed"] = {chosen: SAMPLES * float(q.problems)}
     return out
+
+
+def run_next(
+    notices: Sequence[Notice], chosen: Configuration, budget: float, *,
+    spend: float = 0.0, study: str | None = _STUDY, contended: Sequence[int] = (),
+    learning_rate: float | None = None,
+    price: Price | None = None, instead: Mapping[str, Effort] | None = None,
+    problems: int | None = None, difficulty: str | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
+    """Steps that settle what limits a plan: {"settles": code, "do", "command", "rollouts", "cost"}.
+
+    Args:
+        notices: of the plan, the verdict's reason first; its step goes first.
+        chosen: the prescription.
+        budget: to train to, where the data end too soon.
+        spend: what the plan may spend, in rollouts.
+        study: the study file to extend; None: another trainer made the runs, and no command of
+            isocompute adds to them.
+        contended: n that may be best, as they are named; empty: all that were tested.
+        learning_rate: of the prescription.
+        price: what rollouts cost.
+        instead: what a step trains by code, instead of what the notice says.
+        problems, difficulty: where they were said.
+    """
+    price, short = price or Price(), min(spend, budget) or budget
+    there = {one.code for one in notices}
+    trains = {one.code: dict(one.trains) for one in notices} | dict(instead or {})
+    dear = sum(trains.get("extrapolated", {}).values()) > SPEND * spend > 0
+    if "law_of_another_model" in there:
+        # The sweep of one's own is not designed yet: more runs of that model tell nothing.
+        there = {one for one in there if one in _OF_ONES_OWN} | {"anchor_assumed"}
+        if sweep := trains.pop("law_of_another_model", None):  # to ask is free
+            trains["anchor_assumed"] = {c: SHARE * rollouts for c, rollouts in sweep.items()}
+    # A sweep that is to go as far as the plan would train its run: that is the cheaper check.
+    if contended and (len(contended) < 2 or dear or budget >= 0.99 * spend > 0):
+        there.discard("extrapolated")
+    named, listed = ", ".join(map(str, contended)), ",".join(map(str, contended))
+    only = f" '{_N}[{listed}]'" if len(contended) > 1 else f" {_N}{listed}" if contended else ""
+    words = {"only": only, "of": f" of n = {named}" if contended else "",
+             "extend": f"continue n = {named}" if contended else "extend the sweep",
+             "each": " each" if len(contended) > 1 else "",
+             "contended": named or chosen.rollouts_per_problem,
+             "budget": compact(budget) if study is None else plain_rate(budget),
+             "spend": plain_rate(spend), "quarter": compact(short / 4),
+             "rates": _around(learning_rate), "known": _known(price.rates, problems, difficulty),
+             "study": study or _STUDY}  # fmt: skip
+    steps = list[dict[str, Any]]()
+    for code in sorted(there.intersection(_STEPS), key=list(_STEPS).index):
+        do, command, elsewhere = _STEPS[code]
+        if study is None and elsewhere is not None:
+            do, command = elsewhere, ""
+        effort = trains.get(code, {})
+        to_bp, to_n = next(iter(effort), chosen)
+        words |= {"to_bp": to_bp, "to_n": to_n}
+        rollouts = sum(effort.values()) or None
+        steps.append(
+            {"settles": code, "do": do.format(**words), "command": command.format(**words),
+             "rollouts": rollouts, "cost": price.cost(effort) if rollouts else None}
+        )  # fmt: skip
+    return sorted(steps, key=lambda step: step["settles"] != notices[0].code)
+
+
+def in_full(step: Mapping[str, Any]) -> str:
+    """What a step says to do, to readers who do not see the plan's screen."""
+    do = str(step.get("do") or "")
+    return _IN_FULL.get(do, do)
+
+
+def _known(rates: Rates, problems: int | None, difficulty: str | None) -> str:
+    """What was said of a plan, as options of the design of its sweep."""
+    said = {"rollouts-per-gpu-hour": rates.rollouts_per_gpu_hour,
+            "usd-per-gpu-hour": rates.usd_per_gpu_hour, "problems": problems}  # fmt: skip
+    numbers = "".join(f" --{name} {value:g}" for name, value in said.items() if value is not None)
+    return numbers + (f" --difficulty {difficulty}" if difficulty is not None else "")
+
+
+def _around(rate: float | None) -> str:
+    """What to try beside a rate: "learning rates 1e-6 and 4e-6"."""
+    if rate is None:
+        return "half and twice the rate"
+    return f"learning rates {plain_rate(rate / 2)} and {plain_rate(2 * rate)}"
+
+
+def priced_remedy(one: Notice, price: Price) -> Notice:
+    """A notice whose remedy says hours and money, too, where a rate is known."""
+    if not one.rollouts:
+        return one
+    spent = ", ".join([takes(one.rollouts), *amounts(price.cost(dict(one.trains)))])
+    return one._replace(remedy=one.remedy.replace(f"({takes(one.rollouts)})", f"({spent})"))
+
+
+def step_cost(step: Mapping[str, Any]) -> list[str]:
+    """What a step takes, in words, the longest form first: "8.39M rollouts, $23.1k"."""
+    if not step.get("rollouts"):
+        return ["16 answers a problem" if step.get("settles") == "difficulty_assumed" else ""]
+    paid = amounts(step["cost"])
+    money = [one for one in paid if one.startswith("$")]
+    spent = takes(step["rollouts"])
+    if step.get("settles") == "extrapolated":  # beside the budget to which each is trained
+        spent = f"{spent.removesuffix(' rollouts')} more"
+    forms = [", ".join([spent, *some]) for some in (paid, money or paid[:1])]
+    return [*forms, *(money or paid[:1]), spent]
+
+
+def plain_rate(value: float) -> str:
+    """Two digits, as a study file has them: 2.6e5, 2.8e-6, 85."""
+    return f"{value:.2g}".replace("e+0", "e").replace("e-0", "e-")
+
+
+def amounts(cost: Mapping[str, Any]) -> list[str]:
+    """A cost in words: "1,110 GPU-hours", "$2,776", "4M tokens"; what is not known is left out."""
+    forms = {"gpu_hours": "{} GPU-hours", "usd": "${}", "tokens": "{} tokens"}
+    known = {name: form for name, form in forms.items() if cost[name] is not None}
+    said = (form.format(compact(cost[name])) for name, form in known.items())
+    return ["1 GPU-hour" if one == "1 GPU-hours" else one for one in said]
+
+
+def with_checks(d: Mapping[str, Any], steps: Sequence[Mapping[str, Any]], most: int = 2) -> str:
+    """What the run of a plan costs together with some steps; "" where none has a price.
+
+    A run that is trained already costs nothing more.
+
+    Args:
+        d: a plan as `plan --json` has it.
+        steps: some of its checks.
+        most: how many units it may be said in.
+    """
+    paid = [one for one in steps if one.get("rollouts")]
+    if not paid:
+        return ""
+    bought = [] if d.get("trained") else [d]
+    parts: list[Mapping[str, Any]] = [one.get("cost") or {} for one in (*bought, *paid)]
+    total = {
+        name: None if any(part.get(name) is None for part in parts)
+        else math.fsum(part[name] for part in parts)
+        for name in ("gpu_hours", "usd", "tokens")
+    }  # fmt: skip
+    spent = sum(one.get("rollouts") or 0 for one in (*bought, *paid))
+    # Of tokens there is no need beside hours and money.
+    shown = {**total, "tokens": None} if total["gpu_hours"] is not None else total
+    said = ", ".join(amounts(shown)[:most]) or takes(spent)
+    # How much a gauge of unknown problems samples is not known.
+    open_ = any(one.get("settles") == "difficulty_assumed" and one not in paid for one in steps)
+    times = f"{_times(d, total, spent):.1f}"
+    more = f"; {times} times the run" if bought and times != "1.0" else ""
+    return f"{'at least ' * open_}{said}{more}"
+
+
+def _times(d: Mapping[str, Any], cost: Mapping[str, Any], rollouts: float) -> float:
+    """Some cost over that of the run alone, by what is paid where that is known."""
+    for name in ("gpu_hours", "tokens"):
+        if (paid := cost.get(name)) and (own := d["cost"][name]):
+            return float(paid / own)
+    return rollouts / (d.get("rollouts") or math.inf)
+
+
+def step_lines(
+    steps: Sequence[Mapping[str, Any]], d: Mapping[str, Any], room: float = math.inf
+) -> list[str]:
+    """Steps in so many lines; a command that is too long has one of its own."""
+    wide = max((len(step["do"]) for step in steps if step["command"]), default=0)
+    rows, shown = list[str](), 0
+    for i, step in enumerate(steps, 1):
+        left = room - len(rows)
+        forms = _forms(i, step, wide)
+        if i == 1 and left >= 1:
+            forms.append(forms[-1][:1])  # without its command, which --why has
+        row = next((row for row in forms if len(row) <= left), None)
+        if row is None:
+            break
+        rows, shown = rows + row, i
+    if not rows:
+        return []
+    totals = [with_checks(d, steps[:shown], most) for most in (2, 1)]
+    totals.append(totals[-1].partition(";")[0])
+    head, what = ("Nothing is left to train. To learn more", "") if d.get("trained") else (
+        "Before you spend", "run and these: ")  # fmt: skip
+    heads = [f"{head}{f' ({what}{one})' if one else ''}:" for one in totals]
+    return [next((head for head in heads if len(head) <= WIDTH), heads[-1]), *rows]
+
+
+def too_dear_lines(d: Mapping[str, Any], first: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The checks that `checks` leaves out."""
+    left = [step for step in d["run_next"] if step not in first]
+    head = ["Left out, too dear beside this run:"] if left else []
+    for step in left:
+        cost = step_cost(step)[0]
+        head += wrapped(f"  - {step['do']}" + (f"   ({cost})" if cost else ""))
+        head += pasted(step["command"], WIDTH, " " * 4, " " * 6) if step["command"] else []
+    return head
+
+
+def checks(d: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Steps of a plan that are worth taking first: together they do not cost more than the run."""
+    left, worth = 1 + ALIKE, list[Mapping[str, Any]]()
+    for step in d["run_next"]:
+        paid = step.get("rollouts")
+        share = _times(d, step.get("cost") or {}, paid) if paid else 0.0
+        if share <= left:
+            worth.append(step)
+            left -= share
+    return worth
+
+
+def _forms(i: int, step: Mapping[str, Any], wide: int) -> list[list[str]]:
+    """A step as lines, the best form first: with its cost, in one line, then in two."""
+    costs = [f"   ({cost})" if cost else "" for cost in step_cost(step)]
+    one = f"  {i}. {step['do']:<{wide}}   {step['command']}".rstrip()
+    whole = [[one + cost] for cost in costs]
+    if step["command"]:
+        two = [f"  {i}. {step['do']}{cost}" for cost in costs]
+        whole += [[line, *pasted(step["command"], WIDTH, " " * 5, " " * 7)] for line in two]
+    whole.append([one])
+    # A command is never cut; where it is wider than the screen it has a line of its own.
+    fitting = [rows for rows in whole if len(rows[0]) <= WIDTH]
+    return fitting or [whole[-2] if step["command"] else [one]]
+
+
+def wrapped(text: str, lines: int | None = None) -> list[str]:
+    """A text in lines of the screen, in so many at most."""
+    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False,
+                         max_lines=lines, placeholder=" ...")  # fmt: skip

@@ -12,20 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from isocompute.answers.direction import confounded
-from isocompute.answers.effort import (
-    at_their_best,
-    compared,
-    further,
-    leaders,
-    longest,
-    named,
-    seeds,
-)
+from isocompute.answers.claims import confounded
 from isocompute.answers.law import NOTHING
 from isocompute.answers.overfit import SURE, Windows, falls, noise_scale, windows_of
 from isocompute.answers.reading import Reading
-from isocompute.domain import Configuration, Notice, notice, ordered
+from isocompute.domain import Configuration, Effort, Notice, notice, ordered
 from isocompute.domain.text import fold
 from isocompute.health.advice import OF_RUNS
 from isocompute.health.shape import roughness
@@ -44,6 +35,7 @@ USELESS = 0.02
 # Of its peak, a rate below which scores may level off for its sake. A linear fall to nothing passes
 # it half-way; a quarter would miss runs cut off before, three quarters name restarts of a warm-up.
 FELL = 0.5
+LEADERS = 3  # n that are named: more of them is a sweep, not a step
 ENOUGH_N = 3  # with fewer n, and with fewer runs of one, what others show says more than they do
 
 
@@ -97,10 +89,47 @@ def limits(fit: Fit) -> list[Notice]:
     return ordered([one for part in parts for one in part(fit)])
 
 
-def name_of(fit: Reading, c: Configuration) -> str:
-    """One configuration in words: its n, with its B_p where several were fitted."""
-    several = len({one.problems_per_batch for one in fit.configurations}) > 1
-    return f"{c} (B_p x n)" if several else f"n = {c.rollouts_per_problem}"
+def leaders(fit: Reading) -> list[Configuration]:
+    """What may be best at the largest budget compared: the nearest three n, at their best B_p."""
+    last = [b for b in fit.best if not b.extrapolated][-1]
+    n = last.tested_rollouts_per_problem
+    return at_their_best(fit, sorted(nearest_n(last.confidence_set, n)), last.x)
+
+
+def nearest_n(values: Sequence[int], n: int) -> list[int]:
+    """The three nearest to an n, the nearest first."""
+    return sorted(values, key=lambda m: abs(math.log2(m / n)))[:LEADERS]
+
+
+def at_their_best(fit: Reading, n: Sequence[int], x: float) -> list[Configuration]:
+    """Some tested n, each at the B_p that scores best at a budget."""
+    scores = fit.expected_scores(x)
+    return [
+        max((c for c in scores if c.rollouts_per_problem == m), key=lambda c: scores[c]) for m in n
+    ]
+
+
+def seeds(
+    fit: Reading, which: Sequence[Configuration], more: int = 2, most: float = math.inf
+) -> Effort:
+    """So many more runs of each configuration, as far as all n were compared.
+
+    What lies beyond tells nothing of one n against another. What nobody trained goes as far as any.
+
+    Args:
+        more: runs of each.
+        most: rollouts of a run, where a plan needs no more.
+    """
+    end = fit.support[1]
+    tried = {c: c if c in fit.configurations else None for c in which}
+    return {c: more * min(fit.trained(of, end), most) for c, of in tried.items()}
+
+
+def named(fit: Reading, which: Sequence[Configuration]) -> str:
+    """Configurations in words: n = 8, 16; with their B_p where several were fitted."""
+    if len({c.problems_per_batch for c in fit.configurations}) > 1:
+        return ", ".join(map(str, which)) + " (B_p x n)"
+    return "n = " + ", ".join(str(c.rollouts_per_problem) for c in which)
 
 
 def open_choice(
@@ -110,8 +139,7 @@ def open_choice(
     several = 2 * len(contended) > n_tested > 1 and not len(contended) == 2 < n_tested
     if not several:
         return []
-    end = max((float(c.position(fit.unit)[-1]) for c in fit.curves), default=at)
-    each = 2 * longest(fit) * min(at / end, 1.0)
+    each = 2 * fit.trained() * min(at / fit.reached(), 1.0)
     trains = dict.fromkeys(at_their_best(fit, contended, at), each)
     either = " or ".join(map(str, good))
     return [notice("n_not_told_apart", trains=trains, which=list(contended), good=either, at=at,
@@ -144,9 +172,11 @@ def _own_test(fit: Reading) -> Iterator[Notice]:
 
 def _on(fit: Reading, which: Sequence[Configuration]) -> dict[str, Any]:
     """Fields of a remedy: train these to twice the largest budget."""
-    to = 2 * max(float(c.position(fit.unit)[-1]) for c in fit.curves)
-    return {"which": named(fit, which), "to": to, "unit": fit.unit,
-            "trains": further(fit, which, to)}  # fmt: skip
+    to, trains = 2 * fit.reached(), dict[Configuration, float]()
+    for c in which:
+        ran = fit.reached(c)
+        trains[c] = fit.trained(c) / ran * (to - ran) if ran > 0 else 0.0
+    return {"which": named(fit, which), "to": to, "unit": fit.unit, "trains": trains}
 
 
 def _learned(fit: Reading) -> Iterator[Notice]:
@@ -154,11 +184,11 @@ def _learned(fit: Reading) -> Iterator[Notice]:
     of = windows_of(fit.curves, fit.unit)
     if 2 * len(fallen := _fallen(of)) > len(of):
         # The shortest run of those, then of the smallest batch, is the cheapest to try again.
-        first = min(fallen, key=lambda c: (longest(fit, c), c.batch_size, c))
-        names = [name_of(fit, c) for c in fallen]
+        first = min(fallen, key=lambda c: (fit.trained(c), c.batch_size, c))
+        names = [named(fit, [c]) for c in fallen]
         names[1:] = (name.removeprefix("n = ") for name in names[1:])
         yield notice("scores_fall", fallen=names, which=named(fit, [first]),
-                     trains={first: longest(fit, first) / 4})  # fmt: skip
+                     trains={first: fit.trained(first) / 4})  # fmt: skip
     elif not any(w.rises for w in of.values()):
         seen = [SURE * w.error(0, -1) for w in of.values()]
         yield notice("scores_flat", seen=min(seen, default=0.0))
@@ -174,14 +204,14 @@ def _read(fit: Reading) -> Iterator[Notice]:
         yield notice("steps_assumed")
     said = Counter((c.configuration, c.seed) for c in fit.curves if c.seed is not None)
     if again := {of for (of, _), count in said.items() if count > 1}:
-        yield notice("seed_repeated", which=[name_of(fit, c) for c in sorted(again)])
+        yield notice("seed_repeated", which=[named(fit, [c]) for c in sorted(again)])
 
 
 def _falls(fit: Reading) -> Iterator[Notice]:
     """What fell after a peak, where not most fell from the start."""
     of = windows_of(fit.curves, fit.unit)
     state = dict(zip(fit.configurations, fit.posterior.state_J, strict=True))
-    late = [name_of(fit, c) for c, w in of.items() if falls(w) and state.get(c) != "broken"]
+    late = [named(fit, [c]) for c, w in of.items() if falls(w) and state.get(c) != "broken"]
     if late and 2 * len(_fallen(of)) <= len(of):
         yield notice("falls_after_peak", which=late)
 
@@ -192,7 +222,7 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
     Args:
         most: rollouts of one of them, where a plan needs no more.
     """
-    runs_J, each = np.asarray(fit.posterior.n_runs_J), min(compared(fit), most)
+    runs_J = np.asarray(fit.posterior.n_runs_J)
     if (runs_J == 1).all():
         of = leaders(fit)
         yield notice("seeds_missing", what="Every n has", spread="taken from other sweeps",
@@ -201,23 +231,22 @@ def untested(fit: Reading, most: float = math.inf) -> Iterator[Notice]:
         few = {c: r for c, r in zip(fit.configurations, runs_J, strict=True) if r < ENOUGH_N}
         trains = {c: seeds(fit, [c], ENOUGH_N - int(r), most)[c] for c, r in few.items()}
         yield notice("few_seeds", which=named(fit, list(few)), trains=trains)
-    n = sorted({c.rollouts_per_problem for c in fit.configurations})
+    n = fit.tested_n
     if len(n) < ENOUGH_N:
         apart = len(n) == 2 and n[1] >= 4 * n[0]
         wanted = 2 ** round(np.log2(n[0] * n[-1]) / 2) if apart else 2 * n[-1]
-        trains = {Configuration(fit.configurations[0].problems_per_batch, int(wanted)): each}
-        yield notice("one_or_two_n", which=n, wanted=wanted, trains=trains)
+        other = Configuration(fit.configurations[0].problems_per_batch, int(wanted))
+        yield notice("one_or_two_n", which=n, wanted=wanted, trains=seeds(fit, [other], 1, most))
     if confounded(fit.configurations):
         two = [*leaders(fit)[:2], *fit.configurations][:2]
-        again = {Configuration(2 * c.problems_per_batch, c.rollouts_per_problem): each for c in two}
-        yield notice("n_confounded_with_batch", trains=again)
+        again = [c._replace(problems_per_batch=2 * c.problems_per_batch) for c in two]
+        yield notice("n_confounded_with_batch", trains=seeds(fit, again, 1, most))
 
 
 def _best(fit: Fit) -> Iterator[Notice]:
     """What limits the best n, at the end of the support and on the way there."""
-    inside = [b for b, is_inside in zip(fit.best, fit.inside_X, strict=True) if is_inside]
+    inside, tested = [b for b in fit.best if not b.extrapolated], fit.tested_n
     first, last = inside[0], inside[-1]
-    tested = sorted(last.probability)
     if len(tested) == 1:
         return
     yield from open_choice(fit, last.confidence_set, last.as_good, len(tested), last.x)
@@ -225,9 +254,9 @@ def _best(fit: Fit) -> Iterator[Notice]:
         if abs(np.log2(last.rollouts_per_problem / n)) < 1e-6:
             beyond = 2 * n if end == "largest" else n // 2
             if beyond > 1:  # one rollout of a problem has no group to be compared with
+                other = last.configuration._replace(rollouts_per_problem=beyond)
                 yield notice("optimum_at_edge", at=last.x, unit=fit.unit, n=n, end=end,
-                             beyond=beyond, trains={last.configuration._replace(
-                                 rollouts_per_problem=beyond): compared(fit)})  # fmt: skip
+                             beyond=beyond, trains=seeds(fit, [other], 1))  # fmt: skip
     if fit.rise.octaves > NOTHING and not fit.rise.claimed:
         ends = sorted({first.configuration, last.configuration})
         yield notice("rise_not_claimed", times=fold(fit.rise.octaves), those=named(fit, ends),
@@ -257,17 +286,17 @@ def _runs(fit: Fit) -> Iterator[Notice]:
     sizes = sorted({c.trials for c in curves if c.trials})
 
     def names(which: Iterable[Configuration]) -> list[str]:
-        return [name_of(fit, c) for c in sorted(set(which))]
+        return [named(fit, [c]) for c in sorted(set(which))]
 
     if broken := [c for c, s in state.items() if s == "broken"]:
-        again = dict.fromkeys(broken, longest(fit))
+        again = dict.fromkeys(broken, fit.trained())
         yield notice("unhealthy_run", which=names(broken), trains=again)
     if stopped := names(c for c, s in state.items() if s == "stopped"):
         yield notice("stopped_early", which=stopped)
     if failed:
         rules = sorted({c.configuration for c in failed})
-        again = {c: k * longest(fit) for c, k in Counter(c.configuration for c in failed).items()}
-        listed = [f"{name_of(fit, c)} ({fit.unhealthy[c]})" for c in rules]
+        again = {c: k * fit.trained() for c, k in Counter(c.configuration for c in failed).items()}
+        listed = [f"{named(fit, [c])} ({fit.unhealthy[c]})" for c in rules]
         advice = OF_RUNS.get(failed[0].failed_rules[0], "Look at their health.")
         yield notice("failed_health", n_failed=len(failed), n_runs=len(curves), which=listed,
                      advice=advice, trains=again)  # fmt: skip

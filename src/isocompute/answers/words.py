@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.answers.advice import OF_THE_SWEEP, amounts, plain_rate
-from isocompute.answers.best_words import best_n_words
-from isocompute.answers.check import check_words
-from isocompute.answers.clock import clock_words, gpus_words
-from isocompute.answers.less import less_words
-from isocompute.answers.overtakes import lead_words
-from isocompute.answers.passes import passes_words
-from isocompute.answers.recorded import known_words
-from isocompute.answers.step_words import (
+from isocompute.answers.around import known_words
+from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
+from isocompute.answers.price import clock_words, gpus_words
+from isocompute.answers.steps import (
     ALIKE,
+    OF_THE_SWEEP,
     WIDTH,
+    amounts,
     checks,
+    plain_rate,
     step_lines,
     too_dear_lines,
     wrapped,
@@ -33,6 +32,7 @@ _SCREEN = 15  # lines by default
 _GIVE_WAY = (("", 2), ("untested n", 2), ("today", 1), ("for less", 1), ("stop if", 1),
              ("data", 1))  # fmt: skip
 _FOREGROUND = 3  # steps that are named
+NO_GAIN = "none: this is what you run today"
 TOO_DEAR = "nothing: every check costs more than the run"
 
 _RULES = {"model": "this plan", "best_so_far": "best so far", "largest_n": "largest n",
@@ -113,21 +113,17 @@ def _run(d: Mapping[str, Any]) -> list[str]:
 
 
 def _rows(d: Mapping[str, Any]) -> list[str]:
-    low, high = d["predicted_score_interval"]
     metric = d.get("law", {}).get("metric", "score")
-    said = f"{d['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
+    said = _between(d["predicted_score"], d["predicted_score_interval"])
     out = _row("score", said, metric if metric != "score" else "")
     gain = d["gain"]
     if gain is not None and is_today(d):
-        out += _row("gain", "none: this is what you run today")
+        out += _row("gain", NO_GAIN)
     elif gain is not None:
-        low, high = gain["interval"]
-        over = f"{gain['score']:+.3f} ({low:+.3f} to {high:+.3f}) over today's n = "
+        over = f"{_between(gain['score'], gain['interval'], '+')} over today's n = "
         over += f"{gain['rollouts_per_problem']}"
         with_bp = f"{over}, B_p = {gain['problems_per_batch']}"
-        doubts = [] if gain["tested"] else ["untested"]
-        doubts += ["may be a loss"] if low <= 0 <= high else []
-        aside = ", ".join(doubts)
+        aside = doubts(gain)
         if gain["problems_per_batch"] != d["problems_per_batch"]:
             over = with_bp
         elif d.get("law", {}).get("unit") == "gpu-hours":  # then the size of its batch counts
@@ -135,8 +131,7 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
             over = with_bp if len(line) <= WIDTH else over
         out += _row("gain", over, aside)
         other = ", ".join(other_amounts(gain["cost"], d["cost"]))
-        low, high = gain["predicted_score_interval"]
-        now = f"{gain['predicted_score']:.3f} ({low:.3f} to {high:.3f})"
+        now = _between(gain["predicted_score"], gain["predicted_score_interval"])
         out += _row("today", now + (f", {other}" if other else ""))
     for one in d["notices"]:
         if one["code"].startswith(("capped_by_m", "capped_by_pr")):
@@ -146,13 +141,13 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     for name, text in (
         ("trained", trained_words(d)), ("best", lead_words(d)), ("data", passes_words(d)),
         ("for less", less_words(d)),
-        ("stop if", check_words(d.get("check"))),
+        ("stop if", check_words(d)),
     ):  # fmt: skip
         out += _row(name, text) if text else []
     if guesses := d["neighbours"][:2]:
-        said = ("{rollouts_per_problem}: {gain:+.3f} ({gain_interval[0]:+.3f} to "
-                "{gain_interval[1]:+.3f})")  # fmt: skip
-        out += _row("untested n", ", ".join(said.format(**row) for row in guesses))
+        each = (f"{row['rollouts_per_problem']}: {_between(row['gain'], row['gain_interval'], '+')}"
+                for row in guesses)  # fmt: skip
+        out += _row("untested n", ", ".join(each))
     known, rate = known_words(d), plain_rate(d["learning_rate"])
     if known is None or "warmup_steps" in known:  # else it is yours to keep, as the rest
         rate += f", {d['recipe']['warmup_steps']} warm-up steps"
@@ -172,6 +167,19 @@ def _rows(d: Mapping[str, Any]) -> list[str]:
     return out + next((cost for cost in costs if len(cost[0]) <= WIDTH), costs[-1])
 
 
+def _between(value: float, ends: Sequence[float], sign: str = "") -> str:
+    """A score, or a difference of scores, with its interval: "0.090 (0.065 to 0.108)"."""
+    said, low, high = (f"{v:{sign}.3f}" for v in (value, *ends))
+    return f"{said} ({low} to {high})"
+
+
+def doubts(gain: Mapping[str, Any]) -> str:
+    """What speaks against a gain over today's setting."""
+    low, high = gain["interval"]
+    said = {"untested": not gain.get("tested", True), "may be a loss": low <= 0 <= high}
+    return ", ".join(doubt for doubt, holds in said.items() if holds)
+
+
 def trained_words(d: Mapping[str, Any]) -> str:
     """That runs of the sweep are the plan's already; nothing where none is."""
     if not (found := d.get("trained")):
@@ -184,11 +192,8 @@ def runner_up_words(d: Mapping[str, Any]) -> str:
     """The next best n tested, and what it scores less; "" where there is none."""
     if not (second := d.get("runner_up")):
         return ""
-    low, high = second["interval"]
-    return (
-        f"n = {second['rollouts_per_problem']} scores {second['lost']:.3f} less "
-        f"({low:.3f} to {high:.3f})"
-    )
+    lost = _between(second["lost"], second["interval"]).replace(" (", " less (")
+    return f"n = {second['rollouts_per_problem']} scores {lost}"
 
 
 def other_amounts(cost: Mapping[str, Any], than: Mapping[str, Any]) -> list[str]:
@@ -319,3 +324,52 @@ def _beside(d: Mapping[str, Any], trainer: str) -> list[str]:
     ]
     return [f"# {line}" for one in said for line in textwrap.wrap(
         one, WIDTH - 2, break_on_hyphens=False)]  # fmt: skip
+
+
+def trend_only(d: Mapping[str, Any]) -> bool:
+    """Whether the choice stands out of the trend over n that the interval speaks of."""
+    return any(row["code"] == "outside_interval" for row in d.get("notices") or ())
+
+
+def best_n_words(d: Mapping[str, Any]) -> str:
+    """Where the best n of a plan's budget lies, and which of those tested the plan takes."""
+    best, ends = d["rollouts_per_problem_law"], d["rollouts_per_problem_interval"]
+    first, last = d.get("law", {}).get("tested") or (0, math.inf)
+    ends = ends or (best, best)
+    low, high = (f"{v:.0f}" for v in ends)
+    # Where the interval ends with those tested, the truth may lie beyond.
+    fewer, more = 1 < ends[0] < first * 1.01, ends[1] > last * 0.99
+    beyond = " or beyond" if fewer and more else " or fewer" * fewer + " or more" * more
+    where = (high if fewer and not more else low) + beyond
+    if low != high and fewer == more:
+        where = f"between {low} and {high}" + ("," + beyond if beyond else "")
+    capped = any(one["code"].startswith("capped_by_") and one["code"] != "capped_by_tested_n"
+                 for one in d.get("notices") or ())  # fmt: skip
+    of, n = "tested and allowed" if capped else "tested", d["rollouts_per_problem"]
+    best_is = "is predicted to score best" if (d.get("extrapolation_log10") or 0) > 0 else (
+        "scores best")  # fmt: skip
+    if trend_only(d):
+        return f"Of those {of}, n = {n} {best_is}; by the trend over n the best is {where}."
+    if low == high:
+        return f"The best n is {where}."
+    return f"The best n is {where}; of those {of}, {n} {best_is}."
+
+
+def n_words(best: Mapping[str, Any]) -> str:
+    """The tested n that scores best, and where the best n lies: "64 (8 to 246)".
+
+    The interval alone where it does not hold that n: the trend over n has its peak elsewhere.
+    """
+    low, high = best.get("interval") or (None, None)
+    said = round(best.get("tested_rollouts_per_problem", best["rollouts_per_problem"]))
+    if low is None or high is None:
+        return compact(said)
+    known = " to ".join(dict.fromkeys((compact(round(low)), compact(round(high)))))
+    if known == compact(said) or not round(low) <= said <= round(high):
+        return known
+    return f"{compact(said)} ({known})"
+
+
+def span_words(values: Sequence[int]) -> str:
+    """The smallest and the largest of ascending values: "8 to 512"."""
+    return " to ".join(map(str, dict.fromkeys((values[0], values[-1]))))

@@ -38,29 +38,26 @@ def fit(options: Options) -> int:
     from isocompute.allocation import Rates
     from isocompute.answers import fit_sweep
     from isocompute.answers.claims import best_n_rows
-    from isocompute.answers.price import timed
     from isocompute.cli.evidence import best_n_lines
     from isocompute.cli.fit_full import full_lines
     from isocompute.cli.fit_short import fit_lines
     from isocompute.sources import load_with_train
     from isocompute.sources.studies import with_study_rates
 
-    asked, unit = scores(options), options.unit or "rollouts"
+    asked = scores(options)
     documents = []
     for metric in _metrics(options):
         asked["metric"] = metric
         curves, train = load_with_train(sources, **asked)
-        if unit == "gpu-hours":
-            rates = with_study_rates(sources[0], Rates())
-            curves, train = (timed(rows, rates) for rows in (curves, train))
         found = fit_sweep(
             curves,
             fix=options.fix,
             joint=options.joint,
-            unit=unit,
+            unit=options.unit or "rollouts",
             select=options.select,
             sources=sources,
             train=train,
+            rates=with_study_rates(sources[0], Rates()),
         )
         documents.append(found.document)
     document, rows = documents[0], []
@@ -181,8 +178,7 @@ def report(options: Options) -> int:
     check_target(options.output, options.source)
     from isocompute.allocation import Rates, parse_budget
     from isocompute.answers import fit_sweep
-    from isocompute.answers.clock import on_gpus
-    from isocompute.answers.price import timed
+    from isocompute.answers.price import on_gpus
     from isocompute.report import render_report
     from isocompute.report.figures import save_figures
     from isocompute.report.study_data import study_view
@@ -198,8 +194,7 @@ def report(options: Options) -> int:
         # what stands beside the subject has a setting of its own
         of = {} if fits else {**setting, "unit": _unit_of_a_report(options, source, curves)}
         if of.get("unit") == "gpu-hours":
-            rates = with_study_rates(source, Rates())
-            curves, train = (timed(rows, rates) for rows in (curves, train))
+            of["rates"] = with_study_rates(source, Rates())
             gpus = parse_budget(options.budget).gpus if options.budget else None
             curves = on_gpus(curves, gpus)
         fits.append(

@@ -30,8 +30,7 @@ def design(options: Options) -> int:
     """Budget + prior -> a sweep with its price and worth, as a study file."""
     check_target(options.json, [options.prior] if options.prior else [])
     check_target(options.output, [f for f in (options.train, options.validation) if f])
-    from isocompute.answers.clock import on_gpus, times_scaled
-    from isocompute.answers.price import priced
+    from isocompute.answers.price import on_gpus, priced, times_scaled
     from isocompute.design import (
         Asked,
         Limits,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.answers.best_words import n_words
+from isocompute.answers.words import n_words
 from isocompute.cli.cells import indented, number, span, table, wrapped
 from isocompute.cli.evidence import backtest_lines, best_n_lines, gap_lines, spread_lines
 from isocompute.cli.fit_short import fit_lines, setting_words, whole

@@ -7,8 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isocompute.answers.best_words import n_words, span_words
-from isocompute.answers.words import others_words
+from isocompute.answers.words import n_words, others_words, span_words
 from isocompute.cli.cells import WIDTH
 from isocompute.domain.text import compact, fold, pasted, unit_words
 

@@ -148,7 +148,7 @@ def today(text: str) -> Configuration | int:
     >>> today("16")
     16
     """
-    from isocompute.answers.today import parse_current
+    from isocompute.answers.beside import parse_current
 
     return parse_current(f"n={text}" if text.strip().isdigit() else text)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from isocompute.answers.passes import FEWER
+from isocompute.answers.beside import FEWER
 from isocompute.design.candidates import Limits, candidates, check_limits, starting_bp
 from isocompute.design.prior import Worlds
 from isocompute.design.simulate import Sweep

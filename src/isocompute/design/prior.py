@@ -22,7 +22,7 @@ from isocompute.answers.fit import fit_sweep
 from isocompute.domain import Curve
 from isocompute.errors import InputError, RefusalError
 from isocompute.model import Posterior, fit_posterior
-from isocompute.sources.studies import trained_on
+from isocompute.sources.studies import study_facts
 
 FloatArray = NDArray[np.float64]
 
@@ -168,7 +168,7 @@ def worlds_of(curves: Sequence[Curve], source: str, size: int, seed: int) -> Wor
     return Worlds(
         problems_per_batch=b_p, n_F=n_F, x_X=_positions(), score_WFX=score_WFX,
         metric=curves[0].metric or "score", sources=(source,),
-        **_reach(curves), problems=trained_on(source),
+        **_reach(curves), problems=study_facts(source).problems,
     )  # fmt: skip
 
 

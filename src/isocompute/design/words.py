@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from isocompute.answers.clock import hours_words
+from isocompute.answers.price import hours_words
 from isocompute.domain.text import compact
 
 Row = Mapping[str, Any]

@@ -158,21 +158,16 @@ def select_imported(
     Raises:
         InputError: a key that no run has, or a value that none has.
     """
-    from isocompute.store.arms import matches, no_match
+    from isocompute.store.arms import matching
 
-    kept = list(runs)
     known = ("run", *SETTINGS, *sorted({k for run in runs for k in run.provenance.facts}))
-    for key, wanted in where.items():
+    for key in where:
         if key not in known:
             raise InputError(
                 f"{path}: a selection of logs must name one of {', '.join(known)}, but got "
                 f"{key!r}; import the logs apart, or select by run=PATTERN."
             )
-        there = {id(run): _fact(run, key) for run in kept}
-        kept = [run for run in kept if matches(there[id(run)], wanted)]
-        if not kept:
-            raise no_match(path, key, wanted, sorted(set(there.values())))
-    return kept
+    return matching(path, runs, where, _fact)
 
 
 def _fact(run: ImportedRun, key: str) -> str:

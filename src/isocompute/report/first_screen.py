@@ -7,25 +7,31 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from isocompute.answers.advice import amounts, in_full, plain_rate, step_cost
-from isocompute.answers.around import PUBLISHED_MODEL
-from isocompute.answers.best_words import best_n_words, span_words, trend_only
-from isocompute.answers.check import check_words
-from isocompute.answers.clock import clock_words
-from isocompute.answers.less import less_words
-from isocompute.answers.overtakes import lead_words
-from isocompute.answers.passes import passes_words
-from isocompute.answers.recorded import known_words
-from isocompute.answers.step_words import checks, with_checks
+from isocompute.answers.around import PUBLISHED_MODEL, known_words
+from isocompute.answers.beside import check_words, lead_words, less_words, passes_words
+from isocompute.answers.price import clock_words
+from isocompute.answers.steps import (
+    amounts,
+    checks,
+    in_full,
+    plain_rate,
+    step_cost,
+    with_checks,
+)
 from isocompute.answers.words import (
+    NO_GAIN,
     TOO_DEAR,
+    best_n_words,
+    doubts,
     is_today,
     other_amounts,
     rate_origin,
     rate_words,
     recipe_said,
     runner_up_words,
+    span_words,
     trained_words,
+    trend_only,
 )
 from isocompute.domain.text import compact, unit_words
 from isocompute.report import words
@@ -110,7 +116,7 @@ def _plan(fit: Document | None, plan: Document) -> Section:
         ("Runner-up", "" if equals else runner_up_words(plan)),
         ("Best", lead_words(plan)),
         ("For less", less_words(plan)),
-        ("Stop if", check_words(plan.get("check"))),
+        ("Stop if", check_words(plan)),
         ("Learning rate", _learning_rate(plan)),
         ("Other settings", "keep your own" if recipe_said(plan) else ""),
         ("Cost", _cost(plan.get("cost") or {}, clock_words(plan))),
@@ -265,14 +271,12 @@ def _gain(plan: Document) -> str:
     if not gain or gain.get("score") is None:
         return ""
     if is_today(plan):
-        return "none: this is what you run today"
-    wide = gain.get("interval") or [None, None]
+        return NO_GAIN
+    wide = gain["interval"]
     b_p, n = gain.get("problems_per_batch"), gain.get("rollouts_per_problem")
     by_cost = (plan.get("law") or {}).get("unit") == "gpu-hours"  # then the batch counts
     other = f", Bₚ = {b_p}" if by_cost or b_p != plan.get("problems_per_batch") else ""
-    doubts = [] if gain.get("tested", True) else ["untested"]
-    doubts += ["may be a loss"] if None not in wide and wide[0] <= 0 <= wide[1] else []
-    doubt = f" ({', '.join(doubts)})" if doubts else ""
+    doubt = f" ({said})" if (said := doubts(gain)) else ""
     unit = unit_words((plan.get("law") or {}).get("unit") or "rollouts")
     return (
         f"{words.signed(gain['score'])} ({words.signed(wide[0])} to {words.signed(wide[1])}) over "

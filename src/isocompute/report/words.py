@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from isocompute.answers.best_words import n_words
 from isocompute.answers.paper import PrintedLaw, printed_law
+from isocompute.answers.words import n_words
 from isocompute.credentials import hide, secret_name
 from isocompute.domain.text import compact, fold, unit_words, visible
 

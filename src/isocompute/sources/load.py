@@ -36,8 +36,8 @@ from isocompute.importers.vocabulary import column_of
 from isocompute.metrics import parse_metric
 from isocompute.sources.doubles import without_doubles
 from isocompute.sources.grid import GRID, load_grid
-from isocompute.sources.studies import is_study, study_curves
-from isocompute.store import Store, StoredRun, arms
+from isocompute.sources.studies import Found, is_study, study_curves
+from isocompute.store import Store, arms
 
 PUBLISHED = "published:"
 _CURVE_KEYS = ("run", "seed", "problems_per_batch", "rollouts_per_problem")
@@ -120,13 +120,8 @@ def _load(sources: Sources, *, where: Sequence[str] = (), **options: Any) -> Loa
         words: dict[str, Any] = {key: own.pop(key, None) or labels[key] for key in arms.LABELS}
         train = asked.train and words["split"] is None
         words["split"] = words["split"] or "validation"
-        found.append(
-            _load_one(
-                replace(
-                    asked, path=path, source=source, where={**shared, **own}, train=train, **words
-                )
-            )
-        )
+        words |= {"path": path, "source": source, "where": {**shared, **own}, "train": train}
+        found.append(_load_one(replace(asked, **words)))
     curves = [c for one in found for c in one.curves]
     if len(names) > 1:
         arms.require_one_arm(" ".join(names), [run for one in found for run in one.runs])
@@ -163,13 +158,6 @@ class _Asked:
                 self.say(line)
 
 
-class _Found(NamedTuple):
-    curves: list[Curve]
-    train: Sequence[Curve] = ()
-    runs: Sequence[StoredRun] = ()
-    logs: Sequence[ImportedRun] = ()
-
-
 def is_table_in_memory(source: Source) -> bool:
     """Whether a source is a data frame or an Arrow table."""
     return hasattr(source, "__arrow_c_stream__")
@@ -201,7 +189,7 @@ def _of_metric(train: list[Curve], metric: str) -> list[Curve]:
     return same if rates else []
 
 
-def _load_one(asked: _Asked) -> _Found:
+def _load_one(asked: _Asked) -> Found:
     """Curves of one source, on the problem set and under the metric asked for."""
     found = _read(asked)
     curves = found.curves
@@ -214,28 +202,28 @@ def _load_one(asked: _Asked) -> _Found:
     return found._replace(curves=curves)
 
 
-def _read(asked: _Asked) -> _Found:
+def _read(asked: _Asked) -> Found:
     """Every curve of one source that was asked for, by the kind of source."""
     how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
     if is_table_in_memory(asked.source):
         return _of_split(asked, load_table(asked.source, **how))
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
-        return _Found(_narrow(asked, [c for c in published if c.split == asked.split]))
+        return Found(_narrow(asked, [c for c in published if c.split == asked.split]))
     if asked.path.startswith(GRID):
         curves, train = load_grid(
             asked.path.removeprefix(GRID), problem_set=asked.problem_set,
             split=asked.split or "validation", where=asked.where, say=asked.say,
         )  # fmt: skip
-        return _Found(curves, train if asked.train else [])
+        return Found(curves, train if asked.train else [])
     file = Path(asked.path)
     if is_study(file):
         own = study_curves(
             file, asked.where, metric=asked.metric, problem_set=asked.problem_set,
             split=asked.split, train=asked.train,
         )  # fmt: skip
-        logs = _of_logs(asked, imported) if (imported := load_imported(file)) else _Found([])
-        return _Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)
+        logs = _of_logs(asked, imported) if (imported := load_imported(file)) else Found([])
+        return Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)
     if not file.exists():
         raise InputError(not_found(file))
     tables, runs = tables_or_runs(file, asked.settings, asked.say)
@@ -258,12 +246,12 @@ def _named(table: Path, c: Curve) -> Named:
                  of_file=True)  # fmt: skip
 
 
-def _of_split(asked: _Asked, curves: list[Curve]) -> _Found:
+def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
     train = [c for c in curves if c.split == "train"] if asked.train else []
-    return _Found([c for c in curves if c.split == asked.split], train)
+    return Found([c for c in curves if c.split == asked.split], train)
 
 
-def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
+def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     path, score_range = asked.path, asked.score_range
     runs = select_imported(path, runs, asked.where)
     require_one_arm([run for run in runs if run.series], asked.where)
@@ -283,23 +271,19 @@ def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:
         low, high = score_range
         rewards = "; best@k and worst@k of rewards are the log's own, never computed" if low else ""
         asked.tell([f"{path}: scores of {low:g}..{high:g} are shown in 0..1{rewards}"])
-    return _Found(curves, train, logs=runs)
+    return Found(curves, train, logs=runs)
 
 
 def _narrow(asked: _Asked, curves: list[Curve]) -> list[Curve]:
     """What a selection leaves of curves that know no more than their configuration and run."""
-    for key, value in asked.where.items():
+    for key in asked.where:
         if key not in _CURVE_KEYS:
             raise InputError(
                 f"{asked.path}: a selection of logs must name one of {', '.join(_CURVE_KEYS)}, "
                 f"but got {key!r}; logs hold no recipe, so import them apart, or select by "
                 "run=PATTERN."
             )
-        there = sorted({str(getattr(c, key)) for c in curves})
-        curves = [c for c in curves if arms.matches(str(getattr(c, key)), value)]
-        if not curves:
-            raise arms.no_match(asked.path, key, value, there)
-    return curves
+    return arms.matching(asked.path, curves, asked.where, lambda c, key: str(getattr(c, key)))
 
 
 def _nothing_in(asked: _Asked) -> InputError:

@@ -1,4 +1,4 @@
-"""What is read out of a study folder: learning curves, recipes, rates, failed configurations.
+"""What is read out of a study folder: learning curves, recipes, rates.
 
 Shape legend: K evaluations, C = samples + 1 possible numbers of successes.
 """
@@ -6,8 +6,7 @@ Shape legend: K evaluations, C = samples + 1 possible numbers of successes.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,20 +17,22 @@ from numpy.typing import NDArray
 from isocompute.allocation import Rates
 from isocompute.domain import Configuration, Curve
 from isocompute.errors import InputError
+from isocompute.importers.runs import ImportedRun
 from isocompute.metrics import metric_table, parse_metric, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.arms import Where, require_one_arm, select_runs, split_source
 from isocompute.store.decisions import adaptive_looks, resting_states
-from isocompute.store.health import failed_rules, study_health
+from isocompute.store.health import failed_rules
 
 
-class StudyCurves(NamedTuple):
+class Found(NamedTuple):
     """Curves of the split that was asked for, those of the training batches, and their runs."""
 
     curves: list[Curve]
-    train: list[Curve]
-    runs: list[StoredRun]
+    train: Sequence[Curve] = ()
+    runs: Sequence[StoredRun] = ()
+    logs: Sequence[ImportedRun] = ()
 
 
 def is_study(path: str | Path) -> bool:
@@ -42,7 +43,7 @@ def is_study(path: str | Path) -> bool:
 def study_curves(
     path: str | Path, where: Where, *, metric: str | None = None, problem_set: str | None = None,
     split: str | None = None, train: bool = False,
-) -> StudyCurves:  # fmt: skip
+) -> Found:  # fmt: skip
     """One curve per run and problem set; a run whose weights never moved has none.
 
     Args:
@@ -71,7 +72,7 @@ def study_curves(
                 for run in runs
                 for c in _run_curves(store, run, metric, problem_set)
             ]
-        return StudyCurves(curves, list(_train_curves(store, runs, None)) if train else [], runs)
+        return Found(curves, list(_train_curves(store, runs, None)) if train else [], runs)
 
 
 def _run_curves(
@@ -180,40 +181,36 @@ def _identity(run: StoredRun) -> dict[str, Any]:
     return {**configuration_of(run)._asdict(), "run": run.hash, "seed": run.spec["seed"]}
 
 
-def unhealthy(source: str) -> dict[Configuration, str]:
-    """Configurations of a study with a run that failed a health rule, and the rules; else none."""
-    failed: dict[Configuration, set[str]] = {}
-    with _selected(source) as (store, runs):
-        findings = study_health(store) if store else {}
-        for run in runs:
-            if rules := {f.code for f in findings[run.hash] if f.severity == "failure"}:
-                failed.setdefault(configuration_of(run), set()).update(rules)
-    return {key: ", ".join(sorted(rules)) for key, rules in failed.items()}
+class StudyFacts(NamedTuple):
+    """What the runs that a source selects of a study say beside their curves."""
+
+    recipes: Sequence[Recipe] = ()  # the different ones
+    file: str | None = None  # that extends the study; None: nothing of isocompute adds to the runs
+    problems: int | None = None  # of their largest training set
+    rates: Mapping[str, float] = {}  # what the study file says of costs
 
 
-def study_recipes(source: str) -> list[Recipe]:
-    """The different recipes of the runs that a source selects; none where it is no study."""
-    with _selected(source) as (_, runs):
-        records = [run.spec["recipe"] for run in runs]
-    return [stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]]
+def study_facts(source: str) -> StudyFacts:
+    """Facts of a study; empty where a source holds no run that was trained here.
 
-
-def study_file(source: str) -> str | None:
-    """The file that extends a study: NAME.yaml beside the folder NAME, else a word for it.
-
-    None where the source holds no run that was trained here: nothing of isocompute adds to it.
+    The file is NAME.yaml beside the folder NAME, else a word for it.
     """
-    with _selected(source) as (_, runs):
-        if not runs:
-            return None
-    beside = Path(str(Path(split_source(source)[0])) + ".yaml")
-    return shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml"
-
-
-def trained_on(source: str) -> int | None:
-    """Problems of the largest training set of a study's runs; None where it is no study."""
-    with _selected(source) as (_, runs):
-        return max((int(run.spec["train"]["size"]) for run in runs), default=None)
+    path, where = split_source(source)
+    if not is_study(path):
+        return StudyFacts()
+    with Store(path) as store:
+        specs = [run.spec for run in select_runs(path, store.runs(), where)]
+        rates = (store.info().get("source") or {}).get("rates") or {}
+    if not specs:
+        return StudyFacts(rates=rates)
+    records = [spec["recipe"] for spec in specs]
+    beside = Path(f"{Path(path)}.yaml")
+    return StudyFacts(
+        recipes=[stored_recipe(r) for i, r in enumerate(records) if r not in records[:i]],
+        file=shlex.quote(str(beside)) if beside.is_file() else "STUDY.yaml",
+        problems=max(int(spec["train"]["size"]) for spec in specs),
+        rates=rates,
+    )
 
 
 def stored_recipe(record: Mapping[str, Any]) -> Recipe:
@@ -224,21 +221,6 @@ def stored_recipe(record: Mapping[str, Any]) -> Recipe:
 
 def with_study_rates(source: str | None, rates: Rates) -> Rates:
     """Fill the rates that nobody gave from the study file of a study folder."""
-    path = None if source is None else split_source(source)[0]
-    if path is None or not is_study(path):
-        return rates
-    with Store(path) as store:
-        known = (store.info().get("source") or {}).get("rates") or {}
+    known = study_facts(source).rates if source else {}
     missing = {f.name: known.get(f.name) for f in fields(rates) if getattr(rates, f.name) is None}
     return replace(rates, **missing)
-
-
-@contextmanager
-def _selected(source: str) -> Iterator[tuple[Store | None, list[StoredRun]]]:
-    """The store of a study and the runs that a source selects of it; None and none of another."""
-    path, where = split_source(source)
-    if not is_study(path):
-        yield None, []
-        return
-    with Store(path) as store:
-        yield store, select_runs(path, store.runs(), where)

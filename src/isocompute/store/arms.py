@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import difflib
 import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from isocompute.errors import InputError
 from isocompute.store.store import StoredRun
 
 Where = Mapping[str, str]
+T = TypeVar("T")
 
 # Words that choose among curves, not among runs.
 LABELS = ("metric", "problem_set", "split")
@@ -107,21 +108,37 @@ def select_runs(path: str | Path, runs: Sequence[StoredRun], where: Where) -> li
     Raises:
         InputError: a key that no run has, or values that no run has together.
     """
-    facts = [run_facts(run) for run in runs]
-    kept = list(range(len(runs)))
-    for key, wanted in where.items():
-        if key in LABELS or not runs:
-            continue
-        full = next(
-            (name for name in (key, f"recipe.{key}") if any(name in f for f in facts)), None
-        )
+    facts = {run.hash: run_facts(run) for run in runs}
+    known = sorted({name for of in facts.values() for name in of})
+    names = dict[str, str]()
+    for key in [key for key in where if key not in LABELS and runs]:
+        full = next((name for name in (key, f"recipe.{key}") if name in known), None)
         if full is None:
-            raise _unknown_key(str(path), key, sorted({k for f in facts for k in f}))
-        there = sorted({facts[i].get(full, "") for i in kept})
-        kept = [i for i in kept if matches(facts[i].get(full, ""), wanted)]
+            raise _unknown_key(str(path), key, known)
+        names[key] = full
+    wanted = {key: where[key] for key in names}
+    return matching(str(path), runs, wanted, lambda run, key: facts[run.hash].get(names[key], ""))
+
+
+def matching(path: str, among: Sequence[T], where: Where, fact: Callable[[T, str], str]) -> list[T]:
+    """What a selection leaves.
+
+    Args:
+        path: of the source, for messages.
+        among: what is selected from.
+        where: key -> wanted value, see `matches`.
+        fact: what one of them has under a key.
+
+    Raises:
+        InputError: values that none has together.
+    """
+    kept = list(among)
+    for key, wanted in where.items():
+        there = [fact(one, key) for one in kept]
+        kept = [one for one, value in zip(kept, there, strict=True) if matches(value, wanted)]
         if not kept:
-            raise no_match(str(path), key, wanted, there)
-    return [runs[i] for i in kept]
+            raise no_match(path, key, wanted, sorted(set(there)))
+    return kept
 
 
 def no_match(path: str, key: str, wanted: str, there: Sequence[str]) -> InputError:

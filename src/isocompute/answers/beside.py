@@ -1,0 +1,312 @@
+"""What stands beside the choice of a plan, in the same draws.
+
+Today's setting, a part of the budget, where the choice takes the lead, a check on the way of its
+run, passes over its problems, runs that it has already; each with its words.
+
+Shape legend: D draws, F candidates, J configurations, X budgets.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from isocompute.allocation import Allocation
+from isocompute.answers.backtest import simple_rules
+from isocompute.answers.best import AS_GOOD, choice, interval
+from isocompute.answers.claims import confounded
+from isocompute.answers.prescribe import Prescription, Question
+from isocompute.answers.price import per_rollout
+from isocompute.domain import Configuration, Notice, notice
+from isocompute.domain.text import compact, unit_words
+from isocompute.errors import InputError
+from isocompute.model.prior import OCTAVES
+
+PARTS = {"half": 1 / 2, "tenth": 1 / 10}  # of a budget
+# Times what the choice was trained to. Half of it tells nothing new, twice of it costs twice as
+# much before a wrong trend shows.
+FURTHER = 2.0
+# A check must find a run that has stopped learning in so many of the cases. At half it would pass
+# most of those, at 0.95 few plans have a check before they end.
+POWER = 0.8
+_STEP = 1.1  # between the two budgets that give the slope of a curve
+_PLACES = 60  # budgets looked at between the two: 4% apart over a decade
+# A twelfth of the problems halves the n that is best (arXiv 2603.12151, section 5): a quarter is
+# worth a word; half of it would miss that case's milder kin, twice of it would name every subset.
+FEWER = 4
+
+
+def parse_current(text: str) -> Configuration | int:
+    """Today's setting in words: n=16,bp=32, or n=16; raises ValueError for others.
+
+    >>> parse_current("n=16,bp=32"), parse_current("n=16")
+    (Configuration(problems_per_batch=32, rollouts_per_problem=16), 16)
+    """
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, value = part.strip().partition("=")
+        name = {"rollouts_per_problem": "n", "problems_per_batch": "bp"}.get(name, name)
+        if name not in ("n", "bp") or name in found:
+            raise ValueError(f"must be n=16 or n=16,bp=32, but got {text!r}")
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not (number >= 1 and number.is_integer()):
+            raise ValueError(f"must hold whole numbers >= 1, but got {text!r}")
+        found[name] = int(number)
+    if "n" not in found:
+        raise ValueError(f"must name n, as in n=16,bp=32, but got {text!r}")
+    return Configuration(found["bp"], found["n"]) if "bp" in found else found["n"]
+
+
+def gain_over_today(q: Question, found: Prescription) -> dict[str, Any] | None:
+    """Score of the choice less that of today's setting; None where no setting was given.
+
+    Today's n alone stands at the B_p of the choice, or at its own smallest stable one.
+
+    Raises:
+        InputError: an n that nothing tested resembles, or a batch above the budget.
+    """
+    if q.current is None:
+        return None
+    fit, now = q.fit, _today(q, found.configuration.problems_per_batch)
+    known = fit.tested_n
+    n = now.rollouts_per_problem
+    apart = min(abs(math.log2(n / other)) for other in known)
+    if apart > OCTAVES:
+        raise InputError(
+            f"the current n must lie within a factor of {2**OCTAVES:.0f} of a tested n, but got "
+            f"n = {n} and n = {known[0]} to {known[-1]} were tested; train it, or "
+            "correct --current."
+        )
+    steps = int(q.rollouts(now) // now.batch_size)
+    if steps < 1:
+        raise InputError(
+            f"the current batch must fit into the budget, but {now} takes {now.batch_size:,} "
+            f"rollouts and the budget is {compact(q.rollouts(now))}; correct --current."
+        )
+    score_D = fit.scores_of([now], q.x)[:, 0]
+    gain_D = found.score_D - score_D
+    return {
+        **now._asdict(), "tested": now in fit.configurations, "score": gain_D.mean(),
+        "interval": interval(gain_D, fit.level), "predicted_score": score_D.mean(),
+        "predicted_score_interval": interval(score_D, fit.level),
+        "steps": steps, "cost": q.rates_of(now).cost(steps * now.batch_size),
+    }  # fmt: skip
+
+
+def _today(q: Question, b_p: int) -> Configuration:
+    """Today's (B_p, n)."""
+    if not isinstance(q.current, int):
+        assert q.current is not None
+        return Configuration(*q.current)
+    now, fit = q.current, q.fit
+    here = [c.problems_per_batch for c in fit.configurations if c.rollouts_per_problem == now]
+    if q.batch_size is not None:
+        b_p = max(q.batch_size // now, 1)
+    elif here and b_p not in here:
+        b_p = fit.stable_problems_per_batch(now, q.x)[0]
+    return Configuration(b_p, now)
+
+
+def part_of_the_budget(q: Question, found: Prescription, share: float) -> dict[str, Any] | None:
+    """The best tested configuration of a part of the budget, beside the choice of all of it.
+
+    Both scores come from the same draws, so that what they share cannot hide or make a difference.
+
+    Returns:
+        Configuration, `predicted_score`, `lost` (mean of what it scores less) with its `interval`,
+        and `as_good`: that mean is below 0.002. None at a fixed batch, below the budgets compared,
+        and where no configuration keeps within the limits.
+    """
+    fit, part = q.fit, replace(q, x=q.x * share)
+    which = [c for c in fit.configurations if part.blocked(c) is None]
+    if q.steps is not None or part.x < fit.support[0] or not which:
+        return None
+    score_DF = fit.scores_of(which, part.x)
+    at = choice(score_DF.mean(axis=0))
+    lost_D = found.score_D - score_DF[:, at]
+    return {
+        **which[at]._asdict(), "predicted_score": score_DF[:, at].mean(), "lost": lost_D.mean(),
+        "interval": interval(lost_D, fit.level), "as_good": bool(lost_D.mean() < AS_GOOD),
+    }  # fmt: skip
+
+
+def less_words(d: Mapping[str, Any]) -> str:
+    """What half and a tenth of a plan's budget reach; nothing where nobody knows."""
+    half, tenth = (d.get(name) for name in PARTS)
+    if half is None:
+        return ""
+    n, score = half["rollouts_per_problem"], half["predicted_score"]
+    more = f", a tenth {tenth['predicted_score']:.3f}" if tenth else ""
+    if half["as_good"]:
+        most = max(half["interval"][1], 0.0)
+        of = "" if n == d["rollouts_per_problem"] else f" with n = {n}"
+        return f"half does as well: {score:.3f}{of} (at most {most:.3f} less){more}"
+    return f"half the budget: {score:.3f}{more}"
+
+
+def overtakes(q: Question, chosen: Configuration) -> dict[str, Any] | None:
+    """Where a choice for a budget takes the lead, if that lies beyond what was compared.
+
+    Returns:
+        `x`, from which on it scores best; what scores best at the last budget compared (`at`):
+        `problems_per_batch`, `rollouts_per_problem`, and by how much the choice is `behind` it.
+        None where it is best there, or as good; `x` is null where it leads at no budget tested.
+    """
+    fit, known, x = q.fit, q.fit.support[1], q.x
+    if x <= known or chosen not in fit.configurations:
+        return None
+    x_X = np.geomspace(known, x, _PLACES)
+    mean_JX = fit.scores_at(x_X).mean(axis=0)
+    mine_X, best = mean_JX[fit.configurations.index(chosen)], choice(mean_JX[:, 0])
+    behind = float(mean_JX[best, 0] - mine_X[0])
+    if behind < AS_GOOD:
+        return None
+    late = np.flatnonzero(mine_X < mean_JX.max(axis=0) - 1e-9)
+    from_ = float(x_X[late[-1] + 1]) if late[-1] + 1 < _PLACES else None
+    return {"x": from_, "at": known, "behind": behind, **fit.configurations[best]._asdict()}
+
+
+def lead_words(d: Mapping[str, Any]) -> str:
+    """One line of it; nothing where there is nothing to say."""
+    found = d.get("overtakes")
+    if not found or found["x"] is None:
+        return ""
+    first, at = (f"{float(f'{found[name]:.2g}'):.12g}" for name in ("x", "at"))
+    n, unit = found["rollouts_per_problem"], unit_words(d["law"]["unit"])
+    unit = "" if unit == "rollouts" else f" {unit}"
+    other = f"n = {n}"
+    if n == d["rollouts_per_problem"]:
+        other = f"B_p = {found['problems_per_batch']}"
+    return (
+        f"from {compact(float(first))}{unit} on; at {compact(float(at))} {other} is "
+        f"{found['behind']:.3f} ahead"
+    )
+
+
+def check_on_the_way(q: Question, chosen: Configuration) -> dict[str, Any] | None:
+    """The score that one evaluation of one run should have, where that finds a run that stalls.
+
+    At twice what is known of the choice, or at the first doubling from there at which a run that
+    stayed where its data end would fall below the interval in four of five cases.
+
+    Returns:
+        `x` in the unit of the fit, `rollouts`, `step`, `score` and its `interval`, which holds a
+        run's own luck and the noise of its evaluation. None where no such budget lies before the
+        plan's own.
+    """
+    fit = q.fit
+    known = max(fit.reached(chosen), fit.support[1])
+    now_D, x = fit.scores_of([chosen], known)[:, 0], FURTHER * known
+    stalled_D = fit.posterior.of_one_run(now_D, np.zeros_like(now_D), _STEP)
+    while x < q.x:
+        score_D, further_D = (fit.scores_of([chosen], at)[:, 0] for at in (x, x * _STEP))
+        run_D = fit.posterior.of_one_run(score_D, further_D - score_D, _STEP)
+        ends = interval(run_D, fit.level)
+        if (stalled_D < ends[0]).mean() >= POWER:
+            step = max(int(x / per_rollout(q.rates_of(chosen), fit.unit)) // chosen.batch_size, 1)
+            return {"x": x, "rollouts": step * chosen.batch_size, "step": step,
+                    "score": score_D.mean(), "interval": ends}  # fmt: skip
+        x *= FURTHER
+    return None
+
+
+def check_words(d: Mapping[str, Any]) -> str:
+    """One line of it; nothing where there is none."""
+    if not (check := d.get("check")):
+        return ""
+    low = check["interval"][0]
+    return f"below {low:.3f} at step {check['step']:,} (expected: {check['score']:.3f}); fit again"
+
+
+def passes_of(q: Question, a: Allocation) -> tuple[dict[str, Any], list[Notice]]:
+    """Passes of an allocation, over the problems said, else over those of the sweep's own logs.
+
+    Returns:
+        `passes_over_data` and `passes_in_sweep` of the document, {} where not known; what they say.
+    """
+    curves, n = q.fit.curves, a.rollouts_per_problem
+    known = [(c.rollouts_per_problem, c.trained_on) for c in curves if c.trained_on]
+    mine = [d for of, d in known if of == n]
+    of_logs = round(median(mine or [d for _, d in known])) if known else None
+    swept, problems = of_logs or q.trained_on, q.problems or of_logs
+    if not problems:
+        return {}, []
+    passes, seen, notices = a.steps * a.problems_per_batch / problems, None, list[Notice]()
+    drawn = [(c, float(c.rollouts_K[-1]) / c.rollouts_per_problem) for c in curves]
+    most = max(x for _, x in drawn) / problems
+    if swept:
+        over = [(c.rollouts_per_problem, x / (c.trained_on or swept)) for c, x in drawn]
+        most = max(x for _, x in over)
+        seen = {"of_n": max((x for of, x in over if of == n), default=0.0), "most": most,
+                "problems": swept}  # fmt: skip
+    if passes > max(1.0, most):
+        notices.append(notice("passes_over_data", passes=passes, problems=problems))
+    if q.problems and swept and q.problems < swept / FEWER:
+        notices.append(notice("problems_fewer", problems=q.problems, known=swept))
+    return {"passes_over_data": passes, "passes_in_sweep": seen}, notices
+
+
+def passes_words(d: Mapping[str, Any]) -> str:
+    """Passes of a plan that goes over its problems more often than the sweep did; else ""."""
+    if all(one["code"] != "passes_over_data" for one in d.get("notices", ())):
+        return ""
+    passes, seen = d["passes_over_data"], d.get("passes_in_sweep")
+    problems = d["steps"] * d["problems_per_batch"] / passes
+    text = f"{_times(passes)} passes over {compact(round(problems))} problems"
+    if not seen:
+        return text
+    over = f" over {compact(seen['problems'])}" if seen["problems"] != round(problems) else ""
+    return f"{text}; so far n = {d['rollouts_per_problem']} made {_times(seen['of_n'])}{over}"
+
+
+def _times(value: float) -> str:
+    return compact(math.floor(value + 0.5)) if value >= 10 else f"{value:.1f}"
+
+
+def simple_rules_here(q: Question, chosen: Configuration) -> dict[str, Any]:
+    """What rules without a model would choose here, and what each lost in the back-test."""
+    fit, lost = q.fit, q.fit.backtest.rules
+    known = min(q.x, fit.support[1])  # where all were last compared
+    leader = fit.configurations[choice(fit.scores_at(known).mean(axis=0))]
+    of = {"model": chosen, **simple_rules(fit.configurations, leader)}
+    score_F = fit.scores_of(list(of.values()), q.x).mean(axis=0)
+    return {
+        name: {**c._asdict(), "score": score, "lost": lost.get(name)}
+        for (name, c), score in zip(of.items(), score_F, strict=True)
+    }
+
+
+def went_as_far(q: Question, a: Allocation) -> dict[str, int] | None:
+    """Runs of an allocation that there are already: {"runs", "step"}; None where there is none."""
+    of = Configuration(a.problems_per_batch, a.rollouts_per_problem)
+    own = [c for c in q.fit.curves if c.configuration == of and c.rollouts_K[-1] >= a.rollouts]
+    return {"runs": len(own), "step": a.steps} if own else None
+
+
+def won_by_batch(q: Question, chosen: Configuration) -> list[Notice]:
+    """The notice that a smaller n would lead at as many rollouts, and which of its batches to try.
+
+    At equal GPU-hours n and the batch change together twice: in what is learnt from a rollout, and
+    in how many an hour makes.
+    """
+    fit = q.fit
+    if fit.unit != "gpu-hours" or not confounded(fit.configurations):
+        return []
+    rollouts = q.rollouts(chosen)
+    score = fit.again("rollouts").expected_scores(rollouts)
+    other = max(score, key=lambda c: score[c])
+    n = other.rollouts_per_problem
+    if n >= chosen.rollouts_per_problem or score[other] - score[chosen] < AS_GOOD:
+        return []
+    wide = Configuration(chosen.batch_size // n, n)
+    trains = {wide: min(fit.trained(), rollouts)}
+    return [notice("won_by_batch", n=chosen.rollouts_per_problem, other=n,
+                   bp=wide.problems_per_batch, trains=trains)]  # fmt: skip

@@ -23,7 +23,7 @@ from isocompute.answers.backtest import Backtest
 from isocompute.answers.beside import lead_words, less_words, overtakes
 from isocompute.answers.fit import Fit, fit_sweep
 from isocompute.answers.plan import plan_from_source
-from isocompute.answers.prescribe import Question
+from isocompute.answers.prescribe import Question, _edges
 from isocompute.answers.steps import _STEPS, checks, nearest, run_next, with_checks
 from isocompute.answers.verdict import trust
 from isocompute.answers.words import best_n_words, n_words
@@ -322,6 +322,15 @@ def test_a_fixed_batch_is_split_by_the_scores_of_its_splits() -> None:
     assert (arm(d), d["steps"], d["rollouts"]) == ((16, 64), 500, 512_000)
     assert not {"fixed_batch_law_missing", "split_untested"} & set(codes(d))
     assert d["budget_rollouts"] == 512_000
+
+
+@pytest.mark.parametrize(("best", "beyond"), [((32, 32), (64, 16)), ((8, 128), (4, 256))])
+def test_the_n_beyond_an_end_of_a_fixed_batch_keeps_the_batch(best: Any, beyond: Any) -> None:
+    arms = {(8, 128): (0.03,) * 2, (16, 64): (0.03,) * 2, (32, 32): (0.03,) * 2}
+    fit = planted({**arms, best: (0.2, 0.2)}, kind=("fixed_batch_size", 1024))
+    q = Question(fit=fit, x=AT, batch_size=1024)
+    (end,) = _edges(q, Configuration(*best))
+    assert set(end.trains) == {Configuration(*beyond)}
 
 
 def test_a_split_that_was_never_tested_is_named() -> None:

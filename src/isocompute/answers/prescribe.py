@@ -225,14 +225,15 @@ def _best_n(q: Question, n_F: FloatArray, b_p: int) -> tuple[float, tuple[float,
 def _edges(q: Question, chosen: Configuration) -> list[Notice]:
     """Whether the choice is the largest or smallest n tested, and one beyond could be run."""
     known, (b_p, n) = q.fit.tested_n, chosen
-    twice = Configuration(b_p if q.batch_size is None else b_p // 2, 2 * n)
+    fixed = q.batch_size is not None  # then problems make up for n
+    twice = Configuration(b_p // 2 if fixed else b_p, 2 * n)
     more = n == known[-1] and twice.problems_per_batch and q.blocked(twice) is None
     code = "capped_by_tested_n" if more else "n_at_smallest_tested" if n == known[0] > 2 else ""
     cost = min(q.fit.trained(), q.rollouts(chosen))  # a check need not go beyond the plan
-    other = twice if more else Configuration(b_p, n // 2)
+    other = twice if more else Configuration(2 * b_p if fixed else b_p, n // 2)
     if not code or len(known) < ENOUGH_N:
         return []
-    published = more and q.batch_size is None
+    published = more and not fixed
     printed = printed_law(q.source.split("[")[0]) if published else None
     if printed is not None and printed.beyond:  # they ran it, and say what it gave
         return []

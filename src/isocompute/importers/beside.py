@@ -340,7 +340,10 @@ def _content(file: Path) -> dict[str, object]:
             return {}
         if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
             value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
-    return flatten(unwrapped(value))
+    flat = flatten(unwrapped(value))
+    if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
+        flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
+    return flat
 
 
 def _is_its_own(path: Path) -> bool:

@@ -202,7 +202,8 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
                     "again; it is left out (--set resumed=apart keeps all)"
                 )
     return [
-        replace(run, notes=(*run.notes, *told[id(run)])) for run in runs if id(run) not in left_out
+        replace(run, notes=(*run.notes, *told[id(run)])) if id(run) in told else run
+        for run in runs if id(run) not in left_out
     ]
 
 

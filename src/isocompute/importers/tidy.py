@@ -49,7 +49,6 @@ from isocompute.importers.tidy_checks import (
     check_one_model,
     check_one_rate,
     check_rivals,
-    told_apart,
 )
 from isocompute.importers.tidy_columns import (
     NUMBERS,
@@ -61,8 +60,9 @@ from isocompute.importers.tidy_columns import (
     columns_meant,
     not_there,
     plain_name,
+    splits_of,
 )
-from isocompute.importers.tidy_curves import group, of_evaluations
+from isocompute.importers.tidy_curves import group, of_evaluations, told_apart
 from isocompute.importers.tidy_wide import turned, without_padding
 from isocompute.importers.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
@@ -207,6 +207,8 @@ def curves_of(
     from_logarithms(numbers, goes_by, path)
     units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
+    if "split" in texts:
+        texts["split"] = (texts["split"][0], splits_of(texts["split"][1], path))
     for name in models:
         at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
         check_one_model(name, *texts_of(table, name), at, path, "run" in there)
@@ -272,7 +274,7 @@ def curves_of(
         told = told_apart(
             _select(read(path, lambda _: {**others, **chosen}), where, path).select([*others]),
             [*(v for k, v in numbers.items() if k not in SCORES), *(c for c, _ in texts.values())],
-            path,
+            mine["score"] if len(scores) < 2 and "score" in mine else None, path,
         ) if others else ""  # fmt: skip
         if say is not None:
             say(

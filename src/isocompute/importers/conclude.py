@@ -158,6 +158,7 @@ def conclude(
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
     try:
         cadence = cadence_of(c.config)
+        values["steps"] = values["steps"] or cadence.planned
         planned = c.settings.steps or found.steps or cadence.planned
         what = f"{path}: run {c.name}"
         batch = None if b_p is None or n is None else b_p * n

@@ -194,7 +194,7 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
             planned, width = run.steps or 0, (span_of(run) or (0, 0, 1.0))[2]
             short = ends[k] + max(width, planned / 50) < planned
             if short and run.provenance.path != several[-1].provenance.path and (
-                max(ends[k + 1 :], default=-1) >= ends[k]
+                max(ends[k + 1 :], default=-1) > ends[k]
             ):
                 left_out.add(id(run))
                 told[id(several[-1])].append(

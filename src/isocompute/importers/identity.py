@@ -191,7 +191,8 @@ def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[
         several.sort(key=lambda run: [int(d) for d in re.findall("[0-9]+", run.provenance.path)])
         ends = [max(int(s.step_K[-1]) for s in run.series if s.step_K.size) for run in several]
         for k, run in enumerate(several):
-            planned, width = run.steps or 0, (span_of(run) or (0, 0, 1.0))[2]
+            planned, rows = run.steps or 0, [np.diff(s.step_K) for s in run.series]
+            width = min((float(np.median(row)) for row in rows if row.size), default=1.0)
             short = ends[k] + max(width, planned / 50) < planned
             if short and run.provenance.path != several[-1].provenance.path and (
                 max(ends[k + 1 :], default=-1) > ends[k]

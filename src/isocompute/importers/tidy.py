@@ -60,7 +60,6 @@ from isocompute.importers.tidy_columns import (
     columns_meant,
     not_there,
     plain_name,
-    splits_of,
 )
 from isocompute.importers.tidy_curves import group, of_evaluations, told_apart
 from isocompute.importers.tidy_wide import turned, without_padding
@@ -207,8 +206,6 @@ def curves_of(
     from_logarithms(numbers, goes_by, path)
     units = texts_of(table, UNIT) if UNIT in there else None
     texts = {name: texts_of(table, name) for name in TEXTS if name in there}
-    if "split" in texts:
-        texts["split"] = (texts["split"][0], splits_of(texts["split"][1], path))
     for name in models:
         at = next((numbers[key] for key in ("rollouts", "steps") if key in numbers), None)
         check_one_model(name, *texts_of(table, name), at, path, "run" in there)

@@ -12,7 +12,6 @@ from isocompute.errors import InputError
 from isocompute.importers.asking import likely_columns, pattern_in_columns, pattern_in_path
 from isocompute.importers.called import YOURS, by_maps
 from isocompute.importers.headers import head_of
-from isocompute.importers.meanings import SPLITS
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.powers import LOG2
 from isocompute.importers.reading import number
@@ -110,29 +109,6 @@ def columns_meant(
             names |= {column: RESPONSES, unit: UNIT}
     _refuse_doubles(scores, path)
     return names, scores
-
-
-def splits_of(words: Sequence[str], path: Path) -> list[str]:
-    """Words of a column `split` as train and validation.
-
-    Where one is validation, others are of other sets.
-
-    Raises:
-        InputError: two words for held-out problems.
-
-    >>> splits_of(["train", "test"], Path("t.csv"))
-    ['train', 'validation']
-    """
-    of = {word: SPLITS.get(word.strip().lower(), word.strip()) for word in words}
-    held_out = sorted(word for word in words if of[word] == "validation")
-    if {"", "validation"} & of.keys():
-        return [word.strip() for word in words]
-    if len(held_out) > 1:
-        raise InputError(
-            f"{path}: the scores must be of one split, but the column split has "
-            f"{' and '.join(held_out)}; choose with --where split={held_out[0]}, or with another."
-        )
-    return [of[word] for word in words]
 
 
 def _refuse_doubles(scores: Sequence[Scores], path: Path) -> None:

@@ -139,10 +139,10 @@ def of_evaluations(
 
 
 def _one_is_higher(
-    same: NDArray[np.int64], code: NDArray[np.int64], score: FloatArray
+    same: NDArray[np.int64], code: NDArray[np.int64], score: FloatArray | None
 ) -> bool:
     """Whether of two values of a column one scores higher than the other nearly all along."""
-    if code.max() >= _MOST_KINDS:
+    if score is None or len(score) != len(same) or code.max() >= _MOST_KINDS:
         return False
     at = np.full((same.max() + 1, code.max() + 1), np.nan)
     at[same, code] = score
@@ -181,16 +181,13 @@ def told_apart(
         if not (apart and 1 < len(words) <= len(same) / _LEAST_ROWS):
             continue
         each = f"add --map {shlex.quote(f'{name}=run')} if each of its values is a run of its own"
-        of_sampler = _SAMPLER.search(name) is not None
-        if of_sampler or len({re.sub("[^a-z]", "", word.lower()) for word in words}) == len(
-            words
-        ) or (score is not None and len(score) == len(same) and _one_is_higher(same, code, score)):
-            each = "" if of_sampler else f"{each}, or "
+        in_words = len({re.sub("[^a-z]", "", word.lower()) for word in words}) == len(words)
+        if in_words or _SAMPLER.search(name) or _one_is_higher(same, code, score):
             kinds = sorted(word.strip() for word in words)
             raise InputError(
                 f"{path}: scores of a run at one step must be of one kind, but column {name} has "
                 f"{', '.join(kinds[:8])}; choose with "
-                f"--where {shlex.quote(f'{name}=KIND')}, yours of them, or {each}"
+                f"--where {shlex.quote(f'{name}=KIND')}, yours of them, or {each}, or "
                 f"--where {shlex.quote(f'{name}=*')} if all may be averaged."
             )
         told = told or f"; they differ in column {name}: {each}"

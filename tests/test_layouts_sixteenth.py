@@ -268,6 +268,36 @@ def test_a_batch_in_the_names_is_asked_for_before_processes(tmp_path: Path) -> N
     assert "processes=P" not in told
 
 
+# Parts of an evaluation.
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_parts_of_an_evaluation_may_stand_between_rows_of_training(
+    tmp_path: Path, apart: bool
+) -> None:
+    for n in (4, 8):
+        configure(tmp_path / f"k{n}", n)
+        for rank, size in enumerate((60, 140)):
+            rows: list[Row] = []
+            for t in range(0, 61, 5):
+                trained: Row = {"step": t, "rank": rank, "loss": 0.1 + t / 1e4, "kl": t}
+                right = 6 + t // 5 * (rank + 1) + n
+                held = {"eval/right": right, "eval/of": size, "eval/acc": round(right / size, 4)}
+                evaluated = held if t % 20 == 0 else {}
+                rows += [{"step": t, **evaluated}, trained] if apart else [trained | evaluated]
+            lines(tmp_path / f"k{n}" / f"log_rank{rank}.jsonl", rows)
+    for c in load(tmp_path, ("eval/acc=avg",)):
+        n = c.rollouts_per_problem
+        assert c.score_K.tolist() == pytest.approx(
+            [(12 + 2 * n + 3 * t // 5) / 200 for t in (0, 20, 40, 60)]
+        )
+    part_1 = tmp_path / "k8" / "log_rank1.jsonl"
+    kept = [line for line in part_1.read_text().splitlines()
+            if '"step": 40, "eval/right"' not in line and '"kl": 40, "eval/right"' not in line]
+    lines(part_1, map(json.loads, kept))
+    assert "log_rank1.jsonl has none of step 40 (1 such steps)" in refused(tmp_path / "k8")
+
+
 # Tables.
 
 HEADER = "run,problems_per_batch,rollouts_per_problem,seed,step"
@@ -326,7 +356,8 @@ def test_a_table_in_parquet_is_handed_to_fit_with_its_score(tmp_path: Path) -> N
     home = tmp_path / "evals"
     home.mkdir()
     (home / "notes.txt").write_text("the mean of 4 samples\n")
-    cells = {"step": [5, 10], "eval_temperature": [1.0, 1.0], "pass_rate": [0.2, 0.3]}
+    cells = {"step": [5, 10], "eval_temperature": [1.0, 1.0], "peak_pass_rate": [0.3, 0.4],
+             "pass_rate": [0.2, 0.3]}  # fmt: skip
     pq.write_table(pa.table(cells), home / "all.parquet")
     for source in (home, home / "all.parquet"):
         with pytest.raises(InputError) as caught:

@@ -298,6 +298,41 @@ def test_parts_of_an_evaluation_may_stand_between_rows_of_training(
     assert "log_rank1.jsonl has none of step 40 (1 such steps)" in refused(tmp_path / "k8")
 
 
+# Two kinds of scores in the rows of one log.
+
+
+@pytest.mark.parametrize(("doubled", "last", "gap", "asked"), [
+    ((10, 20, 30, 40), 40, 0.1, True), ((0, 10, 30), 40, 0.1, True), ((0, 20), 20, 0.1, False),
+    ((0, 10, 60), 60, 0.1, False), ((0, 10, 20, 30, 40), 40, 0.0, False),
+])  # fmt: skip
+def test_a_log_with_two_scores_at_most_steps_is_asked_about(
+    tmp_path: Path, doubled: Sequence[int], last: int, gap: float, asked: bool
+) -> None:
+    configure(tmp_path, 8)
+    lines(tmp_path / "metrics.jsonl", (
+        {"step": t, "eval/temp": i, "val/accuracy": score(t, 8, gap * i)}
+        for t in range(0, last + 1, 10) for i in range(2 if t in doubled else 1)
+    ))  # fmt: skip
+    if asked:
+        told = refused(tmp_path, MAP)
+        assert f"several in rows one after the other at {len(doubled)} of 5 steps" in told
+        assert "(beside them: eval/temp)" in told
+    else:
+        (curve,) = load(tmp_path, MAP)
+        assert curve.score_K.tolist() == [score(t, 8) for t in range(0, last + 1, 10)]
+
+
+def test_a_run_that_goes_back_has_its_later_scores(tmp_path: Path) -> None:
+    configure(tmp_path, 8)
+    rows: list[Row] = [
+        {"step": t, "val/accuracy": score(t, 8, shift)}
+        for last, first, shift in ((40, 0, 0.0), (60, 10, 0.01)) for t in range(first, last + 1, 10)
+    ]
+    lines(tmp_path / "metrics.jsonl", rows)
+    (curve,) = load(tmp_path, MAP)
+    assert curve.rollouts_K.size == 7
+
+
 # Tables.
 
 HEADER = "run,problems_per_batch,rollouts_per_problem,seed,step"

@@ -63,6 +63,7 @@ from isocompute.importers.points import (
     Points,
     after_rows,
     descends,
+    of_two_kinds,
     series_of,
     told_of_order,
 )
@@ -204,6 +205,12 @@ def conclude(
         )
     if inferred or any(" with another score" in line for line in notes):
         _refuse_several(c)
+        if told := of_two_kinds(c.points):
+            beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""
+            raise UnclearError(
+                f"{path}: run {c.name}: scores of a run at one step must be of one kind, but "
+                f"{told} steps{beside}; keep the rows of one kind, or give each a key of its own."
+            )
     for line in notes:
         c.note(line)
     for line in inferred:

@@ -16,7 +16,7 @@ from isocompute.importers.cadence import (
     Cadence,
     as_evaluations,
     cadence_of,
-    refuse_responses,
+    counts_responses,
     spread,
 )
 from isocompute.importers.called import is_batch, is_called
@@ -63,6 +63,7 @@ from isocompute.importers.points import (
     Points,
     after_rows,
     descends,
+    of_two_kinds,
     series_of,
     told_of_order,
 )
@@ -158,12 +159,16 @@ def conclude(
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
     try:
         cadence = cadence_of(c.config)
+        values["steps"] = values["steps"] or cadence.planned
         planned = c.settings.steps or found.steps or cadence.planned
         what = f"{path}: run {c.name}"
+        batch = None if b_p is None or n is None else b_p * n
+        if batch and (key := counts_responses(c.points, batch, planned, c.settings, what)):
+            c.side = to_updates(c.points, c.side, batch)
+            c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
+            c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
         begins, planned = _beginning(c, what, planned)
         _count_evaluations(c, what, cadence._replace(planned=planned))
-        if c.settings.step is None:
-            refuse_responses(c.points, b_p and n and b_p * n, what)
         _settle_steps(c, path, planned)
     except UnclearError as error:  # everything that will be asked for, in one line
         held_out = any(p.column.split != "train" and p.step for p in c.points)
@@ -174,7 +179,6 @@ def conclude(
         c.side = begin_at(c.points, c.side, begins)
         if values["steps"] is not None and values["steps"] > begins:
             values["steps"] -= begins
-    batch = None if b_p is None or n is None else b_p * n
     _check_batch(c, b_p, n, given=None in (
         found.problems_per_batch, found.rollouts_per_problem
     ))  # fmt: skip
@@ -201,6 +205,12 @@ def conclude(
         )
     if inferred or any(" with another score" in line for line in notes):
         _refuse_several(c)
+        if told := of_two_kinds(c.points):
+            beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""
+            raise UnclearError(
+                f"{path}: run {c.name}: scores of a run at one step must be of one kind, but "
+                f"{told} steps{beside}; keep the rows of one kind, or give each a key of its own."
+            )
     for line in notes:
         c.note(line)
     for line in inferred:
@@ -320,8 +330,9 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
         if p.n_elsewhere and p.axis is not None
     ]
     trainers = {p.column.trainer for p in c.points if p.step}
+    used = next((p.axis for p in c.points if p.axis and p.column.split != "train"), None)
     both = sum(len(p.step) - p.n_elsewhere for p in c.points if p.axis)
-    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both)
+    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used)
     for line in count_from_one(
         c.points, c.side, at_zero=c.at_zero,
         first_length=c.first_length or c.n_rows + 1, planned=planned,

@@ -14,7 +14,8 @@ from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
 _NO_SCORE = re.compile(
-    "best|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop", re.I
+    "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|temperature|"
+    "top_[pk]|(?:num_|n_)samples|samples_per", re.I
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest

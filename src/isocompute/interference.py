@@ -126,7 +126,7 @@ def study_interference(
         "bins": np.column_stack(landscape(np.zeros(1, dtype=int), 1)[:2]).tolist(),
         "over_training": [
             row
-            for budget in np.geomspace(min(first, at), at, _BUDGETS)
+            for budget in np.geomspace(first, at, _BUDGETS)
             for row in _landscapes(groups, float(budget))
         ],
     }

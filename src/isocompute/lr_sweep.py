@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -191,8 +191,10 @@ def find_anchor(
         by_rate: dict[float, list[StoredRun]] = {}
         for one in study.runs:
             by_rate.setdefault(one.recipe.learning_rate, []).append(stored[one.hash])
+        health = study_health(store)
         found = [
-            _rate(store, rate, runs, name, wanted) for rate, runs in sorted(by_rate.items())
+            _rate(store, health, rate, runs, name, wanted)
+            for rate, runs in sorted(by_rate.items())
         ]
         cost = store.accounting().to_dict()
     seeds = len({one.seed for one in study.runs})
@@ -237,8 +239,10 @@ def check_scores(
     return str(wanted), problem_set
 
 
-def _rate(store: Store, rate: float, runs: Sequence[StoredRun], name: str, metric: str) -> _Rate:
-    health = study_health(store)
+def _rate(
+    store: Store, health: Mapping[str, list[Finding]], rate: float, runs: Sequence[StoredRun],
+    name: str, metric: str,
+) -> _Rate:  # fmt: skip
     scores, problems, smooth = [], [], []
     findings: list[Finding] = []
     broken = [run for run in runs if run.state in ("failed", "invalid")]

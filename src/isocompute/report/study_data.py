@@ -35,8 +35,6 @@ Pair = tuple[int, int]
 
 _HEALTH_POINTS = 80  # means per line of a health panel, evenly spaced in log rollouts
 _LANDSCAPE_STEPS = 16
-# Two-sided 95% quantiles of Student's t for 2, 3, ... degrees of freedom (3, 4, ... seeds).
-_T95 = (4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,9 +304,11 @@ def _scores(runs: Sequence[_Run], budget: float) -> dict[str, list[dict[str, Any
 
 def _interval(values: FloatArray) -> list[float] | None:
     """Student's 95% interval of the mean over seeds; None below three seeds."""
+    from scipy.stats import t as student
+
     if values.size < 3:
         return None
-    quantile = _T95[min(values.size - 3, len(_T95) - 1)]
+    quantile = float(student.ppf(0.975, values.size - 1))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(values.size)
     mean = float(values.mean())
     return [max(mean - half, 0.0), min(mean + half, 1.0)]
@@ -387,6 +387,7 @@ def _warnings(runs: Iterable[_Run]) -> list[dict[str, str]]:
             found.append(
                 {"code": f"run_{run.stored.state}", "message": f"{run.label}: {run.stored.reason}"}
             )
-        for finding in steps_health(run.steps):
+        kept = run.stored.findings  # a divergence is told by its error, not by a step
+        for finding in steps_health(run.steps) if kept is None else kept:
             found.append({"code": finding.code, "message": f"{run.label}: {finding.message}"})
     return found

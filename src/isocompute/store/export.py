@@ -234,6 +234,9 @@ def _arrow_schema(arrow: Any, table: str, chunk: list[Row]) -> Any:
     lists = {"counts": arrow.list_(arrow.int64()), "successes": arrow.list_(arrow.int64()),
              "problems": arrow.list_(arrow.int64())}  # fmt: skip
     fixed = {"pass_rate": arrow.float64(), "pass_rate_samples": arrow.int64()}
+    if "metric" in chunk[0]:  # of logs some have seeds, tokens or fractions of steps, others not
+        fixed |= dict.fromkeys(("rollouts", "score", "best", "worst", "tokens"), arrow.float64())
+        fixed["seed"] = arrow.int64()
     if table in ("evaluations", "steps"):
         fixed |= lists
     return arrow.schema(

@@ -12,6 +12,7 @@ import pytest
 
 from isocompute.cli import main
 from isocompute.cli.values import gpus, positive_int, seed
+from isocompute.quickstart import _difficulty
 
 STUDY = """\
 name: odd
@@ -185,3 +186,21 @@ def test_a_closed_stream_is_no_fault(here: Path, closed: str) -> None:
     assert subprocess.run(["sh", "-c", shell], capture_output=True, check=False,
                           env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
                           ).returncode == 0  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[]"])
+def test_a_damaged_measurement_is_made_anew(
+    here: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    pytest.importorskip("torch")
+
+    class Measured(Exception):
+        pass
+
+    def measure(*_: object, **__: object) -> None:
+        raise Measured
+
+    monkeypatch.setattr("isocompute.difficulty.measure_difficulty", measure)
+    (here / "difficulty.json").write_text(text)
+    with pytest.raises(Measured):
+        _difficulty(here, print)

@@ -90,6 +90,28 @@ def test_scores_are_means_over_seeds_at_the_largest_common_budget(
     assert row["n_runs"] == 3
 
 
+def test_a_run_that_ended_before_the_budget_is_left_out(folder: Path, tmp_path: Path) -> None:
+    """Its last score is one of less compute."""
+    sets = {name: simulated_problems(name, 12) for name in ("train", "main")}
+    runs = [
+        RunSpec(
+            engine="simulator", recipe=RECIPE, train=sets["train"],
+            allocation=Allocation(problems_per_batch=4, rollouts_per_problem=4, steps=steps),
+            validation={"main": sets["main"]}, seed=seed, evaluations_per_octave=1,
+            first_evaluation=256,
+        )
+        for seed, steps in ((0, 128), (1, 16))
+    ]  # fmt: skip
+    run_study(Study(name="s", runs=runs, slices=(1.0,)), tmp_path, workers=0)
+    view = study_view(tmp_path)
+    assert view.scores_at == 2048
+    (row,) = view.scores["avg@4"]
+    with Store(tmp_path) as store:
+        final = store.successes(runs[0].hash, "main")[1][-1]
+    assert (row["n_runs"], row["value"]) == (1, pytest.approx(final.mean() / 4))
+    assert [v["groups"][0]["problems"] for v in view.landscapes] == [24, 24, 12, 12, 12]
+
+
 def test_a_divergence_that_no_step_shows_is_told(tmp_path: Path) -> None:
     run_study(small_study(ns=(2,)), tmp_path, workers=0, settings=FAST)
     with Store(tmp_path) as store:

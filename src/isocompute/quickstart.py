@@ -8,6 +8,7 @@ the sweep showed.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shlex
 from collections.abc import Callable
@@ -129,9 +130,10 @@ def _difficulty(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     from isocompute.engines import embedded_success_counter, problem_generators
 
     kept = folder / "difficulty.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
+    with contextlib.suppress(OSError, ValueError):  # none yet, or one that is damaged
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and {"recipe", "rollouts", "tokens"} <= set(found):
+            return found
     count_successes = embedded_success_counter()
     candidates = problem_generators()["world"]("candidates", size=CANDIDATES, seed=WORLD_SEED)
     count = count_successes("bits", candidates)

@@ -101,6 +101,10 @@ class _Run:
     step_K: IntArray
     counts_KC: IntArray
 
+    def reaches(self, rollouts: float) -> bool:
+        """Whether it was evaluated there or later: one that ended before is of less compute."""
+        return bool(self.rollouts_K[-1] >= rollouts * (1 - 1e-9))
+
     def at(self, rollouts: float) -> IntArray:
         """Counts of the last evaluation at or before `rollouts`."""
         index = int(np.searchsorted(self.rollouts_K, rollouts * (1 + 1e-9), side="right")) - 1
@@ -265,7 +269,8 @@ def _landscapes(runs: Sequence[_Run], budgets: Sequence[float]) -> list[dict[str
     for budget in [0.0, *budgets]:
         groups = []
         for pair in pairs:
-            counts = sum((run.at(budget) for run in runs if run.pair == pair), np.int64(0))
+            mine = (run for run in runs if run.pair == pair and run.reaches(budget))
+            counts = sum((run.at(budget) for run in mine), np.int64(0))
             counts_C = np.asarray(counts, dtype=np.int64)
             groups.append(
                 {
@@ -287,9 +292,10 @@ def _scores(runs: Sequence[_Run], budget: float) -> dict[str, list[dict[str, Any
     for name in names if samples > 1 else names[:1]:
         rows = result.setdefault(name, [])
         for pair in sorted({run.pair for run in runs}):
-            values = np.array(
-                [score_from_histogram(run.at(budget), name) for run in runs if run.pair == pair]
-            )
+            values = np.array([
+                score_from_histogram(run.at(budget), name)
+                for run in runs if run.pair == pair and run.reaches(budget)
+            ])  # fmt: skip
             rows.append(
                 {
                     "bp": pair[0],

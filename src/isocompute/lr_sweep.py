@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from isocompute.metrics import parse_metric, problem_scores, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.database import EmptyStudyError
-from isocompute.store.health import study_health
+from isocompute.store.health import run_health
 from isocompute.study import RunSpec, Study
 
 LEVEL = 0.95
@@ -191,10 +191,8 @@ def find_anchor(
         by_rate: dict[float, list[StoredRun]] = {}
         for one in study.runs:
             by_rate.setdefault(one.recipe.learning_rate, []).append(stored[one.hash])
-        health = study_health(store)
         found = [
-            _rate(store, health, rate, runs, name, wanted)
-            for rate, runs in sorted(by_rate.items())
+            _rate(store, rate, runs, name, wanted) for rate, runs in sorted(by_rate.items())
         ]
         cost = store.accounting().to_dict()
     seeds = len({one.seed for one in study.runs})
@@ -239,16 +237,13 @@ def check_scores(
     return str(wanted), problem_set
 
 
-def _rate(
-    store: Store, health: Mapping[str, list[Finding]], rate: float, runs: Sequence[StoredRun],
-    name: str, metric: str,
-) -> _Rate:  # fmt: skip
+def _rate(store: Store, rate: float, runs: Sequence[StoredRun], name: str, metric: str) -> _Rate:
     scores, problems, smooth = [], [], []
     findings: list[Finding] = []
     broken = [run for run in runs if run.state in ("failed", "invalid")]
     unhealthy = {run.hash for run in broken}
     for run in runs:
-        own = health[run.hash]
+        own = run_health(store, run)
         findings += own
         if any(finding.severity == "failure" for finding in own):
             unhealthy.add(run.hash)

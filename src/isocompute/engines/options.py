@@ -1,13 +1,15 @@
-"""`engine_options` of a study file -> the options of one engine, each of its kind."""
+"""What engines ask of a study alike: options of the right kind, words that they have, a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from types import UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from isocompute.errors import InputError
+from isocompute.recipe import Recipe
+from isocompute.study.spec import RunSpec
 
 T = TypeVar("T")
 
@@ -47,6 +49,42 @@ def read_options(kind: type[T], engine: str, given: Mapping[str, Any], elsewhere
                 f"{_CURES.get(one, 'correct it')}."
             )
     return kind(**given)
+
+
+def require_words(
+    recipe: Recipe, engine: str, supported: Iterable[tuple[str, Sequence[object], str]]
+) -> None:
+    """Refuse words of a recipe that an engine has not.
+
+    Args:
+        recipe: of a run.
+        engine: its word in the study file.
+        supported: (word, values that it has, why no others).
+
+    Raises:
+        InputError: names the word, its value, and what the engine has.
+    """
+    for name, allowed, why in supported:
+        value = getattr(recipe, name)
+        if value not in allowed:
+            raise InputError(
+                f"recipe `{name}` must be {' or '.join(map(repr, allowed))} with the engine "
+                f"{engine!r}, but got {value!r} ({why}); change it or the engine."
+            )
+
+
+def require_batch(spec: RunSpec) -> None:
+    """Refuse a batch that the training set does not fill.
+
+    Raises:
+        InputError: fewer problems than a batch has.
+    """
+    b_p = spec.allocation.problems_per_batch
+    if b_p > len(spec.train):
+        raise InputError(
+            "`problems_per_batch` must not exceed the training problems, but got "
+            f"{b_p} for {len(spec.train)}; lower it or add problems."
+        )
 
 
 def _is_a(value: object, kind: type) -> bool:

@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
-from isocompute.engines.options import read_options
+from isocompute.engines.options import read_options, require_batch
 from isocompute.errors import InputError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe, check_idle_cap
@@ -213,11 +213,7 @@ class SimulatorEngine:
                     f"{field.name}={value!r}; remove it, or use another engine."
                 )
         check_idle_cap(spec.recipe, self.name)
-        if spec.allocation.problems_per_batch > len(spec.train):
-            raise InputError(
-                "`problems_per_batch` must not exceed the training problems, but got "
-                f"{spec.allocation.problems_per_batch} for {len(spec.train)}; lower it."
-            )
+        require_batch(spec)
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Train from the start or from a checkpoint to `spec.allocation.steps`."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from isocompute.engines.local.precision import SamplerType, TrainingType, find_device
-from isocompute.engines.options import read_options
+from isocompute.engines.options import read_options, require_batch
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe, check_idle_cap
 from isocompute.study.spec import RunSpec
@@ -143,8 +143,4 @@ def check_recipe(spec: RunSpec, options: Options) -> None:
             "`problems_per_batch` must be a multiple of updates_per_batch for mini-batches, but "
             f"got {b_p} and {recipe.updates_per_batch}; change one, or take update_split=epoch."
         )
-    if b_p > len(spec.train):
-        raise InputError(
-            "`problems_per_batch` must not exceed the training problems, but got "
-            f"{b_p} for {len(spec.train)}; lower it or add problems."
-        )
+    require_batch(spec)

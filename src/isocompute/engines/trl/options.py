@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import isocompute
-from isocompute.engines.options import read_options
+from isocompute.engines.options import read_options, require_batch, require_words
 from isocompute.engines.streams import problem_order
 from isocompute.engines.trl.overrides import checked_overrides
 from isocompute.errors import InputError
@@ -126,24 +126,14 @@ def check_spec(spec: RunSpec) -> None:
             ("value_clip", 0.5))),
         ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
     )  # fmt: skip
-    for name, allowed, why in supported:
-        value = getattr(recipe, name)
-        if value not in allowed:
-            raise InputError(
-                f"recipe `{name}` must be {' or '.join(map(repr, allowed))} with the engine "
-                f"'trl', but got {value!r} ({why}); change it or the engine."
-            )
+    require_words(recipe, "trl", supported)
     check_idle_cap(recipe, "trl")
     if allocation.rollouts_per_problem < 2:
         raise InputError(
             "`rollouts_per_problem >= 2` must hold for a group advantage, but got "
             f"{allocation.rollouts_per_problem}; raise it."
         )
-    if len(spec.train) < allocation.problems_per_batch:
-        raise InputError(
-            "`problems_per_batch` must not exceed the training problems, but got "
-            f"{allocation.problems_per_batch} for {len(spec.train)}; lower it or add problems."
-        )
+    require_batch(spec)
 
 
 def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from isocompute.engines.options import read_options
+from isocompute.engines.options import read_options, require_words
 from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
 from isocompute.trainers.verl import COUNTS_FROM_ONE, NEWEST
@@ -150,13 +150,7 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
          "verl only refills batches (DAPO), which draws more rollouts than B_p * n * M"),
         ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
     )
-    for name, allowed, why in supported:
-        value = getattr(recipe, name)
-        if value not in allowed:
-            raise InputError(
-                f"recipe `{name}` must be {' or '.join(map(repr, allowed))} with the engine "
-                f"'verl', but got {value!r} ({why}); change it or use the engine 'local'."
-            )
+    require_words(recipe, "verl", supported)
     if recipe.objective == "cispo" and options.release < (0, 7):
         raise InputError(
             f"objective 'cispo' needs verl >= 0.7, but got version={options.version!r}; "

@@ -219,7 +219,7 @@ class RayPool:
                 False,
             )  # fmt: skip
             self._dismiss(time.monotonic())  # its node may have gone, and others with it
-            return [self._end(running, "failed" if limit else "crashed", reason)]
+            return [*running.notes, self._end(running, "failed" if limit else "crashed", reason)]
         for message in messages:
             ended = self._handle(running, *message)
             if ended is not None:

@@ -11,7 +11,7 @@ from isocompute.engines.options import read_options, require_words
 from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
 from isocompute.trainers.verl import COUNTS_FROM_ONE, NEWEST
-from isocompute.verifiers import load_verifier
+from isocompute.verifiers import require_verifier
 
 Version = tuple[int, int]
 OLDEST: Version = (0, 6)
@@ -185,4 +185,4 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
             f"B_p={b_p} (verl drops incomplete batches, so it would train nothing); lower B_p."
         )
     for problems in (spec.train, *spec.validation.values()):
-        load_verifier(problems.verifier).close()
+        require_verifier(problems.verifier)

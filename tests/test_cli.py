@@ -201,6 +201,12 @@ def test_budgets_as_people_write_them(text: str, amount: float, unit: str) -> No
     assert (budget.amount, budget.unit) == (pytest.approx(amount), unit)
 
 
+def test_a_budget_in_thousands_or_millions_is_no_rollout_short() -> None:
+    assert [parse_budget(text).amount for text in ("64.1k", "32.3k", "2.3M", "4.6T")] == [
+        64_100, 32_300, 2_300_000, 4_600_000_000_000,
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("text", ["64gpux3w", "gpux3d", "$", "$x", "$5gpuh", "0gpux3d", "$-5",
                                   "64xx3d", "-"])  # fmt: skip
 def test_what_is_no_budget_is_refused_as_it_was_written(text: str) -> None:

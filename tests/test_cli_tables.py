@@ -432,7 +432,6 @@ def test_quickstart_ends_with_the_two_short_answers_and_the_report(refused: bool
     result: Any = SimpleNamespace(
         folder=Path("q"), summary=summary, fit=fit, plan=None if refused else PLAN,
         report=Path("q/report.html"), refusal="one n is too few" if refused else None,
-        sweep_s=150.0,
     )  # fmt: skip
     lines = quickstart_lines(result)
     text = "\n".join(lines)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,24 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file.write_text(STUDY)
     run_study(load_study(file, generators=problem_generators()), folder / "s", workers=0)
     return folder / "s"
+
+
+def test_a_run_that_ended_before_the_budget_is_left_out(study: Path, tmp_path: Path) -> None:
+    """Its last score is one of less compute."""
+    whole = load_study(study.with_suffix(".yaml"), generators=problem_generators())
+    short = [
+        replace(s, allocation=replace(s.allocation, steps=s.allocation.steps // 8))
+        if s.seed == 1 else s for s in whole.runs
+    ]  # fmt: skip
+    run_study(replace(whole, runs=short), tmp_path / "s", workers=0)
+    document = study_interference(tmp_path / "s", draws=20)
+    assert document["at"] == 16384  # the last point of the grid
+    assert [group["n_runs"] for group in document["groups"]] == [1, 1]
+    alone = study_interference(f"{study}[seed=0]", draws=20)
+    assert [g["score"]["value"] for g in document["groups"]] == [
+        g["score"]["value"] for g in alone["groups"]
+    ]
+    assert document["over_training"][-1] == alone["over_training"][-1]
 
 
 def test_indices_by_hand() -> None:

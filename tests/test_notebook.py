@@ -15,7 +15,9 @@ import pytest
 import isocompute as iso
 from isocompute.answers import fit_sweep, plan_from_source
 from isocompute.cli.fit_short import fit_lines
+from isocompute.errors import InputError
 from isocompute.notebook import Table
+from isocompute.notebook.sweep import _amount
 from isocompute.runner import run_study
 from isocompute.sources import load_curves
 from study_helpers import small_study
@@ -121,6 +123,14 @@ def test_the_best_by_budget(sweep: iso.Sweep) -> None:
     assert len(sweep.best()) == len(sweep.document["best"]) == len(sweep.to_frame())
     with pytest.raises(iso.InputError, match="a budget must be in rollouts, .* but got '400gpuh'"):
         sweep.best("400gpuh")
+    assert sweep.best(np.int64(2_000_000))["rollouts"] == [2e6]
+    assert sweep.best(np.array([1e6, 2e6]))["rollouts"] == pytest.approx([1e6, 2e6])
+
+
+def test_a_budget_in_hours_is_one_of_a_fit_by_hours() -> None:
+    assert _amount("400gpuh", "gpu-hours") == 400
+    with pytest.raises(InputError, match="a budget must be in gpu-hours"):
+        _amount("5e9tok", "gpu-hours")
 
 
 def test_a_plan_is_that_of_the_command_line(sweep: iso.Sweep) -> None:
@@ -187,6 +197,9 @@ def test_settings_are_printed_as_they_are_pasted(sweep: iso.Sweep) -> None:
         assert first in repr(plan)
     with pytest.raises(iso.InputError, match="--processes belongs to --for trl"):
         sweep.plan("2e6", processes=4)
+    for processes in (0, -2):
+        with pytest.raises(InputError, match=rf"`processes >= 1` must hold, but got {processes}"):
+            sweep.plan("2e6", trainer="trl", processes=processes)
 
 
 def test_a_fixed_batch_is_split(sweep: iso.Sweep) -> None:

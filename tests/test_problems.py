@@ -378,3 +378,12 @@ def test_mixtures_that_cannot_be_made(mixture: Any, size: int, message: str) -> 
     full = problem_set([0.0, 0.0, 0.4, 0.4, 0.8])
     with pytest.raises(InputError, match=message):
         mix_problems(full, mixture, np.random.default_rng(0), size=size)
+
+
+def test_half_a_surrogate_pair_is_saved_as_json_says_it(tmp_path: Path) -> None:
+    problem = Problem(id="1", prompt="half \ud83d, whole \U0001f600, é", answer="1")
+    file = tmp_path / "p.jsonl"
+    save_problems(ProblemSet(name="p", problems=[problem]), file)
+    assert load_problems(file).problems == (problem,)
+    assert "é" in file.read_text(encoding="utf-8")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["p.jsonl"]

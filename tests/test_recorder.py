@@ -214,7 +214,10 @@ def test_a_first_line_that_was_torn_is_no_configuration(tmp_path: Path) -> None:
         ({"problems_per_batch": 0}, "`problems_per_batch` must be a whole number >= 1, but got 0"),
         ({"rollouts_per_problem": True}, "`rollouts_per_problem` must be .* but got True"),
         ({"samples": 2.5}, "`samples` must be a whole number >= 1, but got 2.5"),
-        ({"score_range": (1, 1)}, "`low < high` must hold for score_range, but got 1, 1"),
+        ({"score_range": (1, 1)}, r"`low < high` must hold for score_range, but got \(1, 1\)"),
+        ({"score_range": (0,)}, r"`low < high` must hold for score_range, but got \(0,\)"),
+        ({"score_range": ("a", 1)}, "`low < high` must hold for score_range, but got"),
+        ({"seed": 1.5}, "`seed` must be a whole number, but got 1.5"),
     ],
 )
 def test_wrong_arguments_are_refused_before_training(
@@ -223,6 +226,11 @@ def test_wrong_arguments_are_refused_before_training(
     with pytest.raises(InputError, match=message):
         recorder(tmp_path / "a", **changes)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_record_needs_a_name() -> None:
+    with pytest.raises(InputError, match=r"a record needs a file's name, but got '\.'; name one"):
+        Recorder("", problems_per_batch=1, rollouts_per_problem=1)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from isocompute.runner import run_study
 from isocompute.store import Store
 from isocompute.study import RunSpec, Study
 from report_fixtures import page_of, short_bundle  # noqa: F401  (the latter acts on every test)
+from study_helpers import FAST, edit, small_study
 
 NAME = "world <b>1</b>"
 RECIPE = Recipe(learning_rate=0.3, base_batch_size=64, temperature=1.0)
@@ -82,10 +84,49 @@ def test_scores_are_means_over_seeds_at_the_largest_common_budget(
     row = view.scores["best@4"][0]
     per_seed = (final_RP > 0).mean(axis=1)
     assert row["value"] == pytest.approx(per_seed.mean())
-    half = 4.303 * per_seed.std(ddof=1) / math.sqrt(3)
+    half = 4.302653 * per_seed.std(ddof=1) / math.sqrt(3)
     assert row["interval"][0] == pytest.approx(max(per_seed.mean() - half, 0))
     assert view.scores["worst@4"][0]["value"] == pytest.approx((final_RP == 4).mean())
     assert row["n_runs"] == 3
+
+
+def test_a_run_that_ended_before_the_budget_is_left_out(folder: Path, tmp_path: Path) -> None:
+    """Its last score is one of less compute."""
+    sets = {name: simulated_problems(name, 12) for name in ("train", "main")}
+    runs = [
+        RunSpec(
+            engine="simulator", recipe=RECIPE, train=sets["train"],
+            allocation=Allocation(problems_per_batch=4, rollouts_per_problem=4, steps=steps),
+            validation={"main": sets["main"]}, seed=seed, evaluations_per_octave=1,
+            first_evaluation=256,
+        )
+        for seed, steps in ((0, 128), (1, 16))
+    ]  # fmt: skip
+    run_study(Study(name="s", runs=runs, slices=(1.0,)), tmp_path, workers=0)
+    view = study_view(tmp_path)
+    assert view.scores_at == 2048
+    (row,) = view.scores["avg@4"]
+    with Store(tmp_path) as store:
+        final = store.successes(runs[0].hash, "main")[1][-1]
+    assert (row["n_runs"], row["value"]) == (1, pytest.approx(final.mean() / 4))
+    assert [v["groups"][0]["problems"] for v in view.landscapes] == [24, 24, 12, 12, 12]
+
+
+def test_a_divergence_that_no_step_shows_is_told(tmp_path: Path) -> None:
+    run_study(small_study(ns=(2,)), tmp_path, workers=0, settings=FAST)
+    with Store(tmp_path) as store:
+        (run,) = store.runs()
+    finding = {"code": "divergence", "severity": "failure", "step": run.steps_done, "values": {},
+               "message": "weights must be finite"}  # fmt: skip
+    kept = {"step": run.steps_done, "findings": [finding]}
+    edit(tmp_path, "UPDATE runs SET findings = ?", json.dumps(kept))
+    assert [row["code"] for row in study_view(tmp_path).warnings] == ["divergence"]
+
+
+def test_the_interval_of_many_seeds_is_students() -> None:
+    low, high = _interval(np.repeat([0.4, 0.6], 15)) or (0, 0)
+    half = 2.04523 * 0.1 * math.sqrt(30 / 29) / math.sqrt(30)  # 29 degrees of freedom
+    assert (low, high) == (pytest.approx(0.5 - half), pytest.approx(0.5 + half))
 
 
 def test_interval_needs_three_seeds_and_stays_in_range() -> None:

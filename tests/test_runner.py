@@ -553,7 +553,7 @@ def test_row_8_a_read_only_folder(tmp_path):
 def test_row_8_a_file_in_the_way_and_no_home(tmp_path, monkeypatch):
     monkeypatch.delenv("HOME", raising=False)
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="must be writable and have room"):
+    with pytest.raises(InputError, match="file' must be a folder, but is a file; name another"):
         run_study(small_study(), tmp_path / "file" / "s", workers=0)
     assert run_study(small_study(), tmp_path / "s", workers=0, settings=FAST).done == 2
 

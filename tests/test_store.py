@@ -584,6 +584,21 @@ def test_export_formats_agree(tmp_path):
         assert sorted(r["worst"] for r in tidy) == pytest.approx(sorted(counts_KC[:, 4] / 8))
 
 
+def test_what_only_later_runs_of_logs_have_is_exported(tmp_path):
+    """1,200 rows without seed, tokens or a fraction of a batch, and then some with them."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    run_study(small_study(ns=(2,)), tmp_path / "s", workers=0, settings=FAST)
+    row = {"problems_per_batch": 8, "rollouts_per_problem": 2, "rollouts": 16.0, "score": 0.5,
+           "best": None, "worst": None, "tokens": None, "seed": None, "run": "a", "steps": 1,
+           "metric": "avg", "problem_set": "", "split": "validation"}  # fmt: skip
+    rows = [row] * 1_200 + [row | {"rollouts": 20.5, "tokens": 3.0, "seed": 7}]
+    for target in (tmp_path / "t.parquet", tmp_path / "t"):
+        files = {path.stem: path for path in export_study(tmp_path / "s", target, imported=rows)}
+        table = parquet.read_table(files.get("imported", tmp_path / "t.parquet")).to_pylist()
+        assert table[-1] == rows[-1]
+        assert (table[-2]["seed"], table[-2]["tokens"]) == (None, None)
+
+
 @pytest.mark.parametrize(("target", "format"), [("x.csv", "parquet"), ("folder", "xlsx")])
 def test_export_refuses_contradictions(database, tmp_path, target, format):
     with pytest.raises(InputError, match="the format must be one of parquet, csv"):

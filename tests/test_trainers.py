@@ -247,6 +247,9 @@ def test_a_fraction_is_refused() -> None:
     keys = {**trainer_settings("verl", PLAN, Recipe()).keys, "data.train_batch_size": 32.5}
     with pytest.raises(InputError, match=r"must be a whole number, but got 32\.5"):
         read_allocation("verl", keys)
+    for value in ("many", None):
+        with pytest.raises(InputError, match=f"must be a whole number, but got {value!r}"):
+            read_allocation("verl", keys | {"data.train_batch_size": value})
 
 
 def test_a_batch_of_completions_must_hold_whole_groups() -> None:

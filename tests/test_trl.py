@@ -127,7 +127,7 @@ def test_plan_and_engine_mean_the_same_batch(b_p: int, n: int) -> None:
     ({"max_new_tokens": -1}, "engine_options.max_new_tokens must be"),
     ({"max_new_tokens": None}, "the length limit must be known"),
     ({"device": "tpu"}, "engine_options.device must be auto, cpu or cuda"),
-    ({"overrides": ["use_vllm"]}, "engine_options.overrides must be GRPOConfig fields"),
+    ({"overrides": ["use_vllm"]}, "engine_options.overrides must be a mapping"),
 ])
 def test_what_trl_cannot_do_is_refused_first(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):

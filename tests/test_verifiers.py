@@ -22,6 +22,7 @@ from isocompute.verifiers import (
     load_verifier,
     read_bits,
     register_verifier,
+    require_verifier,
 )
 from isocompute.verifiers.worker import answer_question, load_rule
 
@@ -252,6 +253,36 @@ def test_a_worker_does_not_outlive_its_verifier(user_file: Path) -> None:
     process = verifier._process  # type: ignore[attr-defined]
     del verifier
     process.wait(timeout=30)
+
+
+def test_nothing_is_kept_of_a_worker_that_crashed(user_file: Path) -> None:
+    verifier = load_verifier(f"{user_file}:check")
+    ended = [verifier._at_exit]  # type: ignore[attr-defined]
+    for _ in range(3):
+        assert verifier("die", "4").reward is None
+        assert verifier("4", "4") == Outcome(1)
+        ended.append(verifier._at_exit)  # type: ignore[attr-defined]
+    assert [one.alive for one in ended] == [False, False, False, True]
+    verifier.close()
+
+
+def test_a_verifier_is_tried_once_for_all_runs_of_a_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "mine.py"
+    file.write_text("def check(r, a):\n    return 1\n"
+                    "open('starts', 'a').write('x')\n")  # fmt: skip
+    for _ in range(3):
+        require_verifier("mine.py:check")
+    assert (tmp_path / "starts").read_text() == "x"
+    file.write_text("broken = ]")
+    for _ in range(2):
+        with pytest.raises(InputError, match="verifier 'mine.py:check' must load, but Syntax"):
+            require_verifier("mine.py:check")
+    file.unlink()
+    with pytest.raises(InputError, match="with a file that exists"):
+        require_verifier("mine.py:check")
 
 
 def test_a_copy_starts_a_worker_of_its_own(user_verifier: verifiers.Verifier) -> None:

@@ -291,7 +291,7 @@ def test_overrides_that_change_the_study_are_refused_in_every_spelling() -> None
 
 
 def test_overrides_must_be_keys_with_values() -> None:
-    with pytest.raises(InputError, match="overrides must be Hydra keys with values, but got"):
+    with pytest.raises(InputError, match="overrides must be a mapping, but got"):
         VerlEngine().check(make_spec(overrides=["trainer.balance_batch=false"]))
 
 

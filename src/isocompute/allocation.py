@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from isocompute.errors import InputError
 
@@ -171,7 +172,9 @@ _UNITS = {
     "gpuhours": "gpu_hours",
     "usd": "usd",
 }
-_FACTORS = {"k": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
+# Decimal, because 64.1 times 1e3 is a little less than 64100.
+_FACTORS = {name: Decimal(10) ** power for name, power in
+            {"k": 3, "M": 6, "G": 9, "B": 9, "T": 12}.items()}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,15 +216,13 @@ def parse_budget(text: str) -> Budget:
     match = re.fullmatch(rf"\s*({number}(?:[eE][+-]?[0-9]+)?)\s*([a-zA-Z][a-zA-Z_-]*)?\s*", text)
     word = re.sub("[_-]", "", match.group(2) or "") if match else ""
     unit = _UNITS.get(word.lower())
-    factor = 1.0
+    factor = Decimal(1)
     if unit is None and word[:1] in _FACTORS:
         factor, unit = _FACTORS[word[0]], _UNITS.get(word[1:].lower())
-    try:
-        amount = math.nan
-        if match is not None:
-            amount = float(match.group(1).replace(",", "").replace("_", "")) * factor
-    except ValueError:
-        amount = math.nan
+    amount = math.nan
+    if match is not None:
+        with contextlib.suppress(ArithmeticError):  # no digit, or too many
+            amount = float(Decimal(match.group(1).replace(",", "")) * factor)
     if match is None or unit is None or not math.isfinite(amount) or amount <= 0:
         said = "write for example 2e6, 2M, 5e9tok, 400gpuh, 64gpux3d or 2000usd."
         if re.fullmatch(_LEFT_OF_MONEY, asked):

@@ -66,19 +66,20 @@ def hide(text: str) -> str:
     return _VALUE.sub("(hidden)", text)
 
 
-def secrets_in(value: Any, name: str = "") -> Iterator[tuple[str, bool]]:
-    """Each place of a JSON value that looks like a secret, and whether its name says so."""
-    yield from _secrets(value, name, named=False)
+def secrets_in(value: Any, name: str = "", named: bool = False) -> Iterator[tuple[str, bool]]:
+    """Each place of a JSON value that looks like a secret, and whether its name says so.
 
-
-def _secrets(value: Any, name: str, *, named: bool) -> Iterator[tuple[str, bool]]:
+    Args:
+        value: to look at.
+        name, named: of the value itself, and whether that is a secret's.
+    """
     if isinstance(value, Mapping):
         for key, item in value.items():
             spot = f"{name}.{key}" if name else str(key)
-            yield from _secrets(item, spot, named=secret_name(str(key)))
+            yield from secrets_in(item, spot, secret_name(str(key)))
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _secrets(item, name, named=named)
+            yield from secrets_in(item, name, named)
     elif value is None or isinstance(value, bool) or value == "":
         return
     elif named:

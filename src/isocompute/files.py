@@ -103,6 +103,17 @@ def refuse_device(path: Path) -> None:
         )
 
 
+def refuse_file(folder: Path) -> None:
+    """Raise where a folder is to be made and a file stands.
+
+    Raises:
+        InputError: names it.
+    """
+    for place in (folder, *folder.parents):
+        if place.is_file():
+            raise InputError(f"{str(place)!r} must be a folder, but is a file; name another.")
+
+
 def _is_link_of_system(path: Path) -> bool:
     return path.is_symlink() and path.absolute().parent in (Path("/dev"), Path("/dev/fd"))
 

@@ -41,6 +41,10 @@ class _Run(NamedTuple):
     successes_KP: IntArray
     samples: int
 
+    def reaches(self, rollouts: float) -> bool:
+        """Whether it was evaluated there or later: one that ended before is of less compute."""
+        return bool(self.rollouts_K[-1] >= rollouts * (1 - 1e-9))
+
 
 def study_interference(
     source: str | Path,
@@ -56,7 +60,8 @@ def study_interference(
     Args:
         source: a study folder, with a selection where it holds several arms.
         problem_set: None: the only one there is.
-        rollouts: None: the largest budget that every configuration reached.
+        rollouts: None: the largest budget that every configuration reached, with a run at least;
+            runs that ended before are left out.
         level: of the intervals.
         draws, seed: of the bootstrap.
 
@@ -91,7 +96,9 @@ def study_interference(
             "the budget must be one that every configuration was evaluated at, from "
             f"{first} to {last} rollouts, but got {at:g}; choose one between."
         )
-    runs = {key: [_at(run, at) for run in group] for key, group in groups.items()}
+    runs = {
+        key: [_at(run, at) for run in group if run.reaches(at)] for key, group in groups.items()
+    }
     n_problems = {before.size for group in runs.values() for _, before, _, _ in group}
     if len(n_problems) != 1:
         raise InputError(
@@ -126,7 +133,7 @@ def study_interference(
         "bins": np.column_stack(landscape(np.zeros(1, dtype=int), 1)[:2]).tolist(),
         "over_training": [
             row
-            for budget in np.geomspace(min(first, at), at, _BUDGETS)
+            for budget in np.geomspace(first, at, _BUDGETS)
             for row in _landscapes(groups, float(budget))
         ],
     }
@@ -136,7 +143,7 @@ def _landscapes(groups: dict[tuple[int, int], list[_Run]], rollouts: float) -> l
     """The landscape of every configuration at one budget, means over its runs."""
     rows = []
     for (b_p, n), group in groups.items():
-        runs = [_at(run, rollouts) for run in group]
+        runs = [_at(run, rollouts) for run in group if run.reaches(rollouts)]
         shares = [landscape(after, samples).share_B for _, _, after, samples in runs]
         values = _indices(runs, None, None)
         rows.append(

@@ -26,7 +26,7 @@ from isocompute.metrics import parse_metric, problem_scores, score_from_counts
 from isocompute.recipe import Recipe
 from isocompute.store import Store, StoredRun
 from isocompute.store.database import EmptyStudyError
-from isocompute.store.health import study_health
+from isocompute.store.health import run_health
 from isocompute.study import RunSpec, Study
 
 LEVEL = 0.95
@@ -238,13 +238,12 @@ def check_scores(
 
 
 def _rate(store: Store, rate: float, runs: Sequence[StoredRun], name: str, metric: str) -> _Rate:
-    health = study_health(store)
     scores, problems, smooth = [], [], []
     findings: list[Finding] = []
     broken = [run for run in runs if run.state in ("failed", "invalid")]
     unhealthy = {run.hash for run in broken}
     for run in runs:
-        own = health[run.hash]
+        own = run_health(store, run)
         findings += own
         if any(finding.severity == "failure" for finding in own):
             unhealthy.add(run.hash)

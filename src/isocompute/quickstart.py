@@ -8,8 +8,9 @@ the sweep showed.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import time
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,6 @@ class Result:
         refusal: why, or None.
         plan: the plan document, or None.
         report: the HTML file.
-        sweep_s: seconds that the sweep took in this call.
     """
 
     folder: Path
@@ -73,7 +73,6 @@ class Result:
     refusal: str | None
     plan: dict[str, Any] | None
     report: Path
-    sweep_s: float
 
 
 def _silent(line: str) -> None:
@@ -108,22 +107,21 @@ def quickstart(
     difficulty = _difficulty(folder, say)
     study_file = folder / "study.yaml"
     if not study_file.exists():
-        write_text(study_file, STUDY.format(study=study_file, difficulty=difficulty["recipe"]))
+        named = shlex.quote(str(study_file))
+        write_text(study_file, STUDY.format(study=named, difficulty=difficulty["recipe"]))
     study = open_study(study_file)
     say(f"sweep: {len(study.runs)} runs, {study.rollouts:,} training rollouts ({study_file})")
-    start = time.monotonic()
     summary = run_study(study, folder / "study", workers=workers, progress=progress)
-    took = time.monotonic() - start
     _book_difficulty(folder, difficulty)
     if summary.exit_code:
         why = "runs failed" if summary.stopped_by is None else "it was stopped"
         early = RunError(
             f"the sweep must be finished before it is fitted, but {why}; run "
-            f"`isocompute quickstart {folder}` again to go on."
+            f"`isocompute quickstart {shlex.quote(str(folder))}` again to go on."
         )
         early.exit_code = summary.exit_code  # 130 or 143 after a signal
         raise early
-    return _decide(folder, study.runs[0].allocation.rollouts, summary, took, say)
+    return _decide(folder, study.runs[0].allocation.rollouts, summary, say)
 
 
 def _difficulty(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
@@ -132,9 +130,10 @@ def _difficulty(folder: Path, say: Callable[[str], None]) -> dict[str, Any]:
     from isocompute.engines import embedded_success_counter, problem_generators
 
     kept = folder / "difficulty.json"
-    if kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
+    with contextlib.suppress(OSError, ValueError):  # none yet, or one that is damaged
+        found = json.loads(kept.read_text(encoding="utf-8"))
+        if isinstance(found, dict) and {"recipe", "rollouts", "tokens"} <= set(found):
+            return found
     count_successes = embedded_success_counter()
     candidates = problem_generators()["world"]("candidates", size=CANDIDATES, seed=WORLD_SEED)
     count = count_successes("bits", candidates)
@@ -184,7 +183,7 @@ def _book_difficulty(folder: Path, document: dict[str, Any]) -> None:
 
 
 def _decide(
-    folder: Path, rollouts: int, summary: Summary, took: float, say: Callable[[str], None]
+    folder: Path, rollouts: int, summary: Summary, say: Callable[[str], None]
 ) -> Result:
     """Fit, plan and report of a finished sweep."""
     from isocompute.allocation import Budget
@@ -211,5 +210,5 @@ def _decide(
     render_report(fits, plan, report, study=study_view(source))
     return Result(
         folder=folder, summary=summary, fit=fits[0][1] if refusal is None else None,
-        refusal=refusal, plan=plan, report=report, sweep_s=took,
+        refusal=refusal, plan=plan, report=report,
     )  # fmt: skip

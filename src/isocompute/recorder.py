@@ -59,12 +59,17 @@ class Recorder:
         score_range: tuple[float, float] = (0.0, 1.0),
         facts: Mapping[str, object] | None = None,
     ) -> None:
-        low, high = (float(end) for end in score_range)
+        try:
+            low, high = (float(end) for end in score_range)
+        except (TypeError, ValueError):
+            low = high = math.nan
         if not (math.isfinite(low) and math.isfinite(high) and low < high):
             raise InputError(
-                f"`low < high` must hold for score_range, but got {low:g}, {high:g}; correct it."
+                f"`low < high` must hold for score_range, but got {score_range!r}; correct it."
             )
         path = Path(path)
+        if not path.name:
+            raise InputError(f"a record needs a file's name, but got {str(path)!r}; name one.")
         path = path if path.suffix == ENDING else path.with_name(path.name + ENDING)
         self._journal = Journal(path)
         self.batch = _count("problems_per_batch", problems_per_batch) * _count(
@@ -75,7 +80,7 @@ class Recorder:
         self._run: dict[str, Any] = {
             "problems_per_batch": int(problems_per_batch),
             "rollouts_per_problem": int(rollouts_per_problem),
-            "seed": None if seed is None else operator.index(seed),
+            "seed": None if seed is None else _seed(seed),
             "samples": self._samples, "score_range": [low, high],
             "facts": {str(k): _plain(v) for k, v in (facts or {}).items()},
         }  # fmt: skip
@@ -322,6 +327,13 @@ def _count(name: str, value: object) -> int:
     if number < 1:
         raise InputError(f"`{name}` must be a whole number >= 1, but got {value!r}; correct it.")
     return number
+
+
+def _seed(value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]  # whatever a caller gives
+    except TypeError:
+        raise InputError(f"`seed` must be a whole number, but got {value!r}; correct it.") from None
 
 
 def _whole(value: Any) -> int:

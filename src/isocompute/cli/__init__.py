@@ -31,6 +31,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 success, 1 a failed run, 2 bad input, 3 a refusal, 130 Ctrl-C, 143 SIGTERM. Whatever goes
     wrong is one line on stderr.
     """
+    for name in ("stdout", "stderr"):  # a shell's >&- closes them
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     previous = _on_sigterm()
     try:
         code = _run(argv)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.cli.scores import narrowed, repeated, scores
 from isocompute.errors import InputError
-from isocompute.files import not_found
+from isocompute.files import not_found, refuse_file
 
 if TYPE_CHECKING:
     from isocompute.answers import Fit, Plan
@@ -74,10 +74,16 @@ def fit(options: Options) -> int:
     return 0
 
 
-def _metrics(options: Options) -> list[str | None]:
+def _metrics(options: Options) -> Sequence[str | None]:
     if options.metric is None:
         return [None]
-    return [word.strip() for word in options.metric.split(",")]
+    words = [word.strip() for word in options.metric.split(",")]
+    if not all(words):
+        raise InputError(
+            f"--metric must name scores with commas between them, but got {options.metric!r}; "
+            "write for example avg@4,best@4."
+        )
+    return list(dict.fromkeys(words))
 
 
 def _fit_by_the_paper(options: Options, sources: list[str]) -> int:
@@ -176,6 +182,8 @@ def _planned(options: Options, source: str | None, **more: Any) -> Plan:
 def report(options: Options) -> int:
     """One self-contained HTML file, and figures for papers."""
     check_target(options.output, options.source)
+    if options.figures is not None:
+        refuse_file(Path(options.figures))
     from isocompute.allocation import Rates, parse_budget
     from isocompute.answers import fit_sweep
     from isocompute.answers.price import on_gpus
@@ -277,7 +285,8 @@ def _read_plan(file: str) -> dict[str, Any]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:  # of JSON, or of UTF-8
         document = None
-    if not isinstance(document, dict) or not {"version", "run_next", "verdict"} <= set(document):
+    needed = {"version", "run_next", "verdict", "trainer"}
+    if not isinstance(document, dict) or not needed <= set(document):
         raise InputError(
             f"--plan must name a file that `isocompute plan --json FILE` wrote, but {file} is "
             "none; write it anew."

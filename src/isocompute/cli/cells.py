@@ -37,9 +37,8 @@ def indented(lines: Sequence[str]) -> list[str]:
     return [f"  {line}" for line in lines]
 
 
-def wrapped(text: str, *, indent: str = "  ", hanging: str = "  ") -> list[str]:
+def wrapped(text: str, *, indent: str = "  ") -> list[str]:
     """One paragraph."""
     return textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=hanging,
-        break_on_hyphens=False,
-    )  # fmt: skip
+        text, WIDTH, initial_indent=indent, subsequent_indent="  ", break_on_hyphens=False
+    )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from isocompute.cli.output import check_target, show, warn, write_json
 from isocompute.cli.scores import narrowed, scores
 from isocompute.errors import InputError, RefusalError
+from isocompute.files import refuse_file
 
 if TYPE_CHECKING:
     from isocompute.runner import Summary
@@ -81,12 +82,16 @@ def run_quickstart(options: Options) -> int:
 def difficulty(options: Options) -> int:
     """Pass rates of a base model on a problem set."""
     check_target(options.json, [options.problems])
+    check_target(options.output, beside=options.json)
     from isocompute.cli.tables import difficulty_lines
     from isocompute.cli.values import world_options
     from isocompute.difficulty import Draws, measure_difficulty
     from isocompute.engines import embedded_success_counter, problem_generators
     from isocompute.problems import load_problems, save_problems
+    from isocompute.problems.files import require_jsonl
 
+    if options.output is not None:
+        require_jsonl(options.output)
     counter = embedded_success_counter()
     if options.problems.startswith("world:"):
         name, given = world_options(options.problems)
@@ -118,7 +123,7 @@ def run(options: Options) -> int:
     from isocompute.cli.tables import summary_lines
     from isocompute.runner import open_study, planned_study
 
-    folder = options.output or Path(options.study).with_suffix("")
+    folder = _folder(options)
     if options.dry_run:
         return _dry_run(*planned_study(options.study, options.overrides), folder, options)
     study = open_study(options.study, options.overrides)
@@ -128,13 +133,26 @@ def run(options: Options) -> int:
     return summary.exit_code
 
 
-def _dry_run(study: Study, lacks: str | None, folder: str | Path, options: Options) -> int:
+def _folder(options: Options, ending: str = "") -> Path:
+    """Where a study trains: as it is asked, else beside its file, under the same name."""
+    path = Path(options.study)
+    beside = path.with_name(path.stem + ending) if path.name else path
+    folder = Path(options.output) if options.output is not None else beside
+    refuse_file(folder)
+    return folder
+
+
+def _dry_run(study: Study, lacks: str | None, folder: Path, options: Options) -> int:
     """What would be run, its cost, and what it lacks here; nothing is measured or written."""
     from isocompute.cli.tables import study_lines
     from isocompute.runner import missing_trainer
     from isocompute.study.cost import study_cost
 
     lacks = missing_trainer(study) if lacks is None else lacks
+    if study.adaptive is not None:
+        from isocompute.design.decider import decider
+
+        decider(study, folder)  # refuses what it could not decide by
     cost = study_cost(study)
     write_json({"version": 1, "estimate": cost.to_dict()}, options.json)
     lines = study_lines(study, cost, str(folder))
@@ -152,8 +170,7 @@ def lr_sweep(options: Options) -> int:
     from isocompute.lr_sweep import check_scores, find_anchor, lr_study
     from isocompute.runner import open_study, planned_study
 
-    path = Path(options.study)
-    folder = Path(options.output or path.with_name(f"{path.stem}-lr"))
+    path, folder = Path(options.study), _folder(options, "-lr")
     whole = any(word.startswith("budget=") for word in options.overrides)
     opened, lacks = (
         planned_study(path, options.overrides) if options.dry_run
@@ -180,7 +197,7 @@ def lr_sweep(options: Options) -> int:
     return 0
 
 
-def _train(study: Study, folder: str | Path, options: Options) -> tuple[Summary, Cost]:
+def _train(study: Study, folder: Path, options: Options) -> tuple[Summary, Cost]:
     """Say what it will cost, then train with progress on stderr, here or on Ray."""
     from isocompute.cli.live import LiveLine
     from isocompute.engines import takes_whole_machine

@@ -6,7 +6,7 @@ import argparse
 
 from isocompute.cli import designing
 from isocompute.cli.options import Parser, add_json, add_where, stage
-from isocompute.cli.values import count, gpus, hours, positive, positive_int, share
+from isocompute.cli.values import gpus, hours, positive, positive_int, seed, share
 
 _FEWEST_DRAWS, _MOST_DRAWS = 4, 2000  # 2,000 take an hour; memory grows with them
 
@@ -80,7 +80,7 @@ def add_design(stages: argparse._SubParsersAction[Parser]) -> None:
         "--draws", type=_draws, default=40, metavar="N",
         help="simulated sweeps per candidate (default: 40, about a minute)",
     )  # fmt: skip
-    parser.add_argument("--seed", type=count, default=0, help="of the simulation (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of the simulation (default: 0)")
     parser.add_argument(
         "-o", "--output", metavar="STUDY.yaml",
         help="write the study file, of the sweep or, where none pays, of the run",

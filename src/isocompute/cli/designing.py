@@ -29,7 +29,8 @@ _MEASURED_S = 2.0  # seconds in which the embedded engine is timed
 def design(options: Options) -> int:
     """Budget + prior -> a sweep with its price and worth, as a study file."""
     check_target(options.json, [options.prior] if options.prior else [])
-    check_target(options.output, [f for f in (options.train, options.validation) if f])
+    problem_files = [file for file in (options.train, options.validation) if file]
+    check_target(options.output, problem_files, beside=options.json)
     from isocompute.answers.price import on_gpus, priced, times_scaled
     from isocompute.design import (
         Asked,

@@ -22,11 +22,14 @@ def strict_json(document: Mapping[str, Any]) -> str:
     return json.dumps(plain(document), indent=2, allow_nan=False, ensure_ascii=False) + "\n"
 
 
-def check_target(target: str | None, sources: Sequence[str] = ()) -> None:
+def check_target(
+    target: str | None, sources: Sequence[str] = (), beside: str | None = None
+) -> None:
     """Refuse, before any work, a file that could not be written or must not be overwritten.
 
     Raises:
-        InputError: the folder does not exist, the target is a folder, or it is one of the inputs.
+        InputError: the folder does not exist, the target is a folder, it is one of the inputs, or
+            `beside`, another output.
     """
     if target is None or target == "-":
         return
@@ -37,6 +40,8 @@ def check_target(target: str | None, sources: Sequence[str] = ()) -> None:
             "create the folder or change the name."
         )
     refuse_device(path)
+    if beside is not None and path.absolute() == Path(beside).absolute():
+        raise InputError(f"two outputs must be two files, but both are {target!r}; change one.")
     for source in sources:
         if Path(source).exists() and path.exists() and path.samefile(source):
             raise InputError(

@@ -15,7 +15,7 @@ from isocompute.cli.options import Parser
 from isocompute.cli.options import add_json as _add_json
 from isocompute.cli.options import stage as _stage
 from isocompute.cli.study_parser import add_folder, add_lr_sweep, add_run
-from isocompute.cli.values import count, positive, positive_int
+from isocompute.cli.values import count, positive, positive_int, seed
 from isocompute.errors import InputError
 
 
@@ -156,7 +156,7 @@ def _add_difficulty_stage(stages: argparse._SubParsersAction[Parser]) -> None:
     parser.add_argument(
         "--max-new-tokens", type=positive_int, metavar="N", help="longest response, in tokens"
     )
-    parser.add_argument("--seed", type=count, default=0, help="of the sampling (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, help="of the sampling (default 0)")
     parser.add_argument("--device", default="cpu", help="cpu (the default), cuda or cuda:1")
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="write the problems with their pass rates (JSONL)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -87,7 +88,7 @@ def summary_lines(summary: Summary, folder: str) -> list[str]:
     if summary.pending:
         lines.append("Run the same command again to continue.")
     elif summary.done or summary.resting:
-        lines.append(f"Next: isocompute fit {folder}")
+        lines.append(f"Next: isocompute fit {shlex.quote(folder)}")
     return lines
 
 
@@ -142,8 +143,8 @@ def _elsewhere(study: Study, cost: Cost) -> list[str]:
     if python is not None:
         other = "" if options.get("python") else "; set engine_options.python for another"
         lines.append(f"Trains with {name} in {python}{other}.")
-    problems = study.source.get("problems") or {}
-    if name in ("trl", "verl") and "generated" in (problems.get("train") or {}):
+    train = (study.source.get("problems") or {}).get("train")
+    if name in ("trl", "verl") and isinstance(train, Mapping) and "generated" in train:
         lines.append("Trains on generated problems: put yours into the file first.")
     if cost.gpu_hours is None:
         lines.append("GPU-hours: give rates.rollouts_per_gpu_hour.")

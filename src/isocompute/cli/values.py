@@ -15,7 +15,8 @@ WORLD_SIZE = 1200  # problems of a generated world where no size is given
 def positive_int(text: str) -> int:
     """A whole number >= 1; 4096, 1e6, 8_192 and 12k are fine."""
     thousands = text.strip().endswith("k")
-    value = positive(text.strip().removesuffix("k")) * (1000 if thousands else 1)
+    value = positive(text.strip().removesuffix("k"))
+    value = round(1000 * value, 6) if thousands else value  # 1000 * 16.1 is no whole number
     if not value.is_integer():
         raise argparse.ArgumentTypeError(f"must be a whole number, but got {text!r}")
     return int(value)
@@ -27,6 +28,14 @@ def count(text: str) -> int:
     if value < 0 or not value.is_integer():
         raise argparse.ArgumentTypeError(f"must be a whole number >= 0, but got {text!r}")
     return int(value)
+
+
+def seed(text: str) -> int:
+    """A whole number >= 0 that random numbers can be drawn from."""
+    value = count(text)
+    if value >= 2**63:
+        raise argparse.ArgumentTypeError(f"must be below 2**63, but got {text!r}")
+    return value
 
 
 def positive(text: str) -> float:
@@ -63,7 +72,7 @@ def gpus(text: str) -> tuple[int, str]:
     ((64, 'H100'), (8, ''))
     """
     number, _, kind = text.partition("x")
-    if not number.strip().isdigit() or int(number) < 1 or text.endswith("x"):
+    if not number.strip().isdecimal() or int(number) < 1 or text.endswith("x"):
         raise argparse.ArgumentTypeError(f"must be 64xH100 or 64, but got {text!r}")
     return int(number), kind.strip()
 

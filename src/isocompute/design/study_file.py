@@ -17,7 +17,6 @@ from isocompute.files import write_text
 from isocompute.problems import load_problems
 from isocompute.recipe import Difficulty, Recipe
 
-ENGINES = ("local", "trl", "verl")
 # Tokens of a response under TRL, where nobody says: at half, answers with reasoning are cut; at
 # twice, small models on one GPU take twice as long where they ramble.
 MAX_NEW_TOKENS = 1024
@@ -45,13 +44,16 @@ class Trainer:
     """What a study trains with.
 
     Args:
-        engine: one of `ENGINES`.
+        engine: local, trl or verl.
         model: Hugging Face id or folder; None: a stand-in.
         train, validation: problem files; None: generated stand-ins, or a part held out.
         gpus: that each run may use; None: the engine's default.
         difficulty: of the problem set.
         verifier: how answers are checked; None: as the file says, else exactly.
         tokens: of a response, mean; None: not known.
+
+    Raises:
+        InputError: a validation file without one to train on.
     """
 
     engine: str = "local"
@@ -62,6 +64,12 @@ class Trainer:
     difficulty: str = "easy"
     verifier: str | None = None
     tokens: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.validation is not None and self.train is None:
+            raise InputError(
+                "--validation needs problems to train on, but there is no --train; add it."
+            )
 
     @property
     def cut(self) -> int | None:
@@ -117,8 +125,7 @@ def write_study(path: str | Path, sweep: Sweep, trainer: Trainer, **more: Any) -
         more: final, tried, problems, rates: see `study_content`.
 
     Raises:
-        InputError: a validation file without one to train on, or problem files that cannot be
-            read.
+        InputError: problem files that cannot be read.
     """
     content = study_content(Path(path), sweep, trainer, **more)
     lines = ["# Written by `isocompute design`; every word: docs/sweep.md."]
@@ -198,10 +205,6 @@ def _engine_options(trainer: Trainer) -> dict[str, Any]:
 
 def _problems(folder: Path, trainer: Trainer, problems: int | None) -> dict[str, Any]:
     if trainer.train is None:
-        if trainer.validation is not None:
-            raise InputError(
-                "--validation needs problems to train on, but there is no --train; add it."
-            )
         world: Mapping[str, Any] = {"world": _WORLD, "seed": 1}
         return {
             "train": {"generated": "world", "options": {

@@ -27,12 +27,14 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.allocation import evaluation_index
 from isocompute.engines.base import EvaluationRecord, Sink, StepRecord
+from isocompute.engines.options import read_options, require_batch
 from isocompute.errors import InputError
 from isocompute.problems import Problem, ProblemSet
 from isocompute.recipe import Recipe, check_idle_cap
@@ -211,11 +213,7 @@ class SimulatorEngine:
                     f"{field.name}={value!r}; remove it, or use another engine."
                 )
         check_idle_cap(spec.recipe, self.name)
-        if spec.allocation.problems_per_batch > len(spec.train):
-            raise InputError(
-                "`problems_per_batch` must not exceed the training problems, but got "
-                f"{spec.allocation.problems_per_batch} for {len(spec.train)}; lower it."
-            )
+        require_batch(spec)
 
     def run(self, spec: RunSpec, resume: Path | None, sink: Sink) -> None:
         """Train from the start or from a checkpoint to `spec.allocation.steps`."""
@@ -242,20 +240,13 @@ class SimulatorEngine:
                 _save(policy, step, sink)
 
 
-def world_of(options: Mapping[str, object]) -> World:
+def world_of(options: Mapping[str, Any]) -> World:
     """The world that `engine_options` describe.
 
     Raises:
         InputError: for an unknown option or a value outside its range.
     """
-    known = {field.name for field in fields(World)}
-    for name in options:
-        if name not in known:
-            raise InputError(
-                f"simulator options are {', '.join(sorted(known))}, but got {name!r}; "
-                "correct engine_options."
-            )
-    return World(**options)  # type: ignore[arg-type]  # __post_init__ checks the values
+    return read_options(World, "simulator", options)
 
 
 def grpo_direction(

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
+import numpy as np
+
 from isocompute.answers import Fit, advice_lines, fit_sweep, plan_from_source
 from isocompute.cli.fit_short import fit_lines
 from isocompute.domain import Configuration
@@ -122,7 +124,8 @@ class Sweep:
         if budget is None:
             rows = self.fit.best
         else:
-            asked = [budget] if isinstance(budget, (str, int, float)) else budget
+            single = isinstance(budget, (str, int, float, np.number))
+            asked: Any = [budget] if single else budget
             rows = [self.fit.best_at(_amount(one, self.fit.unit)) for one in asked]
         return Table(
             [
@@ -320,7 +323,7 @@ def _amount(budget: float | str, unit: str) -> float:
     if not isinstance(budget, str):
         return float(budget)
     asked = parse_budget(budget)
-    if asked.unit != unit:
+    if asked.unit.replace("_", "-") != unit:
         raise InputError(
             f"a budget must be in {unit}, as the fit is, but got {budget!r}; `plan` converts "
             "GPU-hours and money."

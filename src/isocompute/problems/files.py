@@ -15,9 +15,7 @@ a folder of Parquet files as the hub stores them, or of Arrow files as `save_to_
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -25,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.files import write_text
 from isocompute.problems.rows import (
     COLUMNS,
     VERL_COLUMNS,
@@ -125,11 +124,7 @@ def save_problems(problems: ProblemSet, path: str | Path) -> None:
     Raises:
         InputError: if the file's name does not end in .jsonl, or it cannot be written.
     """
-    path = Path(path)
-    if path.suffix != ".jsonl":
-        raise InputError(
-            f"problems are saved as JSONL, but got {path.name!r}; name the file {path.stem}.jsonl."
-        )
+    path = require_jsonl(path)
     lines = []
     for p in problems.problems:
         row: dict[str, Any] = {"id": p.id, "prompt": p.prompt, "answer": p.answer}
@@ -140,18 +135,30 @@ def save_problems(problems: ProblemSet, path: str | Path) -> None:
             "verifier": problems.verifier,
         }
         row.update((k, v) for k, v in optional.items() if v is not None)
-        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
-    part = path.with_name(path.name + ".part")
+        text = json.dumps(row, ensure_ascii=False)
+        # Halves of surrogate pairs, which JSON can say and UTF-8 cannot.
+        lines.append(re.sub("[\ud800-\udfff]", lambda c: f"\\u{ord(c[0]):04x}", text) + "\n")
     try:
-        part.write_text("".join(lines), encoding="utf-8")
-        os.replace(part, path)
+        write_text(path, "".join(lines))
     except OSError as error:
-        with contextlib.suppress(OSError):
-            part.unlink()
         raise InputError(
             f"problems must be written to a folder that exists, but {path} gave "
             f"{error.strerror}; choose another place."
         ) from None
+
+
+def require_jsonl(path: str | Path) -> Path:
+    """Where problems may be saved.
+
+    Raises:
+        InputError: the file's name does not end in .jsonl.
+    """
+    path = Path(path)
+    if path.suffix != ".jsonl":
+        raise InputError(
+            f"problems are saved as JSONL, but got {path.name!r}; name the file {path.stem}.jsonl."
+        )
+    return path
 
 
 # ---- which files ----
@@ -234,8 +241,9 @@ def _json_rows(file: Path) -> Iterator[tuple[str, Row]]:
         where = f"{file}, line {number}"
         try:
             row = json.loads(line)
-        except (json.JSONDecodeError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deep"
+        except (ValueError, RecursionError) as error:
+            reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else reason
             raise InputError(
                 f"each line must be one JSON object, but {where} is not ({reason}); correct the "
                 "line (a JSON array has to be split into lines)."

@@ -14,6 +14,7 @@ from isocompute.report.evidence import fit_tables, progress_tables
 from isocompute.report.figures import FIGURES
 from isocompute.report.first_screen import told, verdict_of
 from isocompute.report.words import Document, interval, percent, score
+from isocompute.study.cost import duration
 
 if TYPE_CHECKING:
     from isocompute.answers.fit import Fit
@@ -214,8 +215,4 @@ def _spent(study: StudyView) -> list[tuple[str, str, str]]:
 
 
 def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "–"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return "–" if seconds is None else duration(seconds)

@@ -35,8 +35,6 @@ Pair = tuple[int, int]
 
 _HEALTH_POINTS = 80  # means per line of a health panel, evenly spaced in log rollouts
 _LANDSCAPE_STEPS = 16
-# Two-sided 95% quantiles of Student's t for 2, 3, ... degrees of freedom (3, 4, ... seeds).
-_T95 = (4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +100,10 @@ class _Run:
     rollouts_K: IntArray
     step_K: IntArray
     counts_KC: IntArray
+
+    def reaches(self, rollouts: float) -> bool:
+        """Whether it was evaluated there or later: one that ended before is of less compute."""
+        return bool(self.rollouts_K[-1] >= rollouts * (1 - 1e-9))
 
     def at(self, rollouts: float) -> IntArray:
         """Counts of the last evaluation at or before `rollouts`."""
@@ -267,7 +269,8 @@ def _landscapes(runs: Sequence[_Run], budgets: Sequence[float]) -> list[dict[str
     for budget in [0.0, *budgets]:
         groups = []
         for pair in pairs:
-            counts = sum((run.at(budget) for run in runs if run.pair == pair), np.int64(0))
+            mine = (run for run in runs if run.pair == pair and run.reaches(budget))
+            counts = sum((run.at(budget) for run in mine), np.int64(0))
             counts_C = np.asarray(counts, dtype=np.int64)
             groups.append(
                 {
@@ -289,9 +292,10 @@ def _scores(runs: Sequence[_Run], budget: float) -> dict[str, list[dict[str, Any
     for name in names if samples > 1 else names[:1]:
         rows = result.setdefault(name, [])
         for pair in sorted({run.pair for run in runs}):
-            values = np.array(
-                [score_from_histogram(run.at(budget), name) for run in runs if run.pair == pair]
-            )
+            values = np.array([
+                score_from_histogram(run.at(budget), name)
+                for run in runs if run.pair == pair and run.reaches(budget)
+            ])  # fmt: skip
             rows.append(
                 {
                     "bp": pair[0],
@@ -306,9 +310,11 @@ def _scores(runs: Sequence[_Run], budget: float) -> dict[str, list[dict[str, Any
 
 def _interval(values: FloatArray) -> list[float] | None:
     """Student's 95% interval of the mean over seeds; None below three seeds."""
+    from scipy.stats import t as student
+
     if values.size < 3:
         return None
-    quantile = _T95[min(values.size - 3, len(_T95) - 1)]
+    quantile = float(student.ppf(0.975, values.size - 1))
     half = quantile * float(values.std(ddof=1)) / math.sqrt(values.size)
     mean = float(values.mean())
     return [max(mean - half, 0.0), min(mean + half, 1.0)]
@@ -387,6 +393,7 @@ def _warnings(runs: Iterable[_Run]) -> list[dict[str, str]]:
             found.append(
                 {"code": f"run_{run.stored.state}", "message": f"{run.label}: {run.stored.reason}"}
             )
-        for finding in steps_health(run.steps):
+        kept = run.stored.findings  # a divergence is told by its error, not by a step
+        for finding in steps_health(run.steps) if kept is None else kept:
             found.append({"code": finding.code, "message": f"{run.label}: {finding.message}"})
     return found

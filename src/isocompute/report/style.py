@@ -71,9 +71,7 @@ def ramp_color(position: float, theme: str) -> str:
     left = min(int(place), len(anchors) - 2)
     share = place - left
     mixed = [
-        round((1 - share) * int(anchors[left][i : i + 2], 16))
-        if share == 0
-        else round(
+        round(
             (1 - share) * int(anchors[left][i : i + 2], 16)
             + share * int(anchors[left + 1][i : i + 2], 16)
         )

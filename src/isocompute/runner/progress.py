@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from isocompute.store.store import Accounting
+from isocompute.study.cost import duration
 from isocompute.study.spec import RunSpec
 
 
@@ -42,11 +42,11 @@ class Progress:
     def line(self) -> str:
         """One line for a log: `runs 3/27, 12% of rollouts, 1.2 min, 3.4 min left`."""
         share = self.rollouts_done / max(self.rollouts_total, 1)
-        left = "time left unknown" if self.left_s is None else f"{_duration(self.left_s)} left"
+        left = "time left unknown" if self.left_s is None else f"{duration(self.left_s)} left"
         failed = f", {self.runs_failed} failed" if self.runs_failed else ""
         text = (
             f"runs {self.runs_done}/{self.runs_total}{failed}, {share:.0%} of "
-            f"{self.rollouts_total:,} rollouts, {_duration(self.elapsed_s)}, {left}"
+            f"{self.rollouts_total:,} rollouts, {duration(self.elapsed_s)}, {left}"
         )
         return f"{text}; {self.note}" if self.note else text
 
@@ -168,11 +168,3 @@ def progress_of(
         left_s=pace.left_s(remaining, workers),
         note=note,
     )  # fmt: skip
-
-
-def _duration(seconds: float) -> str:
-    if not math.isfinite(seconds):
-        return "unknown"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -47,7 +47,6 @@ def ray_pool(
     address: str | None = None,
     num_cpus: float = 1,
     num_gpus: float = 0,
-    resources: Mapping[str, float] | None = None,
     max_runs: int | None = None,
 ) -> Callable[[Database], RayPool]:
     """A pool for `run_study(..., pool=...)`.
@@ -55,14 +54,14 @@ def ray_pool(
     Args:
         address: of a cluster ("auto" for the one that this machine belongs to); None: start a
             local one, which ends with this process.
-        num_cpus, num_gpus, resources: what one run takes.
+        num_cpus, num_gpus: what one run takes.
         max_runs: at most so many at once; None: as many as the cluster's resources hold.
 
     Raises:
         InputError: if Ray is not installed, or one run takes nothing at all.
         RunError: if the cluster cannot be reached.
     """
-    each = {"CPU": float(num_cpus), "GPU": float(num_gpus), **(resources or {})}
+    each = {"CPU": float(num_cpus), "GPU": float(num_gpus)}
     if min(each.values()) < 0 or max(each.values()) <= 0:
         raise InputError(
             f"one run must take resources >= 0 and some of them > 0, but got {each}; set num_cpus."
@@ -119,10 +118,9 @@ class RayPool:
         self._running: list[_Running] = []
         self._idle: list[tuple[Any, float]] = []  # actors between two slices, since when
         self._stopping = False
-        custom = {k: v for k, v in self._each.items() if k not in ("CPU", "GPU")}
         self._actor_class = ray.remote(RemoteRun).options(
             num_cpus=self._each.get("CPU", 0), num_gpus=self._each.get("GPU", 0),
-            resources=custom, max_concurrency=4, max_restarts=0,
+            max_concurrency=4, max_restarts=0,
         )  # fmt: skip
 
     @property
@@ -221,7 +219,7 @@ class RayPool:
                 False,
             )  # fmt: skip
             self._dismiss(time.monotonic())  # its node may have gone, and others with it
-            return [self._end(running, "failed" if limit else "crashed", reason)]
+            return [*running.notes, self._end(running, "failed" if limit else "crashed", reason)]
         for message in messages:
             ended = self._handle(running, *message)
             if ended is not None:

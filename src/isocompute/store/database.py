@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError, RunError
+from isocompute.files import refuse_file
 from isocompute.store import schema, seals
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
@@ -70,7 +71,8 @@ class Database:
     Without `create` or `write` nothing is written, and an older file is read as it is.
 
     Raises:
-        InputError: if there is no study, or it is from a newer isocompute, or damaged.
+        InputError: if there is no study, or a file in the folder's place, or it is from a newer
+            isocompute, or damaged.
         StorageError: if the folder cannot be written although `create` asks for it.
     """
 
@@ -82,6 +84,7 @@ class Database:
         self.copy: Path | None = None
         self.version = schema.SCHEMA_VERSION
         if create:
+            refuse_file(self.folder)
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 if not os.access(self.folder, os.W_OK):

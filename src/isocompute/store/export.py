@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
-from isocompute.files import drafted
+from isocompute.files import drafted, refuse_file
 from isocompute.store import seals
 from isocompute.store.arms import arm_labels
 from isocompute.store.database import storage_error
@@ -45,7 +45,8 @@ def export_study(
         The files written, each replaced in one step.
 
     Raises:
-        InputError: on an unknown format, or one that contradicts the file's ending.
+        InputError: on an unknown format, one that contradicts the file's ending, or a file in the
+            folder's place.
         StorageError: if the target cannot be written.
     """
     target = Path(target)
@@ -57,6 +58,7 @@ def export_study(
             f"the format must be one of {', '.join(FORMATS)} and agree with the file's ending, but "
             f"got format={format!r} for {target.name!r}; correct one of them."
         )
+    refuse_file(target.parent if tidy else target)
     write = _write_csv if format == "csv" else _write_parquet
     with Store(folder) as store:
         seals.refuse_broken(store.database.faults(), str(store.database.path))
@@ -232,6 +234,9 @@ def _arrow_schema(arrow: Any, table: str, chunk: list[Row]) -> Any:
     lists = {"counts": arrow.list_(arrow.int64()), "successes": arrow.list_(arrow.int64()),
              "problems": arrow.list_(arrow.int64())}  # fmt: skip
     fixed = {"pass_rate": arrow.float64(), "pass_rate_samples": arrow.int64()}
+    if "metric" in chunk[0]:  # of logs some have seeds, tokens or fractions of steps, others not
+        fixed |= dict.fromkeys(("rollouts", "score", "best", "worst", "tokens"), arrow.float64())
+        fixed["seed"] = arrow.int64()
     if table in ("evaluations", "steps"):
         fixed |= lists
     return arrow.schema(

@@ -26,22 +26,17 @@ def steps_health(steps: Steps, thresholds: Thresholds | None = None) -> list[Fin
     return check_arrays(steps.step_K, columns, thresholds)
 
 
-def study_health(store: Store, thresholds: Thresholds | None = None) -> dict[str, list[Finding]]:
+def study_health(store: Store) -> dict[str, list[Finding]]:
     """Findings of every run by its hash; a healthy run has an empty list.
 
-    Findings are kept with the run; steps are read only for other thresholds, or where an older
-    version wrote the run.
+    Findings are kept with the run; steps are read only where an older version wrote it.
     """
-    return {run.hash: run_health(store, run, thresholds) for run in store.runs()}
+    return {run.hash: run_health(store, run) for run in store.runs()}
 
 
-def run_health(
-    store: Store, run: StoredRun, thresholds: Thresholds | None = None
-) -> list[Finding]:
+def run_health(store: Store, run: StoredRun) -> list[Finding]:
     """Findings of one run, as in `study_health`."""
-    if run.findings is not None and thresholds is None:
-        return run.findings
-    return steps_health(store.steps(run.hash), thresholds)
+    return steps_health(store.steps(run.hash)) if run.findings is None else run.findings
 
 
 def failed_rules(store: Store, run: StoredRun) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from isocompute.store.seals import has_imports
 from isocompute.store.store import Accounting, Store, StoredRun
 from isocompute.store.unjudged import UnjudgedRow, unjudged_text
 from isocompute.study.adaptive import Look
+from isocompute.study.cost import duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ class Status:
                 f", {int(v['rollouts']):,} on {purpose}" for purpose, v in a.other.items()
             ),
             f"tokens: {a.tokens:,} training, {a.evaluation_tokens:,} evaluation; worker time "
-            f"{_time(a.wall_s)} in {a.attempts} attempts; {self.runners} runners at work",
+            f"{duration(a.wall_s)} in {a.attempts} attempts; {self.runners} runners at work",
         ]  # fmt: skip
         lines += [f"{r.state}: run {r.hash} (problems_per_batch={r.spec['problems_per_batch']}, "
                   f"rollouts_per_problem={r.spec['rollouts_per_problem']}, seed={r.spec['seed']}): "
@@ -122,7 +123,3 @@ def study_status(folder: str | Path) -> Status:
             runners=len(alive), accounting=store.accounting(), runs=runs,
             unjudged=store.unjudged(total=True), looks=looks, imported=imports,
         )  # fmt: skip
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -74,6 +74,17 @@ class Cost:
         return ", ".join(parts)
 
 
+def duration(seconds: float) -> str:
+    """Seconds as people say them.
+
+    >>> duration(45), duration(228), duration(9000)
+    ('45 s', '3.8 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def time_words(wall_s: float) -> str:
     """A forecast of seconds: "about 3.8 min", "about 2.5 h".
 
@@ -83,9 +94,7 @@ def time_words(wall_s: float) -> str:
     >>> time_words(1.0), time_words(228.0), time_words(9000.0)
     ('under a minute', 'about 3.8 min', 'about 2.5 h')
     """
-    if wall_s < 30:
-        return "under a minute"
-    return f"about {wall_s / 60:.1f} min" if wall_s < 5400 else f"about {wall_s / 3600:.1f} h"
+    return "under a minute" if wall_s < 30 else f"about {duration(wall_s)}"
 
 
 def study_cost(

@@ -28,6 +28,14 @@ Seed = Annotated[int, Field(ge=0, lt=2**63, strict=True)]
 Name = Annotated[str, Field(min_length=1, max_length=300)]
 
 
+# True is no number, and neither is "10".
+Number = Annotated[float, Field(strict=True)]
+Whole = Annotated[int, Field(strict=True)]
+_STRICT: dict[Any, Any] = {
+    float: Number, int: Whole, float | None: Number | None, int | None: Whole | None,
+}  # fmt: skip
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -56,8 +64,8 @@ class ProblemFile(_Section):
     held_out: Count | None = None
     part: Literal["train", "validation"] | None = None
     band: Literal["easy", "hard", "very_easy", "extremely_hard"] | None = None
-    pass_rate: tuple[float, float] | None = None
-    mixture: Literal["hetero_dual", "hetero_tri"] | dict[str, float] | None = None
+    pass_rate: tuple[Number, Number] | None = None
+    mixture: Literal["hetero_dual", "hetero_tri"] | dict[str, Number] | None = None
     size: Count | None = None
     seed: Seed = 0
 
@@ -114,17 +122,17 @@ class Evaluation(_Section):
 class LimitsSection(_Section):
     """Per run; see `isocompute.study.Limits`."""
 
-    wall_s: float | None = None
-    memory_gb: float | None = None
-    retries: Annotated[int, Field(strict=True)] = 2
+    wall_s: Number | None = None
+    memory_gb: Number | None = None
+    retries: Whole = 2
 
 
 class RatesSection(_Section):
     """What a rollout costs; see `isocompute.allocation.Rates`."""
 
-    tokens_per_rollout: Annotated[float, Field(gt=0)] | None = None
-    rollouts_per_gpu_hour: Annotated[float, Field(gt=0)] | None = None
-    usd_per_gpu_hour: Annotated[float, Field(gt=0)] | None = None
+    tokens_per_rollout: Annotated[Number, Field(gt=0)] | None = None
+    rollouts_per_gpu_hour: Annotated[Number, Field(gt=0)] | None = None
+    usd_per_gpu_hour: Annotated[Number, Field(gt=0)] | None = None
 
 
 class LrSweepSection(_Section):
@@ -137,11 +145,11 @@ class LrSweepSection(_Section):
 class AdaptiveSection(_Section):
     """Bounds of an adaptive sweep; see `isocompute.study.adaptive.Bounds`."""
 
-    target: float | str | None = None
-    spend: float | str | None = None
-    chance: float = 0.02
-    improvement: float = 0.0006
-    tolerance: float = 0.002
+    target: Number | str | None = None
+    spend: Number | str | None = None
+    chance: Number = 0.02
+    improvement: Number = 0.0006
+    tolerance: Number = 0.002
     metric: str | None = None
     problem_set: str | None = None
 
@@ -152,7 +160,8 @@ RecipeSection: type[_Section] = create_model(
     __base__=_Section,
     difficulty=(Difficulty | None, None),
     **{  # type: ignore[call-overload]  # names and types come from the dataclass
-        f.name: (get_type_hints(Recipe)[f.name], f.default) for f in fields(Recipe)
+        f.name: (_STRICT.get(hint := get_type_hints(Recipe)[f.name], hint), f.default)
+        for f in fields(Recipe)
     },
 )
 
@@ -167,12 +176,12 @@ class StudyFile(_Section):
     recipe: RecipeSection | None = None
     recipes: dict[Name, RecipeSection] | None = None
     grid: Grid
-    budget: Annotated[float, Field(strict=True)] | str  # true is no amount
+    budget: Number | str
     evaluation: Evaluation = Field(default_factory=Evaluation)
     limits: LimitsSection = Field(default_factory=LimitsSection)
     adaptive: AdaptiveSection | None = None
     lr_sweep: LrSweepSection | None = None
-    slices: list[float] = Field(default=[0.125, 0.25, 0.5, 1.0], min_length=1)
+    slices: list[Number] = Field(default=[0.125, 0.25, 0.5, 1.0], min_length=1)
     rates: RatesSection = Field(default_factory=RatesSection)
     allow: list[str] = Field(default_factory=list)
 

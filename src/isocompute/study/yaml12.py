@@ -134,10 +134,11 @@ def _check(value: Any, where: str, name: str) -> None:
             _check(item, where, f"{name}[{i}]")
     elif isinstance(value, float) and not math.isfinite(value):
         raise InputError(
-            f"numbers of {where} must be finite, but {name} is {value!r}; give a finite number."
+            f"numbers of {where} must be finite, but {name or 'it'} is {value!r}; give a finite "
+            "number."
         )
     elif not (value is None or isinstance(value, bool | int | float | str)):
         raise InputError(
-            f"values of {where} must be text, numbers, true, false or null, but {name} is a "
-            f"{type(value).__name__}; put it in quotes."
+            f"values of {where} must be text, numbers, true, false or null, but {name or 'it'} is "
+            f"a {type(value).__name__}; put it in quotes."
         )

@@ -9,6 +9,8 @@ Source: each trainer's own configuration reference at the versions in docs/train
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -233,7 +235,9 @@ def read_allocation(trainer: str, keys: Mapping[str, Any], *, processes: int = 1
                 f"{trainer} needs the key `{key}` to know its allocation, but got "
                 f"{', '.join(sorted(keys)) or 'no keys'}; add the key."
             )
-        number = float(keys[key])
+        number = math.nan
+        with contextlib.suppress(TypeError, ValueError):
+            number = float(keys[key])
         if not number.is_integer():
             raise InputError(
                 f"{trainer} `{key}` must be a whole number, but got {keys[key]!r}; correct it."

@@ -68,6 +68,8 @@ def on_processes(
             f"{f'--for {trainer}' if trainer else 'no --for'}; add --for trl, or drop it: other "
             "trainers count the batch of all processes."
         )
+    if processes < 1:
+        raise InputError(f"`processes >= 1` must hold, but got {processes!r}; raise it.")
     if "trl" not in document["trainer"]:  # there is no plan
         return dict(document)
     keys = {**document["trainer"]["trl"]}

@@ -281,6 +281,21 @@ def _worker(spec: str, target: str, timeout_s: float) -> Verifier:
     return verifier
 
 
+def require_verifier(spec: str) -> None:
+    """Refuse what `load_verifier` would; each is started once, however many runs ask.
+
+    Raises:
+        InputError: as `load_verifier`.
+    """
+    file = Path(spec.rpartition(":")[0]).resolve()
+    _require_verifier(spec, file, file.stat().st_mtime_ns if file.is_file() else 0)
+
+
+@lru_cache(maxsize=256)
+def _require_verifier(spec: str, _file: Path, _changed: int) -> None:
+    load_verifier(spec).close()
+
+
 def answer_fault(spec: str, answer: str) -> str | None:
     """Why an answer can never be matched under a verifier, or None; starts no process.
 

@@ -67,6 +67,7 @@ class WorkerVerifier:
         self._memory_gb = _memory_limit()
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
+        self._at_exit: weakref.finalize[..., Any]
         self._mark = ""
         self._looked = 0.0
         self._lock = threading.Lock()
@@ -138,7 +139,7 @@ class WorkerVerifier:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0,
             start_new_session=True, env=without_secrets(os.environ, allowed) | path | mark,
         )  # fmt: skip
-        weakref.finalize(self, _end, process, os.getpid(), self._mark)
+        self._at_exit = weakref.finalize(self, _end, process, os.getpid(), self._mark)
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None
             os.set_blocking(pipe.fileno(), False)
@@ -210,6 +211,7 @@ class WorkerVerifier:
         process, self._process = self._process, None
         if process is not None:
             _end(process, self._owner, self._mark)
+            self._at_exit.detach()  # a checker that crashes at every response starts thousands
 
 
 def _memory_limit() -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from isocompute.engines.options import read_options
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe
 from isocompute.study.spec import RunSpec
@@ -68,13 +69,7 @@ class CommandOptions:
         Raises:
             InputError: for an unknown or a missing option, or one of the wrong kind.
         """
-        given, known = spec.engine_options, [f.name for f in fields(cls)]
-        for name in given:
-            if name not in known:
-                raise InputError(
-                    f"engine_options of the engine 'command' must be among {', '.join(known)}, but "
-                    f"got {name!r}; remove it."
-                )
+        given = spec.engine_options
         for name in ("command", "log", "reader"):
             if not given.get(name):
                 raise InputError(
@@ -89,12 +84,16 @@ class CommandOptions:
                     f"shell), but got {value!r:.80}; write [python, train.py, --lr, "
                     "'{learning_rate}']."
                 )
-        if given["reader"] not in READERS:
+        options = read_options(cls, "command", given)
+        if options.reader not in READERS:
             raise InputError(
                 f"engine_options.reader must be one of {', '.join(READERS)}, but got "
-                f"{given['reader']!r}; choose what the log is."
+                f"{options.reader!r}; choose what the log is."
             )
-        options = cls(**given)
+        if not options.poll_s > 0:
+            raise InputError(
+                f"engine_options.poll_s must be > 0, but got {options.poll_s!r}; give seconds."
+            )
         inside = Path(options.log)
         if inside.is_absolute() or ".." in inside.parts:
             raise InputError(

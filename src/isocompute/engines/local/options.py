@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import get_args
 
 from isocompute.engines.local.precision import SamplerType, TrainingType, find_device
+from isocompute.engines.options import read_options, require_batch
 from isocompute.errors import InputError
 from isocompute.recipe import Recipe, check_idle_cap
 from isocompute.study.spec import RunSpec
@@ -44,25 +45,11 @@ class Options:
         Raises:
             InputError: for an unknown option or a value of the wrong kind.
         """
-        known = [f.name for f in fields(cls)]
-        for name in spec.engine_options:
-            if name not in known:
-                raise InputError(
-                    f"engine_options of the engine 'local' must be among {', '.join(known)}, but "
-                    f"got {name!r}; remove it."
-                )
-        options = cls(**spec.engine_options)
-        limit = options.max_new_tokens
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int)):
-            raise InputError(
-                f"engine_options.max_new_tokens must be an integer >= 1, but got {limit!r}; "
-                "give a whole number."
-            )
+        options = read_options(cls, "local", spec.engine_options)
         for name, words in (
             ("dtype", get_args(TrainingType)),
             ("sampler_dtype", (None, *get_args(SamplerType))),
             ("shapes", ("drawn", "fixed")),
-            ("graphs", (False, True)),
         ):
             value = getattr(options, name)
             if value not in words:
@@ -71,7 +58,7 @@ class Options:
                     f"{', '.join(str(w) for w in words if w is not None)}, but got {value!r}; "
                     "choose one."
                 )
-        device = find_device(str(options.device))
+        device = find_device(options.device)
         if options.graphs and (device.type != "cuda" or options.shapes != "fixed"):
             raise InputError(
                 "engine_options.graphs needs device cuda and shapes: fixed, but got device "
@@ -156,8 +143,4 @@ def check_recipe(spec: RunSpec, options: Options) -> None:
             "`problems_per_batch` must be a multiple of updates_per_batch for mini-batches, but "
             f"got {b_p} and {recipe.updates_per_batch}; change one, or take update_split=epoch."
         )
-    if b_p > len(spec.train):
-        raise InputError(
-            "`problems_per_batch` must not exceed the training problems, but got "
-            f"{b_p} for {len(spec.train)}; lower it or add problems."
-        )
+    require_batch(spec)

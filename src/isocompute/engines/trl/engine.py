@@ -29,7 +29,7 @@ from isocompute.engines.trl.options import (
 from isocompute.errors import RunError
 from isocompute.problems import ProblemSet
 from isocompute.study.spec import RunSpec
-from isocompute.verifiers import load_verifier
+from isocompute.verifiers import require_verifier
 
 _POSITION = "trl.json"
 # What a checkpoint needs of a Trainer's folder. Not kept: training_args.bin (a pickle that would
@@ -55,7 +55,7 @@ class TrlEngine:
         check_spec(spec)
         render_config(spec, options)
         for problems in (spec.train, *spec.validation.values()):
-            load_verifier(problems.verifier).close()
+            require_verifier(problems.verifier)
 
     def check_installed(self, spec: RunSpec) -> None:
         """Ask the Python of a run whether it has TRL.

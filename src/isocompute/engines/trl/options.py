@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import isocompute
+from isocompute.engines.options import read_options, require_batch, require_words
 from isocompute.engines.streams import problem_order
 from isocompute.engines.trl.overrides import checked_overrides
 from isocompute.errors import InputError
@@ -58,23 +59,20 @@ class TrlOptions:
         Raises:
             InputError: for an unknown option, or a value outside its range.
         """
-        known = [f.name for f in fields(cls)]
-        for name in spec.engine_options:
-            if name not in known:
-                raise InputError(
-                    f"engine_options of the engine 'trl' must be among {', '.join(known)}, but "
-                    f"got {name!r}; remove it, or put a GRPOConfig field under overrides."
-                )
         if not spec.engine_options.get("model"):
             raise InputError(
                 "engine_options.model must name a Hugging Face model or folder for the engine "
                 "'trl', but got none; add it."
             )
-        options = cls(**spec.engine_options)
-        for name in ("micro_batch", "threads", "processes"):
-            _require_count(name, getattr(options, name))
-        if options.max_new_tokens is not None:
-            _require_count("max_new_tokens", options.max_new_tokens)
+        options = read_options(
+            cls, "trl", spec.engine_options, ", or put a GRPOConfig field under overrides"
+        )
+        for name in ("micro_batch", "threads", "processes", "max_new_tokens"):
+            value = getattr(options, name)
+            if value is not None and value < 1:
+                raise InputError(
+                    f"engine_options.{name} must be an integer >= 1, but got {value}; raise it."
+                )
         if options.device not in ("auto", "cpu", "cuda"):
             raise InputError(
                 f"engine_options.device must be auto, cpu or cuda, but got {options.device!r}; "
@@ -108,14 +106,6 @@ class TrlOptions:
         return limit
 
 
-def _require_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InputError(
-            f"engine_options.{name} must be an integer >= 1, but got {value!r}; give a whole "
-            "number."
-        )
-
-
 def check_spec(spec: RunSpec) -> None:
     """Refuse what TRL cannot train as asked, or would train otherwise without a word.
 
@@ -136,24 +126,14 @@ def check_spec(spec: RunSpec) -> None:
             ("value_clip", 0.5))),
         ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
     )  # fmt: skip
-    for name, allowed, why in supported:
-        value = getattr(recipe, name)
-        if value not in allowed:
-            raise InputError(
-                f"recipe `{name}` must be {' or '.join(map(repr, allowed))} with the engine "
-                f"'trl', but got {value!r} ({why}); change it or the engine."
-            )
+    require_words(recipe, "trl", supported)
     check_idle_cap(recipe, "trl")
     if allocation.rollouts_per_problem < 2:
         raise InputError(
             "`rollouts_per_problem >= 2` must hold for a group advantage, but got "
             f"{allocation.rollouts_per_problem}; raise it."
         )
-    if len(spec.train) < allocation.problems_per_batch:
-        raise InputError(
-            "`problems_per_batch` must not exceed the training problems, but got "
-            f"{allocation.problems_per_batch} for {len(spec.train)}; lower it or add problems."
-        )
+    require_batch(spec)
 
 
 def render_config(spec: RunSpec, options: TrlOptions) -> dict[str, Any]:

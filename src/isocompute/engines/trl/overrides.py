@@ -35,14 +35,9 @@ def checked_overrides(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """The overrides as they may stand among GRPOConfig's arguments.
 
     Raises:
-        InputError: if they are no mapping, or one carries the allocation, the recipe, the reward
-            or the problems, or is a field that nobody has looked at.
+        InputError: if one carries the allocation, the recipe, the reward or the problems, or is a
+            field that nobody has looked at.
     """
-    if not isinstance(overrides, Mapping):
-        raise InputError(
-            f"engine_options.overrides must be GRPOConfig fields with values, but got "
-            f"{overrides!r}; write them as FIELD: VALUE."
-        )
     for key in overrides:
         if key not in HARMLESS:
             raise InputError(

@@ -38,7 +38,6 @@ class Progress(NamedTuple):
     step: int
     update: StepRecord | None
     evaluations: tuple[EvaluationRecord, ...]
-    notes: tuple[str, ...]
 
 
 class Sample(NamedTuple):
@@ -93,12 +92,12 @@ class Follower:
             if (step > 0 and train is None) or validation is None:
                 return  # verl writes dumps in the background: look again later
             update = None if train is None else self._update(step, row, train)
-            evaluations, notes = self._evaluations(step, validation)
+            evaluations = self._evaluations(step, validation)
             self.step, self.started = step, True
             del self._rows[step]
             if train is not None:  # some MB per step, all of it counted now
                 (self.logs / "rollouts" / f"{step}.jsonl").unlink(missing_ok=True)
-            yield Progress(step, update, evaluations, notes)
+            yield Progress(step, update, evaluations)
 
     @property
     def _batch(self) -> int:
@@ -203,23 +202,16 @@ class Follower:
             )
         return used
 
-    def _evaluations(
-        self, step: int, samples: list[Sample]
-    ) -> tuple[tuple[EvaluationRecord, ...], tuple[str, ...]]:
+    def _evaluations(self, step: int, samples: list[Sample]) -> tuple[EvaluationRecord, ...]:
         records: list[EvaluationRecord] = []
-        notes: list[str] = []
         k = self.spec.evaluation_samples
         for name, problems in sorted(self.spec.validation.items()):
             of_set = [s for s in samples if s.problem_set == name]
             if not of_set:
                 continue
-            failed = [s.failed for s in of_set if s.failed]
-            if failed:
-                # a failed verifier is no wrong answer: the evaluation is missing, not lower
-                notes.append(
-                    f"step {step}: the verifier failed on {len(failed)} samples of {name!r} "
-                    f"({failed[0]})"
-                )
+            if any(s.failed for s in of_set):
+                # a failed verifier is no wrong answer: the evaluation is missing, not lower, and
+                # verl's console log says why
                 continue
             place = {p.id: i for i, p in enumerate(problems.problems)}
             drawn, success = np.zeros((2, len(problems)), np.int64)
@@ -237,7 +229,7 @@ class Follower:
                 step=step, rollouts=step * self._batch, tokens=self.tokens, problem_set=name,
                 samples=k, successes_P=success, sampled_tokens=sum(s.tokens for s in of_set),
             ))  # fmt: skip
-        return tuple(records), tuple(notes)
+        return tuple(records)
 
 
 def _sample(line: bytes, path: Path) -> Sample:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
+from isocompute.engines.options import read_options, require_words
 from isocompute.errors import InputError
 from isocompute.study.spec import RunSpec
 from isocompute.trainers.verl import COUNTS_FROM_ONE, NEWEST
-from isocompute.verifiers import load_verifier
+from isocompute.verifiers import require_verifier
 
 Version = tuple[int, int]
 OLDEST: Version = (0, 6)
@@ -65,19 +66,14 @@ class VerlOptions:
         Raises:
             InputError: for an unknown option, or a value outside its range.
         """
-        known = {f.name: f for f in fields(cls)}
-        for name in spec.engine_options:
-            if name not in known:
-                raise InputError(
-                    f"engine_options of the engine 'verl' must be among {', '.join(known)}, but "
-                    f"got {name!r}; remove it, or put a Hydra key under overrides."
-                )
         if not spec.engine_options.get("model"):
             raise InputError(
                 "engine_options.model must name a Hugging Face model or folder for the engine "
                 "'verl', but got none; add it."
             )
-        options = cls(**spec.engine_options)
+        options = read_options(
+            cls, "verl", spec.engine_options, ", or put a Hydra key under overrides"
+        )
         options._check()
         return options
 
@@ -108,9 +104,8 @@ class VerlOptions:
         whole = ("nodes", "gpus_per_node", "max_prompt_tokens", "max_response_tokens",
                  "tensor_parallel")  # fmt: skip
         for name in whole:
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                _refuse(name, "an integer >= 1", value, "give a whole number")
+            if getattr(self, name) < 1:
+                _refuse(name, "an integer >= 1", getattr(self, name), "raise it")
         if not OLDEST <= self.release <= NEWEST:
             _refuse("version", f"between {OLDEST[0]}.{OLDEST[1]} and {NEWEST[0]}.{NEWEST[1]}",
                     self.version, "name the release that `python` has")
@@ -155,13 +150,7 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
          "verl only refills batches (DAPO), which draws more rollouts than B_p * n * M"),
         ("gradient_rollouts", (None,), "all rollouts of a group are in its gradient"),
     )
-    for name, allowed, why in supported:
-        value = getattr(recipe, name)
-        if value not in allowed:
-            raise InputError(
-                f"recipe `{name}` must be {' or '.join(map(repr, allowed))} with the engine "
-                f"'verl', but got {value!r} ({why}); change it or use the engine 'local'."
-            )
+    require_words(recipe, "verl", supported)
     if recipe.objective == "cispo" and options.release < (0, 7):
         raise InputError(
             f"objective 'cispo' needs verl >= 0.7, but got version={options.version!r}; "
@@ -196,4 +185,4 @@ def check_spec(spec: RunSpec, options: VerlOptions) -> None:
             f"B_p={b_p} (verl drops incomplete batches, so it would train nothing); lower B_p."
         )
     for problems in (spec.train, *spec.validation.values()):
-        load_verifier(problems.verifier).close()
+        require_verifier(problems.verifier)

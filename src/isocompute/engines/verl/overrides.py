@@ -94,11 +94,6 @@ def checked_overrides(overrides: Mapping[str, Any], longest: int) -> dict[str, A
         InputError: for a key that carries the allocation, the recipe, the reward or the problems,
             that nobody has looked at, or that is no path.
     """
-    if not isinstance(overrides, Mapping):
-        raise InputError(
-            f"engine_options.overrides must be Hydra keys with values, but got {overrides!r}; "
-            "write them as KEY: VALUE."
-        )
     for key, value in ((str(key), value) for key, value in overrides.items()):
         for path, leaf in _leaves(key.removeprefix("+").removeprefix("+"), value):
             if not _PATH.fullmatch(path):

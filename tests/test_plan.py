@@ -298,6 +298,7 @@ def test_the_ends_of_the_n_tested_are_named_where_more_could_be_run() -> None:
         (planted(), AT, {"problems": 0}, "`problems >= 1` must hold, but got 0"),
         (planted(), AT, {"current": 0}, "`current n >= 1` must hold, but got 0"),
         (planted(), AT, {"current": (0, 8)}, "`current B_p >= 1` must hold, but got 0"),
+        (planted(), AT, {"current": (16.5, 8)}, "`current B_p >= 1` must be whole, but got 16.5"),
         (planted(), AT, {"current": (2000, 1000)}, "current batch must fit into the budget"),
         (planted(), -1.0, {}, "`rollouts > 0` must hold for a budget"),
         (planted(), parse_budget("2e9tok"), {}, "needs `tokens_per_rollout`"),

@@ -360,6 +360,12 @@ def test_a_range_must_be_one(tmp_path: Path) -> None:
         read_logs([path], settings=settings_from(GIVEN), score_range=(1.0, 1.0))
 
 
+@pytest.mark.parametrize("source", ["published:qwen2.5-7b-easy", "grid:ppo"])
+def test_success_rates_that_are_shipped_have_no_other_range(source: str) -> None:
+    with pytest.raises(InputError, match=r"success rates in 0\.\.1, .* 0 to 100; drop --range"):
+        load_curves(source, score_range=(0, 100))
+
+
 # logged every k steps, gradient accumulation, several updates of one batch
 
 

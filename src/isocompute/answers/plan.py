@@ -206,9 +206,10 @@ def plan_from_source(
 
 def _require_positive(**values: Any) -> None:
     for name, value in values.items():
-        if value is not None and (isinstance(value, bool) or value < 1):
+        if value is not None and (isinstance(value, bool) or not value >= 1 or value % 1):
+            rule = "be whole" if not isinstance(value, bool) and value > 1 else "hold"
             raise InputError(
-                f"`{name} >= 1` must hold, but got {value!r}; raise it or leave it out."
+                f"`{name} >= 1` must {rule}, but got {value!r}; change it or leave it out."
             )
 
 

@@ -208,6 +208,8 @@ def _read(asked: _Asked) -> Found:
     how: Any = {name: getattr(asked, name) for name in _OF_TABLES}
     if is_table_in_memory(asked.source):
         return _of_split(asked, load_table(asked.source, **how))
+    if asked.path.startswith((PUBLISHED, GRID)):
+        _require_rates(asked)
     if asked.path.startswith(PUBLISHED):
         published = load_published(asked.path.removeprefix(PUBLISHED))
         return Found(_narrow(asked, [c for c in published if c.split == asked.split]))
@@ -224,6 +226,8 @@ def _read(asked: _Asked) -> Found:
             split=asked.split, train=asked.train,
         )  # fmt: skip
         logs = _of_logs(asked, imported) if (imported := load_imported(file)) else Found([])
+        if not imported:
+            _require_rates(asked)
         return Found(own.curves + logs.curves, [*own.train, *logs.train], own.runs, logs.logs)
     if not file.exists():
         raise InputError(not_found(file))
@@ -235,6 +239,16 @@ def _read(asked: _Asked) -> Found:
         return _of_split(asked, [c for _, c in found])
     asked.tell(note_lines([(r.name, note) for r in runs for note in (*r.notes, *r.concluded)]))
     return _of_logs(asked, runs)
+
+
+def _require_rates(asked: _Asked) -> None:
+    """Refuse a range of scores where they are known to be success rates."""
+    if asked.score_range != PLAIN:
+        low, high = asked.score_range
+        raise InputError(
+            f"{asked.path}: its scores are success rates in 0..1, but got the range {low:g} to "
+            f"{high:g}; drop --range."
+        )
 
 
 _ALONE = "give the files of one of them alone (fit runs/*/NAME.csv)."

@@ -127,3 +127,46 @@ def test_a_second_training_in_a_console_is_cut_off(tmp_path: Path) -> None:
     (tmp_path / "c.log").write_bytes(b"\n".join(lines[at:]))
     assert steps(tmp_path / "b.log") == [1, 2, 3, 4]
     assert steps(tmp_path / "c.log") == [1, 2, 3, 4, 5, 6]
+
+
+# Loops of one's own that count from 0 and write a known key.
+
+SEQUENCE = ["problems_per_batch=4", "rollouts_per_problem=4"]
+
+
+def from_zero(first: bool, key: str) -> list[dict[str, object]]:
+    """Evaluations after updates 6, 12, 18, 24, with a baseline before training or without."""
+    rows: list[dict[str, object]] = []
+    for at in range(24):
+        scores = {key: 0.1 + at / 100} if at % 6 == 5 or (first and not at) else {}
+        rows.append({"step": at, "train/loss": 0.2, **scores})
+    return rows
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("key", ["eval/reward", "eval_reward", "validation/accuracy"])
+def test_known_keys_counted_from_zero_stand_one_later(
+    tmp_path: Path, first: bool, key: str
+) -> None:
+    log = json_lines(tmp_path / "a.jsonl", from_zero(first, key))
+    assert steps(log, "validation", sets=SEQUENCE) == [0] * first + [6, 12, 18, 24]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_so_do_those_of_a_long_table(tmp_path: Path, first: bool) -> None:
+    cells = [
+        f"own,{key},{one['step']},{value}"
+        for one in from_zero(first, "eval/reward") for key, value in one.items() if key != "step"
+    ]
+    log = text(tmp_path / "a.csv", "\n".join(["run,metric,step,value", *cells]) + "\n")
+    assert steps(log, "validation", sets=SEQUENCE) == [0] * first + [6, 12, 18, 24]
+
+
+def test_the_last_evaluation_may_stand_anywhere(tmp_path: Path) -> None:
+    rows = [{"step": at, "eval/reward": 0.1 + at / 100} for at in (0, 6, 13, 20, 23)]
+    assert steps(json_lines(tmp_path / "a.jsonl", rows), "validation") == [0, 7, 14, 21, 24]
+
+
+def test_a_known_key_at_multiples_stays(tmp_path: Path) -> None:
+    rows = [{"step": at, "train/loss": 0.2, "eval/reward": 0.1 + at / 100} for at in (6, 12, 18)]
+    assert steps(json_lines(tmp_path / "a.jsonl", rows), "validation") == [6, 12, 18]

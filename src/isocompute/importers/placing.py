@@ -163,8 +163,6 @@ def count_from_one(
         first_length: the first row with a length.
         planned: updates; a log from 0 ends one before.
     """
-    if not {p.column.trainer for p in points if p.step} & {"", *FROM_ZERO}:
-        return []
     training = [p for p in points if p.column.split == "train" and p.step]
     trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
     if trained == planned:
@@ -183,7 +181,7 @@ def count_from_one(
             continue
         steps, lines = as_updates(
             one.steps_K, trainer, one.zero_rows, first, counted=side["rollouts"], trained=trained,
-            trains_at_zero=zero if trainer else at_zero,
+            trains_at_zero=zero if trainer in FROM_ZERO else at_zero,
         )
         seen[key] = None if steps is None else array("q", steps.tolist())
         one.step = seen[key] or one.step

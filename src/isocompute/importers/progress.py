@@ -152,7 +152,9 @@ class _Row:
     def is_apart(self, other: _Row) -> bool:
         """Whether it is of another step; ms-swift's rows say theirs."""
         same = (self.before, self.after) == (other.before, other.after)
-        if not same or self.bar() < 0 or OF_MAX in self.values:
+        if not same or self.bar() < 0 or OF_MAX in self.values or (
+            self.trains != other.trains and self.before != self.after  # one of each bar
+        ):
             return False
         both = self.values.keys() & other.values.keys() if self.trains and other.trains else ()
         return any(self.values[key] != other.values[key] for key in (*both, "epoch"))

@@ -170,3 +170,25 @@ def test_the_last_evaluation_may_stand_anywhere(tmp_path: Path) -> None:
 def test_a_known_key_at_multiples_stays(tmp_path: Path) -> None:
     rows = [{"step": at, "train/loss": 0.2, "eval/reward": 0.1 + at / 100} for at in (6, 12, 18)]
     assert steps(json_lines(tmp_path / "a.jsonl", rows), "validation") == [6, 12, 18]
+
+
+# What a console says of an engine, and of the trainer.
+
+ENGINE = "INFO engine.py] config: model='q', engine_config=EngineConfig(backend='x'), seed=0, k=1"
+
+
+@pytest.mark.parametrize(
+    ("said", "seed"),
+    [
+        (ENGINE, None),
+        ("TrainingArguments(\nnum_generations=4,\nseed=7,\n)\n" + ENGINE, 7),
+        ("args: GRPOConfig(output='o', engine=EngineConfig(seed=3), seed=5), seed=9", 5),
+        ("args: GRPOConfig(output='o'), engine: EngineConfig(seed=3)", None),
+    ],
+)
+def test_only_a_trainers_own_arguments_say_the_seed(
+    tmp_path: Path, said: str, seed: int | None
+) -> None:
+    rows = "".join(bar(s, 3) + "\n" + row(s, s / 3) + bar(s, 3) + "\n" for s in (1, 2, 3))
+    (run,) = read(text(tmp_path / "a.log", f"{said}\n{rows}"))
+    assert run.seed == seed

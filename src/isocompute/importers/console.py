@@ -42,8 +42,11 @@ _STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
 _OVERRIDE = re.compile(
     r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
 )
-# print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one
-_ECHO = re.compile(r"\b\w*(?:Config|Arguments)\(\s*(?:$|\w+=)")
+# print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one;
+# those of engines and models (vLLM's DecodingConfig) say nothing of the run
+_ECHO = re.compile(
+    r"\b\w*(?:GRPO|RLOO|PPO|DPO|RLHF|Train(?:ing|er)?)(?:Config|Arguments)\((?=\s*(?:$|\w+=))"
+)
 _SAID = re.compile(r"(?:^|[(,\s])([a-z]\w{2,60})=([0-9][0-9.e+-]{0,30})(?=[,)\s]|$)")
 _MAX_CONFIG_LINES = 3_000
 
@@ -54,7 +57,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     runs = _Runs(path, errors, settings)
     progress = Progress()
     config: list[str] = []
-    echoing = False
+    depth = 0  # open brackets of a trainer's arguments
     with open_log(path) as handle:
         for number, data in _whole_lines(handle, str(path), errors):
             if data is None:
@@ -74,9 +77,10 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 runs.row(match.group(1), _pairs(match.group(2)), number)
             elif config or (text.startswith("{'") and "'epoch': " not in text):
                 config = _configuration(config, text, runs.pending)
-            elif (echoing := echoing or _ECHO.search(text) is not None):
-                runs.pending.update(_SAID.findall(text))
-                echoing = text.rstrip()[-1:] != ")"
+            elif depth or _ECHO.search(text):
+                inside = text if depth else _ECHO.split(text, 1)[1]
+                said, depth = _own_arguments(inside, depth or 1)
+                runs.pending.update(_SAID.findall(said))
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
             elif (printed := row_in(text)) is not None:
@@ -98,6 +102,22 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     if progress.total is not None and runs.source == "trl-console":
         runs.plan(progress.total)
     return runs.finish()
+
+
+def _own_arguments(text: str, depth: int) -> tuple[str, int]:
+    """What stands in the outermost of so many open brackets, and how many are open behind it.
+
+    >>> _own_arguments("n=4, fsdp=Config(seed=1), seed=3), seed=0", 1)
+    ('n=4, fsdp=Config, seed=3', 0)
+    """
+    kept = []
+    for part in re.split(r"([()])", text):
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        if not depth:
+            break
+        if depth == 1 and part != ")":
+            kept.append(part)
+    return "".join(kept), 0 if text.strip() == ")" else depth
 
 
 def _whole_lines(handle: IO[bytes], name: str, errors: Errors) -> Iterator[Line]:

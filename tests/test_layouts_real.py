@@ -192,3 +192,101 @@ def test_only_a_trainers_own_arguments_say_the_seed(
     rows = "".join(bar(s, 3) + "\n" + row(s, s / 3) + bar(s, 3) + "\n" for s in (1, 2, 3))
     (run,) = read(text(tmp_path / "a.log", f"{said}\n{rows}"))
     assert run.seed == seed
+
+
+# Configurations that are cut off, and facts that one run says and another does not.
+
+
+def verl(folder: Path, name: str, length: int, *, whole: bool = True, shift: float = 0.0) -> Path:
+    """A console of verl; without its end, the configuration loses the lines behind `data`."""
+    said = [
+        "{'actor_rollout_ref': {'rollout': {'n': 4,", "                       'top_k': -1}},",
+        f" 'data': {{'max_response_length': {length},", "          'train_batch_size': 16,",
+        "          'train_files': '/d/(a.parquet'},", " 'trainer': {'save_freq': -1,",
+    ]  # fmt: skip
+    ends = ["              'test_freq': 5}}"] if whole else ["              'total_trai"]
+    rows = [
+        f"step:{s} - actor/pg_loss:0.1 - critic/score/mean:{0.2 + s / 100 + shift:.3f}"
+        f" - val/test_score/q:{0.1 + s / 100 + shift:.3f}" for s in (5, 10, 15)
+    ]  # fmt: skip
+    noise = ["(Worker pid=2) loaded"]
+    lines = [f"(main pid=1) {line}" for line in (*said[:2], *said[2:], *ends, *rows)]
+    return text(folder / f"{name}.log", "\n".join([*lines[:3], *noise, *lines[3:]]) + "\n")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_whole_lines_of_a_configuration_are_read(tmp_path: Path, whole: bool) -> None:
+    (run,) = read(verl(tmp_path, "a", 700, whole=whole))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (16, 4)
+    assert run.provenance.facts["max_response_length"] == "700"
+
+
+def test_a_length_that_a_cut_configuration_says_is_held_against_another(tmp_path: Path) -> None:
+    from isocompute.sources import load_curves
+
+    verl(tmp_path, "a", 700, whole=False)
+    verl(tmp_path, "b", 300, shift=0.01)
+    with pytest.raises(InputError, match="share their max response length"):
+        load_curves([str(tmp_path)])
+
+
+def test_a_fact_that_one_run_does_not_say_is_told(tmp_path: Path) -> None:
+    from isocompute.importers.repetitions import unsaid
+    from isocompute.sources import load_curves
+
+    a, _ = verl(tmp_path, "a", 700), verl(tmp_path, "b", 700, shift=0.01)
+    a.write_text(a.read_text().replace("'max_response_length'", "'mrl'"))
+    said: list[str] = []
+    load_curves([str(tmp_path)], say=said.append)
+    (line,) = [one for one in said if "max response length" in one]
+    assert "not known of 1 of 2 runs (the first: 'a')" in line
+    assert "--where max_response_length=700" in line
+    assert unsaid(read(tmp_path), {"max_response_length"}) == []
+
+
+@pytest.mark.parametrize("at", ["'train_batch_size': 16,", "'save_freq': -1,"])
+def test_what_another_process_wrote_into_a_line_is_left_out(tmp_path: Path, at: str) -> None:
+    log = verl(tmp_path, "a", 700, whole=False)
+    log.write_text(log.read_text().replace(at, f"{at}(W_0 Worker pid=3) ab"))
+    (run,) = read(log)
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (16, 4)
+
+
+# verl 0.1: PPO without a word for n, validations that are printed alone.
+
+
+def ppo(folder: Path, *, split: bool = False) -> Path:
+    said = [
+        "{'algorithm': {'adv_estimator': 'gae'},", " 'data': {'max_response_length': 70,",
+        "          'train_batch_size': 16}}",
+        "\"Initial validation metrics: {'test_score/q': 0.013}\"",
+    ]  # fmt: skip
+    if split:
+        said[3:] = ["(\"Initial validation metrics: {'test_score/r': 0.02, \"",
+                    " \"'test_score/q': 0.013}\")"]  # fmt: skip
+    rows = [f"step:{s} - critic/score/mean:0.{s + 10}" for s in range(14)]
+    rows[3::4] = [f"{one} - val/test_score/q:0.3{s:02}" for s, one in enumerate(rows) if s % 4 == 3]
+    ends = "\"Final validation metrics: {'test_score/q': 0.388}\""
+    lines = [f"(main_task pid=1) {line}" for line in (*said, *rows, ends)]
+    return text(folder / "a.log", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("split", [True, False])
+def test_printed_validations_stand_at_both_ends(tmp_path: Path, split: bool) -> None:
+    (run,) = read(ppo(tmp_path, split=split))
+    of = next(s for s in run.series if s.split == "validation" and s.problem_set == "q")
+    assert of.step_K.tolist() == [0, 4, 8, 12, 14]
+    assert of.score_K.tolist() == [0.013, 0.303, 0.307, 0.311, 0.388]
+
+
+def test_ppo_draws_one_response(tmp_path: Path) -> None:
+    (run,) = read(ppo(tmp_path))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (16, 1)
+
+
+def test_files_that_are_no_logs_are_counted_and_no_more(tmp_path: Path) -> None:
+    log = ppo(tmp_path)
+    text(tmp_path / "requirements.txt", "numpy\n")
+    text(tmp_path / "adapter.json", '{"alpha": 3}')
+    (run,) = read(log.parent)
+    assert "2 other files of the folder gave no run" in run.notes

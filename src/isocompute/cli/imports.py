@@ -27,6 +27,7 @@ def import_runs(options: argparse.Namespace) -> int:
     """Logs of others -> study folder, or a look at what would be read."""
     check_target(options.json, options.source)
     from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
+    from isocompute.importers.repetitions import unsaid
 
     if options.output is None and not options.preview:
         raise InputError(
@@ -35,6 +36,8 @@ def import_runs(options: argparse.Namespace) -> int:
     score_range = None if options.range is None else (options.range[0], options.range[1])
     settings = load_settings(options.set, options.map)
     runs = read_logs(options.source, settings=settings, score_range=score_range)
+    for line in unsaid([run for run in runs if run.series]):
+        warn(line)
     if options.preview:
         for line in note_lines((run.name, note) for run in runs for note in run.notes):
             warn(line)

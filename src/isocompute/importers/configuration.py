@@ -240,6 +240,8 @@ def _known(
     ):
         return found
     notes: list[str] = []
+    if group is None and config.get("algorithm.adv_estimator") == "gae":
+        group = 1  # verl's default; 0.1 has no word for it
     if words.completions:
         batch = batch // group if batch and group and batch % group == 0 else None
     if str(config.get("algorithm.filter_groups.enable", "")).lower() == "true":

@@ -287,6 +287,48 @@ def test_ppo_draws_one_response(tmp_path: Path) -> None:
 def test_files_that_are_no_logs_are_counted_and_no_more(tmp_path: Path) -> None:
     log = ppo(tmp_path)
     text(tmp_path / "requirements.txt", "numpy\n")
-    text(tmp_path / "adapter.json", '{"alpha": 3}')
+    text(tmp_path / "adapter.json", '{\n"alpha": 3\n}')
     (run,) = read(log.parent)
     assert "2 other files of the folder gave no run" in run.notes
+
+
+# Batches that are drawn until they are full.
+
+
+def filtering(folder: Path, said: str, drawn: Sequence[int]) -> Path:
+    lines = [
+        "{'actor_rollout_ref': {'rollout': {'n': 4}},",
+        f" 'data': {{'train_batch_size': 16}}, {said}}}",
+        *(f"step:{s} - critic/score/mean:0.{s + 10} - rollout/total_num_samples:{count}"
+          for s, count in enumerate(drawn, 1)),
+    ]  # fmt: skip
+    return text(folder / "a.log", "\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    "said",
+    ["'online_filtering': True", "'algorithm': {'group_filter': {'enable': True}}",
+     "'trainer': {'dynamic_sampling': 'true'}"],
+)  # fmt: skip
+def test_refilled_batches_are_told_and_counted_where_a_key_says_it(
+    tmp_path: Path, said: str
+) -> None:
+    log = filtering(tmp_path, said, (48, 16, 32))
+    (run,) = read(log)
+    (note,) = [one for one in run.notes if "refills" in one]
+    line = "--map rollout/total_num_samples=problems_sampled"
+    assert line in note
+    (run,) = read(log, maps=[line.removeprefix("--map ")])
+    assert not [one for one in run.notes if "refills" in one]
+    assert run.series[0].rollouts_K.tolist() == [192, 256, 384]
+
+
+def test_a_filter_that_is_off_is_no_matter(tmp_path: Path) -> None:
+    (run,) = read(filtering(tmp_path, "'online_filtering': False", (16, 16, 16)))
+    assert run.notes == ()
+
+
+def test_a_count_that_sums_up_is_none_of_what_an_update_drew(tmp_path: Path) -> None:
+    log = filtering(tmp_path, "'online_filtering': True", (16, 48, 80))
+    told = refused(log, maps=["rollout/total_num_samples=problems_sampled"])
+    assert "at least B_p = 16, but goes to 80" in told

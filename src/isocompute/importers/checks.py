@@ -6,9 +6,11 @@ NeMo-RL (2026-08), algorithms/grpo.py (batches drawn under dynamic sampling).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from isocompute.importers.called import mapping
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
@@ -18,6 +20,7 @@ UNCOUNTED = (
     "batches were refilled after filtering, and not every update says how often: more rollouts "
     "were drawn than B_p * n * step counts"
 )
+COUNTED_BY = "rollouts: counted by {}, as mapped"
 REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step counts"
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
 # open-instruct (configurations of 2026-08; the last two by their documentation alone).
@@ -27,6 +30,16 @@ _REFILLING = {
     "grpo.use_dynamic_sampling": "true", "algorithm.online_filtering": "true",
     "dynamic_sampling_filter_path": "", "dynamic_sample": "true", "active_sampling": "true",
 }  # fmt: skip
+# what forks call it, a switch in whatever section
+_REFILLS = re.compile(
+    r"(?:^|[._])(?:online|group|dynamic|oversample)_?(?:filter(?:ing)?|sampl(?:e|ing))"
+    r"(?:[._]enabled?)?$"
+)
+# and a count of what an update drew, of which only who wrote it knows what it counts
+_DREW = re.compile(
+    r"^(?!.*(?:eval|val|test)).*(?<![a-z])(?:(?:num|n|total)_(?:samples|prompts|problems|groups)|"
+    r"(?:samples|prompts|problems|groups)_(?:drawn|sampled|generated))$"
+)
 B_P_OFF = (
     "B_p * n must agree with the tokens of a step, but {}; correct --set problems_per_batch or "
     "rollouts_per_problem, or the pattern."
@@ -36,6 +49,10 @@ B_P_OFF = (
 PROBLEMS = (
     "rollouts must count responses, but the log's count is {}; drop its --map, or write a table of "
     "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
+)
+NOT_SAMPLED = (
+    "problems_sampled must be what each update drew, at least B_p = {}, but goes to {:g} otherwise; "
+    "drop its --map."
 )
 BATCHED = (
     "n must count responses to one problem, but {}; correct what says n."
@@ -56,7 +73,22 @@ def refills(config: Mapping[str, object]) -> str | None:
         said = str(config.get(key) or "").lower()
         if said and said not in ("false", "none", "null") and wanted in ("", said):
             return key
-    return None
+    return next((key for key, said in config.items()
+                 if _REFILLS.search(key) and str(said).lower() == "true"), None)  # fmt: skip
+
+
+def refilled(by: str, unread: Sequence[str]) -> str:
+    """What is said of batches that were refilled, and how often was not read.
+
+    >>> refilled("online_filtering", ["loss", "rollout/total_num_samples"])[77:]
+    'if rollout/total_num_samples counts the problems that an update drew, add \
+--map rollout/total_num_samples=problems_sampled'
+    """
+    key = next(filter(_DREW.search, unread), None)
+    if key is None:
+        return REFILLED.format(by)
+    cure = mapping(key, "problems_sampled")
+    return f"{REFILLED.format(by)}; if {key} counts the problems that an update drew, add {cure}"
 
 
 def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:

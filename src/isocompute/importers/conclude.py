@@ -23,14 +23,16 @@ from isocompute.importers.called import is_batch, is_called
 from isocompute.importers.checks import (
     B_P_OFF,
     BATCHED,
+    COUNTED_BY,
+    NOT_SAMPLED,
     PROBLEMS,
-    REFILLED,
     ROLLOUTS_OFF,
     UNCOUNTED,
     batches_drawn,
     counted,
     counts_batch,
     counts_problems,
+    refilled,
     refills,
     rollouts_disagree,
     sampled_anew,
@@ -45,7 +47,7 @@ from isocompute.importers.configuration import (
 )
 from isocompute.importers.doubts import late_text, own_start, told_processes
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.meanings import SPLIT_IN_KEY
+from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.placing import (
     BEGUN,
     OWN_BEGINNING,
@@ -123,9 +125,9 @@ def conclude(
             c.note(text)
         elif (each := told_processes(c.config, c.settings, found)) is not None:
             c.counters.infer(each)
-    refilled = refills(c.config)
-    if refilled is not None and not c.side["batches"]:
-        c.note(REFILLED.format(refilled))
+    refilling = refills(c.config)
+    if refilling is not None and not c.side["batches"] and not c.side["sampled"]:
+        c.note(refilled(refilling, c.unread))
     values = {
         name: _merge(c, name, getattr(found, name))
         for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
@@ -339,8 +341,11 @@ def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -
         c.note(text)
     if (text := counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
         raise UnclearError(f"run {c.name}: {BATCHED.format(text)}")
-    mapped = any(c.metric.label == "rollouts" for c in c.settings.columns.values())
-    if mapped and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
+    counts = {column.metric.label: key for key, column in c.settings.columns.items()}
+    for label, kind in (("rollouts", "rollouts"), (PROBLEMS_SAMPLED, "sampled")):
+        if label in counts and side[kind]:
+            c.counters.infer(COUNTED_BY.format(counts[label]))
+    if "rollouts" in counts and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
         raise UnclearError(f"run {c.name}: {PROBLEMS.format(text)}")
     if side["rollouts"] or side["batches"] or c.settings.step is not None:
         return  # it is counted, or said what counts
@@ -355,6 +360,10 @@ def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
     drawn, problems = c.side["batches"], found.drawn_problems
     if not drawn and b_p and sampled_anew(c.side["sampled"], b_p):
         drawn, problems = c.side["sampled"], 1
+    elif b_p and (sampled := {*c.side["sampled"].values()} - {b_p}) and any(
+        column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
+    ):
+        raise UnclearError(f"run {c.name}: {NOT_SAMPLED.format(b_p, max(sampled))}")
     if not any(count > 1 for count in drawn.values()):
         return {}
     batches = batches_drawn(drawn, problems, b_p)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.called import mapping
+from isocompute.importers.checks import COUNTED_BY
 from isocompute.importers.powers import refuse_logarithm
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
@@ -154,6 +155,8 @@ def check_map(path: Path, runs: Sequence[ImportedRun], settings: Settings) -> No
         return
     meant = {c.metric.variable for c in scores.values()}
     if any(s.metric.variable in meant for run in runs for s in run.series):
+        return
+    if any(COUNTED_BY.format(key) in run.provenance.inferred for run in runs for key in scores):
         return
     errors = (error for run in runs for error in run.errors)
     if told := next((e for e in errors if e.reason.startswith(tuple(scores))), None):

@@ -20,7 +20,7 @@ _WHOLE = (
     "evaluation_problems", "gpus", "begins",
 )
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
-          "seed", "run", *LOG2)  # fmt: skip
+          "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size

@@ -51,7 +51,7 @@ PROBLEMS = (
     "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
 )
 NOT_SAMPLED = (
-    "problems_sampled must be what each update drew, at least B_p = {}, but goes to {:g} otherwise; "
+    "problems_sampled must be what each update drew, at least B_p = {}, but goes to {:g}; "
     "drop its --map."
 )
 BATCHED = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -332,3 +333,110 @@ def test_a_count_that_sums_up_is_none_of_what_an_update_drew(tmp_path: Path) -> 
     log = filtering(tmp_path, "'online_filtering': True", (16, 48, 80))
     told = refused(log, maps=["rollout/total_num_samples=problems_sampled"])
     assert "at least B_p = 16, but goes to 80" in told
+
+
+# Which key is offered as the score.
+
+
+def offer(folder: Path, rows: Iterable[Mapping[str, object]]) -> str:
+    """What an import says of a log whose score it does not know."""
+    from isocompute.importers import import_logs
+
+    log = json_lines(folder / "own.jsonl", rows)
+    with pytest.raises(InputError) as caught:
+        import_logs([log], folder / "study", settings=load_settings(SEQUENCE))
+    return str(caught.value).partition("name the score: ")[2]
+
+
+def every(**values: object) -> list[dict[str, object]]:
+    return [{"step": s, "loss": 0.1, **values} for s in range(1, 13)]
+
+
+def test_a_rate_beside_every_loss_is_of_training(tmp_path: Path) -> None:
+    told = offer(tmp_path, every(solve_rate=0.3))
+    assert told.startswith("--map solve_rate=avg --set split=train if it is of the training batch")
+
+
+def test_a_rate_in_few_rows_goes_before_those_in_all(tmp_path: Path) -> None:
+    rows = every(minibatch_accuracy=0.5, prompts_valid=3, json_valid_rate=0.4, format_reward=0.2)
+    for one in rows[3::4]:
+        one |= {"correctness": 0.25, "n_graded": 40, "correct_total": 10}
+    assert offer(tmp_path, rows).startswith("--map correctness=avg")
+    assert "split=train" not in offer(tmp_path / "b", rows)
+
+
+@pytest.mark.parametrize("key", ["eval_cer", "val/wer_mean", "reward_std", "n_correct", "is_valid"])
+def test_no_error_spread_or_count_is_offered(tmp_path: Path, key: str) -> None:
+    rows = every()
+    for one in rows[3::4]:
+        one[key] = 0.25
+    assert offer(tmp_path, rows).startswith("--map KEY=avg")
+
+
+def test_a_score_in_0_to_1_goes_before_another(tmp_path: Path) -> None:
+    rows = every()
+    for one in rows[3::4]:
+        one |= {"eval_score_sum": 41.5, "eval_score_mean": 0.4, "eval_score_file": "a.json"}
+    assert offer(tmp_path, rows).startswith("--map eval_score_mean=avg")
+
+
+def test_text_is_no_score(tmp_path: Path) -> None:
+    rows = [{"step": s, "train/loss": 0.1, "val_set": "d.json"} for s in range(1, 9)]
+    told = offer(tmp_path, rows)
+    assert told.startswith("--map KEY=avg")
+    assert "it seems to be no run of RL" in told
+
+
+def test_a_step_rows_own_success_is_not_asked_about(tmp_path: Path) -> None:
+    """A training score is kept where what was not read is one, too; else it is asked about."""
+    from isocompute.importers import import_logs
+
+    rows: list[dict[str, object]] = [
+        {"step": s, "critic/score/mean": 0.1, "actor/lr": 1e-6, "extra/success": 0.2}
+        for s in range(1, 4)
+    ]
+    log = json_lines(tmp_path / "own.jsonl", rows)
+    import_logs([log], tmp_path / "one", settings=load_settings(SEQUENCE))
+    for one in rows[:2]:
+        del one["extra/success"]
+    with pytest.raises(InputError, match="extra/success was not read"):
+        import_logs(
+            [json_lines(tmp_path / "b.jsonl", rows)], tmp_path / "two",
+            settings=load_settings(SEQUENCE),
+        )
+
+
+def underscored(path: Path, n: int) -> Path:
+    head = ("step,critic_score_mean,actor_lr,response_length_mean,prompt_length_mean,"
+            "perf_total_num_tokens,val-core_own_acc_mean@2")  # fmt: skip
+    rows = [f"{s},0.{s + 10},1e-6,30,20,{50 * 16 * n},{0.2 + s / 100 if s % 5 == 0 else ''}"
+            for s in range(1, 16)]  # fmt: skip
+    return text(path, "\n".join([head, *rows]) + "\n")
+
+
+def test_underscores_for_slashes_are_the_same_keys(tmp_path: Path) -> None:
+    log = underscored(tmp_path / "m.csv", 4)
+    (run,) = read(log, sets=["problems_per_batch=16", "rollouts_per_problem=4"])
+    labels = {(s.metric.label, s.split, s.step_K.size) for s in run.series}
+    assert labels == {("avg", "train", 15), ("avg@2", "validation", 3)}
+    told = refused(log, sets=["problems_per_batch=16", "rollouts_per_problem=16"])
+    assert "says 64 rollouts per step" in told
+
+
+def test_counts_of_a_table_of_evaluations_are_no_n() -> None:
+    from isocompute.importers.asking import likely_columns
+
+    header = ["step", "benchmark", "pass_at_1", "n_samples"]
+    assert likely_columns(header, ["rollouts_per_problem"]) == {}
+    assert likely_columns(["step", "n_samples"], ["rollouts_per_problem"]) != {}
+
+
+def test_a_preview_says_what_an_import_asks(tmp_path: Path, capsys: Any) -> None:
+    from isocompute.cli import main
+
+    rows = [{"step": s, "reward": 0.1, "loss": 0.2} for s in range(1, 9)]
+    log = json_lines(tmp_path / "own.jsonl", rows)
+    main(["import", str(log), "--preview", *(f"--set={one}" for one in SEQUENCE)])
+    out = capsys.readouterr().out
+    assert "--set split=train" in out
+    assert "--split" not in out

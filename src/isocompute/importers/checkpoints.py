@@ -238,7 +238,8 @@ def with_results(
             replace(s, rollouts_K=s.step_K.astype(np.float64) * batch) for s in one.series
         )
         provenance = replace(
-            run.provenance, unread=(*one.provenance.unread, *run.provenance.unread)
+            run.provenance, unread=(*one.provenance.unread, *run.provenance.unread),
+            likely=(*one.provenance.candidates, *run.provenance.candidates),
         )
         out[alike[0]] = replace(
             run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance

@@ -72,6 +72,7 @@ from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.schedule import EPOCH, passes_per_step, rate_span
+from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import measured
 from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
@@ -100,6 +101,7 @@ class Collected:
     outcomes: list[Outcomes]
     extras: dict[str, str]
     unread: list[str]  # keys of rows that were not understood
+    evidence: Evidence  # what they hold
     perhaps: dict[str, dict[int, int]]  # what may be B_p or n: value -> first step
     drawn_by: str  # the key of a count that B_p * n * step is held against
     says_split: bool  # its rows do, in a key of their own
@@ -169,8 +171,8 @@ def conclude(
         _settle_steps(c, path, planned)
     except UnclearError as error:  # everything that will be asked for, in one line
         held_out = any(p.column.split != "train" and p.step for p in c.points)
-        keys = [*c.unread, *c.config]
-        more = also_asked_of(path, c.name, b_p, n, keys, scored=held_out)
+        likely = () if held_out else c.evidence.likely(c.unread)
+        more = also_asked_of(path, c.name, b_p, n, [*c.unread, *c.config], likely)
         raise UnclearError(f"{error}{more}") from None
     if begins:
         c.side = begin_at(c.points, c.side, begins)
@@ -211,7 +213,7 @@ def conclude(
     gpus = gpus or gpus_of(c.config)
     if gpus is None and (gpus := processes_of(c.config)) and seconds_per_step(c.side):
         c.counters.infer(f"gpus={gpus}: one for each process")
-    unread = [*c.unread]
+    unread, keys = [*c.unread], c.unread[:MAX_UNREAD]
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                  if values[name] is None):  # what may be meant, in the configuration
@@ -229,6 +231,8 @@ def conclude(
                    **facts_of(c.config)},
             evaluation_problems=c.settings.evaluation_problems,
             unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+            likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
+            beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
             s_per_step=seconds_per_step(c.side),
             gpu_s_per_step=gpu_seconds_per_step(c.side, gpus),

@@ -440,3 +440,43 @@ def test_a_preview_says_what_an_import_asks(tmp_path: Path, capsys: Any) -> None
     out = capsys.readouterr().out
     assert "--set split=train" in out
     assert "--split" not in out
+
+
+# A count of the rollouts of a step holds B_p and n.
+
+
+def tinker(folder: Path, counts: Sequence[int], builder: Mapping[str, object]) -> Path:
+    text(folder / "config.json", json.dumps({"dataset_builder": builder}))
+    return json_lines(folder / "metrics.jsonl", [
+        {"step": s, "env/all/reward/total": 0.1 + s / 100, "env/all/total_episodes": count}
+        for s, count in enumerate(counts)
+    ])
+
+
+def test_tinkers_groups_per_batch_is_b_p(tmp_path: Path) -> None:
+    (run,) = read(tinker(tmp_path, [48] * 4, {"groups_per_batch": 6, "group_size": 8}))
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (6, 8)
+
+
+def test_a_count_of_episodes_holds_b_p_that_was_given(tmp_path: Path) -> None:
+    log = tinker(tmp_path, [48, 48, 24, 48], {"group_size": 8})
+    (run,) = read(log, sets=["problems_per_batch=6"])
+    assert run.problems_per_batch == 6
+    told = refused(log, sets=["problems_per_batch=12"])
+    assert "is 96 where the log counts 48 in most steps" in told
+    log = tinker(tmp_path, [48, 40, 24, 32], {"group_size": 8})  # short batches alone say nothing
+    (run,) = read(log, sets=["problems_per_batch=12"])
+    assert run.problems_per_batch == 12
+
+
+@pytest.mark.parametrize("batch", [3, 21])
+def test_a_batch_is_taken_where_the_rollouts_of_a_step_agree(tmp_path: Path, batch: int) -> None:
+    text(tmp_path / "config.json", json.dumps({"batch_size": batch, "group_size": 7}))
+    log = json_lines(tmp_path / "metrics.jsonl", [
+        {"step": s, "val/accuracy": s / 50, "rollout_count": 21} for s in range(1, 9)])
+    (run,) = read(log, maps=["val/accuracy=avg"])
+    assert (run.problems_per_batch, run.rollouts_per_problem) == (3, 7)
+    text(tmp_path / "config.json", json.dumps({"batch_size": 5, "group_size": 7}))
+    (run,) = read(log, maps=["val/accuracy=avg"])
+    assert run.problems_per_batch is None
+    assert "B_p is 3 by the 21 rollouts" in run.notes[0]

@@ -7,6 +7,7 @@ NeMo-RL (2026-08), algorithms/grpo.py (batches drawn under dynamic sampling).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -28,6 +29,7 @@ _REFILLING = {
     "dynamic_filtering": "true", "algo.dynamic_filtering_enable": "true",
     "trainer.algorithm.dynamic_sampling.type": "filter",
     "grpo.use_dynamic_sampling": "true", "algorithm.online_filtering": "true",
+    "algorithm.filter_groups.enable": "true",
     "dynamic_sampling_filter_path": "", "dynamic_sample": "true", "active_sampling": "true",
 }  # fmt: skip
 # what forks call it, a switch in whatever section
@@ -46,6 +48,10 @@ B_P_OFF = (
 )
 
 
+COUNTED_OFF = (
+    "B_p * n must be the rollouts of a step, but is {} where the log counts {} in most steps; "
+    "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
+)
 PROBLEMS = (
     "rollouts must count responses, but the log's count is {}; drop its --map, or write a table of "
     "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
@@ -89,6 +95,16 @@ def refilled(by: str, unread: Sequence[str]) -> str:
         return REFILLED.format(by)
     cure = mapping(key, "problems_sampled")
     return f"{REFILLED.format(by)}; if {key} counts the problems that an update drew, add {cure}"
+
+
+def of_a_step(counted: Mapping[int, float]) -> int | None:
+    """Rollouts of one step, by a count of them: what most steps have; None where that differs.
+
+    >>> of_a_step({1: 32, 2: 32, 3: 20, 4: 32}), of_a_step({1: 32, 2: 64, 3: 96})
+    (32, None)
+    """
+    most, times = (Counter(counted.values()).most_common(1) or [(0.0, 0)])[0]
+    return int(most) if times >= _FEW and 2 * times > len(counted) and most == int(most) else None
 
 
 def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from isocompute.importers import checks
 from isocompute.importers.asking import also_asked_of
 from isocompute.importers.cadence import (
     Cadence,
@@ -20,24 +21,6 @@ from isocompute.importers.cadence import (
     spread,
 )
 from isocompute.importers.called import is_batch, is_called
-from isocompute.importers.checks import (
-    B_P_OFF,
-    BATCHED,
-    COUNTED_BY,
-    NOT_SAMPLED,
-    PROBLEMS,
-    ROLLOUTS_OFF,
-    UNCOUNTED,
-    batches_drawn,
-    counted,
-    counts_batch,
-    counts_problems,
-    refilled,
-    refills,
-    rollouts_disagree,
-    sampled_anew,
-    tokens_disagree,
-)
 from isocompute.importers.configuration import (
     Found,
     facts_of,
@@ -127,9 +110,9 @@ def conclude(
             c.note(text)
         elif (each := told_processes(c.config, c.settings, found)) is not None:
             c.counters.infer(each)
-    refilling = refills(c.config)
+    refilling = checks.refills(c.config)
     if refilling is not None and not c.side["batches"] and not c.side["sampled"]:
-        c.note(refilled(refilling, c.unread))
+        c.note(checks.refilled(refilling, c.unread))
     values = {
         name: _merge(c, name, getattr(found, name))
         for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
@@ -160,6 +143,7 @@ def conclude(
     if n is None and b_p and (whole_batch := whole(c.config.get(RESPONSES))):
         n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
+    b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
     try:
         cadence = cadence_of(c.config)
         planned = c.settings.steps or found.steps or cadence.planned
@@ -335,46 +319,63 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
         c.counters.infer(line)
 
 
+def _counted_problems(c: Collected, n: int | None) -> int | None:
+    """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
+    each = checks.of_a_step(c.side["counted"])
+    if not each or not n or each % n:
+        return None
+    b_p = each // n
+    if any(whole(value) in (b_p, each) for key, value in c.config.items() if is_batch(key)):
+        c.counters.infer(f"problems_per_batch: {each} rollouts of a step / {_N}")
+        return b_p
+    c.note(f"B_p is {b_p} by the {each} rollouts that the log counts in a step")
+    return None
+
+
 def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
     """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
     side, batch = c.side, None if b_p is None or n is None else b_p * n
-    text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
+    text = checks.tokens_disagree(batch, side["total"], side["prompt"], side["length"])
     if text is not None and given:
-        raise UnclearError(f"run {c.name}: {B_P_OFF.format(text)}")
+        raise UnclearError(f"run {c.name}: {checks.B_P_OFF.format(text)}")
     if text is not None:
         c.note(text)
-    if (text := counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
-        raise UnclearError(f"run {c.name}: {BATCHED.format(text)}")
+    each = checks.of_a_step(side["counted"])
+    if given and None not in (batch, each) and batch != each:
+        raise UnclearError(f"run {c.name}: {checks.COUNTED_OFF.format(batch, each)}")
+    if (text := checks.counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
+        raise UnclearError(f"run {c.name}: {checks.BATCHED.format(text)}")
     counts = {column.metric.label: key for key, column in c.settings.columns.items()}
     for label, kind in (("rollouts", "rollouts"), (PROBLEMS_SAMPLED, "sampled")):
         if label in counts and side[kind]:
-            c.counters.infer(COUNTED_BY.format(counts[label]))
-    if "rollouts" in counts and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
-        raise UnclearError(f"run {c.name}: {PROBLEMS.format(text)}")
+            c.counters.infer(checks.COUNTED_BY.format(counts[label]))
+    text = checks.counts_problems(b_p, n, side["rollouts"])
+    if "rollouts" in counts and text is not None:
+        raise UnclearError(f"run {c.name}: {checks.PROBLEMS.format(text)}")
     if side["rollouts"] or side["batches"] or c.settings.step is not None:
         return  # it is counted, or said what counts
-    if (text := rollouts_disagree(b_p, n, side["drawn"])) is not None:
+    if (text := checks.rollouts_disagree(b_p, n, side["drawn"])) is not None:
         raise UnclearError(
-            f"run {c.name}: {ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
+            f"run {c.name}: {checks.ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
         )
 
 
 def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
     """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
     drawn, problems = c.side["batches"], found.drawn_problems
-    if not drawn and b_p and sampled_anew(c.side["sampled"], b_p):
+    if not drawn and b_p and checks.sampled_anew(c.side["sampled"], b_p):
         drawn, problems = c.side["sampled"], 1
     elif b_p and (sampled := {*c.side["sampled"].values()} - {b_p}) and any(
         column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
     ):
-        raise UnclearError(f"run {c.name}: {NOT_SAMPLED.format(b_p, max(sampled))}")
+        raise UnclearError(f"run {c.name}: {checks.NOT_SAMPLED.format(b_p, max(sampled))}")
     if not any(count > 1 for count in drawn.values()):
         return {}
-    batches = batches_drawn(drawn, problems, b_p)
+    batches = checks.batches_drawn(drawn, problems, b_p)
     if batches is None:
-        c.note(UNCOUNTED)
+        c.note(checks.UNCOUNTED)
         return {}
-    c.counters.infer(counted(problems))
+    c.counters.infer(checks.counted(problems))
     return batches
 
 

@@ -26,6 +26,7 @@ from isocompute.importers.steps import OWN
 from isocompute.importers.timing import TIMING_KEYS
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
+    COUNTED,
     EVICTED_KEYS,
     LENGTH_KEYS,
     PROMPT_KEY,
@@ -62,7 +63,7 @@ _SIDES = {
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
 PROBLEMS_SAMPLED = "problems_sampled"  # the name of it in a column map
-KINDS = {*_SIDES.values(), "drawn", "sampled"}
+KINDS = {*_SIDES.values(), "drawn", "sampled", "counted"}
 _PASSED = {*STEP_KEYS, *_SIDES, *OF_SPLIT, "step", "Step"}  # understood, though no scores
 
 
@@ -91,6 +92,8 @@ def meaning_of(
         return settings.beside(column, key)
     if SAMPLED.search(key):
         return "sampled"
+    if COUNTED.fullmatch(key):
+        return "counted"
     if ROLLOUTS.search(key) and not drawn:
         return "drawn"
     if may_be_setting(key):

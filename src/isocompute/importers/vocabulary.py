@@ -206,6 +206,11 @@ ROLLOUTS = re.compile(
     r"(?:_(?:seen|total|so_far|generated))?$|"
     r"(?:^|[/_.])(?:total_samples|(?:consumed|seen)_samples|samples_(?:seen|so_far|consumed))$"
 )
+# Rollouts of one step, in tinker-cookbook (rl/metric_util.py) and loops of one's own.
+COUNTED = re.compile(
+    r"env/all/total_episodes|"
+    r"(?!.*(?:eval|val|test))(?:.*[/_.])?(?:rollout|episode|trajectory|completion|response)s?_count"
+)
 # Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
 # dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
 BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")

@@ -111,7 +111,7 @@ def test_steps_that_are_no_whole_updates_are_refused(tmp_path: Path) -> None:
     [
         ("a.json", "{\n\"scalars\": {}, \"id\": 3}", r"list of rows .* has scalars, id; write"),
         ("a.log", "all is well\n", r"give what its tracker wrote .* or write a CSV"),
-        ("a.csv", "epoch,acc\n1,0.5\n", r"holds 1 table; give the folder to fit as it is"),
+        ("a.csv", "epoch,acc\n1,0.5\n", r"give it to fit, with acc as the score if it holds that"),
     ],
 )
 def test_what_is_no_log_is_told_by_what_it_has(

@@ -128,7 +128,7 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         words += ["--map", one]
     if options.range is not None:
         words += ["--range", *(f"{value:g}" for value in options.range)]
-    from isocompute.importers.asking import pattern_for, per_rollout
+    from isocompute.importers.asking import in_place, pattern_for, per_rollout
     from isocompute.importers.called import YOURS
     from isocompute.importers.convert import convert_runs
     from isocompute.importers.doubts import refuse_doubts
@@ -145,6 +145,8 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         if (b_p := per_rollout(lacks_bp)) is not None:
             missing["problems_per_batch"] = str(b_p)
         missing = {name: own for name, own in missing.items() if f"{{{name}}}" not in pattern}
+    asked = in_place([*missing], runs, pattern)
+    missing = {name: missing.get(name, YOURS.get(name, "")) for name in asked}
     for name, own in missing.items():
         words += ["--set", f"{name}={own}"]
     if not any(run.series for run in runs):

@@ -16,6 +16,7 @@ from isocompute.importers.settings import Settings
 
 _N = "rollouts_per_problem"
 _SETTINGS = ("problems_per_batch", _N)
+_EACH = "B_p is "  # begins the note of a log that has the batch of each process alone
 _TOLD = " with your own number (one for all runs)"
 
 
@@ -132,9 +133,27 @@ def _cure(runs: Sequence[ImportedRun], missing: Sequence[str]) -> str:
     if maps := _maps(keys, missing):
         return maps
     told = per_rollout(lacking) if "problems_per_batch" in missing else None
-    known = (note for note in notes if note.startswith("B_p is "))
-    part = f" ({hint})" if (hint := next(known, None)) else ""
-    return f"{_both(pattern_for(runs), _sets(missing), missing, told)}{part}"
+    pattern = pattern_for(runs)
+    if missing == in_place(missing, runs, pattern):
+        return _both(pattern, _sets(missing), missing, told)
+    each = next(note for note in notes if note.startswith(_EACH))
+    by_n = "" if pattern is None else f"--set pattern='{pattern}', as the names seem to say, and "
+    return (f"{by_n}--set processes={YOURS['processes']} with your own number: the processes that "
+            f"train, one to a GPU, without those of a server of vLLM ({each})")
+
+
+def in_place(
+    missing: Sequence[str], runs: Sequence[ImportedRun], pattern: str | None
+) -> list[str]:
+    """What is asked for: `processes` in place of B_p, where logs have the batch of each.
+
+    That B_p falls as n grows: none would fit all runs.
+    """
+    lacking = [run for run in runs if run.problems_per_batch is None]
+    told = pattern is not None and "{problems_per_batch}" in pattern
+    each = all(any(note.startswith(_EACH) for note in run.notes) for run in lacking)
+    return ["processes" if name == _SETTINGS[0] and each and lacking and not told else name
+            for name in missing]  # fmt: skip
 
 
 def _maps(keys: Sequence[str], missing: Sequence[str]) -> str:

@@ -51,7 +51,7 @@ from isocompute.importers.reading import (
     run_name,
     unwrapped,
 )
-from isocompute.importers.split_names import is_of_folder, split_folder
+from isocompute.importers.split_names import is_of_folder, job_of, split_folder
 
 _FILES = (
     "config.json", "experiment_config.json", "args.json", "training_args.json", "config.yaml",
@@ -156,7 +156,8 @@ def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
         for name in (*_FILES, *own):
             file = folder / name
             if file.is_file() and file.stat().st_size <= MAX_LINE_BYTES:
-                found = _content(file) if _is_alone(path, folder) else {}
+                alone = path.is_file() and _is_alone(path, folder)
+                found = _content(file) if alone else {}
                 if name in own and not configuration(found).rollouts_per_problem:
                     continue
                 return (os.path.relpath(file, path.parent), found) if found else None
@@ -164,14 +165,16 @@ def _of_job(path: Path) -> tuple[str, dict[str, object]] | None:
 
 
 def _is_alone(path: Path, folder: Path) -> bool:
-    """Whether a log is the only one of its kind below a folder."""
-    events, seen = ".tfevents." in path.name, 0
+    """Whether the logs of a log's kind below a folder are of its job alone."""
+    events, seen, job = ".tfevents." in path.name, 0, job_of(path.relative_to(folder))
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in (".hydra", ".git")]
         seen += len(names)
         alike = (n for n in names if (".tfevents." in n if events else n.endswith(path.suffix)))
-        if seen > _MOST_FILES or any(Path(parent, name) != path for name in alike
-                                     if name not in _FILES):  # fmt: skip
+        if seen > _MOST_FILES or any(
+            job_of(Path(parent, name).relative_to(folder)) != job for name in alike
+            if name not in _FILES
+        ):
             return False
     return True
 
@@ -337,7 +340,10 @@ def _content(file: Path) -> dict[str, object]:
             return {}
         if isinstance(value, Mapping):  # W&B: {"lr": {"value": 1e-6, "desc": null}}
             value = {k: v for k, v in value.items() if k not in ("_wandb", "wandb_version")}
-    return flatten(unwrapped(value))
+    flat = flatten(unwrapped(value))
+    if "trl.num_generations" in flat and "micro_batch_size" in flat:  # axolotl's words for TRL's
+        flat.setdefault("per_device_train_batch_size", flat["micro_batch_size"])
+    return flat
 
 
 def _is_its_own(path: Path) -> bool:

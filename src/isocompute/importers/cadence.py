@@ -12,6 +12,7 @@ import numpy as np
 from isocompute.importers.points import Points
 from isocompute.importers.reading import whole
 from isocompute.importers.runs import UnclearError
+from isocompute.importers.settings import Settings
 
 # By the last part of a key, or the last two: eval_every, trainer.test_freq, eval.interval
 _EVERY = re.compile(
@@ -123,28 +124,49 @@ def as_evaluations(
     )
 
 
-def refuse_responses(points: Collection[Points], batch: int | None, what: str) -> None:
-    """Refuse steps that are whole batches in every evaluation, as a count of responses is.
+def counts_responses(
+    points: Collection[Points], batch: int | None, planned: int | None, settings: Settings,
+    what: str,
+) -> str:
+    """The key of steps that count responses, B_p * n in an update; "" where they do not.
+
+    It is said (`--set step=KEY --map KEY=rollouts`), or they end where the plan's responses do.
 
     Args:
         points: of the run.
         batch: B_p * n; None where it is not known.
+        planned: updates.
+        settings: of the user.
         what: the log and the run, for the message.
 
     Raises:
-        UnclearError: with the option that settles it.
+        UnclearError: evaluations are whole batches and nothing decides; with what settles it.
     """
     own = [p for p in points if p.column.split != "train" and p.step]
-    if batch is None or batch < _BATCH or not own or any(p.column.trainer for p in own):
-        return
+    if batch is None or batch < 2 or not own:
+        return ""
+    key = settings.step or own[0].axis or "step"
+    column = settings.columns.get(key)
+    if column is not None and column.metric.label == "rollouts" and key == settings.step:
+        return key
     step_K = np.unique(np.concatenate([p.steps_K for p in own]), return_index=True)[0]
     after = step_K[step_K > 0]
-    if after.size >= _LEAST and not (after % batch).any():
+    if not after.size or (after % batch).any():
+        return ""
+    last = max(int(p.steps_K.max()) for p in points if p.step)
+    trainers = {p.column.trainer for p in own} - {""}
+    if last == batch * (planned or 0) or (key == "global_step" and trainers == {"open-instruct"}):
+        return key
+    beyond = planned is not None and last > planned
+    if settings.step is None and batch >= _BATCH and after.size >= _LEAST and (
+        beyond or not trainers
+    ):
         raise UnclearError(
             f"{what}: steps must be updates, but all of them, to {int(after[-1])}, are multiples "
-            f"of B_p * n = {batch}, as a count of responses is; if they are, divide by {batch}, "
-            "else add --set step=step."
+            f"of B_p * n = {batch}, as a count of responses is; if they are, add --set step={key} "
+            f"--map {key}=rollouts, else --set step={key}."
         )
+    return ""
 
 
 def spread(points: Collection[Points], every: int, first: int) -> None:

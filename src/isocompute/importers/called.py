@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from isocompute.importers.powers import without_logarithm
 
 # A place for the user's own number: a number would be pasted as it is.
-YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED"}
+YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED",
+         "processes": "P"}
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
                           r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",

@@ -165,11 +165,11 @@ def read_results(results: Sequence[_Result], settings: Settings) -> list[Importe
             f"{first.place.home}: a result must be of one step, but {doubt}; add --set step={key}, "
             "or correct the names."
         )
-    own = first.place.home.is_dir()
-    home = first.place.home if own else first.place.home.parent
-    of_folder = own and first.place.is_piece
-    path = home / (_OF_FOLDER if of_folder else first.file.name)
-    collector.configure_beside(path, alone=of_folder)
+    home, called = first.place.home, first.place.run
+    home = next((above for above in (home, *home.parents) if above.name == called), home)
+    own = home.is_dir()
+    path = home / _OF_FOLDER if own else home.parent / first.file.name
+    collector.configure_beside(path, alone=own)
     scores = [(one, *score) for one in ordered for score in _scores(one.content)]
     whole_sets = Counter[str]()
     for _, task, _, _, count in scores:

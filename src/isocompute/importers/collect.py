@@ -341,6 +341,7 @@ class Collector:
         """
         self._place_waiting()
         described, sides = self._described, self._sides
+        described.trained_in(self.settings.processes)
         collected = Collected(
             name=self.name, settings=self.settings, errors=self.errors, notes=self.notes,
             note=self.note, counters=self.counters, config=described.config,

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from isocompute.importers import checks
+from isocompute.importers import checks, placing
 from isocompute.importers.asking import also_asked_of
 from isocompute.importers.cadence import (
     Cadence,
     as_evaluations,
     cadence_of,
-    refuse_responses,
+    counts_responses,
     spread,
 )
 from isocompute.importers.called import is_batch, is_called
@@ -31,23 +31,13 @@ from isocompute.importers.configuration import (
 from isocompute.importers.doubts import late_text, own_start, told_processes
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
-from isocompute.importers.placing import (
-    BEGUN,
-    OWN_BEGINNING,
-    begin_at,
-    count_from_one,
-    own_beginning,
-    own_ticks,
-    to_updates,
-    trained_again,
-    without_repeats,
-)
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.points import (
     Compute,
     Points,
     after_rows,
     descends,
+    of_two_kinds,
     series_of,
     told_of_order,
 )
@@ -126,15 +116,15 @@ def conclude(
             f"{path}: run {c.name}: rows must follow each other in time where a trainer "
             f"calls its first update step 0{EARLIEST_FIRST}"
         )
-    if (ticks := max(found.ticks, own_ticks(c.points))) > 1:
-        c.side = to_updates(c.points, c.side, ticks)
+    if (ticks := max(found.ticks, placing.own_ticks(c.points))) > 1:
+        c.side = placing.to_updates(c.points, c.side, ticks)
         c.counters.infer(f"step: the log's counters move by {ticks} in an update")
     if found.per_tick > 1 and c.settings.step in (None, *OWN):
         c.counters.agree(found.per_tick)
-        c.side = to_updates(c.points, c.side, 1, found.per_tick)
+        c.side = placing.to_updates(c.points, c.side, 1, found.per_tick)
         c.counters.infer(f"step: one of the log is {found.per_tick} updates")
     for points in c.points:
-        if points.column.split == "validation" and (told := without_repeats(points)):
+        if points.column.split == "validation" and (told := placing.without_repeats(points)):
             c.counters.infer(told)
     b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
     if b_p is None and n and (whole_batch := whole(c.config.get(RESPONSES))):
@@ -146,12 +136,16 @@ def conclude(
     b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
     try:
         cadence = cadence_of(c.config)
+        values["steps"] = values["steps"] or cadence.planned
         planned = c.settings.steps or found.steps or cadence.planned
         what = f"{path}: run {c.name}"
+        batch = None if b_p is None or n is None else b_p * n
+        if batch and (key := counts_responses(c.points, batch, planned, c.settings, what)):
+            c.side = placing.to_updates(c.points, c.side, batch)
+            c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
+            c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
         begins, planned = _beginning(c, what, planned)
         _count_evaluations(c, what, cadence._replace(planned=planned))
-        if c.settings.step is None:
-            refuse_responses(c.points, b_p and n and b_p * n, what)
         _settle_steps(c, path, planned)
     except UnclearError as error:  # everything that will be asked for, in one line
         held_out = any(p.column.split != "train" and p.step for p in c.points)
@@ -159,10 +153,9 @@ def conclude(
         more = also_asked_of(path, c.name, b_p, n, [*c.unread, *c.config], likely)
         raise UnclearError(f"{error}{more}") from None
     if begins:
-        c.side = begin_at(c.points, c.side, begins)
+        c.side = placing.begin_at(c.points, c.side, begins)
         if values["steps"] is not None and values["steps"] > begins:
             values["steps"] -= begins
-    batch = None if b_p is None or n is None else b_p * n
     _check_batch(c, b_p, n, given=None in (
         found.problems_per_batch, found.rollouts_per_problem
     ))  # fmt: skip
@@ -171,7 +164,7 @@ def conclude(
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
         rollouts=after_rows(c.side["rollouts"]), batches=_batches(c, found, b_p),
     )
-    redone = trained_again(c.points, c.redone)
+    redone = placing.trained_again(c.points, c.redone)
     k = values["evaluation_samples"]
     assumed = found.samples_assumed and c.settings.evaluation_samples is None
     series = tuple(
@@ -189,6 +182,12 @@ def conclude(
         )
     if inferred or any(" with another score" in line for line in notes):
         _refuse_several(c)
+        if told := of_two_kinds(c.points):
+            beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""
+            raise UnclearError(
+                f"{path}: run {c.name}: scores of a run at one step must be of one kind, but "
+                f"{told} steps{beside}; keep the rows of one kind, or give each a key of its own."
+            )
     for line in notes:
         c.note(line)
     for line in inferred:
@@ -258,10 +257,10 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
     """
     said = c.settings.begins
     points = [p for p in c.points if p.step]
-    first = own_beginning(points)
+    first = placing.own_beginning(points)
     if first is not None or not points:
         if said:
-            c.counters.infer(OWN_BEGINNING.format(first))
+            c.counters.infer(placing.OWN_BEGINNING.format(first))
         return 0, planned
     first, last = (f(int(f(p.steps_K)) for p in points) for f in (min, max))
     if said:
@@ -272,7 +271,7 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
         earliest = min(first, c.first)
         begins = own_start(earliest, [p.steps_K for p in points if p.column.split == "train"])
         if last - planned in (begins, earliest):
-            c.counters.infer(BEGUN.format(last - planned, planned, last))
+            c.counters.infer(placing.BEGUN.format(last - planned, planned, last))
             return last - planned, last
         if earliest > planned:
             raise UnclearError(late_text(what, earliest, last, begins, planned))
@@ -295,7 +294,7 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     if trained > last or first:
         spread(c.points, every, first)
     else:  # one counter of all rows
-        c.side = to_updates(c.points, c.side, 1, every)
+        c.side = placing.to_updates(c.points, c.side, 1, every)
     c.counters.infer(
         f"step: the log's counts evaluations; {cadence.key} says one in {every} updates"
         + (f", the first after {first}" if first else "")
@@ -310,9 +309,10 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
         if p.n_elsewhere and p.axis is not None
     ]
     trainers = {p.column.trainer for p in c.points if p.step}
+    used = next((p.axis for p in c.points if p.axis and p.column.split != "train"), None)
     both = sum(len(p.step) - p.n_elsewhere for p in c.points if p.axis)
-    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both)
-    for line in count_from_one(
+    c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used)
+    for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
         first_length=c.first_length or c.n_rows + 1, planned=planned,
     ):

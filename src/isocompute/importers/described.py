@@ -10,7 +10,7 @@ from isocompute.importers.beside import (
     configuration_in_table,
     configuration_named,
 )
-from isocompute.importers.configuration import IN_ROWS, Found, configuration
+from isocompute.importers.configuration import IN_ROWS, Found, configuration, processes_of
 from isocompute.importers.ledger import Errors
 from isocompute.importers.meanings import SPLITS
 from isocompute.importers.plain_words import by_unit
@@ -96,6 +96,14 @@ class Described:
         if state in _CUT:
             self._note(f"{self.beside} says that it {_CUT[state]}: it counts up to its last score")
         return True
+
+    def trained_in(self, processes: int | None) -> None:
+        """Take how many processes trained, where the configuration does not say it."""
+        own = processes_of(self.config)
+        if own is None and processes is not None:
+            self.config["num_processes"] = processes
+        elif processes not in (None, own):
+            self._note(f"the log says processes={own}, the setting {processes}: the log's is used")
 
     def hold(self, name: str, value: object, run: str) -> None:
         """Take a setting that rows repeat: one that changes has no B_p, n or seed to be read."""

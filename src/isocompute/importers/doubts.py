@@ -70,8 +70,8 @@ def _of_one_cluster(runs: Sequence[ImportedRun]) -> str:
     first, second = (line.removeprefix(_PROCESSES).partition(",")[0] for line in (a, b))
     return (
         f"problems_per_batch={b_p} must fit all runs, but it means {first} processes of {one!r} "
-        f"and {second} of {other!r}; lay a file with num_processes: P and distributed_type beside "
-        "the logs, or import the runs of each B_p apart, each with its own --set."
+        f"and {second} of {other!r}; add --set processes=P in its "
+        "place, or import the runs of each B_p apart, each with its own --set."
     )
 
 

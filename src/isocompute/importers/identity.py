@@ -9,6 +9,7 @@ Shape legend: K points of one series.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +18,17 @@ from pathlib import Path
 import numpy as np
 
 from isocompute.importers.merging import merged
-from isocompute.importers.repetitions import SETTINGS
+from isocompute.importers.repetitions import SETTINGS, differing
 from isocompute.importers.runs import ImportedRun, Series, UnclearError
-from isocompute.importers.sequels import join_counted_anew, join_resumed, named, span_of
+from isocompute.importers.sequels import (
+    join_counted_anew,
+    join_resumed,
+    named,
+    span_of,
+    trains_late,
+)
 from isocompute.importers.shared import ENOUGH, may_be_one, pairs, scores_of, shared
+from isocompute.importers.split_names import job_of
 
 
 def settle_runs(
@@ -44,6 +52,7 @@ def settle_runs(
             once = join_counted_anew(once, resumed, before)
             once = _leave_branches(once, before)
             once = _last_starts(once, resumed, before)
+            once = _leave_unfinished(once, before)
         runs = join_resumed(once, resumed, before)
     return list(runs)
 
@@ -160,6 +169,43 @@ def _last_starts(
             )
         left_out |= {id(run) for run in before}
     return [run for run in runs if id(run) not in left_out]
+
+
+def _leave_unfinished(runs: list[ImportedRun], decided: frozenset[int]) -> list[ImportedRun]:
+    """Runs without the starts of one job that died before its plan's end, and began anew.
+
+    They have its folder (v0-DATE, exp_001), configuration and seed, and a later one went further.
+    """
+    jobs: dict[tuple[object, ...], list[ImportedRun]] = defaultdict(list)
+    for run in runs:
+        span, late = span_of(run), trains_late(run)
+        if run.seed is not None and run.steps and span and not (
+            span[0] > 1.5 * span[2] if late is None else late
+        ):
+            settings = tuple(getattr(run, name) for name in SETTINGS)
+            jobs[(job_of(Path(run.provenance.path)), *settings)].append(run)
+    left_out, told = set[int](), defaultdict[int, list[str]](list)
+    for several in jobs.values():
+        if {id(run) for run in several} <= decided or differing(several):
+            continue
+        several.sort(key=lambda run: [int(d) for d in re.findall("[0-9]+", run.provenance.path)])
+        ends = [max(int(s.step_K[-1]) for s in run.series if s.step_K.size) for run in several]
+        for k, run in enumerate(several):
+            planned, rows = run.steps or 0, [np.diff(s.step_K) for s in run.series]
+            width = min((float(np.median(row)) for row in rows if row.size), default=1.0)
+            short = ends[k] + max(width, planned / 50) < planned
+            if short and run.provenance.path != several[-1].provenance.path and (
+                max(ends[k + 1 :], default=-1) > ends[k]
+            ):
+                left_out.add(id(run))
+                told[id(several[-1])].append(
+                    f"{run.provenance.path} ended at step {ends[k]} of {planned} and was started "
+                    "again; it is left out (--set resumed=apart keeps all)"
+                )
+    return [
+        replace(run, notes=(*run.notes, *told[id(run)])) if id(run) in told else run
+        for run in runs if id(run) not in left_out
+    ]
 
 
 def _refuse_shifted(runs: Sequence[ImportedRun], decided: frozenset[int]) -> None:

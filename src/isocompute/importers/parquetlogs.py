@@ -16,6 +16,7 @@ from typing import Any
 
 from isocompute.errors import InputError
 from isocompute.importers.csv_cells import Rows
+from isocompute.importers.csv_runs import STEPS
 from isocompute.importers.csvlogs import MAX_COLUMNS, layout_of, read_layout
 from isocompute.importers.ledger import Errors
 from isocompute.importers.runs import ImportedRun
@@ -30,7 +31,7 @@ def is_parquet_log(path: Path) -> bool:
     """True where a Parquet file has the columns of a log, or holds the configurations of one."""
     if path.suffix != ".parquet" or not path.is_file():
         return False
-    return is_beside(path) or layout_of(_header(path)) is not None
+    return is_beside(path) or layout_of(header_of(path)) is not None
 
 
 def is_beside(path: Path) -> bool:
@@ -52,11 +53,11 @@ def read_parquet_log(path: Path, settings: Settings) -> list[ImportedRun]:
         InputError: if the file cannot be read, or has no column that must be there.
     """
     errors = Errors(str(path))
-    header = _header(path)
+    header = header_of(path)
     beside = path.with_name(path.stem + _CONFIGS)
     configs: dict[str, dict[str, object]] = {}
     if beside.is_file():
-        names = _header(beside)
+        names = header_of(beside)
         key = "run_id" if "run_id" in names else "run_name"
         for row in _values(beside, names):
             configs[str(row.get(key))] = {
@@ -66,7 +67,15 @@ def read_parquet_log(path: Path, settings: Settings) -> list[ImportedRun]:
     return read_layout(path, header, _rows(path, header), settings, errors, configs)
 
 
-def _header(path: Path) -> list[str]:
+def columns_of(path: Path) -> str:
+    """The columns of a Parquet file that may be a table of curves; "" where it is a data set."""
+    header = header_of(path)
+    counts = {*STEPS, "rollouts"} & {name.lower() for name in header}
+    return ",".join(header) if counts else ""
+
+
+def header_of(path: Path) -> list[str]:
+    """The columns of a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet
 

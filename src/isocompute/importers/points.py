@@ -19,6 +19,7 @@ from isocompute.importers.vocabulary import EVALUATED_SET
 # Steps of a metric up to which their cost is kept for the next one, 80 kB: at half or twice the
 # same, since runs have hundreds of evaluations.
 _SHARED = 10_000
+_TWICE = 3  # steps with two scores: a trainer evaluates its last one twice, or a first one
 
 
 @dataclass(slots=True)
@@ -302,6 +303,20 @@ def told_of_order(
             f"another score; of {', '.join(sorted(repeats)):.80}); the first counts"
         )
     return notes, inferred
+
+
+def of_two_kinds(found: Sequence[Points]) -> str:
+    """What tells that scores are of two kinds (of a sampler, a grader); "" where nothing does.
+
+    Most steps have another score in the row after: a run that went back has them later, and few.
+    """
+    for points in found:
+        step_K, score_K = points.steps_K, points.scores_K
+        twice = step_K[1:][(np.diff(step_K) == 0) & (np.diff(score_K) != 0)]
+        steps, several = (np.unique(K, return_index=True)[0].size for K in (step_K, twice))
+        if points.column.split != "train" and several >= _TWICE and 2 * several > steps:
+            return f"{points.key} has several in rows one after the other at {several} of {steps}"
+    return ""
 
 
 def series_of(

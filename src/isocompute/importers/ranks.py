@@ -1,8 +1,8 @@
 """Evaluations that every process wrote of its own part of the problems: `heldout_rank0.jsonl`, ...
 
-A part is no run, and parts differ in size and difficulty. Where each row holds two counts whose
-ratio is its score (`correct` of `items`), the score of all parts is the ratio of their sums; where
-no counts are there, nothing says how to weigh the parts, and `siblings` refuses them.
+A part is no run, and parts differ in size and difficulty. Where each row of a score holds two
+counts whose ratio it is (`correct` of `items`), the score of all parts is the ratio of their sums;
+where no counts are there, nothing says how to weigh the parts, and `siblings` refuses them.
 """
 
 from __future__ import annotations
@@ -64,9 +64,14 @@ def read_parts(parts: Sequence[Path], settings: Settings) -> list[ImportedRun] |
     common = set.intersection(*map(set, ratios)) if all(ratios) else set()
     if not common:
         return None
-    steps = sorted(set().union(*read))
+    scores = {one[0] for one in common}
+    held: dict[int, set[str]] = defaultdict(set)  # the scores that parts hold of a step
+    for rows in read:
+        for step in rows:
+            held[step] |= scores & rows[step].keys()
+    steps = sorted(held)
     for file, rows in zip(parts, read, strict=True):
-        if lacking := [step for step in steps if step not in rows]:
+        if lacking := [step for step in steps if held[step] - rows.get(step, {}).keys()]:
             raise UnclearError(
                 f"every process must have written its part of an evaluation, but {file} has none "
                 f"of step {lacking[0]} ({len(lacking)} such steps); complete it, or delete the "
@@ -77,7 +82,7 @@ def read_parts(parts: Sequence[Path], settings: Settings) -> list[ImportedRun] |
     collector.configure_beside(parts[0].with_name("metrics.jsonl"))  # by its folder's name
     for line, step in enumerate(steps, start=1):
         row: dict[str, object] = {}
-        for score, right, of in sorted(common):
+        for score, right, of in sorted(one for one in common if one[0] in held[step]):
             right_sum, of_sum = (sum(rows[step][key] for rows in read) for key in (right, of))
             row[score] = right_sum / of_sum
         collector.row(step, row, line)
@@ -99,23 +104,26 @@ def _rows(
         said |= {k: v for k, v in row.items() if k in RUN_KEYS or k in IN_ROWS or may_be_setting(k)}
         key = settings.step or next((key for key in STEPS if key in row), "")
         if (step := whole(row.get(key))) is not None:
-            found[step] = {k: v for k, value in row.items() if (v := number(value)) is not None
-                           and k != key}  # fmt: skip
+            found.setdefault(step, {}).update(
+                (k, v) for k, value in row.items() if (v := number(value)) is not None and k != key
+            )
     return found, said
 
 
 def _ratios(rows: Sequence[Mapping[str, float]]) -> set[tuple[str, str, str]]:
-    """(score, right, of): keys of which, in all rows, the first is the ratio of the other two."""
-    if not rows:
-        return set()
-    keys = [key for key in rows[0] if all(key in row for row in rows)]
-    counts = [key for key in keys if all(row[key] >= 0 == row[key] % 1 for row in rows)]
-    varied = [key for key in counts if len({row[key] for row in rows}) > 1 or len(rows) == 1]
+    """(score, right, of): the first is the ratio of the other two, in all rows that hold it."""
+    of_key: dict[str, list[Mapping[str, float]]] = defaultdict(list)
+    for row in rows:
+        for key in row:
+            of_key[key].append(row)
+    of_key = {key: there for key, there in of_key.items() if len(there) > 1 or len(rows) == 1}
+    counts = [key for key, there in of_key.items() if all(r[key] >= 0 == r[key] % 1 for r in there)]
+    varied = [key for key in counts if len({r[key] for r in of_key[key]}) > 1 or len(rows) == 1]
     return {
         (score, right, of)
         for right, of in permutations(counts, 2) if right in varied
-        for score in keys if score not in counts and all(
-            0 < row[of] >= row[right] and abs(row[right] / row[of] - row[score]) < _ROUNDED
-            for row in rows
+        for score in of_key.keys() - counts if all(
+            0 < row.get(of, 0) >= row.get(right, -1) >= 0
+            and abs(row[right] / row[of] - row[score]) < _ROUNDED for row in of_key[score]
         )
     }  # fmt: skip

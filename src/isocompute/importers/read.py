@@ -130,6 +130,10 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 
         return read_parquet_log(path, settings)
     if head.startswith((b"PAR1", b"\x93NUMPY")):
+        from isocompute.importers.parquetlogs import header_of
+
+        if head.startswith(b"PAR1") and (header := header_of(path)):
+            raise _is_a_table(path, ",".join(header))
         raise InputError(
             f"a log must be one of a trainer or tracker, but {str(path)!r} is a table; give it as "
             "tidy curves (see the columns in the documentation)."
@@ -178,11 +182,16 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 
 
 def _is_a_table(path: Path, header: str) -> InputError:
-    columns = ", ".join(re.split("[,;\t]", header.strip())[:10])
+    from isocompute.importers.asking import likely_columns
+
+    columns = [column.strip(' "') for column in re.split("[,;\t]", header.strip())]
+    score = "" if "score" in columns else likely_columns(columns, ["score"]).get("score", "")
+    how = f", with {score} as the score if it holds that" if score else " as it is"
+    named = f" --map {shlex.quote(f'{score}=score')}" if score else ""
     return InputError(
         f"an import reads logs of trainers and trackers, but {str(path)!r}{_TABLE} "
-        f"{columns:.300}; give it to fit as it is: "
-        f"isocompute fit {shlex.quote(str(path))}"
+        f"{', '.join(columns[:10]):.300}; give it to fit{how}: "
+        f"isocompute fit {shlex.quote(str(path))}{named}"
     )
 
 
@@ -238,7 +247,7 @@ def is_candidate(path: Path) -> bool:
 def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
     files: list[Path] = []
     stores: list[Path] = []
-    special, deleted, archives = 0, 0, list[str]()
+    special, deleted, archives, tables = 0, 0, list[str](), list[Path]()
     for parent, folders, names in os.walk(folder):
         if _is_mlflow_run(Path(parent), names, folders):
             stores.append(Path(parent))
@@ -251,6 +260,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         special += len(named) - len(regular)
         files.extend(regular)
         archives += [p.name for p in paths if _is_archive(p)]
+        tables += [p for p in paths if p.suffix == ".parquet" and p not in named and p.is_file()]
         if len(files) > MAX_FILES:
             raise InputError(
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "
@@ -331,14 +341,19 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds "
             f"archives ({', '.join(archives[:3])}); unpack them first."
         )
-    if not runs and reasons and all(_TABLE in reason for reason in reasons):
-        raise InputError(
+    if not runs and tables:
+        from isocompute.importers.parquetlogs import columns_of
+
+        reasons += [str(_is_a_table(p, columns)) for p in tables if (columns := columns_of(p))]
+    telling = [reason for reason in reasons if _NOTHING not in reason] or reasons
+    if not runs and telling and all(_TABLE in reason for reason in telling):
+        raise InputError(telling[0] if len(telling) == 1 else (
             f"an import reads logs of trainers and trackers, but {str(folder)!r} holds "
-            f"{len(reasons)} table{'s' if len(reasons) > 1 else ''}; give the folder to fit as it "
-            f"is: isocompute fit {shlex.quote(str(folder))}"
-        )
+            f"{len(telling)} tables; give the folder to fit as it is: "
+            f"isocompute fit {shlex.quote(str(folder))}"
+        ))
     if not runs:
-        hint = f"; the first of {len(reasons)}: {reasons[0]}" if reasons else (
+        hint = f"; the first of {len(telling)}: {telling[0]}" if telling else (
             f"{_there(folder)}; {OF_ONES_OWN}."
         )
         if deleted and not reasons:

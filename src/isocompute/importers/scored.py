@@ -16,8 +16,8 @@ from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
 _NO_SCORE = re.compile(
-    "best|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
-    "(?<![a-z])(?:[cw]er|num|n)(?![a-z])|"  # error rates, counts
+    "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
+    "temperature|top_[pk]|samples_per|(?<![a-z])(?:[cw]er|num|n)(?![a-z])|"  # error rates, counts
     "_valid(?![a-z])|(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first

@@ -196,6 +196,8 @@ def _follows(
     `anywhere`: it lies elsewhere, but is of the same seed and begins late.
     """
     mine, its = spans[id(part)], spans[id(whole)]
+    if trains_late(part) is False:  # evaluated late, begun at the start
+        return False
     if mine is None or its is None or not (
         its[0] < mine[0] <= its[1] + 1.5 * max(mine[2], its[2]) and its[1] < mine[1]
     ):
@@ -214,6 +216,12 @@ def _follows(
     )
 
 
+def trains_late(run: ImportedRun) -> bool | None:
+    """Whether the training rows of a log begin beyond where a run does; None without such rows."""
+    rows = (s.step_K for s in run.series if s.split == "train" and s.step_K.size > 1)
+    return next((bool(K[0] > 1.5 * np.median(np.diff(K))) for K in rows), None)
+
+
 def _begins_late(part: ImportedRun, whole: ImportedRun) -> bool:
     """Whether a log surely is a sequel: it begins beyond the first place where a run can begin.
 
@@ -223,9 +231,8 @@ def _begins_late(part: ImportedRun, whole: ImportedRun) -> bool:
     first, _, width = span_of(part) or (0, 0, 1.0)
     if first > 1.5 * width:
         return True
-    for s in part.series:
-        if s.split == "train" and s.step_K.size > 1:
-            return bool(s.step_K[0] > 1.5 * np.median(np.diff(s.step_K)))
+    if (late := trains_late(part)) is not None:
+        return late
     theirs = scores_of(whole)
     return any(
         theirs.get(key, {}).get(step) == value

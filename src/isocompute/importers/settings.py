@@ -17,7 +17,7 @@ from isocompute.importers.runs import FROM_NAME, Metric
 
 _WHOLE = (
     "problems_per_batch", "rollouts_per_problem", "steps", "seed", "evaluation_samples",
-    "evaluation_problems", "gpus", "begins",
+    "evaluation_problems", "gpus", "processes", "begins",
 )
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
           "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
@@ -54,10 +54,11 @@ class Settings:
         evaluation_problems: how many problems an evaluation has, where scores are successes: what
             the noise of a score follows from.
         gpus: of a run, where the log has times and does not say on how many.
+        processes: that trained a run, where the log has the batch of each alone.
         learning_rate: of a run whose log holds none.
         begins: the step from which a run's own updates count, where it went on from another run's
             checkpoint and its log with that run's counter; 0: all of them are its own.
-        pattern: names of files, runs or folders with placeholders for the eight above, for example
+        pattern: names of files, runs or folders with placeholders for the nine above, for example
             "bp{problems_per_batch}_n{rollouts_per_problem}": found anywhere in them, and across
             folders where it holds a slash.
         run: name of the run.
@@ -80,6 +81,7 @@ class Settings:
     evaluation_samples: int | None = None
     evaluation_problems: int | None = None
     gpus: int | None = None
+    processes: int | None = None
     begins: int | None = None
     learning_rate: float | None = None
     pattern: str | None = None

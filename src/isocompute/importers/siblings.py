@@ -5,6 +5,7 @@ What their names say against that is never read over: the import stops with the 
 
 from __future__ import annotations
 
+import os
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from isocompute.importers.asking import number_in, pattern_of
 from isocompute.importers.ranks import RANK
 from isocompute.importers.runs import ImportedRun, UnclearError
+from isocompute.importers.split_names import job_of
 
 _RANK = re.compile(rf"gpu[-_]?[0-9]+|.*{RANK.pattern}.*", re.I)
 _ATTEMPT = re.compile(r"(?:attempt|try|retry|restart)[-_]?[0-9]+", re.I)
@@ -31,6 +33,7 @@ def refuse_siblings(runs: Sequence[ImportedRun], *, named: bool) -> None:
     """
     _refuse_ranks(runs)
     _refuse_attempts(runs)
+    _refuse_one_of_several(runs)
     if not named:
         _refuse_base(runs)
 
@@ -67,6 +70,25 @@ def _refuse_attempts(runs: Sequence[ImportedRun]) -> None:
                 f"attempts of one run are no repetitions of it, but {folder} holds "
                 f"{' and '.join(sorted(set(names))[:3])}; keep the one that counts, and move the "
                 "others away."
+            )
+
+
+def _refuse_one_of_several(runs: Sequence[ImportedRun]) -> None:
+    """A configuration above the logs of one job, where these do not go on with each other."""
+    jobs: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for run in runs:
+        path = Path(run.provenance.path)
+        for line in run.provenance.inferred:
+            if line.startswith(f"{BESIDE}../") and " and " not in line:
+                file = line.removeprefix(BESIDE).removesuffix(" beside the log")
+                jobs[os.path.normpath(path.parent / file), job_of(path)].append(str(path))
+    for (file, _), paths in jobs.items():
+        if len(set(paths)) > 1:
+            first, second = sorted(set(paths))[:2]
+            raise UnclearError(
+                f"a configuration above several logs must be of one run, but {file} lies above "
+                f"{first} and {second}, and none goes on with the other; keep the log that counts "
+                "and move the others away, or lay its own configuration into the folder of each."
             )
 
 

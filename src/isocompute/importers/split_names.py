@@ -20,6 +20,24 @@ _EVAL = {
 _GENERAL = frozenset(("log", "logs", "metrics", "history", "results", "scores"))
 # Words that tell runs or parts apart, not evaluation sets: seed1, n8, 0, 1e
 _OF_RUNS = re.compile(r"(?:s|seed|n|g|gen|bp|bs|b|lr|run|rep|trial|part|rank|k|step|v)?[0-9.e-]+")
+# Numbers of what one job writes anew, its starts and its checkpoints, and times of the clock; those
+# of n, of seeds and of runs tell jobs apart.
+_OF_JOB = re.compile(
+    r"(?<![a-z])(?P<word>exp|job|v|version|attempt|try|retry|restart|resume|part|step|checkpoint|"
+    r"ckpt|iter|iteration|update)[-_]?[0-9]+(?![0-9a-z])"
+    r"|(?<![a-z0-9.])(?:20[0-9]{6}|20[0-9]{2}(?:-[0-9]{2}){2}|1[0-9]{9})"
+    r"(?:[-_T ]?[0-9]{2}(?:[-:.]?[0-9]{2}){1,2}(?:\.[0-9]+)?)?",
+    re.I,
+)
+
+
+def job_of(path: Path) -> str:
+    """A path without the numbers of what one job writes anew.
+
+    >>> job_of(Path("n8/exp_002/step_40/20250812-141207.log"))
+    'n8/exp/step/.log'
+    """
+    return _OF_JOB.sub(lambda found: found["word"] or "", path.as_posix())
 
 
 class Measured(NamedTuple):

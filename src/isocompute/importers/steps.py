@@ -196,7 +196,7 @@ class Counters:
 
     def settle(
         self, what: str, last: int, planned: int | None,
-        elsewhere: Sequence[tuple[str, str, int]], trainers: set[str], both: int,
+        elsewhere: Sequence[tuple[str, str, int]], trainers: set[str], both: int, used: str | None,
     ) -> None:
         """Refuse steps whose unit is not clear.
 
@@ -207,6 +207,7 @@ class Counters:
             elsewhere: scores without the counter that others have: (key, counter, how many).
             trainers: whose words the scores are.
             both: scores that have the tracker's step and the counter.
+            used: the counter of the scores.
 
         Raises:
             UnclearError: with both values and the option that settles it.
@@ -221,7 +222,7 @@ class Counters:
         if self.wanted is None:
             self._doubts(what, last, elsewhere, trainers, both, planned)
         if planned is not None and last > planned + 1 + planned // 50:
-            others = [k for k in self.seen if k != self.wanted]
+            others = [k for k in self.seen if k not in (self.wanted, used)]
             raise UnclearError(
                 f"{what}: steps must be updates, but the log counts to {last} and {planned} are "
                 f"planned; name what counts updates with --set step=KEY"

@@ -49,7 +49,6 @@ from isocompute.importers.tidy_checks import (
     check_one_model,
     check_one_rate,
     check_rivals,
-    told_apart,
 )
 from isocompute.importers.tidy_columns import (
     NUMBERS,
@@ -62,7 +61,7 @@ from isocompute.importers.tidy_columns import (
     not_there,
     plain_name,
 )
-from isocompute.importers.tidy_curves import group, of_evaluations
+from isocompute.importers.tidy_curves import group, of_evaluations, told_apart
 from isocompute.importers.tidy_wide import turned, without_padding
 from isocompute.importers.vocabulary import MEASURED_AT
 from isocompute.store.arms import matches, no_match
@@ -272,7 +271,7 @@ def curves_of(
         told = told_apart(
             _select(read(path, lambda _: {**others, **chosen}), where, path).select([*others]),
             [*(v for k, v in numbers.items() if k not in SCORES), *(c for c, _ in texts.values())],
-            path,
+            mine["score"] if len(scores) < 2 and "score" in mine else None, path,
         ) if others else ""  # fmt: skip
         if say is not None:
             say(

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +14,8 @@ from numpy.typing import NDArray
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers.scale import MOST_ROLLOUTS, check_range
-from isocompute.importers.table import FloatArray, texts_of
+from isocompute.importers.table import FloatArray
 from isocompute.importers.tidy_cells import FILL
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 SCORES = ("score", "best", "worst")
 # Batches that serve several updates and dynamic sampling stay within 50 times; thousands do not. At
@@ -29,9 +25,6 @@ _LEAST = 0.02
 # step's tokens stand where a sum should. At half a model that learns to be short is refused; at
 # twice, tokens of a step pass where lengths double from one evaluation to the next.
 _FALLS = 3.0
-# Rows of a run on average, where a column may name runs: fewer and it counts or times rows. At half
-# a clock is taken for names, at twice runs of five evaluations are not told apart.
-_LEAST_ROWS = 3
 # What may be meant beside a column of ours; none of it is of a single evaluation.
 _RIVALS = {
     "rollouts": re.compile(r"^(?!.*(?:eval|val_|per_|/)).*(?:rollouts|completions)$", re.I),
@@ -342,39 +335,3 @@ def check_one_model(
             f"--where {shlex.quote(f'{column}={sorted(found)[0]}')}, or keep all as runs of their "
             f"own with {keep}."
         )
-
-
-def told_apart(others: pa.Table, keys: Sequence[NDArray[Any]], path: Path) -> str:
-    """Words for a column that nobody read, where it tells all rows apart that stand at one budget.
-
-    Args:
-        others: the columns that were not read.
-        keys: what was read, but for the scores: (rows,) each.
-        path: of the table, for the message.
-
-    Raises:
-        InputError: the column has words for kinds (of a grader), not numbers or dates.
-    """
-    told = ""
-    same = np.zeros(others.num_rows, dtype=np.int64)
-    for key in keys:
-        if len(key) != len(same):
-            return ""
-        same = np.unique(np.stack([same, np.unique(key, return_inverse=True)[1]]), axis=1,
-                         return_inverse=True)[1].reshape(-1)  # fmt: skip
-    for name in others.column_names:
-        code, words = texts_of(others, name)
-        apart = len(np.unique(np.stack([same, code]), axis=1).T) == len(same)
-        if not (apart and 1 < len(words) <= len(same) / _LEAST_ROWS):
-            continue
-        each = f"add --map {shlex.quote(f'{name}=run')} if each of its values is a run of its own"
-        if len({re.sub("[^a-z]", "", word.lower()) for word in words}) == len(words):
-            kinds = sorted(word.strip() for word in words)
-            raise InputError(
-                f"{path}: scores of a run at one step must be of one kind, but column {name} has "
-                f"{', '.join(kinds[:8])}; choose with "
-                f"--where {shlex.quote(f'{name}=KIND')}, yours of them, or {each}, or "
-                f"--where {shlex.quote(f'{name}=*')} if all may be averaged."
-            )
-        told = told or f"; they differ in column {name}: {each}"
-    return told

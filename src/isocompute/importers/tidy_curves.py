@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isocompute.domain import Curve
+from isocompute.errors import InputError
 from isocompute.importers.placing import own_evaluations
 from isocompute.importers.recorded import recorded_rows
-from isocompute.importers.table import FloatArray
+from isocompute.importers.table import FloatArray, texts_of
 from isocompute.importers.tidy_checks import SCORES, check_recorded
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows of a run on average, where a column may name runs: fewer and it counts or times rows. At half
+# a clock is taken for names, at twice runs of five evaluations are not told apart.
+_LEAST_ROWS = 3
+# Kinds of scores at one budget, and deviations of a sign that are no chance: at half, one table of
+# draws in a dozen is asked about, at twice two kinds need 65 evaluations.
+_MOST_KINDS, _ALL_ALONG = 8, 4.0
+_SAMPLER = re.compile(r"temp(?:erature)?$|top_?[pk]$|greedy|decod", re.I)
 
 
 def group(
@@ -121,3 +136,59 @@ def of_evaluations(
         for line in lines:
             say(f"{path}: {line}")
     return out
+
+
+def _one_is_higher(
+    same: NDArray[np.int64], code: NDArray[np.int64], score: FloatArray | None
+) -> bool:
+    """Whether of two values of a column one scores higher than the other nearly all along."""
+    if score is None or len(score) != len(same) or code.max() >= _MOST_KINDS:
+        return False
+    at = np.full((same.max() + 1, code.max() + 1), np.nan)
+    at[same, code] = score
+    for a, b in combinations(at.T, 2):
+        sign = np.sign(a - b)
+        if abs(np.nansum(sign)) > _ALL_ALONG * np.nansum(sign**2) ** 0.5:
+            return True
+    return False
+
+
+def told_apart(
+    others: pa.Table, keys: Sequence[NDArray[Any]], score: FloatArray | None, path: Path
+) -> str:
+    """Words for a column that nobody read, where it tells all rows apart that stand at one budget.
+
+    Args:
+        others: the columns that were not read.
+        keys: what was read, but for the scores: (rows,) each.
+        score: (rows,); None where there are several.
+        path: of the table, for the message.
+
+    Raises:
+        InputError: the column tells kinds of scores apart: by words (of a grader), as a setting of
+            the sampler, or since one of its values scores higher all along.
+    """
+    told = ""
+    same = np.zeros(others.num_rows, dtype=np.int64)
+    for key in keys:
+        if len(key) != len(same):
+            return ""
+        same = np.unique(np.stack([same, np.unique(key, return_inverse=True)[1]]), axis=1,
+                         return_inverse=True)[1].reshape(-1)  # fmt: skip
+    for name in others.column_names:
+        code, words = texts_of(others, name)
+        apart = len(np.unique(np.stack([same, code]), axis=1).T) == len(same)
+        if not (apart and 1 < len(words) <= len(same) / _LEAST_ROWS):
+            continue
+        each = f"add --map {shlex.quote(f'{name}=run')} if each of its values is a run of its own"
+        in_words = len({re.sub("[^a-z]", "", word.lower()) for word in words}) == len(words)
+        if in_words or _SAMPLER.search(name) or _one_is_higher(same, code, score):
+            kinds = sorted(word.strip() for word in words)
+            raise InputError(
+                f"{path}: scores of a run at one step must be of one kind, but column {name} has "
+                f"{', '.join(kinds[:8])}; choose with "
+                f"--where {shlex.quote(f'{name}=KIND')}, yours of them, or {each}, or "
+                f"--where {shlex.quote(f'{name}=*')} if all may be averaged."
+            )
+        told = told or f"; they differ in column {name}: {each}"
+    return told

@@ -51,6 +51,12 @@ def read_trainer_state(path: Path, settings: Settings) -> list[ImportedRun]:
             if isinstance(state, dict) and path.name != "trainer_state.json":
                 if (found := _of_series(state, collector, path)) is not None:
                     return [found.finish(path, "series-json")]
+                if isinstance(state.get("results"), dict):
+                    raise InputError(
+                        "a result of an evaluation must say its step, but no folder above "
+                        f"{str(path)!r} does; lay a copy of it into step_0/ of every run that "
+                        "began with this model, or move it away."
+                    )
                 keys = ", ".join(f"{key!s:.40}" for key in list(state)[:8])
                 raise InputError(
                     "a JSON log must be a list of rows with a step, or hold one as `log_history`, "

@@ -21,6 +21,7 @@ from isocompute.importers import (
     settings_from,
 )
 from isocompute.importers.convert import note_lines, pooled, to_curves
+from isocompute.importers.meanings import SPLITS
 from isocompute.importers.reading import run_name
 from isocompute.importers.repetitions import (
     Named,
@@ -261,7 +262,16 @@ def _named(table: Path, c: Curve) -> Named:
 
 def _of_split(asked: _Asked, curves: list[Curve]) -> _Found:
     train = [c for c in curves if c.split == "train"] if asked.train else []
-    return _Found([c for c in curves if c.split == asked.split], train)
+    held_out = sorted({c.split for c in curves if SPLITS.get(c.split.lower()) == "validation"})
+    of = asked.split
+    if of == "validation" and of not in held_out and held_out:  # a table's own words for it
+        if len(held_out) > 1:
+            raise InputError(
+                f"{asked.path}: the scores must be of one split, but the column split has "
+                f"{' and '.join(held_out)}; choose with --where split={held_out[0]}, or another."
+            )
+        of = held_out[0]
+    return _Found([c for c in curves if c.split == of], train)
 
 
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> _Found:

@@ -480,3 +480,19 @@ def test_a_batch_is_taken_where_the_rollouts_of_a_step_agree(tmp_path: Path, bat
     (run,) = read(log, maps=["val/accuracy=avg"])
     assert run.problems_per_batch is None
     assert "B_p is 3 by the 21 rollouts" in run.notes[0]
+
+
+def test_a_count_in_every_tenth_row_may_be_of_ten_updates(tmp_path: Path) -> None:
+    text(tmp_path / "config.json", json.dumps({"batch_size": 3, "group_size": 7}))
+    log = json_lines(tmp_path / "metrics.jsonl", [
+        {"step": s, "val/accuracy": s / 500, "rollout_count": 210} for s in range(10, 90, 10)])
+    (run,) = read(log, maps=["val/accuracy=avg"], sets=["problems_per_batch=3"])
+    assert run.problems_per_batch == 3
+
+
+def test_results_of_checkpoints_stay_held_out_beside_a_training_score(tmp_path: Path) -> None:
+    json_lines(tmp_path / "run" / "metrics.jsonl", every(accuracy=0.3))
+    for s in (4, 8):
+        text(tmp_path / "run" / "eval" / f"step_{s}" / "metrics.json", '{"accuracy": 0.2}')
+    (run,) = read(tmp_path / "run", sets=[*SEQUENCE, "split=train"], maps=["accuracy=avg"])
+    assert {(s.split, s.step_K.size) for s in run.series} == {("train", 12), ("validation", 2)}

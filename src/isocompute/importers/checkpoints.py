@@ -157,6 +157,8 @@ def read_results(results: Sequence[_Result], settings: Settings) -> list[Importe
     """The run whose checkpoints were evaluated."""
     ordered = sorted(results, key=lambda one: (one.place.step, one.file.name))
     first = ordered[0]
+    if settings.split == "train":  # that is of the log's keys; a checkpoint's result is none
+        settings = replace(settings, split=None)
     collector = Collector(first.place.run, Errors(str(first.file)), settings)
     doubt = next((one.place.doubt for one in ordered if one.place.doubt), "")
     if doubt and settings.step is None:

@@ -86,7 +86,7 @@ def refills(config: Mapping[str, object]) -> str | None:
 def refilled(by: str, unread: Sequence[str]) -> str:
     """What is said of batches that were refilled, and how often was not read.
 
-    >>> refilled("online_filtering", ["loss", "rollout/total_num_samples"])[77:]
+    >>> refilled("online_filtering", ["loss", "rollout/total_num_samples"]).partition("; ")[2]
     'if rollout/total_num_samples counts the problems that an update drew, add \
 --map rollout/total_num_samples=problems_sampled'
     """
@@ -100,9 +100,14 @@ def refilled(by: str, unread: Sequence[str]) -> str:
 def of_a_step(counted: Mapping[int, float]) -> int | None:
     """Rollouts of one step, by a count of them: what most steps have; None where that differs.
 
+    A row for every tenth step may count those of all ten.
+
     >>> of_a_step({1: 32, 2: 32, 3: 20, 4: 32}), of_a_step({1: 32, 2: 64, 3: 96})
     (32, None)
     """
+    steps = sorted(counted)
+    if steps and steps[-1] - steps[0] >= 2 * len(steps):
+        return None
     most, times = (Counter(counted.values()).most_common(1) or [(0.0, 0)])[0]
     return int(most) if times >= _FEW and 2 * times > len(counted) and most == int(most) else None
 

@@ -55,8 +55,9 @@ class Evidence:
         for key in keys:
             raw = [v for row in self._rows.values() if not is_missing_word(v := row.get(key))]
             values = [v for one in raw if (v := number(one)) is not None]
-            counts = any(v > 1 for v in values) and all(v == int(v) for v in values)
-            if len(values) == len(raw) and not (counts and not re.search(_RATE, key, re.I)):
+            most = 100 if re.search(_RATE, key, re.I) else 1  # it may be in percent
+            counts = any(v > most for v in values) and all(v == int(v) for v in values)
+            if len(values) == len(raw) and not counts:
                 (outside if any(not 0 <= v <= 1 for v in values) else inside).append(key)
         return inside + outside
 

@@ -184,6 +184,8 @@ ENGINE = "INFO engine.py] config: model='q', engine_config=EngineConfig(backend=
         (ENGINE, None),
         ("TrainingArguments(\nnum_generations=4,\nseed=7,\n)\n" + ENGINE, 7),
         ("args: GRPOConfig(output='o', engine=EngineConfig(seed=3), seed=5), seed=9", 5),
+        ("args: GRPOConfig(output='o', seed=5, engine=EngineConfig(seed=3))", 5),
+        ("engine: EngineConfig(seed=3, k=1)", None),
         ("args: GRPOConfig(output='o'), engine: EngineConfig(seed=3)", None),
     ],
 )
@@ -358,7 +360,7 @@ def test_a_rate_beside_every_loss_is_of_training(tmp_path: Path) -> None:
 
 
 def test_a_rate_in_few_rows_goes_before_those_in_all(tmp_path: Path) -> None:
-    rows = every(minibatch_accuracy=0.5, prompts_valid=3, json_valid_rate=0.4, format_reward=0.2)
+    rows = every(step_accuracy=0.5, prompts_valid=3, json_valid_rate=0.4, format_reward=0.2)
     for one in rows[3::4]:
         one |= {"correctness": 0.25, "n_graded": 40, "correct_total": 10}
     assert offer(tmp_path, rows).startswith("--map correctness=avg")
@@ -421,6 +423,8 @@ def test_underscores_for_slashes_are_the_same_keys(tmp_path: Path) -> None:
     assert labels == {("avg", "train", 15), ("avg@2", "validation", 3)}
     told = refused(log, sets=["problems_per_batch=16", "rollouts_per_problem=16"])
     assert "says 64 rollouts per step" in told
+    (run,) = read(log, maps=["critic_score_mean=avg@3"])  # by the name that stands there
+    assert ("avg@3", 15) in {(s.metric.label, s.step_K.size) for s in run.series}
 
 
 def test_counts_of_a_table_of_evaluations_are_no_n() -> None:
@@ -454,7 +458,7 @@ def tinker(folder: Path, counts: Sequence[int], builder: Mapping[str, object]) -
 
 
 def test_tinkers_groups_per_batch_is_b_p(tmp_path: Path) -> None:
-    (run,) = read(tinker(tmp_path, [48] * 4, {"groups_per_batch": 6, "group_size": 8}))
+    (run,) = read(tinker(tmp_path, [48, 40, 24], {"groups_per_batch": 6, "group_size": 8}))
     assert (run.problems_per_batch, run.rollouts_per_problem) == (6, 8)
 
 
@@ -464,7 +468,8 @@ def test_a_count_of_episodes_holds_b_p_that_was_given(tmp_path: Path) -> None:
     assert run.problems_per_batch == 6
     told = refused(log, sets=["problems_per_batch=12"])
     assert "is 96 where the log counts 48 in most steps" in told
-    log = tinker(tmp_path, [48, 40, 24, 32], {"group_size": 8})  # short batches alone say nothing
+    short = [48, 40, 24, 32, 48, 16, 8, 48]  # short batches in most steps say nothing
+    log = tinker(tmp_path, short, {"group_size": 8})
     (run,) = read(log, sets=["problems_per_batch=12"])
     assert run.problems_per_batch == 12
 

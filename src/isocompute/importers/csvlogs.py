@@ -137,7 +137,8 @@ def read_layout(
     configs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[ImportedRun]:
     """The runs of rows under a header of one of the layouts; `configs` by run."""
-    header = _unnested(header)
+    own = settings.columns
+    header = [c if c in own else new for c, new in zip(header, _unnested(header), strict=True)]
     if doubles := [cell for cell, count in Counter(header).items() if cell and count > 1]:
         raise UnclearError(
             f"{path}: column names must be unique, but {doubles[0]!r:.100} occurs more than once; "

@@ -314,7 +314,7 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
     c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used)
     for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
-        first_length=c.first_length or c.n_rows + 1, planned=planned,
+        first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
     ):
         c.counters.infer(line)
 

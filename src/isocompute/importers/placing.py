@@ -152,7 +152,7 @@ def trained_again(points: Collection[Points], lengths: int | None) -> int | None
 
 def count_from_one(
     points: Collection[Points], side: Side, *, at_zero: bool, first_length: int,
-    planned: int | None = None,
+    planned: int | None = None, calls: bool = False,
 ) -> list[str]:  # fmt: skip
     """Set evaluations that are counted from 0, and say which.
 
@@ -162,6 +162,7 @@ def count_from_one(
         at_zero: whether a row of step 0 is there.
         first_length: the first row with a length.
         planned: updates; a log from 0 ends one before.
+        calls: steps count calls of a tracker, which begin at 0 whatever a trainer does.
     """
     training = [p for p in points if p.column.split == "train" and p.step]
     trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
@@ -175,6 +176,8 @@ def count_from_one(
         if one.column.split == "train" or not one.step:
             continue
         trainer = one.column.trainer
+        if calls and trainer not in ("", *FROM_ZERO):
+            continue
         key = (trainer, one.step.tobytes(), *one.zero_rows)
         if key in seen:
             one.step = seen[key] or one.step

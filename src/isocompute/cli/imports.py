@@ -27,6 +27,7 @@ def import_runs(options: argparse.Namespace) -> int:
     """Logs of others -> study folder, or a look at what would be read."""
     check_target(options.json, options.source)
     from isocompute.importers import load_imported, load_settings, note_lines, read_logs, store_runs
+    from isocompute.importers.repetitions import unsaid
 
     if options.output is None and not options.preview:
         raise InputError(
@@ -35,6 +36,8 @@ def import_runs(options: argparse.Namespace) -> int:
     score_range = None if options.range is None else (options.range[0], options.range[1])
     settings = load_settings(options.set, options.map)
     runs = read_logs(options.source, settings=settings, score_range=score_range)
+    for line in unsaid([run for run in runs if run.series]):
+        warn(line)
     if options.preview:
         for line in note_lines((run.name, note) for run in runs for note in run.notes):
             warn(line)
@@ -128,6 +131,7 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
     from isocompute.importers.asking import in_place, pattern_for, per_rollout
     from isocompute.importers.called import YOURS
     from isocompute.importers.convert import convert_runs
+    from isocompute.importers.doubts import refuse_doubts
     from isocompute.importers.scored import likely_score
 
     count = f"{len(runs)} run{'' if len(runs) == 1 else 's'} read; nothing was written"
@@ -149,10 +153,13 @@ def preview_lines(runs: Sequence[ImportedRun], options: argparse.Namespace) -> l
         lines.append("No score is known by its name: see --map in the line below")
         words += shlex.split(likely_score(runs))
     else:
+        said = [pair.partition("=")[2] for pair in options.set if pair.startswith("split=")]
         try:
-            convert_runs(runs)
+            refuse_doubts(runs, training=bool(said))
+            convert_runs(runs, split=said[0] if said else "validation")
         except InputError as error:  # which metric, B_p or n is meant
-            lines.append(f"A fit will ask: {error}")
+            told = str(error).replace("--split ", "--set split=")
+            lines.append(f"It will be asked: {told}")
     yours = " and ".join(own for own in missing.values() if own in YOURS.values())
     head = f"To import, with your own number for {yours}" if yours else "To import"
     return [*lines, f"{head}: {shlex.join(words)}"]

@@ -36,7 +36,7 @@ from isocompute.importers.runs import (
     Series,
 )
 from isocompute.importers.scale import check_range
-from isocompute.importers.scored import keys_there, likely_scores
+from isocompute.importers.scored import keys_there, likely_scores, no_reward
 from isocompute.importers.settings import Settings
 from isocompute.store import schema, seals
 from isocompute.store.database import Database
@@ -123,7 +123,7 @@ def store_runs(
         raise InputError(
             f"at least 1 run must hold a metric that is known, but none of {len(runs)} does"
             f"{keys_there(runs) or first_error(runs)}; name the score: "
-            f"{likely_scores(runs)}.{also_asked(runs)}"
+            f"{likely_scores(runs)}.{no_reward(runs) or also_asked(runs)}"
         )
     settings = settings or Settings()
     require_configuration(kept)
@@ -297,7 +297,7 @@ def _load(database: Database, row: tuple[Any, ...]) -> ImportedRun:
 def _provenance(kept: dict[str, Any]) -> Provenance:
     """As it was stored; a study of an earlier version has fewer fields, of a later one more."""
     known = {f.name: kept[f.name] for f in fields(Provenance) if f.name in kept}
-    for name in ("inferred", "unread", "score_range", "rates"):
+    for name in ("inferred", "unread", "likely", "beside_loss", "score_range", "rates"):
         if known.get(name) is not None:
             known[name] = tuple(known[name])
     return Provenance(**known)

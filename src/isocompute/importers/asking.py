@@ -207,17 +207,17 @@ def _nor(missing: Sequence[str], cure: str) -> str:
 
 
 def also_asked_of(
-    path: Path, name: str, b_p: int | None, n: int | None, keys: Sequence[str] = (), *,
-    scored: bool = True,
+    path: Path, name: str, b_p: int | None, n: int | None, keys: Sequence[str] = (),
+    likely: Sequence[str] = (),
 ) -> str:
     """The same of one log that is refused before it is a run.
 
     Args:
         path, name, b_p, n: of the log, as far as they are known.
         keys: what was not read of it and of its configuration.
-        scored: whether a held-out score was read.
+        likely: those that may hold a held-out score, where none was read.
     """
-    key = None if scored else left_out(keys)
+    key = left_out(likely)
     score = "" if key is None else f" Nor is its held-out score known: add {mapped(key)}."
     known = zip(_SETTINGS, (b_p, n), strict=True)
     if not (missing := [word for word, value in known if value is None]):
@@ -312,6 +312,9 @@ def _is_bare(text: str, said: re.Match[str]) -> bool:
     return number_in(part, "rollouts_per_problem") is None
 
 
+_OF_RESULTS = frozenset(("benchmark", "dataset", "eval_set", "task"))  # whose rows are evaluations
+
+
 def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, str]:
     """Name of the contract -> the column of a table that seems to hold it.
 
@@ -321,6 +324,8 @@ def likely_columns(header: Sequence[str], missing: Sequence[str]) -> dict[str, s
     found: dict[str, str] = {}
     for name in missing:
         free = [c.strip() for c in header if c.strip() and c.strip() not in found.values()]
+        if name == "rollouts_per_problem" and not _OF_RESULTS.isdisjoint(free):
+            free = [c for c in free if not c.endswith("samples")]  # of an evaluation
         if name == "score":  # a column for every n is not the one of the scores
             free = [c for c in free if number_in(c, "rollouts_per_problem") is None]
             said = likely_key(free)

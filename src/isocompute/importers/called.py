@@ -14,7 +14,7 @@ YOURS = {"problems_per_batch": "B_P", "rollouts_per_problem": "N", "seed": "SEED
 _CALLED = {
     "problems_per_batch": r"(n_|num_|batch_?)?(prompts|problems|questions|queries|tasks)"
                           r"(_per_(batch|step|update|iteration))?|prompt_batch_size|bp",
-    "rollouts_per_problem": r"group_?size|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
+    "rollouts_per_problem": r"group_?size(_mean)?|(num_?|n_?)?generations?|(\w*_)?rollouts?_?n|n|g|"
                             r"(n_?|num_?)?(samples|rollouts|generations|responses|completions|resp)"
                             r"_?per_?(prompt|problem|question|episode)|n_?samples|num_?samples",
     "rollouts": r"((total|cum\w*|n|num)_)?(rollouts|trajectories|episodes|completions)"

@@ -157,6 +157,8 @@ def read_results(results: Sequence[_Result], settings: Settings) -> list[Importe
     """The run whose checkpoints were evaluated."""
     ordered = sorted(results, key=lambda one: (one.place.step, one.file.name))
     first = ordered[0]
+    if settings.split == "train":  # that is of the log's keys; a checkpoint's result is none
+        settings = replace(settings, split=None)
     collector = Collector(first.place.run, Errors(str(first.file)), settings)
     doubt = next((one.place.doubt for one in ordered if one.place.doubt), "")
     if doubt and settings.step is None:
@@ -238,7 +240,8 @@ def with_results(
             replace(s, rollouts_K=s.step_K.astype(np.float64) * batch) for s in one.series
         )
         provenance = replace(
-            run.provenance, unread=(*one.provenance.unread, *run.provenance.unread)
+            run.provenance, unread=(*one.provenance.unread, *run.provenance.unread),
+            likely=(*one.provenance.candidates, *run.provenance.candidates),
         )
         out[alike[0]] = replace(
             run, series=(*run.series, *made), notes=(*run.notes, *one.notes), provenance=provenance

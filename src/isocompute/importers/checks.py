@@ -6,9 +6,12 @@ NeMo-RL (2026-08), algorithms/grpo.py (batches drawn under dynamic sampling).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from isocompute.importers.called import mapping
 from isocompute.importers.vocabulary import TOTAL_TOKENS_KEY
 
 _FAR = 1.25  # B_p * n and what the tokens of a step say may differ by padding, not by this factor
@@ -18,6 +21,7 @@ UNCOUNTED = (
     "batches were refilled after filtering, and not every update says how often: more rollouts "
     "were drawn than B_p * n * step counts"
 )
+COUNTED_BY = "rollouts: counted by {}, as mapped"
 REFILLED = "{} refills batches: more rollouts were drawn than B_p * n * step counts"
 # Where trainers say so beside verl: OpenRLHF, SkyRL, NeMo-RL, EasyR1, slime, ms-swift,
 # open-instruct (configurations of 2026-08; the last two by their documentation alone).
@@ -25,17 +29,36 @@ _REFILLING = {
     "dynamic_filtering": "true", "algo.dynamic_filtering_enable": "true",
     "trainer.algorithm.dynamic_sampling.type": "filter",
     "grpo.use_dynamic_sampling": "true", "algorithm.online_filtering": "true",
+    "algorithm.filter_groups.enable": "true",
     "dynamic_sampling_filter_path": "", "dynamic_sample": "true", "active_sampling": "true",
 }  # fmt: skip
+# what forks call it, a switch in whatever section
+_REFILLS = re.compile(
+    r"(?:^|[._])(?:online|group|dynamic|oversample)_?(?:filter(?:ing)?|sampl(?:e|ing))"
+    r"(?:[._]enabled?)?$"
+)
+# and a count of what an update drew, of which only who wrote it knows what it counts
+_DREW = re.compile(
+    r"^(?!.*(?:eval|val|test)).*(?<![a-z])(?:(?:num|n|total)_(?:samples|prompts|problems|groups)|"
+    r"(?:samples|prompts|problems|groups)_(?:drawn|sampled|generated))$"
+)
 B_P_OFF = (
     "B_p * n must agree with the tokens of a step, but {}; correct --set problems_per_batch or "
     "rollouts_per_problem, or the pattern."
 )
 
 
+COUNTED_OFF = (
+    "B_p * n must be the rollouts of a step, but is {} where the log counts {} in most steps; "
+    "correct --set problems_per_batch or rollouts_per_problem, or the pattern."
+)
 PROBLEMS = (
     "rollouts must count responses, but the log's count is {}; drop its --map, or write a table of "
     "problems_per_batch, rollouts_per_problem, rollouts, score if each batch serves n updates."
+)
+NOT_SAMPLED = (
+    "problems_sampled must be what each update drew, at least B_p = {}, but goes to {:g}; "
+    "drop its --map."
 )
 BATCHED = (
     "n must count responses to one problem, but {}; correct what says n."
@@ -56,7 +79,37 @@ def refills(config: Mapping[str, object]) -> str | None:
         said = str(config.get(key) or "").lower()
         if said and said not in ("false", "none", "null") and wanted in ("", said):
             return key
-    return None
+    return next((key for key, said in config.items()
+                 if _REFILLS.search(key) and str(said).lower() == "true"), None)  # fmt: skip
+
+
+def refilled(by: str, unread: Sequence[str]) -> str:
+    """What is said of batches that were refilled, and how often was not read.
+
+    >>> refilled("online_filtering", ["loss", "rollout/total_num_samples"]).partition("; ")[2]
+    'if rollout/total_num_samples counts the problems that an update drew, add \
+--map rollout/total_num_samples=problems_sampled'
+    """
+    key = next(filter(_DREW.search, unread), None)
+    if key is None:
+        return REFILLED.format(by)
+    cure = mapping(key, "problems_sampled")
+    return f"{REFILLED.format(by)}; if {key} counts the problems that an update drew, add {cure}"
+
+
+def of_a_step(counted: Mapping[int, float]) -> int | None:
+    """Rollouts of one step, by a count of them: what most steps have; None where that differs.
+
+    A row for every tenth step may count those of all ten.
+
+    >>> of_a_step({1: 32, 2: 32, 3: 20, 4: 32}), of_a_step({1: 32, 2: 64, 3: 96})
+    (32, None)
+    """
+    steps = sorted(counted)
+    if steps and steps[-1] - steps[0] >= 2 * len(steps):
+        return None
+    most, times = (Counter(counted.values()).most_common(1) or [(0.0, 0)])[0]
+    return int(most) if times >= _FEW and 2 * times > len(counted) and most == int(most) else None
 
 
 def sampled_anew(sampled: Mapping[int, float], problems_per_batch: int) -> bool:

@@ -31,6 +31,7 @@ from isocompute.importers.meanings import (
 from isocompute.importers.points import Points, of_one_set
 from isocompute.importers.reading import clean_text, is_missing_word, number, refuse_grouped, whole
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
+from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Column, Settings
 from isocompute.importers.sides import Sides
 from isocompute.importers.steps import Counters
@@ -45,6 +46,7 @@ MAX_POINTS = 4_000_000  # of one run over all series, 64 MB; a long run has 1e5 
 # it, and for rows of more keys, every row is looked up key by key, three times as slow.
 MAX_SHAPES, MAX_SHAPE = 64, 1_000
 MAX_RUNS = 10_000  # of one file
+MAX_WATCHED = 200  # rows that tell which unread keys may be scores
 _NOTES = 50
 
 
@@ -82,6 +84,7 @@ class Collector:
         self._policy = ""  # the key of the update whose policy was evaluated
         self.counters = Counters(settings.step)
         self._sides = Sides(self.note)
+        self._evidence = Evidence()
         self._described = Described(errors, self.note, settings.columns)
 
     def note(self, text: str) -> None:
@@ -130,6 +133,8 @@ class Collector:
         if at is None:
             self.errors.add(line, f"a step must be a whole number >= 0, but got {step!r:.60}")
             return
+        if self.n_rows < MAX_WATCHED or len(values) == 1:
+            self._evidence.take(self.n_rows, at, values)
         goes_back = counters.follow(at, values)
         if calls:
             counters.calls = True
@@ -346,6 +351,7 @@ class Collector:
             perhaps=self._perhaps, drawn_by=self._drawn_by, says_split=bool(self._splits),
             at_zero=self._at_zero, first=self._first, first_length=sides.first_length,
             latest=max(self._latest.values(), default=0), redone=sides.redone,
+            evidence=self._evidence,
         )
         return conclude(collected, path, source, provenance)
 

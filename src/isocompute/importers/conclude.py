@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from isocompute.importers import checks, placing
 from isocompute.importers.asking import also_asked_of
 from isocompute.importers.cadence import (
     Cadence,
@@ -20,22 +21,6 @@ from isocompute.importers.cadence import (
     spread,
 )
 from isocompute.importers.called import is_batch, is_called
-from isocompute.importers.checks import (
-    B_P_OFF,
-    BATCHED,
-    PROBLEMS,
-    REFILLED,
-    ROLLOUTS_OFF,
-    UNCOUNTED,
-    batches_drawn,
-    counted,
-    counts_batch,
-    counts_problems,
-    refills,
-    rollouts_disagree,
-    sampled_anew,
-    tokens_disagree,
-)
 from isocompute.importers.configuration import (
     Found,
     facts_of,
@@ -45,18 +30,7 @@ from isocompute.importers.configuration import (
 )
 from isocompute.importers.doubts import late_text, own_start, told_processes
 from isocompute.importers.ledger import Errors, provenance_of
-from isocompute.importers.meanings import SPLIT_IN_KEY
-from isocompute.importers.placing import (
-    BEGUN,
-    OWN_BEGINNING,
-    begin_at,
-    count_from_one,
-    own_beginning,
-    own_ticks,
-    to_updates,
-    trained_again,
-    without_repeats,
-)
+from isocompute.importers.meanings import PROBLEMS_SAMPLED, SPLIT_IN_KEY
 from isocompute.importers.plain_words import RESPONSES, unit_of
 from isocompute.importers.points import (
     Compute,
@@ -71,6 +45,7 @@ from isocompute.importers.reading import clean_text, whole
 from isocompute.importers.recorded import logged_rate
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.schedule import EPOCH, passes_per_step, rate_span
+from isocompute.importers.scored import Evidence
 from isocompute.importers.settings import Settings
 from isocompute.importers.split_names import measured
 from isocompute.importers.steps import BEFORE, EARLIEST_FIRST, FROM_ZERO, OWN, Counters
@@ -99,6 +74,7 @@ class Collected:
     outcomes: list[Outcomes]
     extras: dict[str, str]
     unread: list[str]  # keys of rows that were not understood
+    evidence: Evidence  # what they hold
     perhaps: dict[str, dict[int, int]]  # what may be B_p or n: value -> first step
     drawn_by: str  # the key of a count that B_p * n * step is held against
     says_split: bool  # its rows do, in a key of their own
@@ -124,9 +100,9 @@ def conclude(
             c.note(text)
         elif (each := told_processes(c.config, c.settings, found)) is not None:
             c.counters.infer(each)
-    refilled = refills(c.config)
-    if refilled is not None and not c.side["batches"]:
-        c.note(REFILLED.format(refilled))
+    refilling = checks.refills(c.config)
+    if refilling is not None and not c.side["batches"] and not c.side["sampled"]:
+        c.note(checks.refilled(refilling, c.unread))
     values = {
         name: _merge(c, name, getattr(found, name))
         for name in ("problems_per_batch", "rollouts_per_problem", "steps", "seed",
@@ -140,15 +116,15 @@ def conclude(
             f"{path}: run {c.name}: rows must follow each other in time where a trainer "
             f"calls its first update step 0{EARLIEST_FIRST}"
         )
-    if (ticks := max(found.ticks, own_ticks(c.points))) > 1:
-        c.side = to_updates(c.points, c.side, ticks)
+    if (ticks := max(found.ticks, placing.own_ticks(c.points))) > 1:
+        c.side = placing.to_updates(c.points, c.side, ticks)
         c.counters.infer(f"step: the log's counters move by {ticks} in an update")
     if found.per_tick > 1 and c.settings.step in (None, *OWN):
         c.counters.agree(found.per_tick)
-        c.side = to_updates(c.points, c.side, 1, found.per_tick)
+        c.side = placing.to_updates(c.points, c.side, 1, found.per_tick)
         c.counters.infer(f"step: one of the log is {found.per_tick} updates")
     for points in c.points:
-        if points.column.split == "validation" and (told := without_repeats(points)):
+        if points.column.split == "validation" and (told := placing.without_repeats(points)):
             c.counters.infer(told)
     b_p, n = values["problems_per_batch"], values["rollouts_per_problem"]
     if b_p is None and n and (whole_batch := whole(c.config.get(RESPONSES))):
@@ -157,6 +133,7 @@ def conclude(
     if n is None and b_p and (whole_batch := whole(c.config.get(RESPONSES))):
         n = values[_N] = problems_of(whole_batch, b_p, f"run {c.name}", "B_p")
         c.counters.infer(f"{_N}: a batch of responses / problems_per_batch")
+    b_p = values["problems_per_batch"] = b_p or _counted_problems(c, n)
     try:
         cadence = cadence_of(c.config)
         values["steps"] = values["steps"] or cadence.planned
@@ -164,7 +141,7 @@ def conclude(
         what = f"{path}: run {c.name}"
         batch = None if b_p is None or n is None else b_p * n
         if batch and (key := counts_responses(c.points, batch, planned, c.settings, what)):
-            c.side = to_updates(c.points, c.side, batch)
+            c.side = placing.to_updates(c.points, c.side, batch)
             c.latest, c.first = -(-c.latest // batch), c.first and -(-c.first // batch)
             c.counters.infer(f"step: {key} counts rollouts, B_p * n = {batch} in an update")
         begins, planned = _beginning(c, what, planned)
@@ -172,11 +149,11 @@ def conclude(
         _settle_steps(c, path, planned)
     except UnclearError as error:  # everything that will be asked for, in one line
         held_out = any(p.column.split != "train" and p.step for p in c.points)
-        keys = [*c.unread, *c.config]
-        more = also_asked_of(path, c.name, b_p, n, keys, scored=held_out)
+        likely = () if held_out else c.evidence.likely(c.unread)
+        more = also_asked_of(path, c.name, b_p, n, [*c.unread, *c.config], likely)
         raise UnclearError(f"{error}{more}") from None
     if begins:
-        c.side = begin_at(c.points, c.side, begins)
+        c.side = placing.begin_at(c.points, c.side, begins)
         if values["steps"] is not None and values["steps"] > begins:
             values["steps"] -= begins
     _check_batch(c, b_p, n, given=None in (
@@ -187,7 +164,7 @@ def conclude(
         tokens=after_rows(c.side["tokens"]), lengths=c.side["length"],
         rollouts=after_rows(c.side["rollouts"]), batches=_batches(c, found, b_p),
     )
-    redone = trained_again(c.points, c.redone)
+    redone = placing.trained_again(c.points, c.redone)
     k = values["evaluation_samples"]
     assumed = found.samples_assumed and c.settings.evaluation_samples is None
     series = tuple(
@@ -219,7 +196,7 @@ def conclude(
     gpus = gpus or gpus_of(c.config)
     if gpus is None and (gpus := processes_of(c.config)) and seconds_per_step(c.side):
         c.counters.infer(f"gpus={gpus}: one for each process")
-    unread = [*c.unread]
+    unread, keys = [*c.unread], c.unread[:MAX_UNREAD]
     of_units = [one for key in c.config if (unit := unit_of(key, c.config)) for one in (key, unit)]
     for name in (name for name in ("problems_per_batch", "rollouts_per_problem")
                  if values[name] is None):  # what may be meant, in the configuration
@@ -237,6 +214,8 @@ def conclude(
                    **facts_of(c.config)},
             evaluation_problems=c.settings.evaluation_problems,
             unread=tuple(clean_text(k, 80) for k in unread[:MAX_UNREAD]),
+            likely=tuple(clean_text(k, 80) for k in c.evidence.likely(keys)),
+            beside_loss=tuple(clean_text(k, 80) for k in c.evidence.beside_loss(keys)),
             begins=None if c.first is None else max(c.first - begins, 0),
             s_per_step=seconds_per_step(c.side),
             gpu_s_per_step=gpu_seconds_per_step(c.side, gpus),
@@ -278,10 +257,10 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
     """
     said = c.settings.begins
     points = [p for p in c.points if p.step]
-    first = own_beginning(points)
+    first = placing.own_beginning(points)
     if first is not None or not points:
         if said:
-            c.counters.infer(OWN_BEGINNING.format(first))
+            c.counters.infer(placing.OWN_BEGINNING.format(first))
         return 0, planned
     first, last = (f(int(f(p.steps_K)) for p in points) for f in (min, max))
     if said:
@@ -292,7 +271,7 @@ def _beginning(c: Collected, what: str, planned: int | None) -> tuple[int, int |
         earliest = min(first, c.first)
         begins = own_start(earliest, [p.steps_K for p in points if p.column.split == "train"])
         if last - planned in (begins, earliest):
-            c.counters.infer(BEGUN.format(last - planned, planned, last))
+            c.counters.infer(placing.BEGUN.format(last - planned, planned, last))
             return last - planned, last
         if earliest > planned:
             raise UnclearError(late_text(what, earliest, last, begins, planned))
@@ -315,7 +294,7 @@ def _count_evaluations(c: Collected, what: str, cadence: Cadence) -> None:
     if trained > last or first:
         spread(c.points, every, first)
     else:  # one counter of all rows
-        c.side = to_updates(c.points, c.side, 1, every)
+        c.side = placing.to_updates(c.points, c.side, 1, every)
     c.counters.infer(
         f"step: the log's counts evaluations; {cadence.key} says one in {every} updates"
         + (f", the first after {first}" if first else "")
@@ -333,46 +312,70 @@ def _settle_steps(c: Collected, path: Path, planned: int | None) -> None:
     used = next((p.axis for p in c.points if p.axis and p.column.split != "train"), None)
     both = sum(len(p.step) - p.n_elsewhere for p in c.points if p.axis)
     c.counters.settle(f"{path}: run {c.name}", last, planned, elsewhere, trainers, both, used)
-    for line in count_from_one(
+    for line in placing.count_from_one(
         c.points, c.side, at_zero=c.at_zero,
-        first_length=c.first_length or c.n_rows + 1, planned=planned,
+        first_length=c.first_length or c.n_rows + 1, planned=planned, calls=c.counters.calls,
     ):
         c.counters.infer(line)
+
+
+def _counted_problems(c: Collected, n: int | None) -> int | None:
+    """B_p by the rollouts that a step counts, where a batch of the configuration agrees."""
+    each = checks.of_a_step(c.side["counted"])
+    if not each or not n or each % n:
+        return None
+    b_p = each // n
+    if any(whole(value) in (b_p, each) for key, value in c.config.items() if is_batch(key)):
+        c.counters.infer(f"problems_per_batch: {each} rollouts of a step / {_N}")
+        return b_p
+    c.note(f"B_p is {b_p} by the {each} rollouts that the log counts in a step")
+    return None
 
 
 def _check_batch(c: Collected, b_p: int | None, n: int | None, *, given: bool) -> None:
     """B_p * n against the tokens of a step, where a log has both (verl), and its counts."""
     side, batch = c.side, None if b_p is None or n is None else b_p * n
-    text = tokens_disagree(batch, side["total"], side["prompt"], side["length"])
+    text = checks.tokens_disagree(batch, side["total"], side["prompt"], side["length"])
     if text is not None and given:
-        raise UnclearError(f"run {c.name}: {B_P_OFF.format(text)}")
+        raise UnclearError(f"run {c.name}: {checks.B_P_OFF.format(text)}")
     if text is not None:
         c.note(text)
-    if (text := counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
-        raise UnclearError(f"run {c.name}: {BATCHED.format(text)}")
-    mapped = any(c.metric.label == "rollouts" for c in c.settings.columns.values())
-    if mapped and (text := counts_problems(b_p, n, side["rollouts"])) is not None:
-        raise UnclearError(f"run {c.name}: {PROBLEMS.format(text)}")
+    each = checks.of_a_step(side["counted"])
+    if given and None not in (batch, each) and batch != each:
+        raise UnclearError(f"run {c.name}: {checks.COUNTED_OFF.format(batch, each)}")
+    if (text := checks.counts_batch(b_p, n, side["rollouts"] or side["drawn"])) is not None:
+        raise UnclearError(f"run {c.name}: {checks.BATCHED.format(text)}")
+    counts = {column.metric.label: key for key, column in c.settings.columns.items()}
+    for label, kind in (("rollouts", "rollouts"), (PROBLEMS_SAMPLED, "sampled")):
+        if label in counts and side[kind]:
+            c.counters.infer(checks.COUNTED_BY.format(counts[label]))
+    text = checks.counts_problems(b_p, n, side["rollouts"])
+    if "rollouts" in counts and text is not None:
+        raise UnclearError(f"run {c.name}: {checks.PROBLEMS.format(text)}")
     if side["rollouts"] or side["batches"] or c.settings.step is not None:
         return  # it is counted, or said what counts
-    if (text := rollouts_disagree(b_p, n, side["drawn"])) is not None:
+    if (text := checks.rollouts_disagree(b_p, n, side["drawn"])) is not None:
         raise UnclearError(
-            f"run {c.name}: {ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
+            f"run {c.name}: {checks.ROLLOUTS_OFF.format(text, key=c.drawn_by)}"
         )
 
 
 def _batches(c: Collected, found: Found, b_p: int | None) -> dict[int, float]:
     """Batches that each update drew, in batches of B_p * n; empty where that is one each."""
     drawn, problems = c.side["batches"], found.drawn_problems
-    if not drawn and b_p and sampled_anew(c.side["sampled"], b_p):
+    if not drawn and b_p and checks.sampled_anew(c.side["sampled"], b_p):
         drawn, problems = c.side["sampled"], 1
+    elif b_p and (sampled := {*c.side["sampled"].values()} - {b_p}) and any(
+        column.metric.label == PROBLEMS_SAMPLED for column in c.settings.columns.values()
+    ):
+        raise UnclearError(f"run {c.name}: {checks.NOT_SAMPLED.format(b_p, max(sampled))}")
     if not any(count > 1 for count in drawn.values()):
         return {}
-    batches = batches_drawn(drawn, problems, b_p)
+    batches = checks.batches_drawn(drawn, problems, b_p)
     if batches is None:
-        c.note(UNCOUNTED)
+        c.note(checks.UNCOUNTED)
         return {}
-    c.counters.infer(counted(problems))
+    c.counters.infer(checks.counted(problems))
     return batches
 
 

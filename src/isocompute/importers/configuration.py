@@ -91,8 +91,10 @@ _TRAINERS = (
            False, "eval_pass_at_k"),
     # tinker-cookbook (2026-08), rl/train.py: config.json holds the data set's builder; asynchronous
     # training waits for groups_per_batch, whatever batch the data set comes in
-    _Words("async_config.groups_per_batch", "dataset_builder.group_size", "max_steps", False),
-    _Words("dataset_builder.batch_size", "dataset_builder.group_size", "max_steps", False),
+    *(_Words(batch, "dataset_builder.group_size", "max_steps", False) for batch in (
+        "async_config.groups_per_batch", "dataset_builder.batch_size",
+        "dataset_builder.groups_per_batch",
+    )),
     # a table of runs in the words of this package
     _Words("problems_per_batch", "rollouts_per_problem", "steps", False),
     # loops of one's own, in words that mean nothing else
@@ -239,19 +241,15 @@ def _known(
         found := _asynchronous(config, group, seed)
     ):
         return found
-    notes: list[str] = []
+    if config.get("algorithm.adv_estimator") == "gae":
+        group = group or 1  # verl's default; 0.1 has no word for it
     if words.completions:
         batch = batch // group if batch and group and batch % group == 0 else None
-    if str(config.get("algorithm.filter_groups.enable", "")).lower() == "true":
-        notes.append(
-            "algorithm.filter_groups refills batches: more rollouts were drawn than "
-            "B_p * n * step counts"
-        )
     return Found(
         problems_per_batch=batch, rollouts_per_problem=group, seed=seed,
         steps=(whole(config.get(words.steps)) or None) if words.steps else None,
         evaluation_samples=(whole(config.get(words.samples)) or None) if words.samples else None,
-        notes=tuple(notes), drawn_problems=_drawn(config, batch),
+        drawn_problems=_drawn(config, batch),
         ticks=_ticks(config, batch, group),
     )
 

@@ -7,6 +7,7 @@ transformers' see `progress`.
 from __future__ import annotations
 
 import ast
+import contextlib
 import re
 import shlex
 from collections.abc import Iterator
@@ -42,10 +43,21 @@ _STEP = re.compile(r"(?:^|[\s\]])step:([0-9]{1,15}) - (.*)", re.DOTALL)
 _OVERRIDE = re.compile(
     r"(?:^|[\s'\"+])((?:data|actor_rollout_ref|trainer|algorithm)(?:\.[A-Za-z_]\w*)+)=([^\s'\"\\]+)"
 )
-# print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one
-_ECHO = re.compile(r"\b\w*(?:Config|Arguments)\(\s*(?:$|\w+=)")
+# print(args) of TRL and ms-swift: GRPOConfig(, then NAME=VALUE, on lines of their own or in one;
+# those of engines and models (vLLM's DecodingConfig) say nothing of the run
+_ECHO = re.compile(
+    r"\b\w*(?:GRPO|RLOO|PPO|DPO|RLHF|Train(?:ing|er)?)(?:Config|Arguments)\((?=\s*(?:$|\w+=))"
+)
 _SAID = re.compile(r"(?:^|[(,\s])([a-z]\w{2,60})=([0-9][0-9.e+-]{0,30})(?=[,)\s]|$)")
 _MAX_CONFIG_LINES = 3_000
+_BROKEN = 5  # last lines that may be torn or mixed with another process's
+_QUOTED = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
+_MIXED = re.compile(r"(?<=[,{}\])])\((?:[\w:]+ )*pid=[0-9]{1,12}\).*")  # of another, in its line
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+# verl 0.1 prints the first and last validation (trainer/ppo/ray_trainer.py, fit), and logs neither
+_VALIDATED = re.compile(r"(Initial|Final) validation metrics: \{")
+_TESTED = re.compile(r"'(test_score/[^']{1,300})': (?:np\.float64\()?([0-9.eE+-]{1,30})")
+_GOES_ON = (" ", "'", '"', "}", "]", ")")  # how a further line of a printed dictionary begins
 
 
 def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -54,7 +66,11 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     runs = _Runs(path, errors, settings)
     progress = Progress()
     config: list[str] = []
-    echoing = False
+    printing: str | None = None  # the process that prints it
+    last = ""  # step
+    first: dict[str, object] = {}  # scores before it
+    validated = ""  # which validation is printed
+    depth = 0  # open brackets of a trainer's arguments
     with open_log(path) as handle:
         for number, data in _whole_lines(handle, str(path), errors):
             if data is None:
@@ -70,13 +86,29 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
             text = text[before.end() :] if before else text
             match = _STEP.search(text)
             if match:
+                config = _cut_off(config, text, runs.pending)
                 runs.speaks(process)
-                runs.row(match.group(1), _pairs(match.group(2)), number)
-            elif config or (text.startswith("{'") and "'epoch': " not in text):
-                config = _configuration(config, text, runs.pending)
-            elif (echoing := echoing or _ECHO.search(text) is not None):
-                runs.pending.update(_SAID.findall(text))
-                echoing = text.rstrip()[-1:] != ")"
+                if first and not last:
+                    runs.row("0", first, number)
+                last = match.group(1)
+                runs.row(last, _pairs(match.group(2)), number)
+            elif validated or ((m := _VALIDATED.search(text)) and (validated := m[1])):
+                scores: dict[str, object] = {f"val/{k}": v for k, v in _TESTED.findall(text)}
+                if validated == "Initial":
+                    first.update(scores)
+                elif last and scores:
+                    runs.row(last, scores, number)
+                validated = "" if "}" in text else validated
+            elif config and process == printing:  # another may print in between
+                config = (_configuration if text[:1] in _GOES_ON else _cut_off)(
+                    config, text, runs.pending
+                )
+            elif not config and text.startswith("{'") and "'epoch': " not in text:
+                printing, config = process, _configuration(config, text, runs.pending)
+            elif depth or _ECHO.search(text):
+                inside = text if depth else _ECHO.split(text, 1)[1]
+                said, depth = _own_arguments(inside, depth or 1)
+                runs.pending.update(_SAID.findall(said))
             elif ".train_batch_size=" in text or ".rollout.n=" in text:
                 runs.pending.update(_OVERRIDE.findall(text))
             elif (printed := row_in(text)) is not None:
@@ -84,6 +116,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 runs.row(printed.step, printed.values, number)
             else:
                 runs.pending.update(settings_in(text))
+    _cut_off(config, "", runs.pending)
     for step, values, at in progress.finish(str(path)):
         runs.source = "trl-console"
         runs.row(str(step), values, at)
@@ -98,6 +131,22 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     if progress.total is not None and runs.source == "trl-console":
         runs.plan(progress.total)
     return runs.finish()
+
+
+def _own_arguments(text: str, depth: int) -> tuple[str, int]:
+    """What stands in the outermost of so many open brackets, and how many are open behind it.
+
+    >>> _own_arguments("n=4, fsdp=Config(seed=1), seed=3), seed=0", 1)
+    ('n=4, fsdp=Config, seed=3', 0)
+    """
+    kept = []
+    for part in re.split(r"([()])", text):
+        depth += {"(": 1, ")": -1}.get(part, 0)
+        if not depth:
+            break
+        if depth == 1 and part != ")":
+            kept.append(part)
+    return "".join(kept), 0 if text.strip() == ")" else depth
 
 
 def _whole_lines(handle: IO[bytes], name: str, errors: Errors) -> Iterator[Line]:
@@ -198,6 +247,7 @@ def _pairs(text: str) -> dict[str, object]:
 
 def _configuration(lines: list[str], text: str, found: dict[str, object]) -> list[str]:
     """Gather the printed configuration (a Python literal over many lines) until it is whole."""
+    text = _MIXED.sub("", text)
     lines = [*lines, text] if len(lines) < _MAX_CONFIG_LINES else []
     if not lines or not text.rstrip().endswith("}"):
         return lines
@@ -210,4 +260,25 @@ def _configuration(lines: list[str], text: str, found: dict[str, object]) -> lis
         return []  # another process printed in between: its numbers are asked for instead
     if isinstance(value, dict):
         found.update(flatten(value))
+    return []
+
+
+def _cut_off(lines: list[str], _: str, found: dict[str, object]) -> list[str]:
+    """Take the whole lines of a printed configuration whose end is missing; none are left.
+
+    >>> found = {}
+    >>> _cut_off(["{'data': {'n': 4,", "          'files': ['a',", "  'tra"], "", found), found
+    ([], {'data.files': ['a'], 'data.n': 4})
+    """
+    for end in range(len(lines), max(len(lines) - _BROKEN, 0), -1):
+        text = "\n".join(lines[:end]).rstrip()
+        if not text.endswith((",", "{", "[", "(", "}", "]", ")")):
+            continue
+        bare, closing = _QUOTED.sub("", text), ""
+        for mark in re.findall(r"[][(){}]", bare):
+            closing = closing[1:] if mark in ")]}" else _CLOSING[mark] + closing
+        with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+            value = ast.literal_eval(text.rstrip(",") + closing)
+            found.update(flatten(value) if isinstance(value, dict) else {})
+            break
     return []

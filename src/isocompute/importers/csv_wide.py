@@ -16,7 +16,7 @@ from isocompute.importers.reading import VALUE_WORDS, clean_text, run_name
 from isocompute.importers.settings import Settings
 from isocompute.importers.steps import ASSUMED
 from isocompute.importers.unnamed import Unnamed, says_one, setting_of, two_runs
-from isocompute.importers.vocabulary import STEP_KEYS, column_of
+from isocompute.importers.vocabulary import STEP_KEYS, column_of, with_slashes
 
 _WRONG_AXIS = re.compile("time|epoch|token|sample|episode|rollout|hour|runtime", re.I)
 _SPLITS = ("train", "eval", "val", "valid", "validation", "test")  # folders that are part of a key
@@ -137,10 +137,7 @@ def read_tensorboard(
     for key in settings.columns:  # the download writes a slash as an underscore
         if re.sub(r"[^\w.-]", "_", key) == tag:
             tag = key
-    verl = re.fullmatch(r"val-(core|aux)_(.+)_([^_]+)_(mean|best|worst|maj)_([0-9]+)(_mean)?", tag)
-    if verl is not None:
-        part, source, variable, kind, k, mean = verl.groups()
-        tag = f"val-{part}/{source}/{variable}/{kind}@{k}{'/mean' if mean else ''}"
+    tag = tag if tag in settings.columns else with_slashes(tag)
     run = match["run"] if match and match["run"] not in ("", ".") else path.parent.name
     collector = Collector(run or name, errors, settings)
     collector.counters.found()

@@ -48,7 +48,7 @@ from isocompute.importers.runs import ImportedRun, UnclearError
 from isocompute.importers.settings import Settings
 from isocompute.importers.torn import ends_within_line
 from isocompute.importers.unnamed import setting_of
-from isocompute.importers.vocabulary import column_of
+from isocompute.importers.vocabulary import column_of, header_with_slashes
 
 MAX_COLUMNS = 10_000
 _TIDY = {"score", "problems_per_batch", "rollouts_per_problem"}
@@ -107,8 +107,10 @@ def layout_of(cells: Sequence[str]) -> str | None:
 
 
 def _unnested(header: Sequence[str]) -> list[str]:
-    """Columns without the prefix of verl's rows; a setting's name begins with it."""
-    return [c if setting_of(c) in IN_ROWS else c.removeprefix(_NESTED) for c in header]
+    """Columns without the prefix of verl's rows, with slashes; a setting's name begins with it."""
+    return header_with_slashes(
+        [c if setting_of(c) in IN_ROWS else c.removeprefix(_NESTED) for c in header]
+    )
 
 
 def read_csv_log(path: Path, settings: Settings) -> list[ImportedRun]:
@@ -135,7 +137,8 @@ def read_layout(
     configs: Mapping[str, Mapping[str, object]] | None = None,
 ) -> list[ImportedRun]:
     """The runs of rows under a header of one of the layouts; `configs` by run."""
-    header = _unnested(header)
+    own = settings.columns
+    header = [c if c in own else new for c, new in zip(header, _unnested(header), strict=True)]
     if doubles := [cell for cell, count in Counter(header).items() if cell and count > 1]:
         raise UnclearError(
             f"{path}: column names must be unique, but {doubles[0]!r:.100} occurs more than once; "

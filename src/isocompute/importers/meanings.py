@@ -26,6 +26,7 @@ from isocompute.importers.steps import OWN
 from isocompute.importers.timing import TIMING_KEYS
 from isocompute.importers.vocabulary import (
     BATCHES_KEYS,
+    COUNTED,
     EVICTED_KEYS,
     LENGTH_KEYS,
     PROMPT_KEY,
@@ -61,7 +62,8 @@ _SIDES = {
     **dict.fromkeys(EPOCH_KEYS, EPOCH),
     TOTAL_TOKENS_KEY: "total", PROMPT_KEY: "prompt", **TIMING_KEYS,
 }
-KINDS = {*_SIDES.values(), "drawn", "sampled"}
+PROBLEMS_SAMPLED = "problems_sampled"  # the name of it in a column map
+KINDS = {*_SIDES.values(), "drawn", "sampled", "counted"}
 _PASSED = {*STEP_KEYS, *_SIDES, *OF_SPLIT, "step", "Step"}  # understood, though no scores
 
 
@@ -71,8 +73,8 @@ def meaning_of(
     """What a key holds, in a log with these keys of counters; `drawn`: one counts rollouts."""
     if key in settings.columns:
         mapped = settings.columns[key]
-        if mapped.metric.label == "rollouts":
-            return "rollouts"
+        if mapped.metric.label in ("rollouts", PROBLEMS_SAMPLED):
+            return "sampled" if mapped.metric.label == PROBLEMS_SAMPLED else "rollouts"
         held = mapped.metric.label in IN_ROWS  # a name for B_p, n or the seed, no score
         if mapped.metric.label in LOG2.values() and key != mapped.metric.label:
             refuse_logarithm(key, mapped.metric.label, [], "a column map")
@@ -90,6 +92,8 @@ def meaning_of(
         return settings.beside(column, key)
     if SAMPLED.search(key):
         return "sampled"
+    if COUNTED.fullmatch(key):
+        return "counted"
     if ROLLOUTS.search(key) and not drawn:
         return "drawn"
     if may_be_setting(key):

@@ -152,7 +152,7 @@ def trained_again(points: Collection[Points], lengths: int | None) -> int | None
 
 def count_from_one(
     points: Collection[Points], side: Side, *, at_zero: bool, first_length: int,
-    planned: int | None = None,
+    planned: int | None = None, calls: bool = False,
 ) -> list[str]:  # fmt: skip
     """Set evaluations that are counted from 0, and say which.
 
@@ -162,9 +162,8 @@ def count_from_one(
         at_zero: whether a row of step 0 is there.
         first_length: the first row with a length.
         planned: updates; a log from 0 ends one before.
+        calls: steps count calls of a tracker, which begin at 0 whatever a trainer does.
     """
-    if not {p.column.trainer for p in points if p.step} & {"", *FROM_ZERO}:
-        return []
     training = [p for p in points if p.column.split == "train" and p.step]
     trained = max([0, *side["length"], *(int(p.steps_K.max()) for p in training)])
     if trained == planned:
@@ -177,13 +176,15 @@ def count_from_one(
         if one.column.split == "train" or not one.step:
             continue
         trainer = one.column.trainer
+        if calls and trainer not in ("", *FROM_ZERO):
+            continue
         key = (trainer, one.step.tobytes(), *one.zero_rows)
         if key in seen:
             one.step = seen[key] or one.step
             continue
         steps, lines = as_updates(
             one.steps_K, trainer, one.zero_rows, first, counted=side["rollouts"], trained=trained,
-            trains_at_zero=zero if trainer else at_zero,
+            trains_at_zero=zero if trainer in FROM_ZERO else at_zero,
         )
         seen[key] = None if steps is None else array("q", steps.tolist())
         one.step = seen[key] or one.step

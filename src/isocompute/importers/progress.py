@@ -9,9 +9,12 @@ of evaluations and data sets count something else: the first without a name is t
 from __future__ import annotations
 
 import ast
+import math
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -26,6 +29,7 @@ OF_MAX = "global_step/max_steps"
 _NOT_NUMBERS = re.compile(r"(?<![\w'.])(?:nan|-?inf)(?![\w'])")
 
 
+_SLACK = 0.05  # of an update: floating point, and digits cut before
 _PART = 0.4  # of an update; above half, the bar before and the one behind are told apart no more
 
 
@@ -37,6 +41,10 @@ class Progress:
         self.unplaced = 0
         self._bar: int | None = None  # where the training bar stands
         self._rows: list[_Row] = []
+        self._ended: _Row | None = None  # the trainer's last line, with the time of it all
+        self._anew = False  # a bar began behind it
+        self._cut = 0  # the last line of a first training
+        self._again = False  # and rows of training followed
 
     def take(self, text: str, line: int) -> None:
         """Take a line of text with bars and rows in it."""
@@ -45,9 +53,13 @@ class Progress:
         for _, mark in sorted(marks, key=lambda pair: pair[0]):
             if mark.re is _LOGGED:
                 values = _values(mark.group(0))
-                if values is not None and "train_runtime" not in values:
+                if values is not None and "train_runtime" in values:
+                    self._ended = self._ended or _Row(line, values, self._bar)
+                    self._cut = self._cut or line
+                elif values is not None:
                     row = _Row(line, values, self._bar)
                     self._rows.append(row)
+                    self._again |= row.trains and self._ended is not None and self._anew
                     if isinstance(said := values.get(OF_MAX), str):  # ms-swift: "10/60"
                         done, _, planned = said.partition("/")
                         if done.isdecimal() and planned.isdecimal():
@@ -57,20 +69,47 @@ class Progress:
             step, total = int(mark.group(1)), int(mark.group(2))
             if self.total is None:
                 self.total = total
+            if self._ended is not None and not self._anew:
+                self._anew = not step
+                self._cut = self._cut if self._anew else line
             if total == self.total:
                 self._bar = step
                 for row in reversed(self._rows):
                     if row.after is not None:
                         break
                     row.after = step
+                if self._ended is not None and not self._anew:
+                    self._ended.after = step
 
     def finish(self, what: str) -> Iterator[tuple[int, dict[str, object], int]]:
-        """(step, values, line) of every row; where the bars around a row differ, `epoch` decides.
+        """(step, values, line) of every row; where the bars do not say it, `epoch` decides.
 
         Raises:
             UnclearError: where it does not.
         """
-        doubtful = [row for row in self._rows if row.after is not None and row.before != row.after]
+        if self._again:
+            at, file = self._cut, shlex.quote(what)
+            raise UnclearError(
+                f"{what}: a console must hold one run, but another training begins behind line "
+                f"{at}; split it: head -n {at} {file} > one.log; tail -n +{at + 1} {file} > two.log"
+            )
+        placed = [row for row in self._rows if row.after is not None]
+        shared = next(((a, b) for a, b in pairwise(self._rows) if a.is_apart(b)), None)
+        if (shared or len(placed) < len(self._rows)) and self.total is not None:
+            read = (_by_epoch(self._rows, self._ended, self.total, after=a) for a in (True, False))
+            if (found := [steps for steps in read if steps]) and found[0] == found[-1]:
+                for step, row in zip(found[0], self._rows, strict=True):
+                    yield step, row.values, row.line
+                return
+            if shared or not placed:
+                row, other = shared or (self._rows[0], self._rows[-1])
+                raise UnclearError(
+                    f"{what}: a bar must stand before and behind every row, but lines {row.line} "
+                    f"and {other.line} stand behind the bar of step {row.bar()} together, and "
+                    "their epochs do not tell their steps; give the trainer_state.json of the last "
+                    "checkpoint."
+                )
+        doubtful = [row for row in placed if row.before != row.after]
         choice = "after"
         if doubtful:
             fits = [name for name in ("after", "before") if _even(self._rows, name)]
@@ -99,6 +138,79 @@ class _Row:
     values: dict[str, object]
     before: int | None
     after: int | None = None
+
+    def bar(self, *, after: bool = True) -> int:
+        """Where the bar stands behind it, or before it; at the other end where there is none."""
+        one, other = (self.after, self.before) if after else (self.before, self.after)
+        return one if one is not None else -1 if other is None else other
+
+    @property
+    def trains(self) -> bool:
+        """Whether it is of updates, of which a step has one row."""
+        return not any(key.startswith("eval_") for key in self.values)
+
+    def is_apart(self, other: _Row) -> bool:
+        """Whether it is of another step; ms-swift's rows say theirs."""
+        same = (self.before, self.after) == (other.before, other.after)
+        if not same or self.bar() < 0 or OF_MAX in self.values or (
+            self.trains != other.trains and self.before != self.after  # one of each bar
+        ):
+            return False
+        both = self.values.keys() & other.values.keys() if self.trains and other.trains else ()
+        return any(self.values[key] != other.values[key] for key in (*both, "epoch"))
+
+
+def _by_epoch(
+    rows: Sequence[_Row], ended: _Row | None, total: int, *, after: bool
+) -> list[int] | None:
+    """The step of every row by its epoch, None where that does not tell all.
+
+    A bar in mid-training says the step of the last row before it, the bar at the end that of the
+    trainer's last line. Epochs are rounded: where they leave several steps, rows of training stand
+    at even distances.
+    """
+    epochs = [number(row.values.get("epoch")) for row in rows]
+    texts = [str(row.values.get("epoch")) for row in rows]
+    trains = [row for row in rows if row.trains]
+    if not trains or None in epochs or any(row.bar() < 0 for row in rows):
+        return None
+    decimals = max(len(text.partition(".")[2]) for text in texts)
+
+    def margin(epoch: float) -> float:  # half of the last digit: of four (5 prints text), else of
+        if isinstance(rows[0].values["epoch"], str) and epoch > 0:  # so many decimals
+            return 0.5 * 10.0 ** (math.floor(math.log10(epoch)) - 3)
+        return 0.5 * 10.0**-decimals
+
+    last = {row.bar(after=after): (at, row) for at, row in enumerate(trains, 1)}
+    fixed = [(at, row, bar) for bar, (at, row) in last.items() if bar < total]
+    stop = ended
+    if len(trains) == total == trains[-1].bar():  # a row for every update
+        stop = trains[-1]
+    if stop is not None and stop.values["epoch"] == trains[-1].values["epoch"]:
+        fixed.append((len(trains), trains[-1], stop.bar()))
+    ends = [(row, bar) for _, row, bar in fixed]
+    if stop is not None and stop.bar() > 0:
+        ends.append((stop, stop.bar()))
+    known = [(e, bar) for row, bar in ends if (e := number(row.values.get("epoch")))]
+    spans = [(bar / (e + margin(e)), bar / max(e - margin(e), 1e-12)) for e, bar in known]
+    low, high = max((a for a, _ in spans), default=0.0), min((b for _, b in spans), default=0.0)
+    if low > high or not spans:
+        return None
+    reach = [
+        range(max(math.ceil((e - margin(e)) * low - _SLACK), 0),
+              math.floor((e + margin(e)) * high + _SLACK) + 1) for e in epochs if e is not None
+    ]  # fmt: skip
+    steps = [one.start for one in reach]
+    if any(len(one) != 1 for one in reach):
+        evenly = {bar / at for at, _, bar in fixed}
+        every = evenly.pop() if len(evenly) == 1 else 0.5
+        steps = [round(every * at) for at in range(1, len(rows) + 1)]
+        if every != int(every) or len(trains) < len(rows):
+            return None
+    order = [k for k, row in zip(steps, rows, strict=True) if row.trains]
+    fit = all(k in one and k <= row.bar(after=after)
+              for k, one, row in zip(steps, reach, rows, strict=True))  # fmt: skip
+    return steps if fit and all(a < b for a, b in pairwise(order)) else None
 
 
 def _even(rows: Sequence[_Row], name: str) -> bool:

@@ -35,6 +35,7 @@ from isocompute.importers.siblings import refuse_siblings
 MAX_FILES = 100_000
 _NOTHING = "holds nothing of them"
 _TABLE = " is a table of columns"
+_SILENT = (_NOTHING, _TABLE, "a JSON log must be")  # of files that are no logs
 # Files that a folder of runs holds besides logs; large or not ours, never opened there.
 _SKIPPED_ENDINGS = (
     ".safetensors", ".bin", ".pt", ".pth", ".pkl", ".pickle", ".npz", ".npy", ".distcp", ".zip",
@@ -386,9 +387,9 @@ def _has_rows(path: Path) -> bool:
 
 def _not_read(reasons: list[str]) -> str:
     """One line for the files of a folder that gave no run; the reason that is no mere silence."""
-    telling = next((r for r in reasons if _NOTHING not in r and _TABLE not in r), reasons[0])
+    telling = next((r for r in reasons if not any(s in r for s in _SILENT)), "")
     count = f"{len(reasons)} other file{'s' if len(reasons) > 1 else ''} of the folder"
-    return clean_text(f"{count} gave no run (one: {telling})", 400)
+    return f"{count} gave no run" + (f" (one: {clean_text(telling, 250)})" if telling else "")
 
 
 def _checkpoint_number(path: Path) -> int:

@@ -7,6 +7,7 @@ share; a selection by such a fact chooses among them.
 from __future__ import annotations
 
 import re
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -64,6 +65,22 @@ def require_one_arm(runs: Sequence[ImportedRun], asked: Collection[str] = ()) ->
         )
     if "run" not in asked:
         refuse_two_sweeps(map(_named, runs))
+
+
+def unsaid(runs: Sequence[ImportedRun], asked: Collection[str] = ()) -> list[str]:
+    """A line for every fact that some runs say and others, which may differ in it, do not."""
+    told = []
+    for name in (name for name in FACTS if name not in (*SCALED, *asked)):
+        said = {f for run in runs if (f := run.provenance.facts.get(name)) is not None}
+        silent = [run.name for run in runs if name not in run.provenance.facts]
+        if said and silent:
+            value = min(said)
+            told.append(
+                f"{name.replace('_', ' ')} is not known of {len(silent)} of {len(runs)} runs (the "
+                f"first: {silent[0]!r}), others have {value}; if it differs there, leave them out "
+                f"with --where {shlex.quote(f'{name}={value}')}"
+            )
+    return told
 
 
 class Named(NamedTuple):

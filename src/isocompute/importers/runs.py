@@ -158,6 +158,8 @@ class Provenance:
         rates: the learning rate of its last row and the largest, where it is logged.
         micro_batch: completions per device and micro-step, where a configuration says it (TRL).
         unread: keys of the log that were not understood, the first ones.
+        likely: those of them that may hold a score, the likeliest values first.
+        beside_loss: those of them that stand in every row with a loss, a KL or a rate.
         begins: the first step of its rows, with scores or without; None where that is not known.
     """
 
@@ -176,7 +178,14 @@ class Provenance:
     rates: tuple[float, float] | None = None
     micro_batch: int | None = None
     unread: tuple[str, ...] = ()
+    likely: tuple[str, ...] | None = None
+    beside_loss: tuple[str, ...] = ()
     begins: int | None = None
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """Keys that were not read and may hold a score; a study of an earlier version has all."""
+        return self.unread if self.likely is None else self.likely
 
 
 @dataclass(frozen=True, kw_only=True)

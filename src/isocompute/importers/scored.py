@@ -4,26 +4,79 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from isocompute.errors import InputError
 from isocompute.importers.called import mapping
+from isocompute.importers.checks import COUNTED_BY
 from isocompute.importers.powers import refuse_logarithm
+from isocompute.importers.reading import is_missing_word, number
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.settings import Settings
 
 _NO_SCORE = re.compile(
-    "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|temperature|"
-    "top_[pk]|(?:num_|n_)samples|samples_per", re.I
+    "best|peak|max|min|std|len|loss|err|wrong|fail|token|time|per_sec|ratio|clip|count|stop|format|"
+    "temperature|top_[pk]|samples_per|(?<![a-z])(?:[cw]er|num|n)(?![a-z])|"  # error rates, counts
+    "_valid(?![a-z])|(?<![a-z])valid(?:ity)?_(?:[a-z]+_)?(?:rate|share|frac)", re.I,
 )
 _RATES = ("acc|correct|exact", "solve|success|pass")  # the most telling first
 _ALIKE = 3  # keys named beside the likeliest
 _RATE = "|".join(_RATES)
+_IF_OF_TRAINING = " if it is of the training batch, as the loss beside it is"
 _HELD_OUT = r"(?<![a-z])(?:evals?|val|valid|validation|test|dev|held_?-?out|hold_?out)(?![a-z])"
+_LEARNS = re.compile(r"(?:^|[/_.])(?:loss|kl|lr|learning_rate|grad_norm)$", re.I)
+_ROWS, _FEW = 100, 2  # rows that are looked at; one with a loss is chance
 _OF_TRAINING = re.compile(
     r"(?<![a-z])(?:train(?:ing)?|rollouts?|batch|actor|critic|group)(?![a-z])", re.I
 )
+
+
+class Evidence:
+    """What the first rows of a run show of the keys that are not read.
+
+    Rows of one key (long tables, TensorBoard) are one where their step is.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[str, object]] = {}
+
+    def take(self, row: int, step: int, values: Mapping[str, object]) -> None:
+        """Take a row, by its number and step."""
+        at = row if len(values) > 1 else -step - 1
+        if (known := self._rows.get(at)) is not None:
+            known.update(values)
+        elif len(self._rows) < _ROWS:
+            self._rows[at] = dict(values)
+
+    def likely(self, keys: Sequence[str]) -> list[str]:
+        """Keys of numbers that are no counts: those in 0..1 first, and those no row has."""
+        inside, outside = list[str](), list[str]()
+        for key in keys:
+            raw = [v for row in self._rows.values() if not is_missing_word(v := row.get(key))]
+            values = [v for one in raw if (v := number(one)) is not None]
+            most = 100 if re.search(_RATE, key, re.I) else 1  # it may be in percent
+            counts = any(v > most for v in values) and all(v == int(v) for v in values)
+            if len(values) == len(raw) and not counts:
+                (outside if any(not 0 <= v <= 1 for v in values) else inside).append(key)
+        return inside + outside
+
+    def beside_loss(self, keys: Sequence[str]) -> list[str]:
+        """Keys that stand in every row in which an update is told of."""
+        rows = [
+            {key for key, value in row.items() if number(value) is not None}
+            for row in self._rows.values()
+        ]
+        trained = [
+            row for row in rows
+            if any(_LEARNS.search(key) and not re.search(_HELD_OUT, key, re.I) for key in row)
+        ]
+        return [key for key in keys if len(trained) >= _FEW and all(key in row for row in trained)]
+
+
+def _likely(runs: Sequence[ImportedRun]) -> list[str]:
+    """Keys that were not read and may hold a score."""
+    return [key for run in runs for key in run.provenance.candidates]
 
 
 def likely_score(runs: Sequence[ImportedRun]) -> str:
@@ -32,8 +85,9 @@ def likely_score(runs: Sequence[ImportedRun]) -> str:
     >>> likely_score([])
     '--map KEY=avg'
     """
-    sure = mapped(likely_key([key for run in runs for key in run.provenance.unread]))
-    return sure if likely_scores(runs) == sure else mapped("KEY")
+    told = likely_scores(runs)
+    sure, _, others = told.partition(_IF_OF_TRAINING)
+    return sure if others or told.count("--") == 1 else mapped("KEY")
 
 
 def _of_training(key: str, keys: Sequence[str]) -> bool:
@@ -51,28 +105,31 @@ def _of_training(key: str, keys: Sequence[str]) -> bool:
 
 def likely_scores(runs: Sequence[ImportedRun]) -> str:
     """`--map KEY=METRIC`, or those of several keys that are called alike: the user knows which."""
-    keys = [key for run in runs for key in run.provenance.unread]
-    found = likely_key(keys)
+    keys = _likely(runs)
+    beside = {key for run in runs for key in run.provenance.beside_loss}
+    found = likely_key(keys, beside)
     rate = next((word for word in _RATES if re.search(word, found, re.I)), None)
     alike = [] if rate is None else [
         key for key in dict.fromkeys(keys) if key != found and re.search(rate, key, re.I)
-        and not _NO_SCORE.search(key) and not _OF_TRAINING.search(key)
+        and not _NO_SCORE.search(key) and not _OF_TRAINING.search(key) and key not in beside
         and bool(re.search(_HELD_OUT, key, re.I)) == bool(re.search(_HELD_OUT, found, re.I))
     ]  # fmt: skip
-    if _of_training(found, keys):  # which of them it is only the user knows
-        return (f"{mapped(found)} if it is of held-out problems; {mapped(found)} --set split=train "
-                "if it is of the training batch, as the loss beside it is")
+    unread = [key for run in runs for key in run.provenance.unread]
+    trained = found in beside and not re.search(_HELD_OUT, found, re.I)
+    if trained or _of_training(found, unread):  # which of them it is only the user knows
+        return (f"{mapped(found)} --set split=train{_IF_OF_TRAINING}; {mapped(found)} if it is of "
+                "held-out problems")
     told = " or ".join(map(mapped, (found, *alike[:_ALIKE])))
     return f"{told}, whichever is your score" if alike else told
 
 
-def likely_key(keys: Sequence[str]) -> str:
+def likely_key(keys: Sequence[str], beside_loss: Collection[str] = ()) -> str:
     """The key that looks most like a score, of held-out problems if there is one; else "KEY"."""
     fit = [key for key in keys if not _NO_SCORE.search(key)]
-    others = [key for key in fit if not _OF_TRAINING.search(key)]
+    others = [key for key in fit if not _OF_TRAINING.search(key) and key not in beside_loss]
     for words in (rf"{_HELD_OUT}.*(mean|avg)(@|_at_|_)?[0-9]", r"(^|[/_])(mean|avg)(@|_at_)[0-9]",
-                  rf"{_HELD_OUT}.*({_RATE}|score|reward)", "eval|val|test|held", *_RATES,
-                  "score|reward"):  # fmt: skip
+                  rf"{_HELD_OUT}.*({_RATE}|score|reward)", _HELD_OUT, *_RATES,
+                  r"(total|overall|combined)\w*$", "score|reward"):  # fmt: skip
         for among in (others, fit):
             if found := next((key for key in among if re.search(words, key, re.I)), None):
                 return found
@@ -82,7 +139,8 @@ def likely_key(keys: Sequence[str]) -> str:
 def scores_unread(run: ImportedRun, most: int = 5) -> list[str]:
     """Keys of a run that may hold a held-out score, the likeliest first."""
     found: list[str] = []
-    keys = list(run.provenance.unread)
+    beside = run.provenance.beside_loss
+    keys = [k for k in _likely([run]) if k not in beside or re.search(_HELD_OUT, k, re.I)]
     while len(found) < most and (key := left_out(keys)):
         found.append(key)
         keys.remove(key)
@@ -127,6 +185,17 @@ def metric_named(key: str) -> str:
     return f"{'best' if re.search('pass|best|any', key, re.I) else 'avg'}@{k[1]}"
 
 
+def no_reward(runs: Sequence[ImportedRun]) -> str:
+    """What is said where a loss is logged and nothing like a reward; "" otherwise."""
+    keys = [key for run in runs for key in run.provenance.unread]
+    learns = any(_LEARNS.search(key) for key in keys)
+    if likely_key(_likely(runs)) != "KEY" or not learns or any(
+        re.search("reward|score|return", key, re.I) for key in keys
+    ):
+        return ""
+    return " No reward is logged beside the loss, so it seems to be no run of RL."
+
+
 def keys_there(runs: Sequence[ImportedRun], most: int = 12) -> str:
     """The keys of logs that were not understood, for a message; the likely scores first.
 
@@ -155,6 +224,8 @@ def check_map(path: Path, runs: Sequence[ImportedRun], settings: Settings) -> No
         return
     meant = {c.metric.variable for c in scores.values()}
     if any(s.metric.variable in meant for run in runs for s in run.series):
+        return
+    if any(COUNTED_BY.format(key) in run.provenance.inferred for run in runs for key in scores):
         return
     errors = (error for run in runs for error in run.errors)
     if told := next((e for e in errors if e.reason.startswith(tuple(scores))), None):

@@ -20,11 +20,13 @@ _WHOLE = (
     "evaluation_problems", "gpus", "processes", "begins",
 )
 _MEANT = ("problems_per_batch", "rollouts_per_problem", "batch_size", "rollouts", "steps", "score",
-          "seed", "run", *LOG2)  # fmt: skip
+          "problems_sampled", "seed", "run", *LOG2)  # fmt: skip
 # The short words of --current, for settings, placeholders and columns.
 _SHORT = {"bp": "problems_per_batch", "n": "rollouts_per_problem"}
 _COLUMNS = {**_SHORT, "batch_size": "responses_per_batch"}  # B = B_p * n, as in --batch-size
-_ERRORS = re.compile(r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong)(?:[/_.-]?rates?)?$", re.I)
+_ERRORS = re.compile(
+    r"(?:^|[/_.-])(?:errors?|err|failures?|fail|wrong|[cw]er)(?:[/_.-]?(?:rates?|mean))?$", re.I
+)
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
 _METRIC = re.compile(r"(?P<kind>[A-Za-z_][\w-]*?)(?:@(?P<k>[1-9][0-9]{0,5}))?(?::(?P<est>[a-z]+))?")
 

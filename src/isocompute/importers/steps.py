@@ -310,10 +310,10 @@ def from_one(
     Returns:
         None where the steps are right as they are.
     """
-    if not trainer and step_K.size and _before_multiples(step_K) and (
+    if trainer not in FROM_ZERO and step_K.size and _before_multiples(step_K) and (
         trains_at_zero or step_K.min() > 0  # Lightning 2: the tenth update is logged as step 9
-    ):
-        return np.where(step_K == 0, 0, step_K + 1)  # a loop of one's own
+    ):  # a loop of one's own, which may use a trainer's key
+        return np.where(step_K == 0, 0, step_K + 1)
     if trainer not in FROM_ZERO or not step_K.size:
         return None
     if trainer == "slime":
@@ -358,8 +358,13 @@ def at_last_update(step_K: IntArray, trainer: str, trained: int) -> IntArray | N
 
 
 def _before_multiples(step_K: IntArray) -> bool:
-    """Whether evaluations stand at k-1, 2k-1, 3k-1, ... with k above 1, as if counted from 0."""
+    """Whether evaluations stand at k-1, 2k-1, 3k-1, ... with k above 1, as if counted from 0.
+
+    Behind three of them the last may stand anywhere, after the last update.
+    """
     after = np.unique(step_K[step_K > 0], return_index=True)[0] + 1
+    if after.size > 3 and after[-1] < after[-2] + after[0]:
+        after = after[:-1]
     return after.size > 2 and after[0] > 1 and bool((np.diff(after) == after[0]).all())
 
 

@@ -8,7 +8,7 @@ never guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from isocompute.importers.runs import Metric
 from isocompute.importers.settings import Column
@@ -206,6 +206,11 @@ ROLLOUTS = re.compile(
     r"(?:_(?:seen|total|so_far|generated))?$|"
     r"(?:^|[/_.])(?:total_samples|(?:consumed|seen)_samples|samples_(?:seen|so_far|consumed))$"
 )
+# Rollouts of one step, in tinker-cookbook (rl/metric_util.py) and loops of one's own.
+COUNTED = re.compile(
+    r"env/all/total_episodes|"
+    r"(?!.*(?:eval|val|test))(?:.*[/_.])?(?:rollout|episode|trajectory|completion|response)s?_count"
+)
 # Batches of rollouts that one update took under dynamic sampling: verl 0.7, recipe/dapo,
 # dapo_ray_trainer.py; NeMo-RL (2026-08), algorithms/grpo.py.
 BATCHES_KEYS = ("train/num_gen_batches", "train/dynamic_sampling_num_gen_batches")
@@ -268,6 +273,37 @@ STEP_KEYS = (
     "global_step", "global_step/max_steps", "rollout/step", "train/step", "eval/global_step",
     "eval/step", "progress/batch", "update", "updates", "iteration", "trainer/step", "train_step",
 )
+_SLASHED = {
+    key.replace("/", "_"): key for key in (
+        *_ALONE, *LENGTH_KEYS, *TOKENS_KEYS, *ROLLOUTS_KEYS, *BATCHES_KEYS, *RATE_KEYS, *STEP_KEYS,
+        TOTAL_TOKENS_KEY, PROMPT_KEY, "training/epoch", "timing_s/step",
+    ) if "/" in key
+}  # fmt: skip
+_VERL_SLASHED = re.compile(
+    r"val-(core|aux)_(.+)_([^_]+)_(mean|best|worst|maj)[@_]([0-9]+)(_mean)?"
+)
+_FEW_SLASHED = 3  # at one or two a name of one's own may be a trainer's by chance
+
+
+def with_slashes(key: str) -> str:
+    """A trainer's key whose slashes were written as `_`; any other as it is.
+
+    >>> with_slashes("val-core_math_acc_mean@4"), with_slashes("perf_total_num_tokens")
+    ('val-core/math/acc/mean@4', 'perf/total_num_tokens')
+    """
+    if match := _VERL_SLASHED.fullmatch(key):
+        part, source, variable, kind, k, mean = match.groups()
+        return f"val-{part}/{source}/{variable}/{kind}@{k}{'/mean' if mean else ''}"
+    return _SLASHED.get(key, key)
+
+
+def header_with_slashes(header: Sequence[str]) -> list[str]:
+    """Columns whose trainer is told by several of them; others as they are."""
+    named = [with_slashes(cell) for cell in header]
+    changed = sum(a != b for a, b in zip(named, header, strict=True))
+    return named if changed >= _FEW_SLASHED and "/" not in "".join(header) else list(header)
+
+
 # Keys of the Hugging Face trainer under W&B and trackio, whose own step counts calls of log
 # (transformers 5.23, integrations/integration_utils.py: train/global_step is logged beside it).
 CALLS = ("trl", "openrlhf", "slime")

@@ -28,6 +28,7 @@ from isocompute.importers.repetitions import (
     refuse_two_sweeps,
     require_one_arm,
     select_imported,
+    unsaid,
 )
 from isocompute.importers.runs import ImportedRun
 from isocompute.importers.scale import PLAIN, require_range, rescaled
@@ -278,7 +279,9 @@ def _of_split(asked: _Asked, curves: list[Curve]) -> Found:
 def _of_logs(asked: _Asked, runs: Sequence[ImportedRun]) -> Found:
     path, score_range = asked.path, asked.score_range
     runs = select_imported(path, runs, asked.where)
-    require_one_arm([run for run in runs if run.series], asked.where)
+    scored = [run for run in runs if run.series]
+    require_one_arm(scored, asked.where)
+    asked.tell(unsaid(scored, asked.where))
     if score_range == PLAIN:  # as it was declared at the import
         score_range = next((r for run in runs if (r := run.provenance.score_range)), PLAIN)
     train: list[Curve] = []

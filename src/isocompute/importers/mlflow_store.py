@@ -15,7 +15,8 @@ from isocompute import __version__
 from isocompute.importers.calls import Calls
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
-from isocompute.importers.reading import clean_text, iter_lines, number as number_of, open_log
+from isocompute.importers.reading import clean_text, iter_lines, open_log
+from isocompute.importers.reading import number as number_of
 from isocompute.importers.runs import ImportedRun, Provenance
 from isocompute.importers.settings import Settings
 
@@ -69,13 +70,13 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
                     collector.row(words[2] if len(words) == 3 else 0, {key: words[1]}, number)
     if len(held) > len(files):
         calls = Calls(collector)
-        for time, key, value, number in sorted(held, key=lambda one: number_of(one[0]) or 0):
-            calls.take(time, key, value, number)
+        for time, key, text, at in sorted(held, key=lambda one: number_of(one[0]) or 0):
+            calls.take(time, key, text, at)
         calls.finish()
         calls.check(clean_text(folder))
     else:
-        for _, key, value, number in held:
-            collector.row(0, {key: value}, number)
+        for _, key, text, at in held:
+            collector.row(0, {key: text}, at)
     if errors.count:
         collector.note(f"{errors.count} lines were not used")
     provenance = Provenance(

@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -91,7 +91,9 @@ def read_log(
     return settled
 
 
-def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
+def _read_file(
+    path: Path, settings: Settings, lines: Sequence[Path] = ()
+) -> list[ImportedRun]:
     if path.name.lower().endswith(_WORKBOOKS):
         raise InputError(
             f"a log must be text or a tracker's file, but {str(path)!r} is a workbook; save its "
@@ -141,7 +143,7 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     if _is_event_file(head) or "tfevents" in path.name:
         from isocompute.importers.tensorboard import read_tensorboard
 
-        return read_tensorboard(path, settings)
+        return read_tensorboard(path, settings, lines)
     if path.name == "trainer_state.json" or b'"log_history"' in head:
         return _read_trainer_state(path, settings)
     if _is_recording(head):
@@ -230,10 +232,6 @@ def _is_mlflow_run(folder: Path, names: list[str], folders: list[str]) -> bool:
     return is_mlflow_run(folder, names, folders)
 
 
-def _is_archive(path: Path) -> bool:
-    return path.name.lower().endswith(_ARCHIVES) and path.name[:1] != "."
-
-
 def is_candidate(path: Path) -> bool:
     """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
@@ -259,18 +257,18 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)
-        archives += [p.name for p in paths if _is_archive(p)]
+        archives += [n for n in sorted(names) if n.lower().endswith(_ARCHIVES) and n[0] != "."]
         tables += [p for p in paths if p.suffix == ".parquet" and p not in named and p.is_file()]
         if len(files) > MAX_FILES:
             raise InputError(
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "
                 "give its subfolders one by one."
             )
-    states: dict[Path, list[Path]] = defaultdict(list)
-    dumps: dict[Path, list[Path]] = defaultdict(list)
+    states, dumps = defaultdict[Path, list[Path]](list), defaultdict[Path, list[Path]](list)
     single: list[Path] = []
     from isocompute.importers.beside import of_other_logs
     from isocompute.importers.checkpoints import read_results, results_in, with_results
+    from isocompute.importers.tensorboard import lines_of
 
     apart = of_other_logs(files)
     if apart == set(files):  # beside nothing: read, and refused for what it is
@@ -319,8 +317,10 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         if (whole_run := read_parts(files, settings.for_path(bare))) is not None:
             runs += whole_run
             single = [path for path in single if path not in files]
-    for path in single:
-        attempt(_read_file, path, settings.for_path(path))
+    charts = lines_of([path for path in single if "tfevents" in path.name])
+    lines = {path for found in charts.values() for path in found}
+    for path in (one for one in single if one not in lines):
+        attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     own = (read_results(r, settings.for_path(home)) for home, r in evaluated.items())
     runs[:] = with_results(runs, [run for found in own for run in found])
     if runs and deleted:

@@ -108,7 +108,7 @@ def _mlflow(
     time = "timestamp" if "timestamp" in metrics else "rowid"
     still = {str(row[0]) for row in connection.execute(
         "SELECT run_uuid FROM metrics GROUP BY run_uuid "
-        f"HAVING min(step) = 0 AND max(step) = 0 AND count(*) > count(DISTINCT key)"
+        "HAVING min(step) = 0 AND max(step) = 0 AND count(*) > count(DISTINCT key)"
     )}  # fmt: skip
     calls = dict[str, Calls]()
     rows = connection.execute(

@@ -112,7 +112,7 @@ def late_rows(key: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize("key", ["val/policy_version", "eval/weights_step"])
 def test_the_counter_of_an_evaluated_policy_places_scores_alone(tmp_path: Path, key: str) -> None:
     lines(tmp_path / "a" / "log.jsonl", late_rows(key))
-    (tmp_path / "a" / "config.json").write_text(json.dumps({**PARAMS, "max_steps": None}))
+    (tmp_path / "a" / "config.json").write_text(json.dumps(PARAMS))
     assert f"--set step={key}" in refused(tmp_path, MAP)
     (run,) = read_log(tmp_path, settings=load_settings([f"step={key}"], MAP))
     by_split = {s.split: s for s in run.series}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.importers.headers import head_of
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.ranks import parts_in, read_parts
@@ -186,6 +187,8 @@ def _read_file(
 def _is_a_table(path: Path, header: str) -> InputError:
     from isocompute.importers.asking import likely_columns
 
+    if header.startswith("|"):
+        head_of(path)  # refuses what is Markdown
     columns = [column.strip(' "') for column in re.split("[,;\t]", header.strip())]
     score = "" if "score" in columns else likely_columns(columns, ["score"]).get("score", "")
     how = f", with {score} as the score if it holds that" if score else " as it is"
@@ -307,7 +310,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         paths.sort(key=lambda p: (len(p.stem), p.stem))
         attempt(read_jsonl, paths, settings.for_path(home), home.name)
     for store in stores:
-        from isocompute.importers.mlflow_store import is_deleted, read_mlflow_run
+        from isocompute.importers.mlflow_store import DELETED, is_deleted, read_mlflow_run
 
         if is_deleted(store):
             deleted += 1
@@ -323,19 +326,16 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     own = (read_results(r, settings.for_path(home)) for home, r in evaluated.items())
     runs[:] = with_results(runs, [run for found in own for run in found])
-    if runs and deleted:
-        from isocompute.importers.mlflow_store import DELETED
-
-        note = DELETED.format(deleted)
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
-    if runs and reasons:
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, _not_read(reasons)))
-    if runs and special:
-        note = f"{special} pipes, devices or broken links of the folder were not opened"
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
-    if runs and archives:
-        note = f"{', '.join(archives[:3])}: archives of the folder were not opened; unpack them"
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
+    told = [_not_read(reasons)] * bool(reasons)
+    if deleted:
+        told.insert(0, DELETED.format(deleted))
+    if special:
+        told.append(f"{special} pipes, devices or broken links of the folder were not opened")
+    if archives:
+        first = ", ".join(archives[:3])
+        told.append(f"{first}: archives of the folder were not opened; unpack them")
+    if runs and told:
+        runs[0] = replace(runs[0], notes=(*runs[0].notes, *told))
     if not runs and archives and not reasons:
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds "

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from isocompute.errors import InputError
 from isocompute.importers import read_log
 from isocompute.importers.settings import load_settings
 from test_layouts_sixteenth import drawn, lines, load, refused, score
@@ -88,6 +89,13 @@ def test_mlflow_without_steps_or_a_known_counter_asks_for_one(tmp_path: Path, fi
 def test_mlflow_with_one_call_is_left_alone(tmp_path: Path) -> None:
     (curve,) = load(database(tmp_path / "mlflow.db", [(1, "val/accuracy", 0.2)]), MAP)
     assert (curve.rollouts_K.tolist(), curve.score_K.tolist()) == ([0], [0.2])
+
+
+def test_mlflow_with_steps_keeps_them(tmp_path: Path) -> None:
+    rows = [(s, "val/accuracy", score(s, N)) for s in AT]
+    with sqlite3.connect(database(tmp_path / "mlflow.db", rows)) as db:
+        db.execute("UPDATE metrics SET step = timestamp")
+    assert drawn(load(tmp_path / "mlflow.db", MAP)) == RIGHT
 
 
 def test_many_scores_at_one_step_stop_whatever_the_log_is(tmp_path: Path) -> None:
@@ -199,6 +207,8 @@ def test_a_markdown_table_says_how_it_is_written_as_csv(
     file.write_text("".join(f"{edge} {' | '.join(row)} {edge}\n" for row in rows), "utf-8")
     told = refused(file)
     assert ("hold two numbers" in told) is bool(sign)
+    with pytest.raises(InputError, match="sed -E"):  # of an import, too
+        read_log(file)
     command = told[told.index("sed ") : told.index(" && isocompute")]
     subprocess.run(["bash", "-c", command], check=True)
     made = tmp_path / "my table-plain.csv"

@@ -187,7 +187,7 @@ def _read_file(
 def _is_a_table(path: Path, header: str) -> InputError:
     from isocompute.importers.asking import likely_columns
 
-    if header.startswith("|"):
+    if "|" in header:
         head_of(path)  # refuses what is Markdown
     columns = [column.strip(' "') for column in re.split("[,;\t]", header.strip())]
     score = "" if "score" in columns else likely_columns(columns, ["score"]).get("score", "")

@@ -86,6 +86,14 @@ def test_mlflow_without_steps_or_a_known_counter_asks_for_one(tmp_path: Path, fi
     assert drawn(load(source, MAP, ("step=k",))) == RIGHT
 
 
+def test_a_run_without_scores_stops_no_other(tmp_path: Path) -> None:
+    database(tmp_path / "mlflow.db", calls("update"))
+    with sqlite3.connect(tmp_path / "mlflow.db") as db:
+        db.execute("INSERT INTO runs VALUES ('v', 'died', 'active')")
+        db.executemany("INSERT INTO metrics VALUES ('cpu', 0.5, ?, 'v', 0, 0)", [(1,), (2,)])
+    assert drawn(load(tmp_path / "mlflow.db", MAP)) == RIGHT
+
+
 def test_mlflow_with_one_call_is_left_alone(tmp_path: Path) -> None:
     (curve,) = load(database(tmp_path / "mlflow.db", [(1, "val/accuracy", 0.2)]), MAP)
     assert (curve.rollouts_K.tolist(), curve.score_K.tolist()) == ([0], [0.2])

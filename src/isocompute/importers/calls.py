@@ -40,7 +40,9 @@ class Calls:
             UnclearError: names what may count them.
         """
         counters = self.collector.counters
-        if self._count > 1 and counters.wanted is None and not counters.seen:
+        if self._count > 1 and self.collector.scored and counters.wanted is None and (
+            not counters.seen
+        ):
             raise UnclearError(
                 f"{what}: run {self.collector.name}: steps must count updates, but MLflow has all "
                 f"{self._count} calls at step 0 (they were logged without step=) and no known key "

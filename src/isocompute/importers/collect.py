@@ -103,6 +103,11 @@ class Collector:
         self._described.configure(config, line)
 
     @property
+    def scored(self) -> bool:
+        """Whether a row had a key of scores."""
+        return bool(self._points)
+
+    @property
     def configured(self) -> dict[str, object]:
         """What is known of its configuration, flat."""
         return dict(self._described.config)

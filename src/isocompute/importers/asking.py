@@ -241,7 +241,7 @@ _WRITTEN = {
     "problems_per_batch": r"bp|b_p|bsz|[tr]?bs|(?<![0-9])b|batch|prompts|problems(?:_per_batch)?",
     # an n beside one of the others often counts nodes
     "rollouts_per_problem": r"nspp|g|group|gen|roll(?:outs?)?(?:_per_problem)?|samples|n",
-    "seed": r"seed|s",
+    "seed": r"seed ?|s",
 }
 
 

@@ -28,7 +28,7 @@ from isocompute.importers.meanings import (
     meaning_of,
     split_said,
 )
-from isocompute.importers.points import Points, of_one_set
+from isocompute.importers.points import Points, at_policy, of_one_set
 from isocompute.importers.reading import clean_text, is_missing_word, number, refuse_grouped, whole
 from isocompute.importers.runs import ImportedRun, Outcomes, Provenance, UnclearError
 from isocompute.importers.scored import Evidence
@@ -103,6 +103,11 @@ class Collector:
         self._described.configure(config, line)
 
     @property
+    def scored(self) -> bool:
+        """Whether a row had a key of scores."""
+        return bool(self._points)
+
+    @property
     def configured(self) -> dict[str, object]:
         """What is known of its configuration, flat."""
         return dict(self._described.config)
@@ -122,10 +127,23 @@ class Collector:
         """
         counters = self.counters
         if counters.busy:
+            if counters.evaluated and not calls:
+                self._learn(values)
+                apart = at_policy(step, values, str(counters.wanted), self._kinds)
+                for place, part in apart:
+                    self._row(place, part, line)
+                if apart:
+                    return
             if counters.waits(step, values, calls) and len(self._waiting) < MAX_POINTS:
                 self._waiting.append((step, values, line))
                 return
             step = counters.place(step, values, calls)
+        self._row(step, values, line, calls=calls)
+
+    def _row(
+        self, step: object, values: Mapping[str, object], line: int, *, calls: bool = False
+    ) -> None:
+        counters = self.counters
         self.n_rows += 1
         at = whole(step)
         if at is None or (type(step) is str and "." in step):

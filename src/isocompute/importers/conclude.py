@@ -38,6 +38,7 @@ from isocompute.importers.points import (
     after_rows,
     descends,
     of_two_kinds,
+    refuse_still,
     series_of,
     told_of_order,
 )
@@ -181,6 +182,7 @@ def conclude(
             f"several scores{EARLIEST_FIRST}"
         )
     if inferred or any(" with another score" in line for line in notes):
+        refuse_still(c.points, f"{path}: run {c.name}")
         _refuse_several(c)
         if told := of_two_kinds(c.points):
             beside = f" (beside them: {', '.join(c.unread[:5])})" if c.unread else ""

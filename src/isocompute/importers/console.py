@@ -21,6 +21,7 @@ from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.printed import row_in, settings_in
 from isocompute.importers.progress import Progress
 from isocompute.importers.reading import (
+    OF_ONES_OWN,
     Line,
     ends_whole,
     flatten,
@@ -57,6 +58,9 @@ _CLOSING = {"(": ")", "[": "]", "{": "}"}
 # verl 0.1 prints the first and last validation (trainer/ppo/ray_trainer.py, fit), and logs neither
 _VALIDATED = re.compile(r"(Initial|Final) validation metrics: \{")
 _TESTED = re.compile(r"'(test_score/[^']{1,300})': (?:np\.float64\()?([0-9.eE+-]{1,30})")
+# [eval] step 20: 88/200 correct
+_TOLD = re.compile(r"\b(?:step|update|iter\w{0,6})[ =:#]{1,3}[0-9]{1,9}\b[^{}|%]{0,60}?[ =:]"
+                   r"(?:[0-9]{1,9}/[0-9]{1,9}|0?\.[0-9]{1,9})(?![0-9.])", re.I)  # fmt: skip
 _GOES_ON = (" ", "'", '"', "}", "]", ")")  # how a further line of a printed dictionary begins
 
 
@@ -70,6 +74,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
     last = ""  # step
     first: dict[str, object] = {}  # scores before it
     validated = ""  # which validation is printed
+    told = ""  # a line of scores in a form of one's own
     depth = 0  # open brackets of a trainer's arguments
     with open_log(path) as handle:
         for number, data in _whole_lines(handle, str(path), errors):
@@ -115,6 +120,7 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
                 runs.source = printed.source
                 runs.row(printed.step, printed.values, number)
             else:
+                told = told or (text if _TOLD.search(text) else "")
                 runs.pending.update(settings_in(text))
     _cut_off(config, "", runs.pending)
     for step, values, at in progress.finish(str(path)):
@@ -126,11 +132,25 @@ def read_console(path: Path, settings: Settings) -> list[ImportedRun]:
             raise InputError(
                 f"a console of transformers' trainers must hold the progress bar, which counts the "
                 f"updates, but {str(path)!r} has {progress.unplaced} rows and no bar (it goes to "
-                "stderr); give the trainer_state.json of the last checkpoint."
+                f"stderr); {_cure(told)}."
             )
     if progress.total is not None and runs.source == "trl-console":
         runs.plan(progress.total)
     return runs.finish()
+
+
+def _cure(told: str) -> str:
+    """What to give instead of a console without a bar; `told`: a line of scores of one's own.
+
+    >>> _cure("[eval] step 20: 3/8 right")[:81]
+    "its line '[eval] step 20: 3/8 right' is no trainer's: write a CSV of its scores: r"
+    """
+    if (match := _TOLD.search(told)) is None:
+        return "give the trainer_state.json of the last checkpoint"
+    share = match[0].rsplit(maxsplit=1)[-1]
+    solved, _, of = share.partition("/")
+    worth = f" ({share} is {int(solved) / int(of):.4g})" if int(of or 0) else ""
+    return f"its line {told.strip()[:80]!r} is no trainer's: {OF_ONES_OWN}{worth}"
 
 
 def _own_arguments(text: str, depth: int) -> tuple[str, int]:

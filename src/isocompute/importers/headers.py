@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +18,11 @@ _HEAD = 1 << 20
 _TELLING = ({b"problems_per_batch", b"rollouts_per_problem"}, {b"rollouts", b"score"})
 _TITLES = 20  # lines that may stand above a header by mistake; at half a long note hides it
 _LEVELS = 5  # of the columns of a pivoted frame; at half a sweep over three settings is refused
+
+
+# Below the names of a Markdown table: |---|:---:|
+_RULER = re.compile(rb"\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)+\|?")
+_SPREAD = re.compile(r"[0-9.]+ *(?:±|\+/-|\+-) *[0-9.]+")
 
 
 class Head(NamedTuple):
@@ -49,6 +56,7 @@ def head_of(path: Path) -> Head:
             f"{path}: the names of the columns must stand in the first line, but stand in line "
             f"{skipped + at + 1}; delete the lines above it."
         )
+    refuse_markdown(path, lines[skipped:])
     header = lines[skipped].decode("utf-8", "replace")
     separator = separator_of(header)
     counts = {line.count(b";") for line in lines[skipped : skipped + _LEVELS]}
@@ -67,6 +75,28 @@ def head_of(path: Path) -> Head:
             "occurs more than once; rename or drop one."
         )
     return Head(skipped + deep, separator, names, encoding, said)
+
+
+def refuse_markdown(path: Path, lines: Sequence[bytes]) -> None:
+    """Refuse a Markdown table, with the command that writes it as CSV.
+
+    Raises:
+        InputError: names what parts its cells, and a cell of two numbers.
+    """
+    if len(lines) < 2 or not _RULER.fullmatch(lines[1].strip()):
+        return
+    cells = b"\n".join(lines[2:_TITLES]).decode("utf-8", "replace")
+    two = _SPREAD.search(cells)
+    both = f", and hold two numbers ({two[0].strip()}), of which the first is taken" if two else ""
+    new = path.with_name(f"{path.stem}-plain.csv")
+    spread = r"; s/ *(±|\+\/-|\+-) *[0-9.]+//g" if two else ""
+    mark = ";" if any(b"," in line for line in lines) else ","
+    script = rf"2d; s/^ *\| *//; s/ *\| *$//; s/ *\| */{mark}/g{spread}"
+    raise InputError(
+        f"{path}: a table must be CSV, but its cells stand between | as in Markdown{both}; write "
+        f"it as CSV and give that: sed -E '{script}' {shlex.quote(str(path))} > "
+        f"{shlex.quote(str(new))} && isocompute fit {shlex.quote(str(new))}"
+    )
 
 
 def separator_of(header: str) -> str:

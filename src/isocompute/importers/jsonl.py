@@ -171,6 +171,8 @@ def take_row(
 ) -> str:
     """Take one row; the format that it is of, or "" if of none."""
     named = runs.first.settings.step
+    if runs.first.counters.evaluated and not _STEP_KEYS.isdisjoint(row):
+        named = None  # of the scores alone; the row has a step of its own
     if _STEP_KEYS.isdisjoint(row) and named not in row:
         row = _lifted(row, named)
         named = None if named is None else _SEPARATOR.split(named)[-1]

@@ -16,6 +16,8 @@ _COUNTS = ("rollouts", "steps", "tokens", "problems_per_batch", "rollouts_per_pr
 _FRACTION = re.compile(
     r'[\s"]*-?(?:0([.,])[0-9]+|[0-9]+([.,])(?:[0-9]{1,2}|[0-9]{4,}))\s*%?[\s"]*'
 )
+# Words for a model before or after its training, where others have the update.
+_STAGE = re.compile("base|init|start|before|untrained|final|last|end|best", re.I)
 _CHECKPOINT = re.compile(
     r"((?:global_?step|step|checkpoint|ckpt|iter|iteration|update)[-_ ]?)([0-9]{1,9})", re.I
 )
@@ -100,3 +102,17 @@ def steps_named(values: list[str | None], path: Path) -> list[str | None]:
             f"{other!r}; choose the rows of your runs with --where COLUMN=VALUE."
         )
     return [value if m is None else m[2] for value, m in zip(values, found, strict=True)]
+
+
+def cure_of(name: str, cell: str) -> str:
+    """What to do about a cell of a column of numbers that holds none.
+
+    >>> cure_of("steps", "base")
+    'write the update that it means: 0 for the model before training, the last for a final one'
+    """
+    if any(c.isdigit() for c in cell):
+        return "write plain numbers, such as 1152 or 0.25"
+    if name == "steps" and _STAGE.search(cell):
+        return ("write the update that it means: 0 for the model before training, the last for a "
+                "final one")  # fmt: skip
+    return "correct or empty that cell, or drop its row if it sums up others"

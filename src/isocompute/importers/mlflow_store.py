@@ -12,14 +12,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isocompute import __version__
+from isocompute.importers.calls import Calls
 from isocompute.importers.collect import Collector
 from isocompute.importers.ledger import Errors
 from isocompute.importers.reading import clean_text, iter_lines, open_log
+from isocompute.importers.reading import number as number_of
 from isocompute.importers.runs import ImportedRun, Provenance
 from isocompute.importers.settings import Settings
 
 DELETED = "{} more runs were deleted in MLflow and are left out"
 MAX_KEYS = 20_000
+_MOST_STILL = 1 << 28  # bytes of metrics that are held at once; at half nothing changes
 _MAX_PARAM_BYTES = 8_000  # MLflow's own limit is 6,000 characters
 
 
@@ -47,7 +50,10 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
         value = path.read_bytes()[:_MAX_PARAM_BYTES]
         digest.update(value)
         collector.configure({key: value.decode("utf-8", "replace").strip()})
-    for path in _files(folder / "metrics"):
+    files = _files(folder / "metrics")
+    still = all(map(_is_still, files)) and sum(p.stat().st_size for p in files) < _MOST_STILL
+    held = list[tuple[str, str, str, int]]()  # of a run whose step never moves: all lie at 0
+    for path in files:
         key = path.relative_to(folder / "metrics").as_posix()
         errors.file = clean_text(path)
         with open_log(path) as handle:
@@ -58,7 +64,19 @@ def read_mlflow_run(folder: Path, settings: Settings) -> list[ImportedRun]:
                 if len(words) not in (2, 3):
                     errors.add(number, "a line of a metric must be `timestamp value step`")
                     continue
-                collector.row(words[2] if len(words) == 3 else 0, {key: words[1]}, number)
+                if still:
+                    held.append((words[0], key, words[1], number))
+                else:
+                    collector.row(words[2] if len(words) == 3 else 0, {key: words[1]}, number)
+    if len(held) > len(files):
+        calls = Calls(collector)
+        for time, key, text, at in sorted(held, key=lambda one: number_of(one[0]) or 0):
+            calls.take(time, key, text, at)
+        calls.finish()
+        calls.check(clean_text(folder))
+    else:
+        for _, key, text, at in held:
+            collector.row(0, {key: text}, at)
     if errors.count:
         collector.note(f"{errors.count} lines were not used")
     provenance = Provenance(
@@ -72,6 +90,15 @@ def _files(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return [p for p in sorted(folder.rglob("*"))[:MAX_KEYS] if p.is_file()]
+
+
+def _is_still(path: Path) -> bool:
+    """Whether the first and the last line of a metric's file stand at step 0."""
+    with path.open("rb") as file:
+        first = file.readline(300).split()
+        file.seek(max(path.stat().st_size - 300, 0))
+        last = file.read().splitlines()[-1:]
+    return all(words[2:] in ([b"0"], []) for words in (first, *(line.split() for line in last)))
 
 
 def _name(folder: Path) -> str:

@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from isocompute.importers.runs import FloatArray, IntArray, Series
+from isocompute.importers.reading import whole
+from isocompute.importers.runs import FloatArray, IntArray, Series, UnclearError
 from isocompute.importers.settings import Column
 from isocompute.importers.vocabulary import EVALUATED_SET
 
@@ -84,6 +85,23 @@ def of_one_set(
             own = series(replace(kind.column, problem_set=name), key)
         told.append((key, own or kind))
     return told
+
+
+def at_policy(
+    step: object, values: Mapping[str, object], counter: str,
+    kinds: Mapping[str, Points | str | None],
+) -> list[tuple[object, Mapping[str, object]]]:
+    """A row's scores at the update that was evaluated, and all else at the row's own.
+
+    None of it where scores stand in a row without that update, but for those before training.
+    """
+    scores = {key: value for key, value in values.items()
+              if isinstance(kind := kinds.get(key), Points) and kind.column.split != "train"}
+    if scores and counter not in values:
+        return [] if whole(step) else [(step, values)]
+    rest = {k: v for k, v in values.items() if k not in scores and k != counter}
+    apart = [(values.get(counter), scores), (step, rest)]
+    return [(at, part) for at, part in apart if part]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,6 +335,25 @@ def of_two_kinds(found: Sequence[Points]) -> str:
         if points.column.split != "train" and several >= _TWICE and 2 * several > steps:
             return f"{points.key} has several in rows one after the other at {several} of {steps}"
     return ""
+
+
+def refuse_still(found: Sequence[Points], what: str) -> None:
+    """Refuse many scores at one step: nothing was counted where a tracker got no step.
+
+    Raises:
+        UnclearError: with their step and what settles it.
+    """
+    for points in found:
+        steps, score_K = set(points.step), points.scores_K
+        if len(steps) == 1 and points.column.split != "train" and (
+            np.count_nonzero(np.diff(score_K)) > _TWICE
+        ):
+            raise UnclearError(
+                f"{what}: steps must count updates, but all {score_K.size} scores of "
+                f"{points.key or points.column.metric.label} stand at step {steps.pop()}; name "
+                "what counts updates with --set step=KEY, or write a CSV of run, "
+                "problems_per_batch, rollouts_per_problem, step, score."
+            )
 
 
 def series_of(

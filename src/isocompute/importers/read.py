@@ -9,13 +9,14 @@ import os
 import re
 import shlex
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from isocompute.errors import InputError
+from isocompute.importers.headers import head_of
 from isocompute.importers.identity import named_apart, settle_runs
 from isocompute.importers.jsonl import looks_like_jsonl, read_jsonl
 from isocompute.importers.ranks import parts_in, read_parts
@@ -91,7 +92,9 @@ def read_log(
     return settled
 
 
-def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
+def _read_file(
+    path: Path, settings: Settings, lines: Sequence[Path] = ()
+) -> list[ImportedRun]:
     if path.name.lower().endswith(_WORKBOOKS):
         raise InputError(
             f"a log must be text or a tracker's file, but {str(path)!r} is a workbook; save its "
@@ -141,7 +144,7 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
     if _is_event_file(head) or "tfevents" in path.name:
         from isocompute.importers.tensorboard import read_tensorboard
 
-        return read_tensorboard(path, settings)
+        return read_tensorboard(path, settings, lines)
     if path.name == "trainer_state.json" or b'"log_history"' in head:
         return _read_trainer_state(path, settings)
     if _is_recording(head):
@@ -184,6 +187,8 @@ def _read_file(path: Path, settings: Settings) -> list[ImportedRun]:
 def _is_a_table(path: Path, header: str) -> InputError:
     from isocompute.importers.asking import likely_columns
 
+    if "|" in header:
+        head_of(path)  # refuses what is Markdown
     columns = [column.strip(' "') for column in re.split("[,;\t]", header.strip())]
     score = "" if "score" in columns else likely_columns(columns, ["score"]).get("score", "")
     how = f", with {score} as the score if it holds that" if score else " as it is"
@@ -230,10 +235,6 @@ def _is_mlflow_run(folder: Path, names: list[str], folders: list[str]) -> bool:
     return is_mlflow_run(folder, names, folders)
 
 
-def _is_archive(path: Path) -> bool:
-    return path.name.lower().endswith(_ARCHIVES) and path.name[:1] != "."
-
-
 def is_candidate(path: Path) -> bool:
     """Whether a file of a folder is opened as a log, by its name."""
     name = path.name.lower()
@@ -259,18 +260,18 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         regular = [p for p in named if p.is_file()]  # a pipe or device would never end
         special += len(named) - len(regular)
         files.extend(regular)
-        archives += [p.name for p in paths if _is_archive(p)]
+        archives += [n for n in sorted(names) if n.lower().endswith(_ARCHIVES) and n[0] != "."]
         tables += [p for p in paths if p.suffix == ".parquet" and p not in named and p.is_file()]
         if len(files) > MAX_FILES:
             raise InputError(
                 f"a folder must hold at most {MAX_FILES} logs, but {str(folder)!r} holds more; "
                 "give its subfolders one by one."
             )
-    states: dict[Path, list[Path]] = defaultdict(list)
-    dumps: dict[Path, list[Path]] = defaultdict(list)
+    states, dumps = defaultdict[Path, list[Path]](list), defaultdict[Path, list[Path]](list)
     single: list[Path] = []
     from isocompute.importers.beside import of_other_logs
     from isocompute.importers.checkpoints import read_results, results_in, with_results
+    from isocompute.importers.tensorboard import lines_of
 
     apart = of_other_logs(files)
     if apart == set(files):  # beside nothing: read, and refused for what it is
@@ -309,7 +310,7 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         paths.sort(key=lambda p: (len(p.stem), p.stem))
         attempt(read_jsonl, paths, settings.for_path(home), home.name)
     for store in stores:
-        from isocompute.importers.mlflow_store import is_deleted, read_mlflow_run
+        from isocompute.importers.mlflow_store import DELETED, is_deleted, read_mlflow_run
 
         if is_deleted(store):
             deleted += 1
@@ -319,23 +320,22 @@ def _read_folder(folder: Path, settings: Settings) -> list[ImportedRun]:
         if (whole_run := read_parts(files, settings.for_path(bare))) is not None:
             runs += whole_run
             single = [path for path in single if path not in files]
-    for path in single:
-        attempt(_read_file, path, settings.for_path(path))
+    charts = lines_of([path for path in single if "tfevents" in path.name])
+    lines = {path for found in charts.values() for path in found}
+    for path in (one for one in single if one not in lines):
+        attempt(_read_file, path, settings.for_path(path), charts.get(path, ()))
     own = (read_results(r, settings.for_path(home)) for home, r in evaluated.items())
     runs[:] = with_results(runs, [run for found in own for run in found])
-    if runs and deleted:
-        from isocompute.importers.mlflow_store import DELETED
-
-        note = DELETED.format(deleted)
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
-    if runs and reasons:
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, _not_read(reasons)))
-    if runs and special:
-        note = f"{special} pipes, devices or broken links of the folder were not opened"
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
-    if runs and archives:
-        note = f"{', '.join(archives[:3])}: archives of the folder were not opened; unpack them"
-        runs[0] = replace(runs[0], notes=(*runs[0].notes, note))
+    told = [_not_read(reasons)] * bool(reasons)
+    if deleted:
+        told.insert(0, DELETED.format(deleted))
+    if special:
+        told.append(f"{special} pipes, devices or broken links of the folder were not opened")
+    if archives:
+        first = ", ".join(archives[:3])
+        told.append(f"{first}: archives of the folder were not opened; unpack them")
+    if runs and told:
+        runs[0] = replace(runs[0], notes=(*runs[0].notes, *told))
     if not runs and archives and not reasons:
         raise InputError(
             f"a folder must hold at least one log that is known, but {str(folder)!r} holds "

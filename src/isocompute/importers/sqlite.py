@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from isocompute.errors import InputError
+from isocompute.importers.calls import Calls
 from isocompute.importers.collect import Collector, one_of
 from isocompute.importers.ledger import Errors, provenance_of
 from isocompute.importers.mlflow_store import DELETED
@@ -104,10 +105,16 @@ def _mlflow(
     # is_nan: MLflow stores NaN as the value 0 with this flag
     flag = "is_nan" if "is_nan" in metrics else "0"
     # in the order in which they were written: the clock of a machine may go back
+    time = "timestamp" if "timestamp" in metrics else "rowid"
+    still = {str(row[0]) for row in connection.execute(
+        "SELECT run_uuid FROM metrics GROUP BY run_uuid "
+        "HAVING min(step) = 0 AND max(step) = 0 AND count(*) > count(DISTINCT key)"
+    )}  # fmt: skip
+    calls = dict[str, Calls]()
     rows = connection.execute(
-        f"SELECT rowid, run_uuid, step, key, value, {flag} FROM metrics ORDER BY rowid"
+        f"SELECT rowid, run_uuid, step, key, value, {flag}, {time} FROM metrics ORDER BY rowid"
     )
-    for rowid, uuid, step, key, value, is_nan in rows:
+    for rowid, uuid, step, key, value, is_nan, at in rows:
         if (uuid := str(uuid)) in deleted:
             continue
         collector = one_of(collectors, uuid, names.get(uuid, uuid), errors, settings)
@@ -115,7 +122,15 @@ def _mlflow(
             missing = is_nan not in (0, None, False)
             # an infinite value is stored as the largest double
             missing = missing or (isinstance(value, float) and abs(value) > 1e300)
-            collector.row(step, {str(key): None if missing else value}, int(rowid))
+            value = None if missing else value
+            if uuid in still:
+                one = calls.setdefault(uuid, Calls(collector))
+                one.take(at, str(key), value, int(rowid))
+            else:
+                collector.row(step, {str(key): value}, int(rowid))
+    for one in calls.values():
+        one.finish()
+        one.check(errors.file)
     if deleted and collectors:
         next(iter(collectors.values())).note(DELETED.format(len(deleted)))
     if {"run_uuid", "key", "value"} <= _columns(connection, "params"):

@@ -15,7 +15,7 @@ import numpy as np
 
 from isocompute.importers.reading import clock_of, number, whole
 from isocompute.importers.runs import IntArray, UnclearError
-from isocompute.importers.vocabulary import CALLS, COUNTS, STEP_KEYS, axis_of
+from isocompute.importers.vocabulary import CALLS, COUNTS, OF_POLICY, STEP_KEYS, axis_of
 
 BEFORE = "and the updates before it count as its own"  # ends the line of a log that begins late
 ASSUMED = "taken for updates"  # ends the line of a step that nothing beside it confirms
@@ -57,6 +57,7 @@ class Counters:
         self.seen: dict[str, None] = {}  # keys of counters, in the order of the log
         self.defined: dict[str, str] = {}  # the log's own: key or glob -> counter
         self.calls = False  # the tracker's step counts calls
+        self.evaluated = OF_POLICY.search(wanted or "") is not None  # it is of scores alone
         self.rivals: dict[str, int] = {}  # counts that are the step in every row: in how many
         self.apart = False  # and once was another than the counter beside it
         self.inferred: list[str] = []

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from isocompute.errors import InputError
 from isocompute.importers.headers import head_of
 from isocompute.importers.local_cells import (
+    cure_of,
     has_decimal_commas,
     plain_thousands,
     steps_named,
@@ -374,12 +375,9 @@ def _numbers_one_by_one(values: list[str | None], name: str, path: Path) -> Floa
                     raise ValueError
                 out[i] = float(value)
         except ValueError:
-            cure = "correct or empty that cell, or drop its row if it sums up others"
-            if any(c.isdigit() for c in str(value)):
-                cure = "write plain numbers, such as 1152 or 0.25"
             raise InputError(
                 f"{path}: column {name} must hold numbers, but row {i + 1} has "
-                f"{ascii(value)[:60]}; {cure}."
+                f"{ascii(value)[:60]}; {cure_of(name, str(value))}."
             ) from None
     return out
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import IO
@@ -41,7 +42,11 @@ _FIRST = 500
 _FLOAT, _DOUBLE = 1, 2  # tensorflow DataType
 _HPARAMS = "_hparams_/session_start_info"  # tensorboard 2.20, plugins/hparams/metadata.py
 # Folders that Keras and PyTorch's add_scalars make for a part of a run: train, accuracy_val.
-_SPLIT_FOLDER = re.compile(r"(?:^|[ _.-])(train(?:ing)?|val(?:id(?:ation)?)?|eval|test)$", re.I)
+_SPLIT_FOLDER = re.compile(
+    r"(?:^|[ _.-])(train(?:ing)?|val(?:id(?:ation)?)?|eval|test|held[_-]?out|dev)$", re.I
+)
+_TRAIN = re.compile("train", re.I)
+_DEEPEST = 6  # folders between a run and a line of a chart of it: its tag may have slashes
 _ASIDE = 1 << 20  # bytes; a file of hparams alone has some thousands
 # Counters of updates that a trainer writes as tags; where one is not the step, the step counts
 # something else (open-instruct's older event files: episodes).
@@ -112,8 +117,57 @@ def iter_records(handle: IO[bytes], errors: Errors) -> Iterator[tuple[int, bytes
         yield record, data
 
 
-def read_tensorboard(path: Path, settings: Settings) -> list[ImportedRun]:
-    """One run per event file; its folder's name is the run's name."""
+def lines_of(files: Sequence[Path]) -> dict[Path, list[Path]]:
+    """Event files that `add_scalars` wrote below another of the files, by that one: its lines.
+
+    tensorboardX 2.6 (writer.py) writes each line of a chart to RUN/TAG/LINE, PyTorch 2.13
+    (utils/tensorboard/writer.py) to RUN/TAG_LINE, all under TAG. Lines that are no splits may be
+    runs, and stay apart.
+    """
+    homes = defaultdict[Path, list[Path]](list)
+    for path in files:
+        homes[path.parent].append(path)
+    found = dict[Path, list[Path]]()
+    for path in files:
+        if _SPLIT_FOLDER.search(path.parent.name) is None:
+            continue
+        for home in list(path.parent.parents)[:_DEEPEST]:
+            if len(homes.get(home, ())) == 1 and _line_of(path, home) is not None:
+                found.setdefault(homes[home][0], []).append(path)
+                break
+    return found
+
+
+def _line_of(path: Path, home: Path) -> tuple[str, str] | None:
+    """(tag, line) of an event file that holds one line of a chart of the run in `home`."""
+    nobody = Collector("", Errors(str(path)), Settings())
+    tag = next((tag for _, _, tag, _ in _scalars(path, nobody)), "")
+    told = path.parent.relative_to(home).as_posix()
+    for start in (f"{tag}/", f"{tag.replace('/', '_')}_"):
+        if tag and told.startswith(start) and "/" not in (line := told[len(start) :]):
+            return tag, line
+    return None
+
+
+def _with_lines(
+    path: Path, lines: Sequence[Path], collector: Collector
+) -> Iterator[tuple[int, int, str, float]]:
+    """The scalars of a run, with those of its lines as TAG/LINE, or TAG where a map names that."""
+    yield from _scalars(path, collector)
+    told = [(one, _line_of(one, path.parent)) for one in lines]
+    held_out = Counter(found[0] for _, found in told if found and not _TRAIN.match(found[1]))
+    for one, found in told:
+        tag, line = found or ("", "")
+        mapped = tag in collector.settings.columns and not _TRAIN.match(line)
+        name = tag if mapped and held_out[tag] == 1 else f"{tag}/{line}"
+        for record, step, own, value in _scalars(one, collector):
+            yield record, step, name if own == tag else own, value
+
+
+def read_tensorboard(
+    path: Path, settings: Settings, lines: Sequence[Path] = ()
+) -> list[ImportedRun]:
+    """One run per event file; its folder's name is the run's name. `lines`: see `lines_of`."""
     errors = Errors(str(path))
     collector = Collector(folder_name(path.parent) or path.name, errors, settings)
     if (split := _SPLIT_FOLDER.search(path.parent.name)) is not None:
@@ -125,9 +179,10 @@ def read_tensorboard(path: Path, settings: Settings) -> list[ImportedRun]:
     if wanted is not None:
         nobody = Collector("", Errors(str(path)), Settings())
         along = {
-            step: {tag: value} for _, step, tag, value in _scalars(path, nobody) if tag == wanted
+            step: {tag: value}
+            for _, step, tag, value in _with_lines(path, lines, nobody) if tag == wanted
         }
-    events = _scalars(path, collector)
+    events = _with_lines(path, lines, collector)
     first = list(islice(events, _FIRST))
     collector.expect({tag: None for _, _, tag, _ in first})
     for record, step, tag, value in chain(first, events):

@@ -233,6 +233,8 @@ TOTAL_TOKENS_KEY, PROMPT_KEY = "perf/total_num_tokens", "prompt_length/mean"
 # The update whose policy a score belongs to, where evaluations end later than they began.
 POLICY = re.compile(r"(?:policy|model|weights?)_(?:version|step)$|evaluated_at$")
 
+OF_POLICY = re.compile(rf"^(?:val|eval|test).*(?:{POLICY.pattern})")
+
 # The same in tables, where a script filled the last score down.
 MEASURED_AT = re.compile(
     rf"{POLICY.pattern}|(?:measured|scored|tested|computed)_(?:at|step|update)$|"

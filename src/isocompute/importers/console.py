@@ -143,7 +143,7 @@ def _cure(told: str) -> str:
     """What to give instead of a console without a bar; `told`: a line of scores of one's own.
 
     >>> _cure("[eval] step 20: 3/8 right")[:81]
-    "its line '[eval] step 20: 3/8 right' is no trainer's: write a CSV of its scores: r"
+    "its line '[eval] step 20: 3/8 right' is no trainer's: write a CSV of its scores: "
     """
     if (match := _TOLD.search(told)) is None:
         return "give the trainer_state.json of the last checkpoint"

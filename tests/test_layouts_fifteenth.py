@@ -6,7 +6,6 @@ import datetime
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,27 +13,11 @@ import pytest
 
 from isocompute.cli.imports import import_document
 from isocompute.domain import Curve
-from isocompute.errors import InputError
 from isocompute.importers import read_logs
-from isocompute.importers.settings import load_settings
-from isocompute.sources import load_curves
+from layout_helpers import load, refused
 
 Cells = Sequence[object]
 TABLE = ("Bp=problems_per_batch", "K=rollouts_per_problem", "acc=score")
-
-
-def load(
-    source: Path, maps: Sequence[str] = (), sets: Sequence[str] = (), **options: Any
-) -> list[Curve]:
-    return load_curves([str(source)], settings=load_settings([*sets], [*maps]), **options)
-
-
-def refused(
-    source: Path, maps: Sequence[str] = (), sets: Sequence[str] = (), **options: Any
-) -> str:
-    with pytest.raises(InputError) as caught:
-        load(source, maps, sets, **options)
-    return str(caught.value)
 
 
 def write(

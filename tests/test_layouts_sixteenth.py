@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,24 +15,10 @@ from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers import read_log, read_logs
 from isocompute.importers.settings import load_settings
-from isocompute.sources import load_curves
+from layout_helpers import load, refused
 
 Row = dict[str, object]
 MAP = ("val/accuracy=avg",)
-
-
-def load(
-    source: Path, maps: Sequence[str] = (), sets: Sequence[str] = (), **options: Any
-) -> list[Curve]:
-    return load_curves([str(source)], settings=load_settings([*sets], [*maps]), **options)
-
-
-def refused(
-    source: Path, maps: Sequence[str] = (), sets: Sequence[str] = (), **options: Any
-) -> str:
-    with pytest.raises(InputError) as caught:
-        load(source, maps, sets, **options)
-    return str(caught.value)
 
 
 def lines(path: Path, rows: Iterable[Row]) -> None:

@@ -9,10 +9,17 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from isocompute.model import fit_posterior
+from isocompute.model import solve as solving
 from isocompute.model import walk as walking
 from isocompute.model.form import KNOTS, Form
 from isocompute.model.prior import Blocks, Prior
-from isocompute.model.solve import Problem, gauss_newton, linear_evidence, slope
+from isocompute.model.solve import (
+    Problem,
+    gauss_newton,
+    linear_evidence,
+    slope,
+    solve_modes,
+)
 from isocompute.model.threads import one_thread
 from isocompute.testing.planted import NOISE, WORLDS
 
@@ -47,6 +54,49 @@ def test_slope_is_that_of_the_loss() -> None:
         e = 2e-3 * np.eye(P)[i]  # curves are in single precision
         high, low = (slope(of, p + s * e, score, prior().mean(), precision)[0] for s in (1, -1))
         np.testing.assert_allclose(down[:, i], -(high - low) / 8e-3, rtol=1e-3, atol=0.05)
+
+
+def test_modes_do_not_depend_on_how_many_are_solved_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(5)
+    group = np.array([0, 0, 1, 1, 1])
+    of = problem(2, group)
+    start = prior().mean() + 0.3 * rng.standard_normal((5, P))
+    score = rng.uniform(0.2, 0.6, (5, *X.shape))
+    mean = prior().mean() + 0.1 * rng.standard_normal((5, P))
+    precision = prior().covariance(prior().sample(5, rng)).inverse()
+    whole = solve_modes(of, start, score, mean, precision, iterations=6)
+    monkeypatch.setattr(solving, "AT_ONCE", 2 * P**2)
+    apart = solve_modes(of, start, score, mean, precision, iterations=6)
+    np.testing.assert_allclose(apart.parameters, whole.parameters, atol=2e-3)
+    np.testing.assert_allclose(apart.loss, whole.loss, rtol=1e-3)
+
+
+@pytest.mark.parametrize("at_once", [1, 2 * P**2, 10**9])
+def test_a_leap_takes_each_draw_s_own_curvature(
+    monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    """However many leap at once, and in whatever order their matrices stand."""
+    rng = np.random.default_rng(6)
+    setting = np.array([0, 0, 0, 1, 1])
+    of = problem(2, setting)
+    p = prior().mean() + 0.05 * rng.standard_normal((5, P))
+    score = of.form.value(*of.split(p[:1]), X)[:, :, 0]
+    precision = prior().covariance(prior().sample(5, rng)).inverse()
+    nothing = Blocks(np.zeros((5, 3, 3, 3)), np.zeros((5, P - 9)))
+    curvature = gauss_newton(of, p, prior().mean(), nothing)
+    now = walking.Walkers(p, np.zeros((5, 13)), setting)
+
+    def leap(order: np.ndarray) -> np.ndarray:
+        place = np.argsort(order)
+        return walking._leap(of, now, curvature[order], place, score, prior().mean(), precision,
+                             np.random.default_rng(7)).parameters  # fmt: skip
+
+    expected = leap(np.arange(5))
+    assert not np.allclose(expected, p)
+    monkeypatch.setattr(solving, "AT_ONCE", at_once)
+    np.testing.assert_allclose(leap(np.array([3, 1, 4, 0, 2])), expected, atol=1e-4)
 
 
 def test_evidence_of_a_line_is_exact() -> None:

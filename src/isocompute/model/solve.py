@@ -93,28 +93,20 @@ def solve_modes(
         precision: of the priors, of B problems.
         iterations: at most.
     """
-    parts = [
-        _modes(
-            problem.grouped(problem.group_B[part]),
-            start_BP[part],
-            score_BJK if len(score_BJK) == 1 else score_BJK[part],
-            mean_BP[part],
-            precision.take(part),
-            iterations,
-        )
-        for part in batches(*start_BP.shape)
-    ]
-    return Mode(*(np.concatenate(each) for each in zip(*parts, strict=True)))
-
-
-def _modes(
-    problem: Problem,
-    start_BP: FloatArray,
-    score_BJK: FloatArray,
-    mean_BP: FloatArray,
-    precision: Blocks,
-    iterations: int,
-) -> Mode:
+    parts = list(batches(*start_BP.shape))
+    if len(parts) > 1:
+        found = [
+            solve_modes(
+                problem.grouped(problem.group_B[part]),
+                start_BP[part],
+                score_BJK if len(score_BJK) == 1 else score_BJK[part],
+                mean_BP[part],
+                precision.take(part),
+                iterations=iterations,
+            )
+            for part in parts
+        ]
+        return Mode(*(np.concatenate(each) for each in zip(*found, strict=True)))
     p = np.array(start_BP)
     damping = np.full(len(p), 1e-3)
     products = _products(problem, p, score_BJK)

@@ -183,14 +183,14 @@ def test_nothing_is_frozen_before_a_quarter_and_nothing_ends_before_a_half():
     def surface(log2_bp: Any, log2_n: Any, x: Any) -> Any:
         return 0.6 - 0.02 * (log2_n - 3) + 0.0 * x
 
-    def after(shares: dict[Configuration, float]) -> Look:
-        top = grid.bounds.target
+    def after(shares: dict[Configuration, float], grid: Grid = grid) -> Look:
         rows = [
-            Decision(action="continue", configuration=c, rollouts=(int(share * top),),
+            Decision(action="continue", configuration=c,
+                     rollouts=(int(share * grid.steps[c]) * c.batch_size,),
                      numbers={"looks_below": 1.0} if c == poor and share >= 0.25 else {})
             for c, share in shares.items()
         ]  # fmt: skip
-        fake: Any = FakePosterior(list(shares), surface, last=np.log10(top))
+        fake: Any = FakePosterior(list(shares), surface, last=np.log10(grid.bounds.target))
         return look_at(grid, fake, Look(3, (Decision(action="continue"), *rows)))
 
     other = Configuration(16, 64)
@@ -203,6 +203,10 @@ def test_nothing_is_frozen_before_a_quarter_and_nothing_ends_before_a_half():
     short = after({best: 0.25, other: 0.25, poor: 0.25})
     assert not short.has_ended
     assert short.of_configurations[best].rollouts[0] == grid.bounds.target / 2
+    # A slice ends at a whole update: a quarter of 1,025 of them is 256.
+    odd = replace(grid, steps={c: m + 1 for c, m in grid.steps.items()},
+                  bounds=replace(grid.bounds, target=2.0**24))  # fmt: skip
+    assert after({best: 0.5, other: 0.25, poor: 0.25}, odd).of_configurations[poor].is_frozen
 
 
 @pytest.mark.long

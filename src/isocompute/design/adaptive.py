@@ -179,7 +179,7 @@ def _judged(grid: Grid, view: _View, before: Decision) -> Decision:
 def _is_foretold(grid: Grid, view: _View, decision: Decision) -> bool:
     """Whether what may be best has shown too little to say where it ends."""
     c = decision.configuration
-    if c is None or decision.action == "thaw" or decision.numbers.get("looks_below"):
+    if c is None or decision.action == "thaw":
         return False
     target, whole = grid.bounds.target, grid.levels(c)[-1]
     until = min(LEADER_SEES * target, whole) if c == view.leader else SEES * min(target, whole)

@@ -8,12 +8,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.importers import load_table
-from isocompute.importers.table import rows_where, texts_of
 
 GRID, JOINT = "grid:", "-joint"
 # Of the columns of a file, what a curve is made of; the rest is for pandas and DuckDB.
@@ -96,11 +93,7 @@ def load_grid(
     if main_b_p is not None and not name.endswith(JOINT):
         chosen_where.setdefault("problems_per_batch", str(main_b_p))
     if problem_set is None:  # curves that nobody asked for would take most of the time
-        codes, sets = texts_of(table, "problem_set")
-        of_split, splits = texts_of(table, "split")
-        main, trained = (np.array(of) == word for of, word in
-                         ((sets, str(head["problem_set"])), (splits, "train")))  # fmt: skip
-        table = rows_where(table, main[codes] | trained[of_split])
+        chosen_where.setdefault("problem_set", str(head["problem_set"]))
     curves = load_table(table, where=chosen_where)
     chosen = [c for c in curves if c.split == split]
     return chosen, [c for c in curves if c.split == "train"]

@@ -185,8 +185,24 @@ def test_what_cannot_be_measured() -> None:
             measure_difficulty(Planted([0, 0]), problems, **changes)
     with pytest.raises(InputError, match="`second_stage > samples` must hold, or 0"):
         measure_difficulty(Planted([0, 0]), problems, second_stage=16)
+    for changes in ({"samples": 10**11, "second_stage": 0}, {"second_stage": 1_000_001}):
+        with pytest.raises(InputError, match="a problem may have at most 1,000,000 samples"):
+            measure_difficulty(Planted([0, 0]), problems, **changes)
     with pytest.raises(RunError, match="the verifier failed on all"):
         measure_difficulty(lambda i, s: Draws(0 * i, 0 * i), problems)
+
+
+def test_many_samples_are_drawn_in_parts_that_memory_holds() -> None:
+    calls = []
+
+    def sample(index_P: Any, samples: int) -> Any:
+        calls.append((len(index_P), samples))
+        return np.full(len(index_P), samples // 4)
+
+    found = measure_difficulty(sample, problem_set(3), samples=2500, second_stage=0, chunk=2)
+    assert calls == [(2, 1024), (2, 1024), (2, 452), (1, 1024), (1, 1024), (1, 452)]
+    assert found.rollouts == 7500
+    assert found.successes_P.tolist() == [625] * 3
 
 
 @pytest.mark.parametrize(

@@ -412,3 +412,9 @@ def test_when_a_curve_is_too_rough(share, z, rough):
     from isocompute.health.shape import Roughness
 
     assert Roughness(share, z).too_rough is rough
+
+
+@pytest.mark.parametrize("field", ["warmup_steps", "base_batch_size", "gradient_rollouts"])
+def test_a_count_of_a_recipe_is_whole(field):
+    with pytest.raises(InputError, match=f"`{field}` must be a whole number, but got 1.5"):
+        Recipe(**{field: 1.5})

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,9 @@ class Draws(NamedTuple):
     unjudged: Sequence[Unjudged] = ()
 
 
+# Samples of a problem: a rate is then known to 0.0005. Half and twice of it change nothing else.
+MOST_SAMPLES = 1_000_000
+AT_ONCE = 1024  # samples of a problem in one call: memory does not grow beyond it
 GROUP_SIZES = tuple(2**i for i in range(1, 10))  # n, as swept: 2 to 512
 
 # (indices of problems, samples each) -> outcomes in that order.
@@ -316,8 +320,8 @@ def measure_difficulty(
         progress: called with (rollouts drawn, rollouts planned so far).
 
     Raises:
-        InputError: `samples` or `chunk` below 1, or a second stage that is not 0 and not above
-            the first.
+        InputError: `samples` or `chunk` below 1, more than a million samples, or a second stage
+            that is not 0 and not above the first.
         RunError: if the sampler returns something else than counts, or no sample could be
             judged.
     """
@@ -331,6 +335,11 @@ def measure_difficulty(
             f"`second_stage > samples` must hold, or 0 for none, but got "
             f"second_stage={second_stage}, samples={samples}; raise it."
         )
+    if max(samples, second_stage) > MOST_SAMPLES:
+        raise InputError(
+            f"a problem may have at most {MOST_SAMPLES:,} samples, but got samples={samples:,}, "
+            f"second_stage={second_stage:,}; lower them: 16 and 128 tell easy from hard."
+        )
     size = len(problems)
     successes, judged = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.int64)
     drawn = tokens = 0
@@ -339,12 +348,12 @@ def measure_difficulty(
 
     def stage(index_P: IntArray, each: int) -> None:
         nonlocal drawn, tokens
-        for start in range(0, index_P.size, chunk):
-            part = index_P[start : start + chunk]
-            right, valid, draws = _draw(sample, part, each)
+        for start, begun in product(range(0, index_P.size, chunk), range(0, each, AT_ONCE)):
+            part, of_each = index_P[start : start + chunk], min(AT_ONCE, each - begun)
+            right, valid, draws = _draw(sample, part, of_each)
             successes[part] += right
             judged[part] += valid
-            drawn += part.size * each
+            drawn += part.size * of_each
             tokens += int(draws.tokens)
             for one in draws.unjudged:
                 known = unjudged.get(one.problem)

@@ -118,6 +118,11 @@ class Recipe:
                     f"recipe `{field.name}` must be one of {', '.join(allowed)}, but got {value!r};"
                     " choose one of them."
                 )
+            if hints[field.name] in (int, int | None) and isinstance(value, float):
+                raise InputError(
+                    f"recipe `{field.name}` must be a whole number, but got {value!r}; correct the "
+                    "recipe."
+                )
         rules = (
             ("kl_coef", "finite and >= 0", self.kl_coef >= 0),
             ("entropy_coef", "finite and >= 0", self.entropy_coef >= 0),

@@ -113,7 +113,7 @@ def test_a_late_winner_is_not_frozen_and_is_found():
         assert looks[-1].of_sweep.numbers["leader"] == 512
         assert looks[-1].has_ended
         assert looks[-1].of_sweep.numbers["loss_at_target"] < 0.002
-        assert grid.spent(looks[-1].of_configurations) < 0.4 * grid.limit
+        assert grid.spent(looks[-1].of_configurations) < 0.4 * 9 * 2**23
 
 
 def test_a_loss_at_one_budget_weighs_more_than_in_a_mean(dominated):
@@ -613,3 +613,16 @@ def test_status_says_why_a_sweep_ended(loss, line):
         "  frozen: n=8, B_p=32, at 100 rollouts (look 3): chance to come within 0.005 of the best "
         "1.3%, expected improvement 0.0001",
     ]
+
+
+def test_what_a_sweep_may_spend_where_nobody_says():
+    def limit(seeds, **changes):
+        steps = {Configuration(16, n): 2**16 // (16 * n) for n in (8, 16)}
+        bounds = Bounds(target=2**16, **changes)
+        return Grid(steps=steps, seeds=seeds, slices=(1.0,), bounds=bounds).limit
+
+    assert limit(3) == pytest.approx(1.2 * 2 * 2**16)  # 40% of three seeds
+    assert limit(5) == limit(3)
+    assert limit(1) == 2 * 2**16  # the whole grid
+    assert limit(3, spend=5e4) == 5e4
+    assert limit(3, spend=1e9) == 3 * 2 * 2**16

@@ -10,6 +10,9 @@ from typing import Literal, NamedTuple
 from isocompute.domain import Configuration
 from isocompute.errors import InputError
 
+# What a sweep may train where nobody says: so many times one run of everything, 40% of three seeds.
+# In 16 real studies half of it lost 0.0013 of score more, and no bound at all (1.8 times) nothing.
+SPENT = 1.2
 Action = Literal["start", "continue", "freeze", "wait", "repeat", "end", "thaw"]
 
 
@@ -19,7 +22,7 @@ class Bounds:
 
     Args:
         target: rollouts of the run that the sweep is to plan.
-        spend: training rollouts that the sweep may draw; None: those of its whole grid.
+        spend: training rollouts that the sweep may draw; None: 1.2 times one run of everything.
         chance, improvement: a configuration is frozen when its chance to be within 0.005 of the
             best, and its expected improvement over the best of the others, are below these at
             every budget still to be planned for, at two looks in a row.
@@ -135,8 +138,8 @@ class Grid:
     @property
     def limit(self) -> float:
         """Rollouts that may be spent."""
-        whole = self.seeds * sum(m * c.batch_size for c, m in self.steps.items())
-        return whole if self.bounds.spend is None else min(self.bounds.spend, whole)
+        once = sum(m * c.batch_size for c, m in self.steps.items())
+        return min(self.bounds.spend or SPENT * once, self.seeds * once)
 
     @property
     def rules(self) -> dict[str, float]:

@@ -207,7 +207,7 @@ class Follower:
     ) -> tuple[EvaluationRecord, ...]:
         records: list[EvaluationRecord] = []
         k = self.spec.evaluation_samples
-        # No part of timing_s/step in these releases; the validation before training is timed by nobody.
+        # No part of timing_s/step in these releases. Nobody times the validation before training.
         took = _number(row.get("timing_s/testing")) or 0.0
         for name, problems in sorted(self.spec.validation.items()):
             of_set = [s for s in samples if s.problem_set == name]

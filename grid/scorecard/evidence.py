@@ -124,9 +124,9 @@ class Evidence:
                 self.folder, _studies(known), known.get("arm", ""), metric, known.get("on", on)
             )
         else:
-            source = str(known["source"])
-            source = source if ":" in source else str(ROOT / source)
-            curves = read(source, known.get("arm", ""), f"{metric}@{SAMPLES}", known.get("on", on))
+            curves = read(
+                _sources(known), known.get("arm", ""), f"{metric}@{SAMPLES}", known.get("on", on)
+            )
         if "n" in known:
             curves = [c for c in curves if c.rollouts_per_problem == known["n"]]
         if not curves:
@@ -287,6 +287,13 @@ def _studies(known: Mapping[str, Any]) -> tuple[str, ...]:
     return (study,) if isinstance(study, str) else tuple(study)
 
 
+def _sources(known: Mapping[str, Any]) -> tuple[str, ...]:
+    """What the package reads of an arm: names, or files of this repository."""
+    names = known["source"]
+    names = [names] if isinstance(names, str) else names
+    return tuple(name if ":" in name else str(ROOT / name) for name in names)
+
+
 def main_bp(curves: list[Curve]) -> int:
     """32, or the B_p that has most n, or the largest of those."""
     values = _bps(curves)
@@ -304,12 +311,12 @@ def _n_at(curves: list[Curve], b_p: int) -> set[int]:
 
 
 @cache
-def read(source: str, arm: str, metric: str, on: str | None) -> list[Curve]:
-    """Curves of a source as the package reads it."""
-    published = source.startswith("published:")
+def read(sources: tuple[str, ...], arm: str, metric: str, on: str | None) -> list[Curve]:
+    """Curves of sources as the package reads them."""
+    published = sources[0].startswith("published:")
     try:
         return load_curves(
-            source,
+            list(sources),
             metric=None if published else metric,
             problem_set=on,
             where=[f"arm={arm}"] if arm else (),

@@ -11,7 +11,7 @@ import csv
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from isocompute.answers import printed_law
 from isocompute.domain import Curve
 from isocompute.errors import InputError
 from isocompute.sources import load_curves
-from scorecard import grid
+from scorecard import grid, scores
 from scorecard import statistics as of
 from scorecard.verdicts import Estimate
 
@@ -82,6 +82,7 @@ class Evidence:
         lacks: what its runs did not record.
         seconds_per_million: of one core, for a million rollouts; NaN where it is not known.
         folder: of the runs of the grid.
+        printed: numbers of the paper for rows of which it shows no curves, by their id.
     """
 
     name: str
@@ -90,6 +91,7 @@ class Evidence:
     lacks: tuple[str, ...] = ()
     seconds_per_million: float = math.nan
     folder: Path = ROOT / "grid" / "runs"
+    printed: Mapping[str, float] = field(default_factory=dict)
 
     def sweep(self, arm: str, metric: str = "avg", on: str | None = None) -> list[Curve]:
         """Curves of an arm at its main B_p, or at all where its name says so.
@@ -168,7 +170,7 @@ class Evidence:
             return of.shift(self.sweep(arm, a), self.sweep(arm, b))
         k = f"@{SAMPLES}"
         octaves = [math.log2(n[b + k] / n[a + k]) for n in law.best_n.values()]
-        return of.over_seeds(octaves, note="best n as printed, one pair per B_p")
+        return scores.over_seeds(octaves, note="best n as printed, one pair per B_p")
 
     def fullest_batch(self, arm: str) -> int:
         """The batch size that is split into most (B_p, n); of several the largest."""
@@ -180,7 +182,7 @@ class Evidence:
             raise MissingError("three splits of one batch size")
         return batch
 
-    def runs(self, arm: str, column: str) -> of.Runs:
+    def runs(self, arm: str, column: str) -> scores.Runs:
         """A number of every run, by (B_p, n, seed), from the table of runs.
 
         Raises:
@@ -207,7 +209,7 @@ class Evidence:
         """Final score of arm b minus that of arm a, whatever their n, paired by (B_p, seed)."""
         both = [self.every(arm) for arm in (a, b)]
         alike = [[c.replace(rollouts_per_problem=1) for c in sweep] for sweep in both]
-        return of.contrast(*alike)
+        return scores.contrast(*alike)
 
     def alike(self, reference: str, arm: str) -> list[Curve]:
         """Curves of an arm at the B_p of a reference arm."""
@@ -233,7 +235,7 @@ class Evidence:
         end = min((c.rollouts_K[-1] for sweep in sweeps.values() for c in sweep), default=0.0)
         points: dict[int, dict[float, list[float]]] = {}
         for rate, sweep in sweeps.items():
-            for (_, n, _), score in of.final_scores([c.until(end) for c in sweep]).items():
+            for (_, n, _), score in scores.final_scores([c.until(end) for c in sweep]).items():
                 points.setdefault(n, {}).setdefault(rate, []).append(score)
         if not points:
             raise MissingError(f"{ARMS['rates'][0]}: no finished run")
@@ -337,6 +339,7 @@ def columns(file: Path | None = None, folder: Path | None = None) -> list[Eviden
     text = (file or Path(__file__).with_name("columns.toml")).read_text(encoding="utf-8")
     out = []
     for name, body in tomllib.loads(text).items():
+        printed = body.pop("printed", {})
         arms = {k: v for k, v in body.items() if isinstance(v, dict)}
         unknown = sorted(set(arms) - set(ARMS))
         if unknown:
@@ -352,6 +355,7 @@ def columns(file: Path | None = None, folder: Path | None = None) -> list[Eviden
                 lacks=tuple(body.get("lacks", ())),
                 seconds_per_million=body.get("seconds_per_million", math.nan),
                 folder=folder or ROOT / "grid" / "runs",
+                printed=printed,
             )
         )
     return out

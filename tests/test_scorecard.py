@@ -468,11 +468,11 @@ def test_a_cell_says_its_verdict_what_it_rests_on_and_what_is_next():
     # The line lies at 2, 1 from the estimate; half-width 2: four times the seeds, nine more.
     assert unsure.what_next() == "about 12 seeds: 18M rollouts more, 18 core hours"
     at_end = Estimate(0.0, -math.inf, 4.0, 3, 6e6, "a bound", (128,))
-    column = evidence.columns()[2]  # runs of 262,144 rollouts at 16 CPU seconds a million
-    bound = replace(sure, column=column, found=at_end)
+    bits = evidence.columns()[2]  # runs of 262,144 rollouts at 16 CPU seconds a million
+    bound = replace(sure, column=bits, found=at_end)
     assert bound.short == "open 0.0 [..., 4.0]"
     assert bound.what_next() == "a bound; add n = 128: 786k rollouts more, 0.0035 core hours"
-    printed = replace(column, printed={"30": 0.5}, arms={})
+    printed = replace(bits, printed={"30": 0.5}, arms={})
     cell = page.judge(next(c for c in CLAIMS if c.id == "30"), printed)
     assert cell.short == "open 0.5 [..., ...]"
     assert cell.what_next() == "as printed, one run: no interval"
@@ -487,6 +487,7 @@ def test_a_page_has_every_claim_and_leaves_no_row_without_an_answer():
     table = [[page.judge(c, column), page.judge(c, column)] for c in CLAIMS]
     written = page.text(table, "scorecard.png")
     rows, _, _ = written.partition("## What the tests can see")
+    assert f"0 of the {len(CLAIMS)} rows say yes or no in a column; open in all: 1, 2" in written
     for c in CLAIMS:
         assert rows.count(f"| {c.id} |") == 3, c.id  # the claim, what it takes, its test
         assert c.rule in written
